@@ -1,25 +1,26 @@
 //! Addresses of the socket calls: `sockaddr_in`, and `sockaddr_in6` with an IPv4 address in it
-//! (RFC 4291 2.5.5.2), which is what programs use that open one socket for both families.
+//! (RFC 4291 2.5.5.2), as in programs that open one socket for both families.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
-/// Of which family a socket is. Ours speaks IPv4; an IPv6 socket takes IPv4 peers in mapped form.
+/// The family of a socket. The engine speaks IPv4; an IPv6 socket names its IPv4 peers in mapped
+/// form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Inet,
     Inet6,
 }
 
-/// Bytes of the longer of the two.
+/// Bytes of `sockaddr_in6`, the longer of the two.
 pub(crate) const ADDRESS_LEN: usize = 28;
 
-/// What an address says.
+/// A parsed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     V4(SocketAddrV4),
     /// `AF_UNSPEC`: dissolves the association of a datagram socket.
     Unspecified,
-    /// Nothing that we carry: the kernel's.
+    /// An address that we do not carry: the socket stays with the kernel.
     Other,
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Address {
     }
 }
 
-/// Writes an address as a socket of `family` says it, and how many bytes it has.
+/// Writes an address in the form of `family`, and returns its length.
 pub(crate) fn format(address: SocketAddrV4, family: Family) -> ([u8; ADDRESS_LEN], usize) {
     let mut bytes = [0; ADDRESS_LEN];
     bytes[..2].copy_from_slice(&(family.number() as u16).to_ne_bytes());
@@ -64,7 +65,7 @@ pub(crate) fn format(address: SocketAddrV4, family: Family) -> ([u8; ADDRESS_LEN
 fn parse_v4(rest: &[u8]) -> Option<SocketAddrV4> {
     let (port, rest) = rest.split_first_chunk::<2>()?;
     let ip = rest.first_chunk::<4>()?;
-    // The structure has eight bytes more, which say nothing, but which Linux wants.
+    // The structure has eight more bytes, which Linux requires and ignores.
     (rest.len() >= 12).then(|| SocketAddrV4::new(Ipv4Addr::from(*ip), u16::from_be_bytes(*port)))
 }
 

@@ -1,5 +1,5 @@
-//! What the environment says, as `wirepath run` sets it, and the sentences that the program's user
-//! gets to read.
+//! The configuration in the environment, which `wirepath run` sets, and the messages to the
+//! program's user.
 
 use std::env;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use sockets::rules::Rules;
 
 use crate::sys;
 
-/// The interface whose sockets are ours.
+/// The interface whose sockets are offloaded.
 pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
@@ -21,7 +21,7 @@ const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 pub(crate) struct Config {
     pub(crate) interface: String,
     pub(crate) program: String,
-    /// By which sections of libvma.conf name it.
+    /// The application id by which libvma.conf selects the program.
     pub(crate) application_id: Option<String>,
     pub(crate) rules: Rules,
     pub(crate) policy: Policy,
@@ -29,20 +29,20 @@ pub(crate) struct Config {
     spin: Duration,
 }
 
-/// What happens where sockets cannot be ours.
+/// What happens if sockets cannot be offloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The program ends.
     Refuse,
-    /// It runs on the kernel, and one line says why.
+    /// The program runs on the kernel, and one line says why.
     Warn,
-    /// It runs on the kernel.
+    /// The program runs on the kernel, silently.
     Quiet,
 }
 
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 
-/// What the environment says; `None` where it names no interface: then nothing is ours.
+/// The configuration; `None` if it names no interface: then nothing is offloaded.
 pub(crate) fn get() -> Option<&'static Config> {
     CONFIG.get_or_init(read).as_ref()
 }
@@ -52,7 +52,7 @@ pub(crate) fn spin() -> Duration {
     CONFIG.get().and_then(Option::as_ref).map_or(Duration::ZERO, |config| config.spin)
 }
 
-/// What options of sockets are bounded by, and the number of our interface.
+/// The system's limits of socket options, and the index of our interface.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
     SYSTEM.get_or_init(|| {
@@ -74,7 +74,7 @@ pub(crate) fn say(sentence: impl Display) {
     }
 }
 
-/// Sockets cannot be ours: the policy decides what becomes of the program.
+/// Applies the policy after sockets could not be offloaded.
 pub(crate) fn fall_back(why: impl Display) {
     match get().map(|config| config.policy) {
         Some(Policy::Refuse) => {

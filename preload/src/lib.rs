@@ -1,5 +1,5 @@
-//! The library under unmodified programs: `LD_PRELOAD` puts it between them and libc, and their UDP
-//! and TCP sockets leave the kernel.
+//! The library under unmodified programs: `LD_PRELOAD` puts it between them and libc, and it
+//! offloads their UDP and TCP sockets: these run on wirepath instead of the kernel.
 //!
 //! ```text
 //!   program ──▶ abi        the symbols of libc: pointers become slices, results become errno
@@ -16,12 +16,13 @@
 //!   address, config, sys   words of the ABI, the environment, system calls
 //! ```
 //!
-//! A descriptor of the program is always one of the kernel's as well, its twin: the kernel gives
-//! each number and each port once, and has what does not come by our interface. A thread that calls
-//! polls the worker itself, so a packet meets no other thread on its way.
+//! Each descriptor of the program is also a socket of the kernel, its twin: so the kernel gives out
+//! each descriptor and each port once, and the twin receives by other interfaces than ours. "Ours"
+//! is an offloaded socket. A thread that makes a call polls the worker itself, so no other thread
+//! handles its packets.
 //!
-//! Calls that our own code makes while it is within the engine pass through: the library may use
-//! libc as everybody else does.
+//! Calls that our own code makes within the engine pass through to libc, so the library may use the
+//! standard library.
 
 #[allow(unsafe_code)]
 pub mod abi;

@@ -1,13 +1,14 @@
-//! What happens to the descriptors as a whole: `close` and its family, `dup` and its family,
-//! `fork`.
+//! Calls on descriptors of any kind (`close` and its family, `dup` and its family), `fork` and
+//! exit.
 //!
-//! A child of `fork` has the twins and nothing of an engine that runs: the queue belongs to its
-//! parent. Where none runs yet, as in a server that listens and leaves the rest to its workers, the
-//! child may open one of its own. A child of `vfork` shares our memory but not our descriptors, so
-//! nothing that it closes or duplicates may be noted.
+//! A child of `fork` has the twins but not its parent's engine, because the queue belongs to the
+//! parent. If the parent has none, as a server that listens and leaves the work to its children,
+//! the child may open an engine of its own. A child of `vfork` shares our memory but not our
+//! descriptors, so its `close` and `dup` must not be recorded.
 //!
 //! Invariants:
-//! 1. The handlers of `fork` are functions of ours that stay, as the library is never unloaded.
+//! 1. The handlers of `fork` are functions of ours that stay in memory, because the library is
+//!    never unloaded.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
@@ -35,8 +36,8 @@ pub(crate) fn begin() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
 
-/// The program ends: what its sockets took leaves first, as the kernel would go on sending. Its own
-/// `_exit` passes this by.
+/// When the program ends, data that its sockets have taken is sent first, as the kernel would.
+/// `_exit` skips this.
 extern "C" fn at_exit() {
     if !is_owner_by_pid() || thread::is_inside() {
         return;
@@ -54,13 +55,14 @@ extern "C" fn at_exit() {
     }
 }
 
-/// The peers have said nothing for so long: they have all that they will acknowledge.
+/// After so long without a packet from the peers they will acknowledge no more.
 const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
-/// No program takes longer to end, whatever its peers say.
+/// The longest delay of an exit, whatever the peers send.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
 thread_local! {
-    /// The engine, from before a `fork` until after it: no other thread is within it meanwhile.
+    /// The locked engine, from before a `fork` until after it, so that no other thread is within
+    /// it.
     static HELD: Cell<Option<engine::Inside>> = const { Cell::new(None) };
 }
 
@@ -98,18 +100,18 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Whether the engine is this process's. One load.
+/// Whether this process owns the engine. One load.
 #[inline]
 pub(crate) fn is_owner() -> bool {
     OWNER.get().is_some_and(|page| page.load(Ordering::Relaxed) == 1)
 }
 
-/// The same where a child of `vfork` may ask, which shares the page: a system call.
+/// The same by a system call, also right in a child of `vfork`, which shares the page.
 pub(crate) fn is_owner_by_pid() -> bool {
     is_owner() && sys::getpid() == PID.load(Ordering::Relaxed)
 }
 
-/// A child uses a descriptor that is a socket of ours in its parent.
+/// Reports that a child uses a descriptor whose socket its parent has offloaded.
 pub(crate) fn say_that_child_has_none() {
     if !HAS_SAID.swap(true, Ordering::Relaxed) {
         config::say(format_args!(
@@ -120,15 +122,15 @@ pub(crate) fn say_that_child_has_none() {
     }
 }
 
-/// Descriptors that the kernel's table of the process has room for: `select` looks no further
-/// (Linux `core_sys_select`). Read for sets that are longer than libc's own alone.
+/// The size of the kernel's descriptor table of the process: `select` ignores bits beyond it (Linux
+/// `core_sys_select`). Read only for sets that are longer than libc's own.
 pub(crate) fn descriptors_max() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok());
     size.unwrap_or(1_024)
 }
 
-/// A descriptor is closed by another way than `close`, or becomes another file.
+/// Forgets a descriptor that was closed by another call than `close`, or names another file now.
 pub(crate) fn forget(fd: c_int) {
     if let Some(file) = table::find(fd) {
         calls::close(file, fd);
@@ -159,7 +161,7 @@ pub(crate) fn is_child_of_fork() -> bool {
     OWNER.get().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
 }
 
-/// `new` names what `fd` does.
+/// Records that `new` names the same file as `fd`.
 pub(crate) fn duplicated(fd: c_int, new: c_int) {
     forget(new);
     if let Some(file) = table::find(fd) {
@@ -167,7 +169,7 @@ pub(crate) fn duplicated(fd: c_int, new: c_int) {
     }
 }
 
-/// Ranges of descriptors of `first..=last` that `close_range` may close: the engine's own stay
+/// The parts of `first..=last` that `close_range` may close: the engine's own descriptors stay
 /// open.
 pub(crate) fn ranges_to_close(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uint)> {
     let mut ranges = Vec::new();
@@ -185,7 +187,7 @@ pub(crate) fn ranges_to_close(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uin
     ranges
 }
 
-/// All of a range that is ours is closed.
+/// Forgets the descriptors of a range that was closed.
 pub(crate) fn forget_range(first: c_uint, last: c_uint) {
     let fds: Vec<c_int> = table::in_range(first, last).collect();
     fds.into_iter().for_each(forget);

@@ -1,34 +1,34 @@
-//! The functions that stand behind ours: those of the next library that has the name, libc's as a
-//! rule, so that other preloaded libraries compose. Before our constructor has looked them up, and
-//! where there is none, the system call itself.
+//! The functions that ours pass calls on to: those of the next library with that name, usually
+//! libc, so that other preloaded libraries work too. Before our constructor has looked them up, and
+//! if there is none, the system call itself.
 //!
 //! Invariants:
 //! 1. A pointer in a cell is null or what `dlsym` returned for the cell's own name, so it has the
 //!    type that the function of that name has in libc.
-//! 2. Each function passes its arguments on as it got them: what its caller promised libc holds.
+//! 2. Each function passes its arguments on unchanged, so the caller's promises to libc hold.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys;
 
-/// What a call returns that is a count or -1.
+/// The return type of calls: a count or -1.
 pub(crate) type Count = isize;
 
-/// Sets `errno`, and returns what libc returns with it.
+/// Sets `errno` and returns -1.
 pub(crate) fn fail(errno: sockets::Errno) -> Count {
-    // SAFETY: libc's own word of this thread.
+    // SAFETY: libc's `errno` of this thread.
     unsafe { *libc::__errno_location() = errno.0 };
     -1
 }
 
 /// The error of the last call.
 pub(crate) fn errno() -> sockets::Errno {
-    // SAFETY: libc's own word of this thread.
+    // SAFETY: libc's `errno` of this thread.
     sockets::Errno(unsafe { *libc::__errno_location() })
 }
 
-/// The value of a system call as libc returns it.
+/// Converts the value of a system call into libc's return value and `errno`.
 fn done(value: isize) -> Count {
     sys::result(value).map_or_else(fail, |value| value as Count)
 }
@@ -39,7 +39,7 @@ fn next_of(name: &'static str) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
 }
 
-/// `fn name(arguments) -> type, number [register values];` for each: the pass-through of that name.
+/// Defines the pass-through of each name: `fn name(arguments) -> type, number [register values];`.
 macro_rules! pass_through {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $number:expr, [$($register:expr),*];)*) => {
         $(
@@ -74,7 +74,7 @@ macro_rules! pass_through {
             $(pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());)*
         }
 
-        /// Looks all of them up. Called once, by the constructor.
+        /// Looks up all functions. Called once, by the constructor.
         pub(crate) fn look_up() {
             $(
                 cells::$name.store(next_of(concat!(stringify!($name), "\0")), Ordering::Relaxed);
@@ -139,7 +139,8 @@ pass_through! {
 /// There is no such system call, or libc's structure is not the kernel's: the function is looked up
 /// when it is first called.
 const NO_CALL: i64 = i64::MAX;
-/// aarch64 has neither of these two; there libc's own are there before a program polls.
+/// aarch64 lacks these two system calls; there a program polls only after libc's functions were
+/// looked up.
 #[cfg(target_arch = "x86_64")]
 const SYS_POLL: i64 = libc::SYS_poll;
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,10 +1,11 @@
-//! System calls without libc, whose symbols are ours: what stands here never comes back to us.
+//! System calls without libc, whose symbols we replace: calls of this file never return to our
+//! functions.
 //!
 //! Invariants:
 //! 1. [`call`] passes registers to the kernel as the system call ABI says (man 2 syscall) and
 //!    touches no memory itself: the kernel reads and writes what the arguments point at, as for a
 //!    program that makes the call.
-//! 2. A number names the call that its arguments belong to: each function here is one call.
+//! 2. Each function here makes one call, and passes its number with its arguments.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -160,7 +161,7 @@ pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::e
     call!(libc::SYS_epoll_ctl, epfd, op, fd, event).map(drop)
 }
 
-/// `getpid`, which libc may have kept from before a `vfork`.
+/// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int
 }
@@ -176,14 +177,14 @@ pub(crate) fn sleep(nanoseconds: u64) {
     let _ = call!(libc::SYS_nanosleep, &raw const time, 0);
 }
 
-/// `rt_sigprocmask`: sets the mask of this thread, and says what it was.
+/// `rt_sigprocmask`: sets the mask of this thread, and returns the previous one.
 pub(crate) fn set_signal_mask(how: c_int, mask: u64) -> u64 {
     let mut before = 0_u64;
     let _ = call!(libc::SYS_rt_sigprocmask, how, &raw const mask, &raw mut before, 8);
     before
 }
 
-/// Sends this thread a signal that it has caught, with what came with it (`rt_tgsigqueueinfo`).
+/// Sends this thread a signal that it has caught, with its `siginfo_t` (`rt_tgsigqueueinfo`).
 pub(crate) fn raise_again(signal: c_int, info: &libc::siginfo_t) {
     let _ = call!(libc::SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &raw const *info);
 }
@@ -193,8 +194,8 @@ pub(crate) fn raise_sigpipe() {
     let _ = call!(libc::SYS_tgkill, getpid(), gettid(), libc::SIGPIPE);
 }
 
-/// Whether the program has more rights than who started it (`AT_SECURE`): his environment is not to
-/// be trusted.
+/// Whether the program has more rights than the user who started it (`AT_SECURE`), so that the
+/// environment is not to be trusted.
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: reads a word that the kernel has passed to the process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -207,8 +208,8 @@ pub(crate) fn exit_group(status: c_int) -> ! {
     }
 }
 
-/// A page that a child of `fork` finds empty (`MADV_WIPEONFORK`): its first word is 1 in the
-/// process that asked for it.
+/// A page that is zero in a child of `fork` (`MADV_WIPEONFORK`): its first word is 1 in the process
+/// that mapped it.
 pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::AtomicU32> {
     const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let page = call!(libc::SYS_mmap, 0, 4_096, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;

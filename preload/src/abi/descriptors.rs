@@ -29,7 +29,8 @@ symbols! {
 
     fn close(fd: c_int) -> c_int {
         if thread::is_inside() {
-            // Ours, or a number whose file was closed behind our back.
+            // A socket of ours, or an old entry of a descriptor that was closed by a system call we
+            // did not see.
             table::clear(fd);
         } else if table::is_reserved(fd) {
             if process::is_owner_by_pid() {
@@ -143,7 +144,7 @@ symbols! {
     }
 
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
-        // A child of `vfork` has handlers of its own, but our memory.
+        // A child of `vfork` has its own signal handlers, but shares our memory.
         if !may_be_ours() || !process::is_owner_by_pid() {
             return pass!(real::sigaction(signal, action, before));
         }
@@ -151,7 +152,7 @@ symbols! {
     }
 
     fn signal(signal: c_int, handler: usize) -> usize {
-        // As BSD and glibc have it: restarts calls, and stays.
+        // As in BSD and glibc: the handler restarts calls and stays installed.
         let mut action: libc::sigaction = no_action();
         let mut before: libc::sigaction = no_action();
         action.sa_sigaction = handler;
@@ -172,7 +173,7 @@ symbols! {
             return if is_descriptor { i64::from(thread::move_high(made as c_int)) } else { made };
         }
         match number {
-            // It would hide sockets from us, and programs do without it.
+            // io_uring would bypass these functions; programs fall back to other calls without it.
             libc::SYS_io_uring_setup if may_be_ours() => fail(Errno(libc::ENOSYS)) as i64,
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
@@ -199,7 +200,7 @@ fn no_action() -> libc::sigaction {
     unsafe { core::mem::zeroed() }
 }
 
-/// `new` is a duplicate of `fd`, where the call has made one.
+/// Records that `new` duplicates `fd`, if the call succeeded.
 fn note_dup(fd: c_int, new: c_int) {
     if new >= 0
         && (table::find(fd).is_some() || table::find(new).is_some())
@@ -210,7 +211,7 @@ fn note_dup(fd: c_int, new: c_int) {
     }
 }
 
-/// A descriptor of the engine's own, over which the program may not put another.
+/// Whether the engine itself uses this descriptor: the program may not replace it by another.
 fn is_kept(fd: c_int) -> bool {
     table::is_reserved(fd) && process::is_owner_by_pid()
 }

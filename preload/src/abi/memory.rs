@@ -1,11 +1,12 @@
-//! The program's memory, as its pointers name it.
+//! Slices of the program's memory, made of the pointers and lengths that it passes.
 //!
 //! Invariants:
-//! 1. A pointer that is not null and its length were given by the program for the call that is
-//!    under way: C promises that so many bytes are there until it returns. What the kernel would
-//!    refuse with `EFAULT` of a null pointer is refused; another wrong pointer is a fault of the
-//!    program, as it is in libc's own `memcpy`.
-//! 2. `IoSlice` and `IoSliceMut` have the layout of `struct iovec`, as the standard library says.
+//! 1. The program passed each pointer that is not null, and its length, to the call that is under
+//!    way: so many bytes are there until the call returns. A null pointer is refused with `EFAULT`,
+//!    as by the kernel; any other wrong pointer is a fault of the program, as in libc's own
+//!    `memcpy`.
+//! 2. `IoSlice` and `IoSliceMut` have the layout of `struct iovec`, as the standard library
+//!    documents.
 //! 3. A slice lives no longer than the call.
 
 use core::ffi::{c_int, c_void};
@@ -61,7 +62,7 @@ pub(crate) fn optional<'a, T>(from: *const T) -> Option<&'a T> {
 /// The buffers of a send.
 pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [IoSlice<'a>], Errno> {
     check_parts(parts, count)?;
-    // SAFETY: invariants 1 to 3; each has been looked at.
+    // SAFETY: invariants 1 to 3; `check_parts` has checked each part.
     Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(parts.cast(), count) } })
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn controls(mut left: &[u8]) -> impl Iterator<Item = (c_int, c_int, &
     })
 }
 
-/// A part of no bytes may be anywhere; a slice may not.
+/// Replaces the pointers of empty parts: they may be null, the pointer of a slice may not.
 fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
     if count > PARTS_MAX {
         return Err(Errno::EMSGSIZE);
@@ -118,14 +119,14 @@ fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
             return Err(EFAULT);
         }
         if part.iov_base.is_null() {
-            // The caller's array, which says the same afterwards: no bytes.
+            // This writes to the caller's array; the part stays one of no bytes.
             part.iov_base = core::ptr::dangling_mut::<u8>().cast();
         }
     }
     Ok(())
 }
 
-/// Fills in an address, cut where the caller's room ends, and says its whole length.
+/// Stores an address, cut to the caller's room, and its full length.
 pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     if into.is_null() {
         return Ok(());
@@ -149,8 +150,8 @@ pub(crate) fn store<T>(into: *mut T, value: T) {
     }
 }
 
-/// Fills in control messages of a datagram, as many as there is room for, and says with how many
-/// bytes; the flag `MSG_CTRUNC` where one was left out.
+/// Stores the control messages of a datagram that the room suffices for, and their length. Returns
+/// `MSG_CTRUNC` if one was left out.
 pub(crate) fn store_control(
     messages: &[(c_int, c_int, Vec<u8>)],
     into: *mut c_void,

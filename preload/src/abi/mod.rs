@@ -1,13 +1,14 @@
-//! The symbols of libc that stand in front of libc's. Each looks whether the descriptor is ours,
-//! and passes the call on where it is not; libc's functions are `unsafe` to call, and so are ours.
+//! The symbols of libc that stand in front of libc's. Each checks whether the descriptor is an
+//! offloaded socket, and else passes the call on. They are `unsafe` to call, because libc's
+//! functions are.
 //!
 //! Invariants:
-//! 1. Each has the type of libc's function of the name. Functions with a variable number of
-//!    arguments (`fcntl`, `ioctl`, `syscall`) take as many as any use of them has: on the platforms
-//!    that we run on these are passed as those of a function with fixed ones.
-//! 2. What the caller promises libc it promises us: `memory` makes slices of it.
-//! 3. Nothing is allocated or locked before the constructor has run, nor where a descriptor is not
-//!    ours.
+//! 1. Each has the type of libc's function of that name. Variadic functions (`fcntl`, `ioctl`,
+//!    `syscall`) take as many arguments as the longest use: on x86-64 and aarch64 variadic and
+//!    fixed arguments of these types are passed in the same registers.
+//! 2. The caller keeps the promises of libc's function; `memory` makes slices of its pointers.
+//! 3. Nothing is allocated or locked before the constructor has run, nor for a descriptor of the
+//!    kernel.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use crate::engine::thread;
 use crate::real::{self, Count, fail};
 use crate::{config, process, sys};
 
-/// The constructor has run, and the environment names an interface.
+/// Set once the constructor has run, if the environment names an interface.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 #[unsafe(link_section = ".init_array")]
@@ -36,7 +37,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     begin
 };
 
-/// The file of a descriptor that is ours, to a call of the program.
+/// The file of an offloaded descriptor; `None` within the engine, whose own calls pass through.
 #[inline]
 fn ours(fd: c_int) -> Option<FileId> {
     let file = table::find_ours(fd)?;
@@ -50,19 +51,19 @@ fn ours(fd: c_int) -> Option<FileId> {
     Some(file)
 }
 
-/// The file of a descriptor that is ours or may become it.
+/// The file of a descriptor that is offloaded or may become so.
 #[inline]
 fn known(fd: c_int) -> Option<FileId> {
     let file = table::find(fd)?;
     (!thread::is_inside() && process::is_owner()).then_some(file)
 }
 
-/// Whether a new descriptor of the program may become ours.
+/// Whether a new descriptor of the program may become offloaded.
 fn may_be_ours() -> bool {
     IS_ON.load(Ordering::Acquire) && !thread::is_inside() && process::is_owner()
 }
 
-/// A result as libc returns it.
+/// Converts a result into libc's return value and `errno`.
 fn give(result: Result<usize, Errno>) -> Count {
     result.map_or_else(fail, |value| value as Count)
 }
@@ -92,10 +93,10 @@ macro_rules! symbols {
     };
 }
 
-/// A call with the arguments that the caller gave us.
+/// Passes a call on with the caller's arguments.
 macro_rules! pass {
     ($call:expr) => {{
-        // SAFETY: invariants 1 and 2: the caller promises us what it promises libc.
+        // SAFETY: invariants 1 and 2: the caller keeps the promises of libc's function.
         unsafe { $call }
     }};
 }
@@ -117,7 +118,7 @@ pub mod socket;
 #[allow(unsafe_code)]
 pub mod stdio;
 
-/// Whether a descriptor is a socket of ours.
+/// Whether a descriptor is an offloaded socket.
 fn is_ours(fd: c_int) -> bool {
     ours(fd).is_some_and(is_ours_file)
 }
@@ -126,7 +127,7 @@ fn is_ours_file(file: FileId) -> bool {
     calls::ours_of(file).is_ok()
 }
 
-/// What the `_chk` forms check: the compiler knew how much room there is.
+/// The check of the `_chk` forms: the compiler knew the size of the buffer.
 fn check_room(len: usize, room: usize) {
     if len > room {
         config::say("buffer overflow detected: a receive call names more bytes than its buffer has");

@@ -52,7 +52,7 @@ symbols! {
         let began = std::time::Instant::now();
         match select_ours(count, [reads, writes, excepts], time, core::ptr::null()) {
             Some(result) => {
-                // As Linux alone does, and its programs expect.
+                // Linux alone stores the time that is left; its programs expect so.
                 let left = time.unwrap_or_default().saturating_sub(began.elapsed());
                 let (seconds, microseconds) = (left.as_secs() as libc::time_t, left.subsec_micros().into());
                 memory::store(timeout, libc::timeval { tv_sec: seconds, tv_usec: microseconds });
@@ -133,14 +133,15 @@ fn poll_ours(
         return None;
     }
     let fds = memory::array_mut(fds, count as usize).ok()?;
-    // Before the mask is set: where nothing is ours the kernel sets it and waits in one step.
+    // Checked before the mask is set: without an offloaded descriptor the kernel sets the mask and
+    // waits in one step.
     if !poll::concerns_us(fds.iter().map(|entry| entry.fd)) {
         return None;
     }
     with_mask(mask, || Some(poll::poll(fds, timeout)))
 }
 
-/// More than any process may have open (`fs.nr_open`): the kernel refuses it.
+/// More descriptors than a process may have open (`fs.nr_open`): the kernel refuses such a call.
 const POLL_MAX: u64 = 1 << 20;
 
 fn wait_ours(
@@ -163,14 +164,14 @@ fn select_ours(
     mask: *const c_void,
 ) -> Option<Result<usize, Errno>> {
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-    /// What `select` reports as readable, writable, exceptional (Linux `POLLIN_SET` and its kin).
+    /// The `poll` events that `select` reports as readable, writable and exceptional (Linux
+    /// `POLLIN_SET`, `POLLOUT_SET`, `POLLEX_SET`).
     const REPORTED: [i16; 3] =
         [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
     if !may_be_ours() {
         return None;
     }
-    // As the kernel does: sets have bits for what the process can have open, and programs name
-    // more.
+    // As the kernel does: it ignores bits beyond the descriptors that the process can have open.
     let count = usize::try_from(count).ok()?;
     let count = if count > libc::FD_SETSIZE { count.min(process::descriptors_max()) } else { count };
     let words = count.div_ceil(u64::BITS as usize);
@@ -211,7 +212,7 @@ fn select_ours(
     }))
 }
 
-/// The time of a `timespec`; `None` without one.
+/// The duration of a `timespec`; `None` without one.
 pub(super) fn duration_of(time: Option<&libc::timespec>) -> Result<Option<Duration>, Errno> {
     let Some(time) = time else { return Ok(None) };
     match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
@@ -220,7 +221,7 @@ pub(super) fn duration_of(time: Option<&libc::timespec>) -> Result<Option<Durati
     }
 }
 
-/// The time of a `timeval`; `None` without one. Microseconds may be more than a second, as on
+/// The duration of a `timeval`; `None` without one. Its microseconds may exceed a second, as on
 /// Linux.
 fn duration_of_timeval(time: Option<&libc::timeval>) -> Result<Option<Duration>, Errno> {
     let Some(time) = time else { return Ok(None) };
@@ -232,11 +233,11 @@ fn duration_of_timeval(time: Option<&libc::timeval>) -> Result<Option<Duration>,
     }
 }
 
-/// Waits under the signal mask that the call names.
+/// Waits under the signal mask of the call.
 fn with_mask<T>(mask: *const c_void, act: impl FnOnce() -> Option<T>) -> Option<T> {
     thread::begin_call();
     let Some(mask) = memory::optional(mask.cast::<u64>()) else { return act() };
-    // Handlers of signals that wait for this mask run here, and end the wait.
+    // Handlers of pending signals that this mask admits run here, and end the wait.
     let before = sys::set_signal_mask(libc::SIG_SETMASK, *mask);
     let result = act();
     sys::set_signal_mask(libc::SIG_SETMASK, before);

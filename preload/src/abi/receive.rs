@@ -112,14 +112,14 @@ symbols! {
     }
 }
 
-/// Takes what the twin has, without a wait: where another thread was faster, the call begins again,
-/// so that it hears both sides.
+/// Receives from the twin without waiting. If another thread was faster, the call begins again, so
+/// that it waits for both the engine and the kernel.
 fn from_twin(again: impl FnOnce() -> Count, take: impl FnOnce(c_int) -> Count) -> Count {
     let taken = take(libc::MSG_DONTWAIT);
     if taken < 0 && real::errno() == Errno::EAGAIN { again() } else { taken }
 }
 
-/// The message of a receive that has buffers alone.
+/// The `msghdr` of a receive that has only buffers.
 fn message_of(parts: *const libc::iovec, count: usize) -> libc::msghdr {
     // SAFETY: a structure of integers, and of pointers that may be null.
     let empty: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -129,7 +129,7 @@ fn message_of(parts: *const libc::iovec, count: usize) -> libc::msghdr {
 fn receive_one(file: FileId, into: *mut c_void, len: usize, flags: c_int) -> Option<Result<Received, Errno>> {
     match memory::bytes_mut(into, len) {
         Ok(into) => ours_or_pass(data::receive(file, &mut [IoSliceMut::new(into)], flags)),
-        // The kernel finds out when it has bytes to put there.
+        // The kernel reports a bad pointer only when it has bytes to store.
         Err(error) => match data::receive(file, &mut [IoSliceMut::new(&mut [])], flags | libc::MSG_PEEK) {
             Outcome::Ours(Ok(_)) => Some(Err(error)),
             done => ours_or_pass(done),
@@ -174,8 +174,8 @@ fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Op
     Some(Ok(received.len))
 }
 
-/// As many datagrams as have come, and one that is waited for where none has. `None` where the twin
-/// has the first.
+/// Receives the datagrams that have arrived, or waits for one. `None` if the twin has the first
+/// one.
 fn receive_messages(
     file: FileId,
     messages: *mut libc::mmsghdr,
@@ -200,7 +200,7 @@ fn receive_messages(
         if flags & WAIT_FOR_ONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
-        // As Linux has it: looked at after a datagram, never before.
+        // As on Linux, the deadline is checked after a datagram, never before.
         if deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline) {
             return Some(Ok(idx + 1));
         }
@@ -208,13 +208,13 @@ fn receive_messages(
     Some(Ok(list.len()))
 }
 
-/// `MSG_WAITFORONE` is a flag of the list, and not of its messages.
+/// `MSG_WAITFORONE` applies to the list, not to each message.
 const WAIT_FOR_ONE: c_int = 1 << 30;
 
 fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     match &received.info {
         Some(info) => memory::store_address((info.source, received.family), address, len),
-        // Of a stream nothing is filled in.
+        // A stream stores no address.
         None => {
             memory::store(len, 0);
             Ok(())

@@ -43,7 +43,7 @@ symbols! {
     }
 
     fn sendto(fd: c_int, bytes: *const c_void, len: usize, flags: c_int, address: *const c_void, address_len: u32) -> Count {
-        // A destination may make a socket ours.
+        // A send to a destination may offload the socket.
         let is_named = !address.is_null() && address_len > 0;
         let file = if is_named { known(fd) } else { ours(fd) };
         let to = if !is_named { None } else { memory::bytes(address, address_len as usize).ok() };
@@ -135,7 +135,7 @@ fn send_parts(
 fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
     let Some(header) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
     if header.msg_controllen > 0 && !header.msg_control.is_null() && is_ours_file(file) {
-        // None is carried by ours, and none is to be lost silently.
+        // The engine carries no control messages; an error is better than to lose one silently.
         return Some(Err(Errno::EINVAL));
     }
     let to = if header.msg_name.is_null() || header.msg_namelen == 0 {

@@ -1,4 +1,4 @@
-//! Bytes to and from sockets of ours: the receive and the send family, whatever their form.
+//! Receives from and sends on offloaded sockets, for all forms of the calls.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -16,12 +16,12 @@ use crate::engine::{self, Engine, WaitFor};
 use crate::{config, sys};
 use Outcome::{Ours, Pass};
 
-/// What a receive call gives beside the bytes.
+/// The result of a receive call, beside the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
-    /// Bytes in the caller's buffers; with `MSG_TRUNC` those of the whole datagram.
+    /// Bytes in the caller's buffers; with `MSG_TRUNC` the length of the whole datagram.
     pub(crate) len: usize,
-    /// Of a datagram: who sent it, and the rest.
+    /// For a datagram: its sender and other metadata.
     pub(crate) info: Option<DatagramInfo>,
     pub(crate) family: Family,
     /// `msg_flags`.
@@ -64,7 +64,7 @@ pub(crate) fn control(file: FileId, info: &DatagramInfo) -> Vec<(c_int, c_int, V
     messages
 }
 
-/// A socket of ours, as the calls of this file need it.
+/// An offloaded socket, with the values that the calls of this file need.
 #[derive(Clone, Copy)]
 struct Target {
     id: SocketId,
@@ -74,7 +74,7 @@ struct Target {
     hears_twin: bool,
 }
 
-/// `recv` and its family. [`Pass`] where the kernel's twin has what is next.
+/// `recv` and its family. [`Pass`] if the twin has the next bytes or datagram.
 pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome<Received> {
     match flags {
         _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
@@ -101,8 +101,8 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     }
 }
 
-/// The rest of a stream's bytes for a call that wants all (`MSG_WAITALL`): until the end, an error
-/// or a signal.
+/// Receives the rest of the bytes for `MSG_WAITALL`, until the end of the stream, an error or a
+/// signal.
 fn receive_all(
     file: FileId,
     target: &Target,
@@ -150,7 +150,7 @@ fn wait_to_receive(
     })
 }
 
-/// What has come; `None` where the twin has it.
+/// Receives once; `None` if the twin has the next bytes or datagram.
 fn receive_once(
     engine: &mut Engine,
     target: &Target,
@@ -171,11 +171,11 @@ fn receive_once(
     }
 }
 
-/// `send` and its family; the parts are one datagram, or follow each other in a stream.
+/// `send` and its family; the parts make one datagram, or follow each other in a stream.
 pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
     let is_stream = target(&mut engine::enter(), file).is_ok_and(|target| target.kind == Kind::Stream);
     let to = match to.map(address::parse) {
-        // A stream has its peer.
+        // A stream ignores the destination: it is connected.
         _ if is_stream => None,
         None | Some(Address::Unspecified) => None,
         Some(Address::V4(to)) => Some(to),
@@ -213,7 +213,7 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
     Ours(sent)
 }
 
-/// Bytes of a file to a socket, from its position or from an offset (`sendfile`).
+/// Sends bytes of a file, from its position or from an offset (`sendfile`).
 pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Outcome<usize> {
     if target(&mut engine::enter(), file).is_err() {
         return Pass;
@@ -252,7 +252,7 @@ pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: u
     Ours(if sent > 0 { Ok(sent) } else { result })
 }
 
-/// Bytes of a file that are read at a time.
+/// Bytes of each read of the file.
 const FILE_BLOCK: usize = 64 << 10;
 
 fn send_datagram(
@@ -279,7 +279,7 @@ fn send_once(
     engine.call(|sockets, cx| sockets.send_parts(target.id, parts, to, flags, cx))
 }
 
-/// A call of a stream that may wait sends all of its bytes.
+/// Sends the rest: a blocking call on a stream returns when all bytes are taken.
 fn send_rest(
     file: FileId,
     target: &Target,
@@ -310,15 +310,15 @@ fn send_rest(
     Ok(sent)
 }
 
-/// The end of a connection that ended a call which had moved bytes: the next call says so.
+/// Keeps an error for the next call, because this call has moved bytes and reports their number.
 fn report_later(target: &Target, error: Errno) {
     if matches!(error, Errno::ECONNRESET | Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH) {
         let _ = engine::enter().call(|sockets, _| sockets.restore_error(target.id, error));
     }
 }
 
-/// A datagram socket that names a destination before it has an address gets one, and is ours where
-/// that destination is.
+/// Binds a datagram socket that sends before it is bound, and offloads it if the destination is
+/// reached by our interface.
 fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     let mut engine = engine::enter();
     let twin = engine.files.twin(file)?;
@@ -328,7 +328,7 @@ fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
         return Ok(());
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
-    // One that is bound already was decided upon then.
+    // The owner of a bound socket was decided by `bind`.
     if local.port() != 0 || !offload::is_ours(&mut engine, file, Traffic::UdpSender, local, Some(to))? {
         engine.files.give_up(file);
         return Ok(());

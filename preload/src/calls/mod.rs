@@ -28,7 +28,7 @@ pub(crate) enum Outcome<T> {
 
 use Outcome::{Ours, Pass};
 
-/// `socket`: the twin has been made.
+/// `socket`: records the twin, which the kernel has just made.
 pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     let family = match domain {
         libc::AF_INET => Family::Inet,
@@ -45,11 +45,11 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     engine::enter().files.open(fd, is_nonblocking, What::Socket(Socket::new(kind_of, family)));
 }
 
-/// `bind`: the twin is bound already, so its port is nobody else's.
+/// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
 pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
     let mut engine = engine::enter();
     if engine.files.socket(file)?.kind == Kind::Stream {
-        // Whose it is, `listen` or `connect` decides.
+        // `listen` or `connect` decides the owner of a stream.
         return Ok(());
     }
     let twin = engine.files.twin(file)?;
@@ -61,8 +61,9 @@ pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `listen`. Ours listens first, then the twin, which hears what does not come by our interface:
-/// what the kernel has accepted by our interface would be reset when we begin.
+/// `listen`. The engine listens first, then the twin, for connections by other interfaces: a
+/// connection by our interface that the kernel accepted earlier would be reset when the engine
+/// begins.
 pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     let mut engine = engine::enter();
     let twin = engine.files.twin(file)?;
@@ -83,8 +84,8 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Somebody waits for connections of a listener. Where a `fork` has taken it from the engine, it is
-/// ours again from now on, in this process.
+/// A thread waits for connections of a listener. If the engine gave the listener up before a
+/// `fork`, this process now opens it again.
 pub(crate) fn begin_to_accept(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
     let socket = engine.files.socket(file)?;
     let Some(backlog) = socket.backlog.take() else { return Ok(()) };
@@ -98,7 +99,7 @@ pub(crate) fn begin_to_accept(engine: &mut Engine, file: FileId) -> Result<(), E
 }
 
 fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
-    // An unbound one gets its port from the kernel's `listen`, and stays the kernel's.
+    // An unbound listener gets its port from the kernel's `listen`, and stays with the kernel.
     let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) else { return Ok(()) };
     if engine.files.socket(file)?.stays_the_kernels(twin) {
         return Ok(());
@@ -111,9 +112,9 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     listens.inspect_err(|_| offload::give_back(engine, file))
 }
 
-/// A process that forks while it has nothing but listeners that it never waited on gives its queue
-/// back: whoever of its children, or itself, waits on them first opens it again. Until then nobody
-/// listens, as what the kernel accepted meanwhile would be reset.
+/// Gives the queue back before a `fork`, if the process has only listeners that it never waited on:
+/// the first process that waits on them, parent or child, opens the queue again. Until then the
+/// kernel does not listen either, because connections that it accepts would be reset.
 pub(crate) fn leave_listeners(engine: &mut Engine) {
     let Some(listeners) = engine.files.idle_listeners() else { return };
     for file in listeners {
@@ -147,7 +148,7 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     }
 }
 
-/// Makes the socket ours where it is to be, and connects it where that takes no time.
+/// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
 fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId, Kind)>, Errno> {
     let mut engine = engine::enter();
     let twin = engine.files.twin(file)?;
@@ -158,7 +159,7 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
     let id = match ours {
         Some(id) if kind == Kind::Stream => return Ok(Some((id, kind))),
         Some(_) if !offload::goes_by_ours(&mut engine, *remote.ip()) => {
-            // All that it receives from now on comes another way.
+            // The new peer is reached by another interface.
             offload::give_back(&mut engine, file);
             engine.files.give_up(file);
             return Ok(None);
@@ -169,7 +170,7 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
             let local = offload::name_of(twin).unwrap_or(ANY);
             let stays = engine.files.socket(file)?.stays_the_kernels(twin);
             if stays || !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
-                // The kernel's for good.
+                // The socket stays with the kernel for good.
                 engine.files.give_up(file);
                 return Ok(None);
             }
@@ -179,14 +180,14 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
     };
     if kind == Kind::Datagram {
         engine.call(|sockets, cx| sockets.connect(id, remote, cx))?;
-        // So that the twin, too, takes nothing of others.
+        // Connects the twin too, so that it receives from this peer alone.
         let (address, len) = address::format(remote, family);
         sys::connect(twin, &address[..len])?;
     }
     Ok(Some((id, kind)))
 }
 
-/// The handshake of a stream.
+/// Waits for the handshake of a stream.
 fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
     let blocking = blocking(file, id, 0, Direction::Send)?;
     let begun = engine::enter().call(|sockets, cx| sockets.connect(id, remote, cx));
@@ -201,7 +202,7 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
         })
     });
     match connected {
-        // The handshake goes on by itself.
+        // The handshake continues without this call.
         Err(Errno::EAGAIN) => Err(Errno::EINPROGRESS),
         done => done,
     }
@@ -219,7 +220,8 @@ fn dissolve(file: FileId) -> Outcome<()> {
     Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
 }
 
-/// Binds a twin that is not bound, so that its port is nobody else's, and says to what it is bound.
+/// Binds an unbound twin, so that the kernel gives its port to no other socket, and returns its
+/// address.
 fn bind_twin(twin: c_int, family: Family) -> Result<SocketAddrV4, Errno> {
     if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
         return Ok(local);
@@ -229,7 +231,7 @@ fn bind_twin(twin: c_int, family: Family) -> Result<SocketAddrV4, Errno> {
     offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
 }
 
-/// What `accept` gives: a descriptor, and the peer as the program's family says it.
+/// The result of `accept`: a descriptor, and the peer in the program's family.
 pub(crate) struct Accepted {
     pub(crate) fd: c_int,
     pub(crate) peer: Option<(SocketAddrV4, Family)>,
@@ -258,7 +260,8 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
     if !engine.look(|sockets, _| sockets.ready(id))?.has(Ready::IN) {
         return Err(Errno::EAGAIN);
     }
-    // First, as the connection stays in the queue where there is no descriptor for it.
+    // The descriptor is made first, because a connection stays in the queue if there is none for
+    // it.
     let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
     if let Some(stale) = table::find(fd) {
         let _ = close_file(engine, stale, fd);
@@ -278,10 +281,10 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
     }
 }
 
-/// A connection of the kernel's: by loopback, or by another interface.
+/// Accepts a connection of the kernel: by loopback, or by another interface.
 ///
-/// The twin does not block while it is asked: another process may share it and be faster, and we
-/// hold the engine.
+/// The call must not block, because it holds the engine's lock and another process that shares the
+/// twin may be faster.
 fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
     if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
         return Err(Errno::EAGAIN);
@@ -310,7 +313,7 @@ pub(crate) fn shutdown(file: FileId, how: c_int) -> Outcome<()> {
     Ours(engine.call(|sockets, cx| sockets.shutdown(id, how, cx)))
 }
 
-/// `close` of a descriptor, before the kernel's is closed.
+/// `close` of a descriptor, before the twin is closed.
 pub(crate) fn close(file: FileId, fd: c_int) {
     let closing = close_file(&mut engine::enter(), file, fd);
     if let Some((closing, time)) = closing {
@@ -338,7 +341,7 @@ fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, 
     }
 }
 
-/// Waits for the end of a connection whose socket lingers, for that time at most.
+/// Waits at most `time` for the end of a connection (`SO_LINGER`).
 fn linger(closing: Closing, time: Duration) {
     let blocking = Blocking::of_poll(Some(time));
     let _ = wait::until(blocking, WaitFor::Any, &[], |engine, _| {
@@ -353,7 +356,7 @@ pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family
     Ours(name.map(|name| (name, family)))
 }
 
-/// `setsockopt`. The twin has taken it where the socket is not ours yet.
+/// `setsockopt`. If the socket is not offloaded yet, the twin has taken the option.
 pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
     let mut engine = engine::enter();
     let Ok(socket) = engine.files.socket(file) else { return Pass };
@@ -368,10 +371,10 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     }
 }
 
-/// `getsockopt`: how many bytes it has.
+/// `getsockopt`: returns the length of the value.
 pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Outcome<usize> {
     let Ok((id, ..)) = ours_of(file) else { return Pass };
-    // The twin is of the family that the program has asked for.
+    // The twin has the family that the program asked for.
     if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
         return Pass;
     }
@@ -381,7 +384,7 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     }
 }
 
-/// `O_NONBLOCK` is set or cleared; the kernel's descriptor has it as well.
+/// Records `O_NONBLOCK`; the twin has it as well.
 pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
     if let Some(file) = engine::enter().files.get(file) {
         file.is_nonblocking = is_nonblocking;
@@ -397,7 +400,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     }) else {
         return Pass;
     };
-    // What has arrived counts, whether or not anybody has looked.
+    // A turn, so that bytes that have arrived count although no call has received them.
     engine.turn();
     if direction == Direction::Receive
         && hears_twin
@@ -413,14 +416,14 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     Ours(len.map(|len| c_int::try_from(len).unwrap_or(c_int::MAX)))
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Receive,
     Send,
 }
 
-/// How a call of a socket waits: by its descriptor, its flags, and its timeout.
+/// How long a call of a socket blocks, by `O_NONBLOCK`, its flags and the socket's timeout.
 pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Blocking, Errno> {
     thread::begin_call();
     let mut engine = engine::enter();
@@ -433,7 +436,7 @@ pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Dire
     Ok(Blocking::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
 }
 
-/// The socket of ours that a file is, its twin, and its family.
+/// An offloaded file's socket, twin and family.
 pub(crate) fn ours_of(file: FileId) -> Result<(SocketId, c_int, Family), Errno> {
     let mut engine = engine::enter();
     let twin = engine.files.twin(file)?;

@@ -1,6 +1,7 @@
-//! Whose a socket becomes, decided when it names an address: at `bind` of datagrams, at `listen`,
-//! at `connect`. In this order: what is no address of ours to carry, loopback and own addresses,
-//! another interface, and the rules. What is not ours stays the twin that it was.
+//! Decides whether a socket is offloaded, when it first names an address: at `bind` of datagrams,
+//! at `listen`, at `connect`. It checks in this order: addresses that we do not carry, loopback and
+//! own addresses, routes by another interface, the rules. A socket that is not offloaded keeps to
+//! its twin.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -16,17 +17,17 @@ use crate::engine::table::FileId;
 use crate::engine::{Engine, State};
 use crate::{config, sys};
 
-/// Sockets that may be open.
+/// Sockets that may be open at one time.
 const SOCKETS_MAX: usize = 65_536;
-/// Connections, and pieces of what they send.
+/// Connections, and chunks of their unacknowledged data.
 const CONNECTIONS_MAX: usize = 16_384;
 const CHUNKS_MAX: usize = 32_768;
 
-/// Destinations that are remembered.
+/// Destinations whose interface is cached.
 const DESTINATIONS_MAX: usize = 64;
 
-/// Whether a socket at `local` that talks to `remote`, where it has a peer, is to be ours. The
-/// listing says why.
+/// Whether to offload a socket at `local`, with the peer `remote` if it has one. The reason is
+/// stored for the listing.
 ///
 /// # Errors
 /// `EACCES`: the rules refuse it.
@@ -71,8 +72,8 @@ fn decide(
     Ok(if is_on_ours { (true, decision.why) } else { (false, "another interface") })
 }
 
-/// Whether what is sent to `remote` leaves by our interface: the kernel's route says so by the
-/// address that it would send from. A few system calls, once in a while for each destination.
+/// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source
+/// address. A few system calls for each destination, cached for about a second.
 pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     if remote.is_multicast() {
         return true;
@@ -91,8 +92,8 @@ pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     is_ours
 }
 
-/// Makes a socket ours: its options, its address, and the sets that it is in. The twin is bound to
-/// `local` already, so that the port is nobody else's.
+/// Offloads a socket: its options, its address, and its epoll sets. The twin is bound to `local`
+/// already, so that the kernel gives the port to no other socket.
 pub(crate) fn take(
     engine: &mut Engine,
     file: FileId,
@@ -123,7 +124,7 @@ pub(crate) fn take(
     Ok(id)
 }
 
-/// The twin of a socket that failed to become ours is all that is left of it.
+/// Returns a socket to its twin, after it could not be offloaded or its peer is elsewhere.
 pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     let Ok(socket) = engine.files.socket(file) else { return };
     if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin) {
@@ -132,7 +133,7 @@ pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     engine.files.mark(file);
 }
 
-/// What the program asks of epoll, in the engine's words. `EPOLLWAKEUP` changes nothing here.
+/// Converts the events of `epoll_ctl`. `EPOLLWAKEUP` has no effect.
 pub(crate) fn watched(event: libc::epoll_event) -> Watched {
     let libc::epoll_event { events, u64: data } = event;
     Watched {
@@ -144,7 +145,7 @@ pub(crate) fn watched(event: libc::epoll_event) -> Watched {
     }
 }
 
-/// Opens the worker where it is not open yet. Says whether it is.
+/// Opens the worker unless it is open. Returns whether it is open afterwards.
 fn open(engine: &mut Engine) -> bool {
     match engine.state {
         State::Open(_) => return true,
@@ -152,7 +153,8 @@ fn open(engine: &mut Engine) -> bool {
         State::Closed => (),
     }
     let Some(config) = config::get() else { return false };
-    // Threads that are made here are not the program's: its signals are not for them.
+    // The threads that start here block all signals, so that the program's signals reach its own
+    // threads.
     let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
     let opened = open_stack(config);
     sys::set_signal_mask(libc::SIG_SETMASK, mask);
@@ -184,7 +186,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
     Ok(stack)
 }
 
-/// The wildcard, or an address of the interface.
+/// Whether an address is the wildcard or one of the interface.
 fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
     ip.is_unspecified() || engine.look(|_, cx| Ok(cx.host.is_own(ip))).unwrap_or(false)
 }
@@ -192,7 +194,8 @@ fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
 fn replay(engine: &mut Engine, id: SocketId, options: &Options) -> Result<(), Errno> {
     for OptionCall { level, name, value } in options.iter() {
         match engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx)) {
-            // What we do not know stays with the twin, which has taken it.
+            // An option that the engine does not know applies to the twin alone, which has taken
+            // it.
             Ok(()) | Err(Errno::ENOPROTOOPT) => (),
             Err(error) => return Err(error),
         }
@@ -200,7 +203,7 @@ fn replay(engine: &mut Engine, id: SocketId, options: &Options) -> Result<(), Er
     Ok(())
 }
 
-/// Brings a twin that is in a set of the kernel's into ours.
+/// Moves a socket from the kernel's epoll set to the engine's.
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
     let Ok(epfd) = engine.files.twin(watch.set) else { return };
     if !hears_twin {
@@ -211,7 +214,7 @@ fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool
     }
 }
 
-/// The engine's side of an epoll set, made where there is none.
+/// The engine's part of an epoll set, made if there is none.
 pub(crate) fn set_of(engine: &mut Engine, file: FileId) -> Result<usize, Errno> {
     if let Some(set) = engine.files.set(file)?.ours {
         return Ok(set);
@@ -230,7 +233,7 @@ fn source_to(remote: Ipv4Addr) -> Option<Ipv4Addr> {
     local.map(|local| *local.ip())
 }
 
-/// What the kernel says a twin is bound to, where it is an IPv4 address.
+/// The twin's address by `getsockname`, if it is an IPv4 address.
 pub(crate) fn name_of(twin: i32) -> Option<SocketAddrV4> {
     let mut bytes = [0; 128];
     let len = sys::getsockname(twin, &mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! `poll`, `select` and epoll over sockets of ours and descriptors of the kernel together.
+//! `poll`, `select` and epoll over offloaded sockets and descriptors of the kernel together.
 
 use core::ffi::c_int;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor};
 use crate::{calls, sys};
 
-/// `poll`: how many of `fds` have something to report.
+/// `poll`: returns how many of `fds` have events.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
     let members = members_of(fds);
     let kernel = kernel_side(fds, &members);
@@ -34,7 +34,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     }
 }
 
-/// Whether any of these descriptors is ours, so that the kernel alone cannot answer.
+/// Whether any of these descriptors is offloaded, so that the kernel alone cannot answer.
 pub(crate) fn concerns_us(mut fds: impl Iterator<Item = c_int>) -> bool {
     fds.any(|fd| table::find_ours(fd).is_some())
 }
@@ -43,7 +43,7 @@ fn members_of(fds: &[libc::pollfd]) -> Vec<State> {
     let mut engine = engine::enter();
     let states = fds.iter().map(|entry| match table::find_ours(entry.fd) {
         Some(file) => {
-            // A listener becomes ours by being waited on; one that cannot stays the kernel's.
+            // The first wait offloads a listener; if that fails, it stays with the kernel.
             let _ = calls::begin_to_accept(&mut engine, file);
             state_of(&mut engine, file)
         }
@@ -52,7 +52,8 @@ fn members_of(fds: &[libc::pollfd]) -> Vec<State> {
     states.collect()
 }
 
-/// What the kernel is asked of each: a descriptor of its own as the program asks, a twin for input.
+/// The entries for the kernel's `poll`: a descriptor of its own with the program's events, a twin
+/// for input.
 fn kernel_side(fds: &[libc::pollfd], members: &[State]) -> Vec<libc::pollfd> {
     let sides = fds.iter().zip(members).map(|(entry, member)| match member {
         State::Ours(Member { hears_twin: true, .. }) => {
@@ -82,12 +83,12 @@ fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]
     count
 }
 
-/// Adds what the kernel has to report, and counts all.
+/// Adds the kernel's events, and counts the entries that have any.
 fn look_at_kernel(fds: &mut [libc::pollfd], members: &[State], polled: &mut [libc::pollfd]) -> Result<usize, Errno> {
     sys::ppoll(polled, Some(0))?;
     for ((entry, member), kernel) in fds.iter_mut().zip(members).zip(polled.iter()) {
         match member {
-            // A twin is asked for input alone.
+            // A twin is polled for input alone.
             State::Ours(_) => entry.revents |= kernel.revents & libc::POLLIN,
             State::Set(_) | State::Kernel => entry.revents |= kernel.revents,
         }
@@ -95,7 +96,8 @@ fn look_at_kernel(fds: &mut [libc::pollfd], members: &[State], polled: &mut [lib
     Ok(fds.iter().filter(|entry| entry.revents != 0).count())
 }
 
-/// `epoll_create`: the kernel's set stands; ours is made when a socket of ours comes in.
+/// `epoll_create`: the kernel has made its set; the engine makes its own with the first offloaded
+/// socket.
 pub(crate) fn create_set(fd: c_int) {
     engine::enter().files.open(fd, false, What::Set(Set { ours: None, has_kernel: false }));
 }
@@ -116,7 +118,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epo
             if member.hears_twin {
                 let input =
                     event.map(|event| libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event });
-                // It may have been there before the socket became ours, or not.
+                // The twin may or may not be in the set already.
                 let _ = sys::epoll_ctl(epfd, op, fd, input);
                 engine.files.set(file)?.has_kernel = true;
             }
@@ -133,8 +135,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epo
     }
 }
 
-/// `epoll_wait`: how many of `events` were filled in.
-/// `None`: it is no set that we know.
+/// `epoll_wait`: returns how many `events` it stored. `None` if this set is unknown.
 pub(crate) fn wait_for_events(
     epfd: c_int,
     events: &mut [libc::epoll_event],
@@ -144,7 +145,7 @@ pub(crate) fn wait_for_events(
     if events.is_empty() {
         return Some(Err(Errno::EINVAL));
     }
-    // Another thread may add what is ours, or the kernel's, while this one waits.
+    // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
     let kernel = [readable(epfd)];
     let count = wait::until(Blocking::of_poll(timeout), WaitFor::Set(file), &kernel, |engine, sides| {
         let set = *engine.files.set(file)?;
@@ -200,7 +201,7 @@ fn control_ours(
     }
 }
 
-/// A twin of a socket that may become ours is in a set of the kernel's.
+/// Records that the twin of a socket that may be offloaded is in an epoll set of the kernel.
 fn remember_watch(
     engine: &mut Engine,
     target: FileId,
@@ -218,7 +219,7 @@ fn remember_watch(
     }
 }
 
-/// A socket of ours among what is polled.
+/// An offloaded socket among the polled descriptors.
 #[derive(Clone, Copy)]
 struct Member {
     id: sockets::SocketId,
@@ -227,7 +228,7 @@ struct Member {
 
 enum State {
     Ours(Member),
-    /// The engine's side of an epoll set.
+    /// The engine's part of an epoll set.
     Set(usize),
     Kernel,
 }

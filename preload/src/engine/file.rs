@@ -1,6 +1,6 @@
-//! Open files: what descriptors of the program stand for, where it may be ours. Each descriptor is
-//! a real one of the kernel (its twin), so that `fstat`, `/proc` and a program that we do not see
-//! find what they expect, and so that the kernel hands out each number once and each port once.
+//! Open files: the sockets and epoll sets that descriptors of the program name. Each descriptor is
+//! a real one of the kernel (its twin), so that `fstat`, `/proc` and programs beside us work as
+//! usual, and so that the kernel gives out each descriptor and each port once.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -13,18 +13,18 @@ use crate::engine::options::Options;
 use crate::engine::table::{self, FileId};
 use crate::sys;
 
-/// All of the process.
+/// The open files of the process.
 pub(crate) struct OpenFiles {
-    /// The first stays empty: 0 is no file.
+    /// Entry 0 stays empty, because 0 means no file.
     files: Vec<Option<File>>,
     free: Vec<u32>,
 }
 
-/// An open file, which one descriptor or several name.
+/// An open file, which one or several descriptors name.
 pub(crate) struct File {
-    /// Its descriptors. The first is the twin that calls to the kernel go by.
+    /// Its descriptors. The first is the twin, for calls to the kernel.
     pub(crate) fds: Vec<c_int>,
-    /// `O_NONBLOCK`, which descriptors share.
+    /// `O_NONBLOCK`, which all descriptors of the file share.
     pub(crate) is_nonblocking: bool,
     pub(crate) what: What,
 }
@@ -39,21 +39,21 @@ pub(crate) struct Socket {
     pub(crate) kind: Kind,
     pub(crate) family: Family,
     pub(crate) place: Owner,
-    /// What the program has set so far: ours gets it when there is one.
+    /// Options that the program has set so far; the offloaded socket gets them.
     pub(crate) options: Options,
-    /// Sets of the kernel that the twin is in, as nobody knew yet whose it would be.
+    /// The kernel's epoll sets that the twin entered before the owner was decided.
     pub(crate) watches: Vec<Watch>,
-    /// The backlog of a listener that nobody has waited on so far: a process that forks now leaves
-    /// it to its children.
+    /// The backlog of a listener that no thread has waited on yet: a process that forks now leaves
+    /// the listener to its children.
     pub(crate) backlog: Option<c_int>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
-    /// Why it is whose it is, for the listing.
+    /// The reason for the owner, for the listing.
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
 }
 
-/// Whose a socket is.
+/// The owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// Not decided yet: all calls go to the twin.
@@ -61,7 +61,7 @@ pub(crate) enum Owner {
     /// Ours.
     Ours {
         id: SocketId,
-        /// What reaches the host another way than by our interface comes to the twin.
+        /// The twin receives the frames that reach the host by another interface.
         hears_twin: bool,
     },
 }
@@ -74,12 +74,12 @@ pub(crate) struct Watch {
     pub(crate) event: libc::epoll_event,
 }
 
-/// An epoll set: ours beside the kernel's of the same descriptor.
+/// An epoll set: the engine's part, beside the kernel's set of the same descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Set {
-    /// Its number in the engine; made when the first socket of ours comes in.
+    /// Its number in the engine; made with the first offloaded socket.
     pub(crate) ours: Option<usize>,
-    /// The kernel's has members too.
+    /// The kernel's set has members too.
     pub(crate) has_kernel: bool,
 }
 
@@ -108,7 +108,7 @@ impl OpenFiles {
         FileId(idx)
     }
 
-    /// Has the table say of its descriptors what the file is.
+    /// Updates the entries of the file's descriptors in the table.
     pub(crate) fn mark(&mut self, id: FileId) {
         if let Some(file) = self.get(id) {
             let is_ours = file.what.is_ours();
@@ -116,7 +116,7 @@ impl OpenFiles {
         }
     }
 
-    /// One descriptor more (`dup`).
+    /// Adds a descriptor (`dup`).
     pub(crate) fn dup(&mut self, id: FileId, fd: c_int) {
         if let Some(file) = self.get(id) {
             file.fds.push(fd);
@@ -124,7 +124,7 @@ impl OpenFiles {
         self.mark(id);
     }
 
-    /// A descriptor is closed; returns the file with its last one.
+    /// Removes a descriptor; returns the file if it was the last one.
     pub(crate) fn close(&mut self, id: FileId, fd: c_int) -> Option<File> {
         table::clear(fd);
         let file = self.get(id)?;
@@ -138,7 +138,7 @@ impl OpenFiles {
         self.forget(id)
     }
 
-    /// The kernel's from now on, by all its descriptors.
+    /// Leaves a file to the kernel from now on, with all its descriptors.
     pub(crate) fn give_up(&mut self, id: FileId) {
         if let Some(file) = self.forget(id) {
             file.fds.iter().for_each(|fd| table::clear(*fd));
@@ -149,7 +149,7 @@ impl OpenFiles {
         self.files.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// The socket that a file is.
+    /// The socket of a file.
     pub(crate) fn socket(&mut self, id: FileId) -> Result<&mut Socket, Errno> {
         match self.get(id) {
             Some(File { what: What::Socket(socket), .. }) => Ok(socket),
@@ -163,7 +163,7 @@ impl OpenFiles {
         self.files.iter().enumerate().filter_map(|(idx, file)| Some((idx, file.as_ref()?)))
     }
 
-    /// Sockets of ours that are streams and no listeners; their files are twins from now on.
+    /// Removes and returns all offloaded connections; their files are left to their twins.
     pub(crate) fn take_streams(&mut self) -> Vec<SocketId> {
         let mut taken = Vec::new();
         for file in self.files.iter_mut().flatten() {
@@ -178,8 +178,8 @@ impl OpenFiles {
         taken
     }
 
-    /// Listeners that nobody has waited on, where nothing else is ours: what a server has that
-    /// leaves all else to its children. `None` where anything else is ours.
+    /// The listeners that no thread has waited on, as in a server that leaves the work to its
+    /// children. `None` if any other socket is offloaded.
     pub(crate) fn idle_listeners(&self) -> Option<Vec<FileId>> {
         let mut found = Vec::new();
         for (idx, file) in self.files.iter().enumerate() {
@@ -194,7 +194,7 @@ impl OpenFiles {
         Some(found)
     }
 
-    /// The engine that had our sides of the epoll sets is gone.
+    /// Forgets the engine's parts of the epoll sets, after the engine was closed.
     pub(crate) fn forget_sets(&mut self) {
         for file in self.files.iter_mut().flatten() {
             if let What::Set(set) = &mut file.what {
@@ -203,7 +203,7 @@ impl OpenFiles {
         }
     }
 
-    /// The epoll set that a file is.
+    /// The epoll set of a file.
     pub(crate) fn set(&mut self, id: FileId) -> Result<&mut Set, Errno> {
         match self.get(id) {
             Some(File { what: What::Set(set), .. }) => Ok(set),
@@ -212,7 +212,7 @@ impl OpenFiles {
         }
     }
 
-    /// The descriptor by which calls go to the kernel.
+    /// The descriptor for calls to the kernel.
     pub(crate) fn twin(&mut self, id: FileId) -> Result<c_int, Errno> {
         self.get(id).and_then(|file| file.fds.first().copied()).ok_or(Errno::EBADF)
     }
@@ -224,7 +224,7 @@ impl OpenFiles {
     fn forget(&mut self, id: FileId) -> Option<File> {
         let file = self.files.get_mut(id.0 as usize)?.take()?;
         if matches!(file.what, What::Set(_)) {
-            // Its number may be another set's soon.
+            // Its number may be given to another set soon.
             for other in self.files.iter_mut().flatten() {
                 if let What::Socket(socket) = &mut other.what {
                     socket.watches.retain(|watch| watch.set != id);
@@ -237,8 +237,8 @@ impl OpenFiles {
 }
 
 impl What {
-    /// Whether calls on it are the engine's. A set is, as sockets of ours may come in, and a
-    /// listener that becomes ours with the next call.
+    /// Whether the engine serves calls on this file. It serves a set, because offloaded sockets may
+    /// be added, and a listener that the next call offloads.
     fn is_ours(&self) -> bool {
         match self {
             Self::Socket(socket) => socket.ours().is_some() || socket.backlog.is_some(),
@@ -254,14 +254,15 @@ impl Socket {
         Self { kind, family, place: Owner::Twin, options, watches, backlog: None, is_listener: false, why, opened }
     }
 
-    /// What the program has set before: IPv6 alone, or what ours cannot do.
+    /// Whether options that were set earlier keep the socket with the kernel: IPv6 only, or an
+    /// option that the engine cannot apply.
     pub(crate) fn stays_the_kernels(&self, twin: c_int) -> bool {
         let is_v6_only =
             self.family == Family::Inet6 && sys::getsockopt_int(twin, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Ok(1);
         is_v6_only || self.options.change_what_is_sent()
     }
 
-    /// Ours, if it is.
+    /// The offloaded socket, if it is one.
     pub(crate) fn ours(&self) -> Option<SocketId> {
         match self.place {
             Owner::Twin => None,
@@ -270,5 +271,5 @@ impl Socket {
     }
 }
 
-/// Nothing is bound yet, or any address and port.
+/// The unbound address.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0);

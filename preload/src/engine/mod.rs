@@ -1,6 +1,6 @@
-//! The one engine of the process: the sockets of ours on their worker, the open files, and who
-//! waits for them, behind one lock. Whoever makes a call takes the lock and turns the worker
-//! himself; no thread of ours is needed for a packet that somebody waits for.
+//! The one engine of the process: the offloaded sockets on their worker, the open files, and the
+//! waiting threads, behind one lock. The thread that makes a call takes the lock and turns the
+//! worker itself, so a packet that a thread waits for needs no thread of ours.
 //!
 //! ```text
 //!   a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The stack is made, used and dropped by whoever holds the lock, and by nobody else. Nothing
-//!    that it lends (packet buffers, handles) leaves a call: bytes are copied to the program.
-//! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables) talks
-//!    to it by channels that are `Send` on their own.
+//! 1. The stack is made, used and dropped only under the lock. Nothing that it lends (packet
+//!    buffers, handles) outlives a call: bytes are copied to the program.
+//! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables)
+//!    communicates by channels that are `Send` on their own.
 
 use core::cell::Cell;
 use core::net::Ipv4Addr;
@@ -36,34 +36,34 @@ pub(crate) mod wait;
 use file::OpenFiles;
 use table::FileId;
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub(crate) struct Engine {
     pub(crate) files: OpenFiles,
     pub(crate) state: State,
     /// Threads that sleep.
     waiters: Vec<Waiter>,
-    /// Something has come, or a call has changed something, since who sleeps was last looked at.
+    /// A packet or a call has changed a socket since the sleeping threads were last checked.
     has_moved: bool,
-    /// Turns, for the keeper: whether somebody turns the worker.
+    /// Counts turns, so that the keeper sees whether other threads turn the worker.
     pub(crate) turns: u64,
-    /// A stream was ours: what it sent may still be on its way.
+    /// A stream was offloaded: its last data may be unacknowledged.
     pub(crate) had_streams: bool,
-    /// Sleeps of threads, and threads that others have woken.
+    /// Counts the sleeps of threads.
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
-    /// Destinations of datagrams, and whether they leave by our interface. The keeper forgets them
-    /// now and then, as routes change.
+    /// Destinations of datagrams, and whether they leave by our interface. The keeper clears them
+    /// regularly, because routes change.
     pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
 }
 
-/// How far the worker is.
+/// The state of the worker.
 pub(crate) enum State {
-    /// No socket of the program needed it so far.
+    /// No socket has needed the worker yet.
     Closed,
     /// It runs.
     Open(Stack),
-    /// It could not be opened, or has panicked: all sockets are the kernel's, but for those that
-    /// were ours, whose calls fail (`EIO`).
+    /// The worker could not be opened, or has panicked: sockets stay with the kernel, and calls on
+    /// those that were offloaded fail with `EIO`.
     Failed,
 }
 
@@ -74,17 +74,17 @@ struct Waiter {
     interest: WaitFor,
 }
 
-/// For what a thread waits.
+/// The event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     Socket(SocketId, Ready),
     /// An epoll set, by its file.
     Set(FileId),
-    /// Several: it looks itself.
+    /// Several sockets: the thread checks them itself.
     Any,
 }
 
-/// The engine, to who holds the lock.
+/// The locked engine.
 pub(crate) struct Inside(Option<MutexGuard<'static, Shared>>);
 
 struct Shared(Engine);
@@ -105,14 +105,14 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     destinations: Vec::new(),
 }));
 
-/// Takes the lock. Signals that come meanwhile are kept until it is given back, as a handler may
-/// make a call of ours.
+/// Takes the lock. Signals are kept until it is released, because a handler may make a call of
+/// ours.
 pub(crate) fn enter() -> Inside {
     thread::enter();
     Inside(Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// The same where nobody holds it.
+/// Takes the lock if it is free.
 pub(crate) fn try_enter() -> Option<Inside> {
     thread::enter();
     match ENGINE.try_lock() {
@@ -125,8 +125,8 @@ pub(crate) fn try_enter() -> Option<Inside> {
 }
 
 impl Engine {
-    /// A call of the sockets, which may move them: who sleeps is looked at when the lock is given
-    /// back.
+    /// A call of the sockets, which may change them: sleeping threads are checked when the lock is
+    /// released.
     pub(crate) fn call<T>(
         &mut self,
         act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
@@ -135,7 +135,7 @@ impl Engine {
         self.look(act)
     }
 
-    /// A look at the sockets, which moves nothing. A panic ends the engine, and not the program.
+    /// A call of the sockets that changes none of them. A panic ends the engine, not the program.
     pub(crate) fn look<T>(
         &mut self,
         mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
@@ -144,7 +144,7 @@ impl Engine {
         catch_unwind(AssertUnwindSafe(|| stack.call(&mut act))).unwrap_or_else(|_| self.fail())
     }
 
-    /// One turn of the worker. Says how many packets came.
+    /// One turn of the worker. Returns the number of received packets.
     pub(crate) fn turn(&mut self) -> usize {
         let State::Open(stack) = &self.state else { return 0 };
         self.turns = self.turns.wrapping_add(1);
@@ -152,13 +152,14 @@ impl Engine {
             let _: Result<(), Errno> = self.fail();
             0
         });
-        // A timer moves sockets without a packet: who sleeps wakes for it by himself.
+        // A timer changes sockets without a packet, but a sleeping thread wakes for it by its own
+        // timeout.
         self.has_moved |= received > 0;
         received
     }
 
-    /// How a thread sleeps that waits: by which descriptor packets wake it, and how long at most;
-    /// `None` where a turn is due now.
+    /// How a waiting thread sleeps: the descriptor that wakes it for packets, and the longest time;
+    /// `None` if a turn is due now.
     pub(crate) fn sleep(&mut self) -> Option<Sleep> {
         let asleep = Some(Sleep { fd: None, timeout: None });
         let State::Open(stack) = &self.state else { return asleep };
@@ -171,38 +172,40 @@ impl Engine {
         }
     }
 
-    /// This thread sleeps from when it leaves until one of its sockets has moved.
+    /// Registers this thread as a waiter: a change of its sockets wakes it.
     pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) {
-        // What moved until now is for those who slept before: this thread has just looked.
+        // Earlier changes concern the other waiters only, because this thread has just checked its
+        // sockets.
         self.wake_waiters();
         self.sleeps += 1;
         self.waiters.push(Waiter { eventfd, interest });
     }
 
-    /// It is awake again.
+    /// Removes this thread from the waiters.
     pub(crate) fn end_wait(&mut self, eventfd: i32) {
         self.waiters.retain(|waiter| waiter.eventfd != eventfd);
     }
 
-    /// Threads that sleep, and so see to packets and timers.
+    /// Whether threads sleep: they wake for packets and timers, and turn the worker.
     pub(crate) fn has_waiters(&self) -> bool {
         !self.waiters.is_empty()
     }
 
-    /// The worker runs, or does no more: threads that sleep learn anew what they sleep on.
+    /// Wakes all waiters after the worker was opened or has failed, because their descriptor has
+    /// changed.
     pub(crate) fn wake_all(&mut self) {
         for waiter in &self.waiters {
             let _ = sys::write(waiter.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// A child of `fork` has none of its parent's threads but the one that it is.
+    /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
     }
 
     /// Closes all streams that the program has left open, as the kernel does for a process that
-    /// ends. Says whether any stream was ever ours.
+    /// ends. Returns whether any stream was ever offloaded.
     pub(crate) fn close_streams(&mut self) -> bool {
         let open = self.files.take_streams();
         self.had_streams |= !open.is_empty();
@@ -217,7 +220,7 @@ impl Engine {
         matches!(self.state, State::Open(_))
     }
 
-    /// Gives the queue back. Nothing of it is ours any more.
+    /// Closes the stack, which gives the queue back.
     pub(crate) fn close(&mut self) {
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Closed) {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
@@ -251,7 +254,7 @@ impl Engine {
     }
 
     fn fail<T>(&mut self) -> Result<T, Errno> {
-        // Its memory may be half changed: it is not even dropped.
+        // Its memory may be inconsistent, so it is not dropped.
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
             core::mem::forget(stack);
         }
@@ -291,12 +294,12 @@ impl Drop for Inside {
 }
 
 thread_local! {
-    /// When a thread last looked at what the kernel has, in turns of its own.
+    /// The thread's attempts, to check the kernel in each sixteenth only.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a thread that polls looks at the kernel's side too: once in so many of its looks, as
-/// each is a system call.
+/// Whether a polling thread also checks the kernel now: in one attempt of [`KERNEL_LOOKS`], because
+/// that is a system call.
 pub(crate) fn looks_at_kernel() -> bool {
     LOOKS.with(|looks| {
         let next = looks.get().wrapping_add(1);
@@ -305,5 +308,5 @@ pub(crate) fn looks_at_kernel() -> bool {
     })
 }
 
-/// Looks at our side for one at the kernel's.
+/// Attempts for one system call.
 const KERNEL_LOOKS: u32 = 16;

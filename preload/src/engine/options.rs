@@ -1,9 +1,9 @@
-//! What the program has set on a socket before it was decided whose it is. The twin has taken it; a
-//! socket of ours gets it when it is made.
+//! The options that the program has set on a socket before its owner was decided. The twin has
+//! taken them; an offloaded socket gets them when it is made.
 
 use core::ffi::c_int;
 
-/// The calls, in their order, each option once.
+/// The calls in their order, one for each option.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options(Vec<OptionCall>);
 
@@ -16,8 +16,8 @@ pub(crate) struct OptionCall {
 }
 
 impl Options {
-    /// One call more. It takes the place of an earlier one of the same option, but for those of
-    /// groups, which a socket has several of.
+    /// Adds a call. It replaces an earlier one of the same option, except those of groups, because
+    /// a socket has several groups.
     pub(crate) fn push(&mut self, level: c_int, name: c_int, value: &[u8]) {
         self.0.retain(|call| {
             (call.level, call.name) != (level, name) || (is_of_groups(level, name) && call.value != value)
@@ -29,19 +29,20 @@ impl Options {
         self.0.iter()
     }
 
-    /// Whether the twin has taken one that ours could not.
+    /// Whether the twin has taken an option that the engine cannot apply.
     pub(crate) fn change_what_is_sent(&self) -> bool {
         self.0.iter().any(|call| changes_what_is_sent(call.level, call.name))
     }
 }
 
-/// `IP_ADD_MEMBERSHIP` to `IP_DROP_SOURCE_MEMBERSHIP`, and `MCAST_JOIN_GROUP` and its kin.
+/// `IP_ADD_MEMBERSHIP` to `IP_DROP_SOURCE_MEMBERSHIP`, and `MCAST_JOIN_GROUP` to
+/// `MCAST_LEAVE_SOURCE_GROUP`.
 fn is_of_groups(level: c_int, name: c_int) -> bool {
     level == libc::IPPROTO_IP && matches!(name, 35..=40 | 42..=48)
 }
 
-/// Options that the kernel's twin would take, and that change what is sent or received: a socket of
-/// ours refuses them, and one that has them stays the kernel's.
+/// Options that the engine cannot apply and that change the sent or received bytes: an offloaded
+/// socket refuses them, and a socket that has them stays with the kernel.
 pub(crate) fn changes_what_is_sent(level: c_int, name: c_int) -> bool {
     const TCP_MD5SIG_EXT: c_int = 32;
     const TCP_AO: [c_int; 3] = [38, 39, 40];

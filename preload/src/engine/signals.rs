@@ -1,12 +1,12 @@
-//! Signal handlers of the program: they never run while their thread is within the engine, as they
-//! may make calls of ours, and would wait for a lock that their own thread holds. The kernel calls
-//! our handler; within the engine it keeps the signal and has it delivered again when the thread
-//! leaves, else it runs the program's.
+//! Signal handlers of the program. They never run while their thread is within the engine, because
+//! they may make calls of ours and would wait for a lock that their own thread holds. The kernel
+//! calls our handler. Within the engine it keeps the signal and raises it again when the thread
+//! leaves; elsewhere it runs the program's handler.
 //!
 //! Invariants:
-//! 1. A handler that is stored was given by the program for its signal, with the flags that stand
-//!    beside it: it is called as those flags say (man 2 sigaction).
-//! 2. Our handler touches only atomics, and words of its own thread that no borrow covers.
+//! 1. The program passed each stored handler for its signal, with the flags that are stored beside
+//!    it: the handler is called as these flags say (man 2 sigaction).
+//! 2. Our handler touches only atomics, and cells of its own thread that are never borrowed.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::{real, sys};
 /// Signals of Linux (`_NSIG`).
 const SIGNALS: usize = 65;
 
-/// The program's handlers; 0 where it has none of its own.
+/// The program's handlers; 0 where it has none.
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
 
@@ -41,16 +41,16 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
         && action.sa_sigaction != libc::SIG_IGN
     {
         installs = Some((action.sa_sigaction, action.sa_flags));
-        // Stored first: the signal may come as soon as the kernel has ours.
+        // Stored first, because the signal may arrive as soon as the kernel has our handler.
         FLAGS[place].store(action.sa_flags, Ordering::Release);
         HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
         action.sa_sigaction = handler as usize;
-        // One shot is done by us: the signal may have to come twice.
+        // We implement `SA_RESETHAND` ourselves, because a kept signal is raised twice.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     }
     let passed = ours.as_ref().map_or(core::ptr::null(), |action| &raw const *action);
-    // SAFETY: a copy of the caller's, and the caller's.
+    // SAFETY: a copy of the caller's structure, and the caller's own pointer.
     let done = unsafe { real::sigaction(signal, passed, before) };
     if done != 0 {
         if installs.is_some() {
@@ -62,7 +62,7 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
     if ours.is_some() && installs.is_none() {
         HANDLERS[place].store(0, Ordering::Release);
     }
-    // SAFETY: null, or what the kernel has just filled in.
+    // SAFETY: null, or a structure that the kernel has just filled in.
     if let Some(before) = unsafe { before.as_mut() }
         && handler_before != 0
     {
@@ -72,7 +72,7 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
     done
 }
 
-/// The thread leaves the engine: what came meanwhile is delivered now.
+/// Delivers the kept signals when the thread leaves the engine.
 pub(crate) fn leave() {
     if !thread::leave() {
         return;
@@ -85,11 +85,11 @@ pub(crate) fn leave() {
     });
 }
 
-/// What the kernel calls.
+/// The handler that the kernel calls.
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: libc's own word of this thread. The handler must leave it as it was.
+    // SAFETY: libc's `errno` of this thread. The handler must leave it as it was.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel's, as we ask for it by `SA_SIGINFO`.
+    // SAFETY: the kernel passes it, because we set `SA_SIGINFO`.
     let is_kept = thread::is_inside() && unsafe { info.as_ref() }.is_some_and(keep);
     if !is_kept {
         run(signal, info, context);
@@ -98,7 +98,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Keeps a signal until the thread leaves the engine. Where there is no room its handler runs now.
+/// Keeps a signal until the thread leaves the engine. Without room its handler runs at once.
 fn keep(info: &libc::siginfo_t) -> bool {
     let kept = thread::with(|thread| {
         let free = thread.kept.iter().find(|kept| kept.get().is_none());
@@ -134,7 +134,7 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Signals that a thread causes itself by what it executes: they cannot wait.
+/// Signals that an instruction of the thread causes: they cannot be kept.
 fn is_fault(signal: c_int) -> bool {
     matches!(
         signal,

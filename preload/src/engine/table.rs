@@ -1,6 +1,6 @@
-//! Which descriptors may be ours: the number of a file for each, 0 for none, with a bit for those
-//! that are. Reading it takes no lock, as each `read` and `write` of the program does, of whichever
-//! descriptor. Only who holds the engine writes it.
+//! The file of each descriptor that may be offloaded, 0 for none, with a bit for those that are. It
+//! is read without a lock, because each `read` and `write` of the program reads it. It is written
+//! only under the engine's lock.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,12 +16,12 @@ const CHUNKS: usize = 1_024;
 
 /// One of the engine's own descriptors, which the program cannot close.
 const RESERVED: u32 = u32::MAX;
-/// The file is ours, and not only a twin that may become it.
+/// The file is offloaded; without this bit it may become so.
 const OURS: u32 = 1 << 31;
 
 static TABLE: [OnceLock<Box<[AtomicU32; CHUNK_LEN]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
 
-/// The file of a descriptor that is ours, or may become it. Two loads.
+/// The file of a descriptor that is offloaded, or may become so. Two loads.
 #[inline]
 pub(crate) fn find(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
@@ -30,7 +30,7 @@ pub(crate) fn find(fd: c_int) -> Option<FileId> {
     }
 }
 
-/// The file of a descriptor that is ours. Two loads.
+/// The file of an offloaded descriptor. Two loads.
 #[inline]
 pub(crate) fn find_ours(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
@@ -46,27 +46,27 @@ pub(crate) fn is_known(fd: c_int) -> bool {
     word(fd).is_some_and(|word| word.load(Ordering::Acquire) != 0)
 }
 
-/// Whether a descriptor is one that the engine works with.
+/// Whether the engine itself uses this descriptor.
 pub(crate) fn is_reserved(fd: c_int) -> bool {
     word(fd).is_some_and(|word| word.load(Ordering::Acquire) == RESERVED)
 }
 
-/// A descriptor is a file's from now on.
+/// Enters the file of a descriptor.
 pub(crate) fn set(fd: c_int, file: FileId, is_ours: bool) {
     store(fd, if is_ours { file.0 | OURS } else { file.0 });
 }
 
-/// A descriptor is the kernel's alone.
+/// Removes a descriptor: it is the kernel's alone.
 pub(crate) fn clear(fd: c_int) {
     store(fd, 0);
 }
 
-/// A descriptor is the engine's own.
+/// Reserves a descriptor for the engine.
 pub(crate) fn reserve(fd: c_int) {
     store(fd, RESERVED);
 }
 
-/// Descriptors of a range that are ours, or the engine's own.
+/// Descriptors of a range that have a file, or that the engine uses.
 pub(crate) fn in_range(first: u32, last: u32) -> impl Iterator<Item = c_int> {
     let chunks = (first as usize / CHUNK_LEN)..=(last as usize / CHUNK_LEN).min(CHUNKS - 1);
     let numbers = chunks.filter_map(|idx| TABLE[idx].get().map(|chunk| (idx, chunk))).flat_map(|(idx, chunk)| {

@@ -1,5 +1,5 @@
-//! What belongs to a thread: whether it is within the engine, the signals that came meanwhile, and
-//! the descriptor by which others wake it.
+//! State of a thread: whether it is within the engine, the signals that arrived meanwhile, and the
+//! descriptor by which other threads wake it.
 
 use core::cell::Cell;
 
@@ -8,20 +8,20 @@ use sockets::Errno;
 use crate::engine::table;
 use crate::sys;
 
-/// Signals that are kept at most while a thread is within the engine. One more of a kind is merged
-/// by the kernel anyway, but for real-time ones.
+/// The most signals that are kept while a thread is within the engine. The kernel also merges
+/// signals of one number, except real-time ones.
 pub(crate) const KEPT_MAX: usize = 16;
 
 pub(crate) struct Thread {
-    /// How often it has entered.
+    /// How many times the thread has entered without leaving.
     inside: Cell<u32>,
     /// A handler has run since the call began.
     caught: Cell<bool>,
-    /// All handlers that ran have `SA_RESTART`.
+    /// All handlers that ran had `SA_RESTART`.
     restarts: Cell<bool>,
-    /// Signals that came within.
+    /// Signals that arrived within the engine.
     pub(crate) kept: [Cell<Option<libc::siginfo_t>>; KEPT_MAX],
-    /// Written to wake it; 0 before its first sleep.
+    /// Written to in order to wake the thread; 0 before its first sleep.
     eventfd: Cell<i32>,
 }
 
@@ -37,17 +37,17 @@ thread_local! {
     };
 }
 
-/// Of the thread that calls; `None` while it ends.
+/// Calls `act` with the state of this thread; `None` while the thread ends.
 pub(crate) fn with<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
     THREAD.try_with(act).ok()
 }
 
-/// It enters the engine.
+/// The thread enters the engine.
 pub(crate) fn enter() {
     with(|thread| thread.inside.set(thread.inside.get() + 1));
 }
 
-/// It leaves. Says whether it was its outermost stay.
+/// The thread leaves. Returns whether it is now outside.
 pub(crate) fn leave() -> bool {
     with(|thread| {
         let left = thread.inside.get() - 1;
@@ -57,12 +57,13 @@ pub(crate) fn leave() -> bool {
     .unwrap_or(true)
 }
 
-/// Whether it is within the engine: its calls are then the engine's own, and the kernel's.
+/// Whether the thread is within the engine: its calls are then the engine's own, and go to the
+/// kernel.
 pub(crate) fn is_inside() -> bool {
     with(|thread| thread.inside.get() > 0).unwrap_or(true)
 }
 
-/// A call begins: which handlers run from now on interrupts it.
+/// Begins a call: handlers that run from now on interrupt it.
 pub(crate) fn begin_call() {
     with(|thread| {
         thread.caught.set(false);
@@ -70,24 +71,24 @@ pub(crate) fn begin_call() {
     });
 }
 
-/// A handler has run.
+/// Records that a handler has run.
 pub(crate) fn note_handler(restarts: bool) {
     with(|thread| {
         thread.caught.set(true);
         thread.restarts.set(thread.restarts.get() && restarts);
-        // It may be about to sleep.
+        // The thread may be about to sleep, so its descriptor is written to.
         if thread.eventfd.get() != 0 {
             let _ = sys::write(thread.eventfd.get(), &1_u64.to_ne_bytes());
         }
     });
 }
 
-/// Whether a handler has run, and the call does not restart (man 7 signal).
+/// Whether a handler has run after which the call does not restart (man 7 signal).
 pub(crate) fn is_interrupted(may_restart: bool) -> bool {
     with(|thread| thread.caught.get() && !(may_restart && thread.restarts.get())).unwrap_or(false)
 }
 
-/// The descriptor that wakes it.
+/// The descriptor that wakes the thread, made at its first sleep.
 pub(crate) fn eventfd() -> Result<i32, Errno> {
     with(|thread| {
         if thread.eventfd.get() == 0 {
@@ -100,8 +101,8 @@ pub(crate) fn eventfd() -> Result<i32, Errno> {
     .unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// Puts a descriptor of the engine where programs do not look, and where those that close all of
-/// theirs do not hit it.
+/// Moves a descriptor of the engine to a high number, which programs do not expect and do not close
+/// in a loop over all of theirs.
 pub(crate) fn move_high(fd: i32) -> i32 {
     let Ok(high) = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) else {
         table::reserve(fd);
@@ -112,13 +113,13 @@ pub(crate) fn move_high(fd: i32) -> i32 {
     high
 }
 
-/// From here on the engine's own descriptors stand, where the limit of the process allows it (1,024
+/// The lowest number of the engine's own descriptors, if the limit of the process allows it (1,024
 /// by default).
 const HIGH: i32 = 900;
 
-/// Closes the descriptor of a thread that ends. Apart from [`Thread`], which has nothing to drop:
-/// what has is noted with libc when it is first used, which allocates, and an allocator makes calls
-/// of ours.
+/// Closes the descriptor of a thread that ends. It is not part of [`Thread`], which must not need
+/// dropping: libc registers a destructor at the first use, which allocates, and an allocator may
+/// make calls of ours.
 struct Eventfd(Cell<i32>);
 
 thread_local! {
@@ -136,7 +137,7 @@ impl Drop for Eventfd {
     }
 }
 
-/// The thread of a child of `fork`: the descriptor by which others wake it is its parent's as well.
+/// Forgets the descriptor in a child of `fork`, because the parent has the same one.
 pub(crate) fn forget_eventfd() {
     let _ = EVENTFD.try_with(|closed| {
         let fd = closed.0.replace(0);

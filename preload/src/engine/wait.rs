@@ -1,7 +1,7 @@
-//! Calls that wait. The thread polls the worker for as long as the spin budget, then it sleeps
-//! until packets have come, another thread has moved what it waits for, the kernel has something,
-//! or a timer of the worker is due. Whoever sleeps turns the worker when he wakes, so that a
-//! program whose threads all wait needs nobody else.
+//! Calls that wait. The thread polls the worker for the spin budget, then it sleeps until packets
+//! arrive, another thread changes its socket, a descriptor of the kernel is ready, or a timer of
+//! the worker is due. A thread that wakes turns the worker, so a program whose threads all sleep
+//! needs no other thread.
 
 use std::time::{Duration, Instant};
 
@@ -13,41 +13,41 @@ use crate::{config, sys};
 /// How a call waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocking {
-    /// It does not.
+    /// The call does not block.
     pub(crate) is_nonblocking: bool,
-    /// It gives up then, with `EAGAIN`.
+    /// The call ends with `EAGAIN` after this time.
     pub(crate) timeout: Option<Duration>,
-    /// A handler with `SA_RESTART` does not end it (man 7 signal: not where there is a timeout, nor
-    /// of `poll`, `select` and epoll).
+    /// A handler with `SA_RESTART` does not end the call (man 7 signal: calls with a timeout,
+    /// `poll`, `select` and epoll end all the same).
     pub(crate) restarts: bool,
 }
 
 impl Blocking {
-    /// As a call of a socket with this timeout waits.
+    /// The blocking of a socket's call with this timeout.
     pub(crate) fn of_socket(is_nonblocking: bool, timeout: Option<Duration>) -> Self {
         Self { is_nonblocking, timeout, restarts: timeout.is_none() }
     }
 
-    /// As `poll` and its family wait.
+    /// The blocking of `poll` and its family.
     pub(crate) fn of_poll(timeout: Option<Duration>) -> Self {
         Self { is_nonblocking: timeout == Some(Duration::ZERO), timeout, restarts: false }
     }
 }
 
-/// Which side an attempt looks at.
+/// The sides that an attempt checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sides {
-    /// Ours alone: memory.
+    /// The engine alone: memory.
     Ours,
-    /// The kernel's too: a system call.
+    /// The kernel too: a system call.
     Both,
 }
 
-/// Repeats `attempt` until it returns something else than `EAGAIN`. `kernel` are descriptors of the
-/// kernel that would change its mind too.
+/// Repeats `attempt` until it returns something else than `EAGAIN`. The descriptors `kernel` wake
+/// the thread too.
 ///
 /// # Errors
-/// That of the attempt; `EAGAIN` where the blocking is over; `EINTR`.
+/// The error of the attempt; `EAGAIN` after the timeout; `EINTR`.
 pub(crate) fn until<T>(
     blocking: Blocking,
     interest: WaitFor,
@@ -60,7 +60,7 @@ pub(crate) fn until<T>(
         let may_spin = {
             let mut engine = engine::enter();
             match attempt_and_turn(&mut engine, sides, &mut attempt) {
-                // No call says that there is nothing before it has looked at both sides.
+                // A call returns `EAGAIN` only after it has checked both sides.
                 Err(Errno::EAGAIN) if sides == Sides::Ours && blocking.is_nonblocking => {
                     sides = Sides::Both;
                     continue;
@@ -90,12 +90,12 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Mostly ours: the kernel's costs a system call.
+/// Mostly the engine alone, because the kernel costs a system call.
 fn next_sides() -> Sides {
     if engine::looks_at_kernel() { Sides::Both } else { Sides::Ours }
 }
 
-/// One attempt, and another where a turn of the worker has brought packets.
+/// One attempt, and another one if a turn of the worker has received packets.
 pub(crate) fn attempt_and_turn<T>(
     engine: &mut Engine,
     sides: Sides,
@@ -107,8 +107,7 @@ pub(crate) fn attempt_and_turn<T>(
     }
 }
 
-/// Sleeps until there is a reason to sides again; `Some` where a last sides found what is waited
-/// for.
+/// Sleeps until there is a reason to try again; `Some` if a last attempt succeeded.
 fn sleep<T>(
     left: Option<Duration>,
     interest: WaitFor,
@@ -130,7 +129,7 @@ fn sleep<T>(
         let how = engine.sleep()?;
         timer = how.timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()));
         fds.extend(how.fd.map(readable));
-        // Whoever moves a socket from now on finds this thread among those that sleep.
+        // From now on a thread that changes a socket finds this one among the waiters.
         engine.begin_wait(eventfd, interest);
     }
     fds.push(readable(eventfd));
@@ -138,7 +137,7 @@ fn sleep<T>(
     let longest = [left, timer].into_iter().flatten().min();
     let _ = sys::ppoll(&mut fds, longest.map(|longest| longest.as_nanos() as u64));
     if fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
-        // The interface has gone: its queue would wake us at once, again and again.
+        // The interface is gone: its queue would end each sleep at once.
         sys::sleep(GONE_NS);
     }
     let _ = sys::read(eventfd, &mut [0; 8]);
@@ -146,10 +145,10 @@ fn sleep<T>(
     None
 }
 
-/// How long a thread sleeps where the queue can wake nobody any more.
+/// How long a thread sleeps once the queue wakes it no more.
 const GONE_NS: u64 = 10_000_000;
 
-/// A descriptor of the kernel that is waited for until it can be read.
+/// An entry of `poll` that waits until a descriptor is readable.
 pub(crate) fn readable(fd: i32) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }

@@ -1,4 +1,4 @@
-//! What `wirepath sockets` shows of this process. The keeper writes it, about once a second.
+//! The listing of this process for `wirepath sockets`. The keeper writes it about once a second.
 
 use sockets::listing::{Entry, Header, Listing, Place as Whose, State};
 use sockets::{Kind, SocketId};
@@ -8,14 +8,14 @@ use crate::config;
 use crate::engine::Engine;
 use crate::engine::file::{File, Owner, Socket, What};
 
-/// The file in shared memory, and how many of its records are in use.
+/// The file in shared memory, and the number of records in use.
 pub(crate) struct Published {
     listing: Listing,
     used: usize,
 }
 
 impl Published {
-    /// A program without one runs all the same, and is not listed.
+    /// Makes the file. If that fails, the program runs all the same, and is not listed.
     pub(crate) fn new() -> Option<Self> {
         let config = config::get()?;
         let listing = Listing::create(&config.program).inspect_err(|error| {
@@ -49,7 +49,7 @@ impl Published {
     }
 }
 
-/// What of a file is listed.
+/// The listed values of a file.
 struct Listed {
     fd: i32,
     kind: Kind,

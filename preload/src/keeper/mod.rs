@@ -1,6 +1,6 @@
-//! A thread that turns the worker while the program computes: acknowledgments, timers, ARP. It
-//! looks seldom while a thread of the program sleeps in a call, as that one wakes for packets and
-//! timers itself, and leaves the worker alone while somebody turns it.
+//! A thread that turns the worker while the program computes: for acknowledgments, timers, ARP. It
+//! does so rarely while a thread of the program sleeps in a call, because that thread wakes for
+//! packets and timers itself, and not at all while other threads turn the worker.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -12,12 +12,12 @@ use crate::{engine, sys};
 
 mod listing;
 
-/// Between two looks while no thread of the program sleeps in a call.
+/// Time between two looks while no thread of the program sleeps in a call.
 const BUSY_NS: u64 = 1_000_000;
-/// Between two looks while one does.
+/// Time between two looks while a thread sleeps.
 const IDLE_NS: u64 = 50_000_000;
 
-/// Begins. The caller has blocked all signals, which the thread inherits.
+/// Starts the keeper. The caller has blocked all signals, and the thread inherits that.
 pub(crate) fn start() {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     let started = thread::Builder::new().name("wirepath-keeper".into()).spawn(move || keep(number));
@@ -28,11 +28,11 @@ pub(crate) fn start() {
     }
 }
 
-/// How often what `wirepath sockets` shows is written.
+/// Time between two writes of the listing.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 
-/// The keeper that there is: one that finds another number ends, as the worker that it turned was
-/// given back before a `fork`.
+/// The number of the current keeper: an older one ends when it sees another number, because its
+/// worker was closed before a `fork`.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn keep(number: u32) {
@@ -49,13 +49,13 @@ fn keep(number: u32) {
             }
             if engine.has_waiters() {
                 sleep = IDLE_NS;
-                // Who sleeps sees to what is due, unless he slept before there was anything to see
-                // to.
+                // A sleeping thread wakes for a due timer, unless it fell asleep before the timer
+                // was set.
                 if engine.sleep().is_none() {
                     engine.turn();
                 }
             } else if engine.turns == turns {
-                // Nobody has turned it since the last look.
+                // No thread has turned the worker since the last look.
                 engine.turn();
             }
             turns = engine.turns;
@@ -74,5 +74,5 @@ fn keep(number: u32) {
     }
 }
 
-/// Looks after which routes are asked for again: a second at most while the program is idle.
+/// Looks after which cached routes are forgotten: a second at most while the program is idle.
 const LOOKS_OF_A_ROUTE: u32 = 20;
