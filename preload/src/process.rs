@@ -155,8 +155,8 @@ fn forget_stale(fd: c_int) {
     }
 }
 
-/// A child of `fork` without an engine: its memory is its own, so its table may say what it likes. A
-/// child of `vfork` is none.
+/// A child of `fork` without an engine: its memory is its own, so its table may say what it likes.
+/// A child of `vfork` is none.
 pub(crate) fn is_child_of_fork() -> bool {
     OWNER.get().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
 }

@@ -1,9 +1,9 @@
-//! Calls that give the program a descriptor of another kind than ours. A number that was a socket of
-//! ours, and was closed where nobody saw it, is such a file's from then on: the table forgets it.
+//! Calls that return a descriptor of a kind that we do not offload. If the number belonged to an
+//! offloaded socket that was closed by a call we did not see, the table forgets that socket.
 //!
 //! Invariants:
 //! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
-//! 2. After a call that has succeeded the two descriptors of a pair are where its caller named.
+//! 2. After a call that has succeeded, the two descriptors of a pair are in the caller's array.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -77,7 +77,7 @@ symbols! {
 
     fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
         let given = pass!(real::signalfd(fd, mask, flags));
-        // With a descriptor of its own the call only changes its mask.
+        // Given a descriptor, the call only changes the mask of that signalfd.
         if fd == -1 { made(given) } else { given }
     }
 
@@ -90,7 +90,7 @@ symbols! {
     }
 }
 
-/// The result of a call that gives two descriptors.
+/// The result of a call that returns two descriptors.
 fn both_made(result: c_int, fds: *mut c_int) -> c_int {
     if result == 0
         && let Ok(fds) = memory::array_mut(fds, 2)

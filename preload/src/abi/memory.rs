@@ -73,8 +73,8 @@ pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<&
     Ok(if count == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) } })
 }
 
-/// What `readv` and `writev` say before they look at the file (Linux `import_iovec`): a count that no
-/// call may have, or nothing to do for no bytes. `recvmsg` and `sendmsg` are different.
+/// The checks of `readv` and `writev` before they use the file (Linux `import_iovec`): an invalid
+/// count is an error, and a count of 0 returns 0. `recvmsg` and `sendmsg` differ.
 pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<Result<(), Errno>> {
     let Some(count) = usize::try_from(count).ok().filter(|count| *count <= PARTS_MAX) else {
         return Some(Err(Errno::EINVAL));
@@ -98,7 +98,7 @@ pub(crate) fn descriptors_in<'a>(message: *const libc::msghdr) -> impl Iterator<
 /// Bytes of a `struct cmsghdr`.
 const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Control messages: level, type, value. They end where one is not whole.
+/// Control messages: level, type, value. The first incomplete one ends them.
 pub(crate) fn controls(mut left: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
     core::iter::from_fn(move || {
         let len = usize::from_ne_bytes(left.get(..8)?.try_into().ok()?);

@@ -1,6 +1,6 @@
-//! Streams of stdio over sockets of ours. libc reads, writes and closes a stream's descriptor by calls
-//! of its own that never come by here, so a stream over a socket gets functions that do
-//! (`fopencookie`).
+//! Streams of stdio over offloaded sockets. libc reads, writes and closes a stream's descriptor by
+//! internal calls that do not pass our symbols, so a stream over a socket gets functions that call
+//! ours (`fopencookie`).
 //!
 //! Invariants:
 //! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
@@ -67,7 +67,7 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut libc::FILE;
 }
 
-/// Streams over descriptors that may be ours, and the descriptor of each.
+/// Streams over descriptors that may be offloaded, and the descriptor of each.
 static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -83,7 +83,7 @@ extern "C" fn read_cookie(cookie: *mut c_void, into: *mut c_void, len: usize) ->
     pass!(read(cookie as usize as c_int, into, len))
 }
 
-/// How many bytes were written: 0 is an error to libc.
+/// Returns the number of written bytes: libc takes 0 as an error.
 extern "C" fn write_cookie(cookie: *mut c_void, bytes: *const c_void, len: usize) -> Count {
     let mut written = 0;
     while written < len {
@@ -104,7 +104,8 @@ extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
     let fd = cookie as usize as c_int;
     {
         let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        // No other stream of it is open: a descriptor that is closed twice is the program's error.
+        // No other stream over this descriptor is open: to close a descriptor twice is the
+        // program's error.
         streams.retain(|(_, other)| *other != fd);
         COUNT.store(streams.len(), Ordering::Release);
     }

@@ -321,8 +321,8 @@ pub(crate) fn close(file: FileId, fd: c_int) {
     }
 }
 
-/// The same by who holds the engine: the connection that is still to end, and how long `close` waits
-/// for it.
+/// The same by who holds the engine: the connection that is still to end, and how long `close`
+/// waits for it.
 fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, wirepath::time::Duration)> {
     match engine.files.close(file, fd)?.what {
         What::Socket(socket) => {

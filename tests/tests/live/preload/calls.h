@@ -1,5 +1,5 @@
-// What the programs of this folder have in common: they print what each call returns, so that what they
-// print on the kernel's sockets can be compared with what they print under the library.
+// What the programs of this folder have in common: they print what each call returns, so that what
+// they print on the kernel's sockets can be compared with what they print under the library.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// Numbers of descriptors: those that are closed where no call says so, those that are closed all at once,
-// and streams of stdio over sockets. descriptors ADDRESS-OF-THE-PEER [PART].
+// Numbers of descriptors: those that are closed where no call says so, those that are closed all at
+// once, and streams of stdio over sockets. descriptors ADDRESS-OF-THE-PEER [PART].
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -13,8 +13,8 @@ use wirepath_tests::live::preload::{
 use wirepath_tests::live::{OURS, THEIRS, wait_until};
 use wirepath_tests::netns::Namespace;
 
-/// Plays a C program at the near end, with an echo at the far end: on the kernel's sockets, and under
-/// the library. It prints the same.
+/// Plays a C program at the near end, with an echo at the far end: on the kernel's sockets, and
+/// under the library. It prints the same.
 fn says_the_same(test: &str, source: &str) {
     let directory = tempfile::tempdir().unwrap();
     let Some(program) = compile(test, source, directory.path()) else { return };
