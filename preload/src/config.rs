@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use sockets::System;
 use sockets::rules::Rules;
+use wirepath::worker::live::PortConfig;
 
 use crate::sys;
 
-/// The interface whose sockets are offloaded.
+/// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
 pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
@@ -19,7 +20,7 @@ const SPIN_US: &str = "WIREPATH_SPIN_US";
 const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 
 pub(crate) struct Config {
-    pub(crate) interface: String,
+    pub(crate) port: PortConfig,
     pub(crate) program: String,
     /// The application id by which libvma.conf selects the program.
     pub(crate) application_id: Option<String>,
@@ -58,7 +59,7 @@ pub(crate) fn system() -> &'static System {
     SYSTEM.get_or_init(|| {
         let default = System::default();
         let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-        let interface = get().map_or("", |config| &config.interface);
+        let interface = get().map_or("", |config| config.port.interface());
         System {
             receive_buffer_max: number("/proc/sys/net/core/rmem_max").unwrap_or(default.receive_buffer_max),
             send_buffer_max: number("/proc/sys/net/core/wmem_max").unwrap_or(default.send_buffer_max),
@@ -89,7 +90,7 @@ fn read() -> Option<Config> {
     if sys::is_privileged() {
         return None;
     }
-    let interface = env::var(INTERFACE).ok().filter(|name| !name.is_empty())?;
+    let name = env::var(INTERFACE).ok().filter(|name| !name.is_empty())?;
     let program = env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
     let policy = match env::var(POLICY).as_deref() {
@@ -100,19 +101,19 @@ fn read() -> Option<Config> {
     let spin_us = env::var(SPIN_US).ok().and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_SPIN_US);
     let rules = match env::var_os(RULES).filter(|path| !path.is_empty()) {
         None => Rules::default(),
-        Some(path) => match Rules::load(path.as_ref()) {
-            Ok(rules) => rules,
-            Err(error) => {
-                let _ = sys::write(2, format!("wirepath: {error}; the program runs on the kernel\n").as_bytes());
-                if policy == Policy::Refuse {
-                    sys::exit_group(1);
-                }
-                return None;
-            }
-        },
+        Some(path) => Rules::load(path.as_ref()).map_err(|error| refuse(policy, error)).ok()?,
     };
+    let port = PortConfig::named(&name).map_err(|error| refuse(policy, error)).ok()?;
     let application_id = env::var(APPLICATION_ID).ok();
-    Some(Config { interface, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+    Some(Config { port, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+}
+
+/// Reports wrong settings. Under the policy `refuse` the program ends.
+fn refuse(policy: Policy, error: impl Display) {
+    let _ = sys::write(2, format!("wirepath: {error}; the program runs on the kernel\n").as_bytes());
+    if policy == Policy::Refuse {
+        sys::exit_group(1);
+    }
 }
 
 /// Longer than a round trip within a building, shorter than what a CPU meter shows.

@@ -49,6 +49,18 @@ pub(super) fn live(name: &PortName) -> Result<Option<PortConfig>, Error> {
     })
 }
 
+impl PortConfig {
+    /// The port on an interface that a name of [`Port::open`](super::Port::open) means: `eth1` over
+    /// AF_XDP, `mlx5:eth1` or `mlx5:0000:3b:00.0` over the queues of a ConnectX.
+    ///
+    /// # Errors
+    /// [`Error::PortName`] for a name of another kind, [`Error::NoInterface`],
+    /// [`Error::NotBuilt`].
+    pub fn named(name: &str) -> Result<Self, Error> {
+        live(&name.parse()?)?.ok_or_else(|| Error::PortName(name.to_owned()))
+    }
+}
+
 /// The interface of a PCI function; an interface name is returned unchanged.
 fn interface_of(place: &str) -> Result<String, Error> {
     if !place.contains([':', '.']) {
@@ -84,6 +96,13 @@ mod tests {
             let refused = text.parse::<PortName>().unwrap_err().to_string();
             assert!(refused.contains("pcap:day.pcap"), "{refused}");
         }
+    }
+
+    #[test]
+    fn port_on_an_interface_has_the_name_of_one() {
+        assert_eq!(PortConfig::named("eth1").unwrap().interface(), "eth1");
+        assert!(matches!(PortConfig::named("mlx5:eth1"), Ok(PortConfig::Mlx5(config)) if config.device == "eth1"));
+        assert!(matches!(PortConfig::named("memory:wire"), Err(Error::PortName(_))));
     }
 
     #[test]

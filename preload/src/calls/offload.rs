@@ -181,7 +181,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         ..TcpConfig::default()
     };
     let app = format!("{}.{}", config.program, sys::getpid());
-    let stack = Stack::open_with(&LiveConfig::new(&config.interface).named(&app).with_tcp(tcp), SOCKETS_MAX)?;
+    let stack = Stack::open_with(&LiveConfig::over(config.port.clone()).named(&app).with_tcp(tcp), SOCKETS_MAX)?;
     stack.call(|sockets, _| sockets.follow_system(*config::system()));
     Ok(stack)
 }

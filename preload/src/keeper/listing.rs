@@ -38,7 +38,7 @@ impl Published {
         if let Some(config) = config::get() {
             self.listing.header(&Header {
                 program: config.program.as_str().into(),
-                interface: config.interface.as_str().into(),
+                interface: config.port.interface().into(),
                 turns: engine.turns,
                 sleeps: engine.sleeps,
                 wakeups: engine.wakeups,

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use wirepath::worker::live::PortConfig;
+
 use super::Obstacle;
 use crate::devices::no_such_interface;
 use crate::interface::{Interface, Link};
@@ -10,12 +12,13 @@ use crate::root::Root;
 /// linux/if_arp.h
 const TYPE_ETHERNET: u32 = 1;
 
-/// The one that is wanted or, where none is, the only one that carries frames.
+/// The port that is wanted, `eth1` or `mlx5:eth1`, or, where none is, the only interface that
+/// carries frames.
 pub(super) fn choose(root: &Root, wanted: Option<&OsStr>) -> Result<String, Obstacle> {
-    match wanted {
-        Some(name) => check(root, &name.to_string_lossy()),
-        None => only(root),
-    }
+    let Some(wanted) = wanted.map(OsStr::to_string_lossy) else { return only(root) };
+    let port = PortConfig::named(&wanted).map_err(|_| unknown(&wanted))?;
+    let interface = check(root, port.interface())?;
+    Ok(if matches!(port, PortConfig::Mlx5(_)) { format!("mlx5:{interface}") } else { interface })
 }
 
 fn check(root: &Root, name: &str) -> Result<String, Obstacle> {
@@ -153,6 +156,7 @@ mod tests {
         fs::write(dev.join("dev"), "Inter-|   Receive\n face |bytes\n    lo:  0\n  eth7: 12 0\n").unwrap();
         assert_eq!(choose(&root, None).unwrap(), "eth7");
         assert_eq!(choose(&root, Some(OsStr::new("eth7"))).unwrap(), "eth7");
+        assert_eq!(choose(&root, Some(OsStr::new("mlx5:eth7"))).unwrap(), "mlx5:eth7");
         assert!(choose(&root, Some(OsStr::new("eth1"))).is_err());
     }
 }

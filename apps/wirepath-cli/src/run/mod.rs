@@ -37,7 +37,8 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Runs a program whose UDP and TCP sockets leave the kernel.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The interface whose traffic is its own; not needed where only one carries frames
+    /// The interface whose traffic is its own, eth1 or mlx5:eth1; not needed where only one carries
+    /// frames
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// Whose sockets, by rules: a TOML file (docs/sockets.md), or a libvma.conf

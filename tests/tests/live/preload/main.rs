@@ -3,6 +3,8 @@
 //! what the kernel of its end did not receive.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+mod connectx;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
