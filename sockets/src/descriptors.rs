@@ -1,5 +1,6 @@
-//! Descriptors: numbers, the open files behind them, and what `dup` shares. This file knows neither
-//! sockets nor the kernel; the library that interposes a program's calls chooses the numbers.
+//! Descriptors: numbers, the open files behind them, and the state that `dup` shares. This file
+//! uses neither sockets nor the kernel; the library that interposes a program's calls chooses the
+//! numbers.
 //!
 //! ```text
 //!   fd 5 ─┐ close-on-exec is the descriptor's
@@ -54,12 +55,12 @@ pub struct Descriptors {
 pub enum Closed {
     /// Others still name its open file.
     Shared,
-    /// It was the last one: the file is to be ended.
+    /// It was the last one: the caller ends the file.
     Last(File),
 }
 
 impl Descriptors {
-    /// None.
+    /// A table without descriptors.
     pub fn new() -> Self {
         Self::default()
     }
@@ -119,7 +120,7 @@ impl Descriptors {
         }
     }
 
-    /// `execve`: ends the descriptors that close then.
+    /// `execve`: closes the descriptors that have the close-on-exec flag.
     pub fn exec(&mut self, mut closed: impl FnMut(i32, Closed)) {
         for fd in self.numbers(|descriptor| descriptor.closes_on_exec) {
             if let Ok(what) = self.close(fd) {

@@ -1,6 +1,6 @@
-//! An epoll set: the sockets that its callers wait for, and a list of those that have become ready
-//! since. A socket whose readiness changes puts its items at the end of the list. A wait reads only
-//! the list, from its front, so a thousand idle sockets cost nothing.
+//! An epoll set: its sockets, and a list of those whose readiness has changed since the last wait.
+//! A socket that changes puts its items at the end of the list. A wait reads only the list, from
+//! its front, so a thousand idle sockets cost nothing.
 //!
 //! ```text
 //!   socket moved ──▶ list ──wait──▶ level: reported while it is ready, and put at the end again
@@ -20,7 +20,7 @@ pub enum Trigger {
     /// While it is ready.
     #[default]
     Level,
-    /// When something has moved: data or room came, the state changed (`EPOLLET`).
+    /// Once for each change: data arrived, room became free, or the state changed (`EPOLLET`).
     Edge,
 }
 
@@ -29,14 +29,14 @@ pub enum Trigger {
 pub struct Interest {
     /// The readiness to report. [`Ready::ALWAYS`] is reported in any case.
     pub ready: Ready,
-    /// When.
+    /// When the item is reported.
     pub trigger: Trigger,
     /// Report it once, and then nothing until it is modified (`EPOLLONESHOT`).
     pub one_shot: bool,
-    /// Of the sets that request this for a socket, one whose thread sleeps is woken
+    /// Of all sets that request this for a socket, only one with a sleeping thread is woken
     /// (`EPOLLEXCLUSIVE`).
     pub exclusive: bool,
-    /// The caller's own (`epoll_data`).
+    /// The caller's own value (`epoll_data`).
     pub data: u64,
 }
 
@@ -45,11 +45,11 @@ pub struct Interest {
 pub struct EpollEvent {
     /// The requested readiness that the socket has.
     pub ready: Ready,
-    /// As in the [`Interest`].
+    /// The value of the [`Interest`].
     pub data: u64,
 }
 
-/// An item of a set, as its socket remembers it.
+/// A socket's reference to its item in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watch {
     pub(crate) set: usize,
@@ -112,8 +112,8 @@ impl Epoll {
         Ok(idx)
     }
 
-    /// `EPOLL_CTL_MOD`: also turns a one-shot item on again, and reports it where it is ready.
-    /// Says its number.
+    /// `EPOLL_CTL_MOD`: also turns a one-shot item on again, and reports it if it is ready. Returns
+    /// its number.
     ///
     /// # Errors
     /// `ENOENT`: it is not in the set.
@@ -130,7 +130,7 @@ impl Epoll {
         Ok(idx)
     }
 
-    /// `EPOLL_CTL_DEL`. Says the number that it had.
+    /// `EPOLL_CTL_DEL`. Returns the item's number.
     ///
     /// # Errors
     /// `ENOENT`: it is not in the set.
@@ -144,15 +144,15 @@ impl Epoll {
         Ok(idx)
     }
 
-    /// A socket has gone with its last descriptor.
+    /// Removes an item whose socket was closed with its last descriptor.
     pub(crate) fn forget(&mut self, idx: usize) {
         if let Some((socket, fd)) = self.items[idx].as_ref().map(|item| item.key) {
             let _ = self.delete(socket, fd);
         }
     }
 
-    /// A socket's readiness has changed: the next wait checks it. Some 5 ns, less where it is
-    /// listed.
+    /// Puts an item in the list, because its socket has changed: the next wait checks it. Some 5
+    /// ns, less if it is listed already.
     pub(crate) fn list(&mut self, idx: usize) {
         if let Some(item) = &mut self.items[idx]
             && !item.is_listed
@@ -162,12 +162,12 @@ impl Epoll {
         }
     }
 
-    /// Whether an item is to be looked at where so much has moved.
+    /// Whether an item must be checked after the changes `moved`.
     pub(crate) fn asks_for(&self, idx: usize, moved: Ready) -> bool {
         self.items[idx].as_ref().is_some_and(|item| moved.has(item.interest.ready | Ready::ALWAYS) && !item.is_off)
     }
 
-    /// Whether an item is to be woken exclusively.
+    /// Whether an item is exclusive (`EPOLLEXCLUSIVE`).
     pub(crate) fn is_exclusive(&self, idx: usize) -> bool {
         self.items[idx].as_ref().is_some_and(|item| item.interest.exclusive)
     }
@@ -188,7 +188,7 @@ impl Epoll {
         false
     }
 
-    /// Whether a wait would look at anything.
+    /// Whether the list has items.
     pub(crate) fn has_listed(&self) -> bool {
         !self.listed.is_empty()
     }

@@ -97,7 +97,7 @@ pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
         CloseReason::Refused => Some(Errno::ECONNREFUSED),
         CloseReason::NoRoute => Some(Errno::ENETUNREACH),
         CloseReason::Unreachable | CloseReason::NoNeighbor => Some(Errno::EHOSTUNREACH),
-        // A reason that is new here means that the connection is gone.
+        // An unknown reason, of a later version: the connection is gone.
         _ => Some(Errno::ETIMEDOUT),
     }
 }

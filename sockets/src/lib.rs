@@ -1,5 +1,5 @@
-//! Sockets over a wirepath worker, with the semantics of Linux: for programs that want `std::net`
-//! and not callbacks.
+//! Sockets over a wirepath worker, with the semantics of Linux: for programs that use `std::net`
+//! instead of callbacks.
 //!
 //! ```text
 //!   net            UdpSocket, TcpListener, TcpStream: the names and the behavior of std::net

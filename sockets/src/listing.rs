@@ -39,7 +39,7 @@ const RECORD_WORDS: usize = 32;
 const HEADER: usize = 0;
 /// The first word of a record that is in use.
 const IN_USE: u64 = 1;
-/// Bytes of texts: a program's name, an interface's (IFNAMSIZ), a reason.
+/// The most bytes of a program's name, of an interface's (IFNAMSIZ), and of a reason.
 const PROGRAM_MAX: usize = 64;
 const INTERFACE_MAX: usize = 16;
 const WHY_MAX: usize = 64;
@@ -49,15 +49,15 @@ const WHY_MAX: usize = 64;
 pub struct Header<'a> {
     /// The program's file name; 64 bytes of it are shown.
     pub program: Cow<'a, str>,
-    /// The interface whose traffic is ours; empty while none is open.
+    /// The interface that the worker uses; empty while none is open.
     pub interface: Cow<'a, str>,
     /// Turns of the worker.
     pub turns: u64,
     /// How often a thread of the program slept in a call.
     pub sleeps: u64,
-    /// How often one was woken by another that took its packet out of the ring.
+    /// How often a thread was woken by another one that took its packet out of the ring.
     pub wakeups: u64,
-    /// System calls that the engine made of itself.
+    /// System calls that the engine made.
     pub system_calls: SystemCalls,
     /// Sockets for which there was no room here.
     pub unlisted: u64,
@@ -66,15 +66,15 @@ pub struct Header<'a> {
 /// System calls of the engine, by their reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemCalls {
-    /// To make the device send, or look for buffers.
+    /// Doorbells: for the device to send, or to take receive buffers.
     pub device: u64,
     /// A thread went to sleep.
     pub sleep: u64,
     /// A thread was woken.
     pub wake: u64,
-    /// To query or change the kernel's twin of a socket.
+    /// On the kernel's twin of a socket.
     pub twin: u64,
-    /// A rule of the port came or went.
+    /// To add or remove a rule of the port.
     pub port: u64,
 }
 
@@ -93,11 +93,11 @@ pub struct Entry<'a> {
     pub fd: i32,
     /// TCP or UDP.
     pub kind: Kind,
-    /// Where its connection is.
+    /// The state of its connection.
     pub state: State,
-    /// Whose it is.
+    /// The owner of the socket.
     pub place: Place,
-    /// By which rule, or why it is not ours; 64 bytes are shown.
+    /// The rule that decided, or why the socket is not offloaded; 64 bytes are shown.
     pub why: Cow<'a, str>,
     /// Its address, unspecified while it has none.
     pub local: SocketAddrV4,
@@ -113,11 +113,11 @@ pub struct Entry<'a> {
     pub tx_packets: u64,
     /// Bytes that wait for the program; of a listener, connections that wait for `accept`.
     pub receive_queue: u64,
-    /// Most that may wait: `SO_RCVBUF`, or the backlog.
+    /// The limit of the receive queue: `SO_RCVBUF`, or the backlog.
     pub receive_limit: u64,
-    /// Bytes that wait for the peer.
+    /// Bytes that are not sent or not acknowledged.
     pub send_queue: u64,
-    /// Datagrams, or connections, that came and found no room.
+    /// Datagrams, or connections, that were dropped because the queue was full.
     pub drops: u64,
     /// Segments that were sent again.
     pub retransmits: u64,
@@ -125,7 +125,7 @@ pub struct Entry<'a> {
     pub epoll_sets: u32,
     /// The time at which it was opened; the epoch if unknown.
     pub opened: SystemTime,
-    /// When something last came or went; the epoch where nothing did.
+    /// The time of the last received or sent packet; the epoch if there was none.
     pub active: SystemTime,
 }
 
@@ -155,7 +155,7 @@ impl Default for Entry<'_> {
     }
 }
 
-/// Words of one byte each: numbers in the file never change meaning.
+/// Enums with a name for each number: a number in the file never changes its meaning.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $byte:literal $text:literal,)* }) => {
         $(#[$doc])*
@@ -177,17 +177,17 @@ macro_rules! words {
 }
 
 words! {
-    /// Whose a socket is.
+    /// The owner of a socket.
     Place {
         /// The program has not used the socket yet: it is the kernel's until it does.
         Undecided = 0 "undecided",
-        /// Ours.
+        /// Offloaded.
         Ours = 1 "wirepath",
-        /// The kernel's.
+        /// Left to the kernel.
         Kernel = 2 "kernel",
-        /// Ours; the kernel's twin receives the traffic of other interfaces.
+        /// Offloaded; the kernel's twin receives the traffic of other interfaces.
         Both = 3 "both",
-        /// Nobody's: a rule refused it.
+        /// Refused by a rule.
         Refused = 4 "refused",
     }
 }
@@ -209,11 +209,11 @@ words! {
         Established = 5 "established",
         /// Our FIN is not acknowledged yet.
         FinWait1 = 6 "fin-wait-1",
-        /// It is, and the peer still sends.
+        /// Our FIN is acknowledged, and the peer still sends.
         FinWait2 = 7 "fin-wait-2",
         /// The peer has ended, we still send.
         CloseWait = 8 "close-wait",
-        /// Both have ended at once.
+        /// Both FINs crossed.
         Closing = 9 "closing",
         /// Ours is the last FIN, not acknowledged yet.
         LastAck = 10 "last-ack",
@@ -222,8 +222,7 @@ words! {
     }
 }
 
-/// The listing of this process. The file goes when this is dropped; a child of fork(2) that drops
-/// its copy leaves it alone.
+/// The listing of this process. Dropping this removes the file, except in a child of fork(2).
 pub struct Listing {
     records: Records,
 }
@@ -238,8 +237,8 @@ impl Listing {
         Self::create_in(&default_directory(), name, SOCKETS_MAX)
     }
 
-    /// The same in a directory of the caller's choice, with room for `sockets_max` sockets, 65,535
-    /// at most.
+    /// As [`Self::create`], in a directory of the caller's choice, with room for `sockets_max`
+    /// sockets, 65,535 at most.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -300,7 +299,7 @@ impl Listing {
         self.records.store(1 + slot, words.written());
     }
 
-    /// The slot has no socket any more.
+    /// Removes the socket of this slot.
     pub fn clear(&mut self, slot: usize) {
         if slot < self.capacity() {
             self.records.store(1 + slot, &[]);
@@ -329,7 +328,7 @@ pub struct Process {
 /// The sockets of all processes.
 #[derive(Debug, Default)]
 pub struct Processes {
-    /// The running ones, ordered by the names of their files.
+    /// The running processes, ordered by the names of their files.
     pub running: Vec<Process>,
     /// Files of processes that are gone: `Snapshot::clean` removes them.
     pub stale: Vec<PathBuf>,
@@ -555,7 +554,7 @@ mod tests {
         listing.set(0, &Entry::default());
         listing.set(1, &entry(0));
         listing.clear(1);
-        // No room: nothing happens.
+        // Beyond the capacity: no effect.
         listing.set(4, &entry(0));
         listing.clear(4);
         let process = only(directory.path());
@@ -599,7 +598,7 @@ mod tests {
         words.put_text("\x1b[2J", PROGRAM_MAX);
         records.store(HEADER, words.written());
         for (slot, first) in [0x0101, 0x01 | 9 << 8, 0x01 | 99 << 16, 0x01 | 99 << 24, 2].into_iter().enumerate() {
-            // Words that say that the text is as long as can be.
+            // Words whose text lengths are at the maximum.
             let mut words = [u64::MAX; RECORD_WORDS];
             words[0] = first;
             records.store(1 + slot, &words);

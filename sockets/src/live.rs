@@ -16,14 +16,14 @@ use crate::table::Sockets;
 
 /// Packet buffers that may wait in sockets.
 const BUFFERS: usize = 4_096;
-/// Turns that bring nothing before a call that waits begins to sleep: some 100 µs of spinning.
+/// Turns without packets before a waiting call begins to sleep: some 100 µs of spinning.
 const SPINS: u32 = 1_000;
 /// The time that it then sleeps between two turns, on a device that has no descriptor to sleep on.
 const NAP: core::time::Duration = core::time::Duration::from_micros(50);
 
 impl Stack {
     /// Sockets on queue 0 of an interface that the kernel keeps. Frames for the addresses and peers
-    /// of our sockets come to them; all other frames go to the kernel. Addresses, routes and
+    /// of its sockets come to this stack; all other frames go to the kernel. Addresses, routes and
     /// neighbors are the kernel's. A call that waits spins for some 100 µs and then sleeps until a
     /// frame comes or a timer is due. The counters are in shared memory, for `wirepath stats`.
     ///
@@ -72,7 +72,7 @@ impl System {
     }
 }
 
-/// The port, and the counters, which stay as long as it does.
+/// The port, and the counters, which it needs as long as it lives.
 struct Live {
     port: LivePort,
     _block: Block,
@@ -88,7 +88,7 @@ impl Steering for Live {
     }
 }
 
-/// Leaves the processor to others: until a frame comes, or a timer is due.
+/// Sleeps until a frame comes or a timer is due.
 fn sleep(how: Sleep) {
     let timeout = how.timeout.map(|timeout| core::time::Duration::from_nanos(timeout.as_nanos()));
     match how.fd {

@@ -13,7 +13,7 @@ use crate::socket::datagram::DatagramInfo;
 use crate::stack::Stack;
 use crate::table::{Kind, SocketId, Sockets};
 
-/// A socket, closed when it goes.
+/// A socket, closed when it is dropped.
 struct Handle {
     stack: Stack,
     id: SocketId,
@@ -163,7 +163,7 @@ impl UdpSocket {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// As of `std::net`.
+    /// As in `std::net`.
     pub fn send_to(&self, payload: &[u8], remote: SocketAddrV4) -> io::Result<usize> {
         let timeout = self.0.options()?.send_timeout;
         self.0.wait(timeout, |sockets, cx| sockets.send_to(self.0.id, payload, remote, cx))
@@ -177,7 +177,7 @@ impl UdpSocket {
         self.recv_info(into).map(|(count, _)| count)
     }
 
-    /// The same, and who sent it.
+    /// Receives a datagram, and returns its sender.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).

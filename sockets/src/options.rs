@@ -21,14 +21,15 @@ pub struct Options {
     pub keepalive_times: Keepalive,
     /// `SO_LINGER`; zero resets the connection. By default `None`: `close` returns at once.
     pub linger: Option<Duration>,
-    /// `SO_RCVBUF` in bytes: the most that waits for `recv`. Each segment and datagram counts as
-    /// the whole packet buffer that it holds. By default 256 KiB.
+    /// `SO_RCVBUF` in bytes: the limit of data that waits for `recv`. Each segment and datagram
+    /// counts as the whole packet buffer that it holds. By default 256 KiB.
     pub receive_buffer: u32,
-    /// `SO_SNDBUF` in bytes: the most that waits to be sent or acknowledged. By default 256 KiB.
+    /// `SO_SNDBUF` in bytes: the limit of data that is not sent or not acknowledged. By default 256
+    /// KiB.
     pub send_buffer: u32,
     /// `SO_RCVLOWAT` in bytes: a stream is readable from this many bytes on. By default 1.
     pub receive_low_water: u32,
-    /// `SO_RCVTIMEO`. By default `None`: a call waits as long as it takes.
+    /// `SO_RCVTIMEO`. By default `None`: a call waits without limit.
     pub receive_timeout: Option<Duration>,
     /// `SO_SNDTIMEO`. By default `None`.
     pub send_timeout: Option<Duration>,
@@ -46,7 +47,7 @@ pub struct Options {
     pub tos: u8,
     /// `IP_TTL`. By default 64.
     pub ttl: u8,
-    /// `IP_MULTICAST_TTL`. By default 1; with 0 they do not leave the host.
+    /// `IP_MULTICAST_TTL`. By default 1; with 0 datagrams do not leave the host.
     pub multicast_ttl: u8,
     /// `IP_MULTICAST_IF`: the source address of datagrams to groups, where the socket is not bound
     /// to an address. By default unspecified: the route determines it.

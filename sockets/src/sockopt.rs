@@ -99,7 +99,7 @@ const RECEIVE_BUFFER_MIN: u32 = 2_304;
 const BUFFER_MAX: u32 = 1 << 30;
 /// `TCP_MIN_MSS` to `MAX_TCP_WINDOW`.
 const MSS: core::ops::RangeInclusive<i32> = 88..=32_767;
-/// The payload of a segment before anything is known (`TCP_MSS_DEFAULT`).
+/// The MSS before the handshake (`TCP_MSS_DEFAULT`).
 const MSS_UNKNOWN: u16 = 536;
 /// Seconds of `TCP_KEEPIDLE` and `TCP_KEEPINTVL`, and probes.
 const KEEPALIVE_SECONDS: core::ops::RangeInclusive<i32> = 1..=32_767;
@@ -137,13 +137,13 @@ impl Default for System {
 /// Values that were set by number and that the [`Options`] cannot express.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RawOptions {
-    /// `l_linger`, which stays while lingering is off.
+    /// `l_linger`, which is kept while lingering is off.
     linger_seconds: u32,
-    /// `TCP_QUICKACK` was turned off; on and never set read the same.
+    /// `TCP_QUICKACK` was turned off; unset it reads as on.
     is_quickack_off: bool,
     /// `SO_RCVBUF` was set: `SO_RCVLOWAT` does not grow it.
     is_receive_buffer_set: bool,
-    /// `IP_MTU_DISCOVER` less one, so that the default is the kernel's.
+    /// `IP_MTU_DISCOVER` minus one, so that the default is the kernel's.
     mtu_discover: MtuDiscover,
     /// `IP_BIND_ADDRESS_NO_PORT`, which is how streams are bound in any case.
     binds_no_port: bool,
@@ -184,7 +184,7 @@ impl Sockets {
         }
     }
 
-    /// `getsockopt`: how many bytes of `out` were filled in.
+    /// `getsockopt`: returns the number of bytes stored in `out`.
     ///
     /// # Errors
     /// As [`setsockopt`](Self::setsockopt); `EOPNOTSUPP` for a level that the socket does not have.
@@ -357,7 +357,7 @@ impl Sockets {
             IP_RECVTTL => self.change(id, cx, |options| options.ancillary.ttl = on),
             IP_RECVTOS => self.change(id, cx, |options| options.ancillary.tos = on),
             IP_TOS => self.change(id, cx, |options| {
-                // The bits of ECN are the connection's own.
+                // The connection itself sets the ECN bits.
                 options.tos = if is_stream { number as u8 & !3 } else { number as u8 };
             }),
             IP_TTL => match number {
@@ -371,7 +371,7 @@ impl Sockets {
                     0 => MtuDiscover::Dont,
                     1 => MtuDiscover::Want,
                     2 => MtuDiscover::Do,
-                    // Datagrams above the path's MTU, and ignoring the reports of routers, are not
+                    // These modes send datagrams above the path MTU or ignore routers' reports: not
                     // supported.
                     3..=5 => return Err(Errno::ENOPROTOOPT),
                     _ => return Err(Errno::EINVAL),
@@ -435,9 +435,10 @@ impl Sockets {
             return self.join_group(id, of, FilterMode::Exclude, cx);
         }
         match self.group_of(group, interface_idx, address, cx) {
-            // The interface says it all.
+            // The interface alone identifies the membership.
             Ok(of) => self.leave_group(id, GroupOf { address: Ipv4Addr::UNSPECIFIED, ..of }, cx),
-            // It may have been joined by a number, with an address beside it that is none of ours.
+            // The group may have been joined by an interface index, with a foreign address beside
+            // it.
             Err(Errno::ENODEV) if interface_idx == 0 => {
                 self.leave_group(id, GroupOf { group, interface: InterfaceId::ANY, address }, cx)
             }
@@ -445,7 +446,7 @@ impl Sockets {
         }
     }
 
-    /// Which interface is meant (Linux `ip_mc_find_dev`): ours is the one that there is.
+    /// Finds the interface (Linux `ip_mc_find_dev`): there is only ours.
     fn group_of(&self, group: Ipv4Addr, interface_idx: u32, address: Ipv4Addr, cx: &Cx<'_>) -> Result<GroupOf, Errno> {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
@@ -572,12 +573,12 @@ impl Sockets {
     }
 }
 
-/// An `int`, of which there must be all bytes.
+/// An `int`: all four bytes are required.
 fn int(value: &[u8]) -> Result<i32, Errno> {
     word(value, 0).map(|word| word as i32).ok_or(Errno::EINVAL)
 }
 
-/// An `int`, or where there is less a byte, or nothing for 0.
+/// An `int`; a shorter value is read as one byte, an empty one as 0.
 fn int_or_byte(value: &[u8]) -> i32 {
     int(value).unwrap_or_else(|_| value.first().map_or(0, |byte| i32::from(*byte)))
 }
@@ -599,7 +600,7 @@ fn address_of(word: u32) -> Ipv4Addr {
     Ipv4Addr::from(word.to_ne_bytes())
 }
 
-/// The address in the `struct sockaddr_storage` at an offset, where it is one of IPv4.
+/// The address in the `struct sockaddr_storage` at an offset, if it is IPv4.
 fn address_in(value: &[u8], at: usize) -> Option<Ipv4Addr> {
     let family = u16::from_ne_bytes(value.get(at..at + 2)?.try_into().ok()?);
     word(value, at + 4).map(address_of).filter(|_| family == AF_INET)
@@ -609,7 +610,7 @@ fn doubled(asked: u32, min: u32) -> u32 {
     asked.saturating_mul(2).clamp(min, BUFFER_MAX)
 }
 
-/// Linux `sock_set_timeout`: none for zero, none at all to wait for a negative one.
+/// Linux `sock_set_timeout`: zero means no timeout, a negative time means not to wait.
 fn timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {
     let long = |at: usize| value.get(at..at + 8).and_then(|long| Some(i64::from_ne_bytes(long.try_into().ok()?)));
     let (seconds, micros) = long(0).zip(long(8)).ok_or(Errno::EINVAL)?;
@@ -657,7 +658,7 @@ fn seconds(span: Duration) -> i32 {
     (span.as_nanos() / 1_000_000_000) as i32
 }
 
-/// Copies as much as there is room for, and says how much.
+/// Copies as many bytes as there is room for, and returns their number.
 fn put(out: &mut [u8], value: &[u8]) -> usize {
     let len = value.len().min(out.len());
     out[..len].copy_from_slice(&value[..len]);
@@ -676,7 +677,7 @@ fn put_timeval(out: &mut [u8], timeout: Option<Duration>) -> usize {
     put(out, &value)
 }
 
-/// `struct tcp_info`, with 0 in fields that are not known.
+/// `struct tcp_info`, with 0 in unknown fields.
 fn tcp_info(socket: &Socket, info: Option<&TcpInfo>, options: &Options) -> [u8; TCP_INFO_LEN] {
     const ESTABLISHED_BITS: [u8; 4] = [1, 2, 4, 8];
     let mut out = [0; TCP_INFO_LEN];

@@ -52,36 +52,36 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> Drive for Worker<Rx, Tx, N, Soc
     }
 }
 
-/// The data with which a waiting call sleeps, after it has spun for long enough.
+/// How a waiting call sleeps, after it has spun for long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
     /// Readable while frames wait; `None` for a device that can only be polled.
     pub fd: Option<RawFd>,
-    /// Until then, at the latest: the worker's next deadline, or that of the call.
+    /// The longest sleep: until the worker's next deadline or the call's.
     pub timeout: Option<Duration>,
 }
 
 /// A socket of a [`poll`](Stack::poll): `struct pollfd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollSocket {
-    /// Which.
+    /// The socket.
     pub socket: SocketId,
-    /// Asked for.
+    /// The requested readiness.
     pub interest: Ready,
-    /// Reported.
+    /// The reported readiness.
     pub ready: Ready,
 }
 
-/// A worker with its sockets. Cloning it gives another handle to the same.
+/// A worker with its sockets. A clone is another handle to the same worker.
 #[derive(Clone)]
 pub struct Stack(Rc<RefCell<Inner>>);
 
 struct Inner {
     driver: Box<dyn Drive>,
     clock: Box<dyn Clock>,
-    /// Done when a turn brought nothing and a call still waits.
+    /// Called after a turn without packets while a call waits.
     idle: Rc<dyn Fn(u32)>,
-    /// From this many such turns in a row on, this is done instead.
+    /// Called instead, from this many such turns in a row on.
     sleep: (u32, Rc<dyn Fn(Sleep)>),
 }
 
@@ -151,8 +151,8 @@ impl Stack {
         }
     }
 
-    /// `poll`: how many of `sockets` are ready for something; 0 once `timeout` is over. A socket
-    /// that is closed counts as ready, with `POLLNVAL` (0x20).
+    /// `poll`: returns how many of `sockets` are ready; 0 once `timeout` is over. A socket that is
+    /// closed counts as ready, with `POLLNVAL` (0x20).
     pub fn poll(&self, sockets: &mut [PollSocket], timeout: Option<Duration>) -> usize {
         let ready = self.block(timeout, |table, _| {
             let count = sockets.iter_mut().filter_map(|entry| look(entry, table)).count();
@@ -161,7 +161,7 @@ impl Stack {
         ready.unwrap_or(0)
     }
 
-    /// `epoll_wait`: how many of `events` were filled in; 0 once `timeout` is over.
+    /// `epoll_wait`: returns how many `events` it stored; 0 once `timeout` is over.
     ///
     /// # Errors
     /// `EBADF`; `EINVAL`: no room for an event.
@@ -187,7 +187,7 @@ impl Stack {
         }
         let turns = *idle_turns;
         *idle_turns = turns.saturating_add(1);
-        // Outside of the borrow: it may turn another stack, which waits for this one.
+        // Called outside of the borrow, because it may turn another stack that turns this one.
         let (idle, (after_turns, sleep)) = {
             let inner = self.0.borrow();
             (inner.idle.clone(), inner.sleep.clone())
@@ -200,8 +200,8 @@ impl Stack {
         }
     }
 
-    /// How long to sleep, for who waits by himself: at most until `until`. `None` where there is
-    /// something to do now.
+    /// How a caller with its own wait may sleep, at most until `until`. `None` if the worker has
+    /// work now.
     pub fn sleep_until(&self, until: Option<Instant>) -> Option<Sleep> {
         let mut inner = self.0.try_borrow_mut().ok()?;
         let now = inner.clock.now();

@@ -11,18 +11,18 @@ use wirepath::worker::live::{FlowSpec, LivePort};
 use crate::errno::Errno;
 
 /// How long segments of a connection that has ended may still arrive: TIME-WAIT (RFC 9293 3.4.1).
-/// Taken back before that, its flow would be the kernel's, which answers with resets.
+/// If the flow were removed earlier, the kernel would answer such segments with resets.
 const LEAVES_AFTER: Duration = Duration::from_secs(60);
 
 /// A port that steers flows to the worker, and all other frames elsewhere.
 pub trait Steering {
-    /// Sends a flow to the worker, from the next frame on. System calls; not for the data path.
+    /// Steers a flow to the worker, from the next frame on. System calls; not for the data path.
     ///
     /// # Errors
-    /// The rule cannot be had: `ENOBUFS`.
+    /// `ENOBUFS`: the port has no room for the rule.
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno>;
 
-    /// Takes a flow back.
+    /// Removes a flow.
     fn remove_flow(&mut self, flow: &FlowSpec);
 }
 
@@ -40,7 +40,7 @@ impl Steering for LivePort {
         Self::add_flow(self, flow).map_err(|_| Errno::ENOBUFS)
     }
 
-    /// Where it fails the port is gone, and its rules with it.
+    /// This fails only if the port is gone, and its rules with it.
     fn remove_flow(&mut self, flow: &FlowSpec) {
         let _ = Self::remove_flow(self, flow);
     }
@@ -61,7 +61,7 @@ impl Flows {
         Self { steering, held: Vec::new(), leaving: VecDeque::new() }
     }
 
-    /// Adds flows that a socket needs; all of them, or none where one cannot be had.
+    /// Adds the flows of a socket: all of them, or none if one fails.
     pub(crate) fn hold(&mut self, flows: &[FlowSpec]) -> Result<(), Errno> {
         for (idx, flow) in flows.iter().enumerate() {
             if let Err(error) = self.hold_one(flow) {
@@ -82,7 +82,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Needs flows no more.
+    /// Releases the flows of a socket.
     pub(crate) fn release(&mut self, flows: &[FlowSpec]) {
         for flow in flows {
             let Some(idx) = self.held.iter().position(|(held, _)| held == flow) else { continue };
@@ -94,12 +94,12 @@ impl Flows {
         }
     }
 
-    /// Needs the flows of a connection until late segments of it cannot arrive any more.
+    /// Releases the flows of a connection once late segments cannot arrive any more.
     pub(crate) fn release_later(&mut self, flows: Vec<FlowSpec>, now: Instant) {
         self.leaving.extend(flows.into_iter().map(|flow| (now + LEAVES_AFTER, flow)));
     }
 
-    /// When the next is due; `Instant::MAX` where none is.
+    /// The time at which the next flow is removed; `Instant::MAX` if there is none.
     pub(crate) fn next_deadline(&self) -> Instant {
         self.leaving.front().map_or(Instant::MAX, |(until, _)| *until)
     }
@@ -114,7 +114,8 @@ impl Flows {
     }
 }
 
-/// Datagrams and segments to `local`; for the unspecified address, to each of the host's.
+/// The flows of datagrams or segments to `local`; for the unspecified address, one for each of the
+/// host's.
 pub(crate) fn flows_to(local: SocketAddrV4, host: &Host, flow: fn(Ipv4Addr, u16) -> FlowSpec) -> Vec<FlowSpec> {
     if !local.ip().is_unspecified() {
         return vec![flow(*local.ip(), local.port())];

@@ -1,4 +1,4 @@
-//! Why a file of rules is not one.
+//! The errors in a file of rules.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ pub enum RulesError {
     },
 }
 
-/// Bytes of the longest file: some 20,000 rules. A device or a log that was named by mistake ends
-/// here and not in all memory.
+/// Bytes of the longest file: some 20,000 rules. The limit keeps a device or a log that was named
+/// by mistake from filling the memory.
 pub(super) const LEN_MAX: u64 = 1 << 20;
 
 impl RulesError {

@@ -1,4 +1,4 @@
-//! Whose sockets leave the kernel: rules by program, traffic, address and port.
+//! The rules that decide which sockets leave the kernel: by program, traffic, address and port.
 //!
 //! A file of rules is TOML in our own form, or a libvma.conf; the content shows which of the two it
 //! is. The rules are consulted when a call names an address: `bind`, `listen`, `connect`, the first

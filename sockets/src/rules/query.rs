@@ -8,10 +8,10 @@ use core::net::SocketAddrV4;
 pub enum Role {
     /// Our stack serves it on the interface: not loopback, and not this host's own addresses.
     Offload,
-    /// The kernel's.
+    /// The kernel's stack serves it.
     Os,
-    /// Both stacks serve it: a listener of ours that the kernel's side, such as loopback, can reach
-    /// too.
+    /// Both stacks serve it: an offloaded listener that clients by loopback or another interface
+    /// reach too.
     Both,
     /// No stack serves it: the call fails with `EACCES`.
     Refuse,
@@ -69,7 +69,7 @@ impl Traffic {
         }
     }
 
-    /// Whether it has a peer when it asks.
+    /// Whether this use names a peer.
     pub(super) const fn has_remote(self) -> bool {
         matches!(self, Self::TcpClient | Self::UdpSender | Self::UdpConnect)
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Traffic {
     }
 }
 
-/// The question of a call.
+/// A query to the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The file name of the program: the last part of its `argv[0]`.
@@ -104,6 +104,6 @@ pub struct Query<'a> {
 pub struct Decision<'a> {
     /// The decision about the socket.
     pub role: Role,
-    /// By which rule, in words that fit a table: "rule 3 of trading.toml".
+    /// The rule that decided, short enough for a table: "rule 3 of trading.toml".
     pub why: &'a str,
 }

@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 
 use super::query::{Query, Role, Traffic};
 
-/// A rule. An end that is `None` fits all, also a peer that is not there.
+/// A rule. An end that is `None` matches every address, and also a missing peer.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) role: Role,

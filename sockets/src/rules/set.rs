@@ -29,8 +29,8 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// A program without an id fits only sections for every id, one with the id `*` fits all: so
-    /// it is in VMA (`__vma_match_user_defined_id`).
+    /// As in VMA (`__vma_match_user_defined_id`), a program without an id matches only sections for
+    /// every id, and one with the id `*` matches all sections.
     fn fits(&self, query: &Query<'_>) -> bool {
         let by_id = self.id == "*" || query.application_id.is_some_and(|id| id == "*" || id == self.id);
         by_id && pattern::matches(&self.program, query.program)
@@ -53,7 +53,7 @@ impl Rules {
         }
         let name =
             path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-        // A comment in an old encoding is none of our business; in a value it is no address.
+        // A comment may have another encoding; in a value such bytes are no valid address.
         Self::parse(&name, &String::from_utf8_lossy(&bytes))
     }
 
@@ -62,7 +62,7 @@ impl Rules {
     /// # Errors
     /// As of [`Self::load`].
     pub fn parse(name: &str, text: &str) -> Result<Self, RulesError> {
-        // As TOML does, so that places are counted from behind it.
+        // The byte order mark is skipped, as in TOML, so that columns do not count it.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let sections = if vma::is_libvma(text) { vma::parse(name, text) } else { toml::parse(name, text) };
         Ok(Self { sections: sections? })
@@ -84,15 +84,15 @@ impl Rules {
 }
 
 impl Default for Rules {
-    /// DNS (UDP to port 53) is the kernel's, because the resolver belongs to the machine; all else
-    /// is ours.
+    /// DNS (UDP to port 53) stays with the kernel, because the resolver belongs to the machine; all
+    /// other traffic is offloaded.
     fn default() -> Self {
         let all = Section { program: "*".to_owned(), id: "*".to_owned(), rules: vec![dns()], otherwise: None };
         Self { sections: vec![all] }
     }
 }
 
-/// The rule that each of our own files ends with.
+/// The last rule of each TOML file.
 pub(super) fn dns() -> Rule {
     let mut traffic = TrafficSet::one(Traffic::UdpConnect);
     traffic.insert(Traffic::UdpSender);

@@ -140,7 +140,8 @@ impl Reader<'_> {
         found.ok_or_else(|| self.at(value.span(), format_args!("expected {ENDPOINTS}, and found {text:?}")))
     }
 
-    /// Refuses a key that is none of `known`: a misspelled rule would otherwise be no rule.
+    /// Refuses a key that is not in `known`, because a misspelled rule would otherwise have no
+    /// effect.
     fn keys(&self, table: &DeTable<'_>, known: &[&str]) -> Result<(), RulesError> {
         let unknown = table.iter().map(|(key, _)| key).filter(|key| !known.contains(&key.get_ref().as_ref()));
         // The table is ordered by its keys, but a reader looks for the first wrong key in the file.

@@ -65,7 +65,7 @@ fn section(sections: &mut Vec<Section>, file: &str, program: &str, id: &str) -> 
     })
 }
 
-/// Where the reader is.
+/// The position of the parser.
 struct Cursor<'a> {
     file: &'a str,
     text: &'a str,
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         Ok(&rest[..len])
     }
 
-    /// Whether the sign is next, which is then taken.
+    /// Consumes the sign if it is next, and returns whether it was.
     fn takes(&mut self, sign: char) -> bool {
         self.skip_blanks();
         let found = self.rest().starts_with(sign);
@@ -160,8 +160,8 @@ impl<'a> Cursor<'a> {
         };
         let first = self.endpoints()?;
         let second = if self.takes(':') { self.endpoints()? } else { None };
-        // The first is the peer's where there is one, and the second then our own; elsewhere VMA
-        // reads the second and does not look at it.
+        // For traffic with a peer the first is the peer's and the second our own; for other traffic
+        // VMA parses the second and ignores it.
         let (local, remote) = match traffic {
             Traffic::TcpServer | Traffic::UdpReceiver => (first, None),
             Traffic::UdpSender => (None, first),

@@ -25,13 +25,13 @@ const NEIGHBOR_TIMEOUT: Duration = Duration::from_secs(3);
 /// The data that `recvmsg` reports about a datagram, besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramInfo {
-    /// Who sent it.
+    /// Its sender.
     pub source: SocketAddrV4,
-    /// To whom it was sent (`IP_PKTINFO`): the group, for multicast.
+    /// Its destination (`IP_PKTINFO`): the group, for multicast.
     pub destination: SocketAddrV4,
-    /// Where it arrived (`IP_PKTINFO`).
+    /// The interface on which it arrived (`IP_PKTINFO`).
     pub interface: InterfaceId,
-    /// Bytes of it, also where the caller's buffer was shorter (`MSG_TRUNC`).
+    /// Its full length, even if the caller's buffer was shorter (`MSG_TRUNC`).
     pub len: usize,
     /// When it arrived (`SO_TIMESTAMPNS`).
     pub timestamp: Option<UnixTime>,
@@ -42,7 +42,7 @@ pub struct DatagramInfo {
 }
 
 impl DatagramInfo {
-    /// Of no datagram: a read after `SHUT_RD`.
+    /// The value for a read after `SHUT_RD`, without a datagram.
     pub(crate) fn none(local: SocketAddrV4) -> Self {
         let (destination, source) = (local, super::UNBOUND);
         Self { source, destination, interface: InterfaceId::ANY, len: 0, timestamp: None, ttl: 0, tos: 0 }
@@ -56,7 +56,7 @@ pub(crate) struct Membership {
     pub(crate) interface: InterfaceId,
     /// The address of the interface that it was joined by; unspecified for none.
     pub(crate) address: Ipv4Addr,
-    /// Whether `sources` are the only ones, or those that are not wanted.
+    /// Whether `sources` are included or excluded.
     pub(crate) mode: FilterMode,
     pub(crate) sources: Vec<Ipv4Addr>,
     /// A source was named once: the mode is fixed.
@@ -79,7 +79,7 @@ struct Waiting {
 enum Payload {
     /// In the packet buffers that it came in.
     Held(Held),
-    /// It never left this host (`IP_MULTICAST_LOOP`).
+    /// A copy of a datagram that this host sent (`IP_MULTICAST_LOOP`).
     Copy(Box<[u8]>),
 }
 
@@ -104,23 +104,23 @@ impl Payload {
 /// A UDP socket.
 pub(crate) struct DatagramSocket {
     received: VecDeque<Waiting>,
-    /// Bytes of packet buffers that they hold.
+    /// Bytes of the packet buffers that the waiting datagrams hold.
     charge: usize,
     /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`).
     pub(crate) dropped: u64,
     /// The peer of `connect`.
     pub(crate) remote: Option<SocketAddrV4>,
     pub(crate) memberships: Vec<Membership>,
-    /// Groups of others that it gets as well.
+    /// Groups of other sockets whose datagrams this one receives as well.
     pub(crate) shared: Vec<Shared>,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
     flows: Vec<UdpFlow>,
-    /// The flow that makes way for the next.
+    /// The flow that the next one replaces.
     oldest: usize,
     /// A datagram that is not whole yet (`MSG_MORE`), and its destination.
     pub(crate) pending: Option<(SocketAddrV4, Vec<u8>)>,
-    /// Since when sends wait for a next hop that has not answered.
+    /// The time since which sends wait for a next hop that has not answered.
     asked_since: Option<Instant>,
 }
 
@@ -142,13 +142,13 @@ impl DatagramSocket {
         }
     }
 
-    /// Keeps a datagram, or drops it where the receive buffer is full or `connect` named another
-    /// peer. Says whether it was kept.
+    /// Keeps a datagram, or drops it if the receive buffer is full or `connect` named another peer.
+    /// Returns whether it was kept.
     pub(crate) fn push(&mut self, datagram: &Datagram<'_>, receive_buffer: usize) -> bool {
         if self.remote.is_some_and(|remote| remote != datagram.source) {
             return false;
         }
-        // As the kernel does, one that comes while there is any room is kept, however long it is.
+        // As in the kernel, a datagram of any length is kept while any room is free.
         if self.charge >= receive_buffer.max(BUFFER_CHARGE) {
             self.dropped += 1;
             return false;
@@ -168,7 +168,7 @@ impl DatagramSocket {
         true
     }
 
-    /// Keeps a copy of a datagram of this host. Says whether it did.
+    /// Keeps a copy of a datagram of this host. Returns whether there was room.
     pub(crate) fn push_copy(&mut self, info: &DatagramInfo, bytes: &[u8], receive_buffer: usize) -> bool {
         if self.remote.is_some_and(|remote| remote != info.source) {
             return false;
@@ -190,26 +190,26 @@ impl DatagramSocket {
         Some((payload.copy(0, into), info))
     }
 
-    /// The same into several parts.
+    /// As above, into several parts.
     pub(crate) fn read_parts(&mut self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
         let Waiting { payload, info } = self.received.pop_front()?;
         self.charge -= charge(info.len);
         Some((payload.copy_parts(into), info))
     }
 
-    /// The same, and leaves it (`MSG_PEEK`).
+    /// Copies the next datagram and leaves it (`MSG_PEEK`).
     pub(crate) fn peek(&self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
         let Waiting { payload, info } = self.received.front()?;
         Some((payload.copy(0, into), *info))
     }
 
-    /// The same into several parts.
+    /// As above, into several parts.
     pub(crate) fn peek_parts(&self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
         let Waiting { payload, info } = self.received.front()?;
         Some((payload.copy_parts(into), *info))
     }
 
-    /// Sends a datagram from `local`, by the flow that is prepared for `remote` where there is one.
+    /// Sends a datagram from `local`, by the prepared flow to `remote` if there is one.
     pub(crate) fn send(
         &mut self,
         local: SocketAddrV4,
@@ -242,7 +242,7 @@ impl DatagramSocket {
         Errno::EHOSTUNREACH
     }
 
-    /// Prepares the headers to `remote`, in the place of the oldest where all are taken.
+    /// Prepares the headers to `remote`, and replaces the oldest ones if all places are taken.
     pub(crate) fn prepare(
         &mut self,
         local: SocketAddrV4,
@@ -271,7 +271,7 @@ impl DatagramSocket {
         self.flows.iter().find(|flow| flow.remote() == remote).map(UdpFlow::local)
     }
 
-    /// Prepares all headers again: the local end or an option has changed.
+    /// Forgets all prepared headers, because the local end or an option has changed.
     pub(crate) fn forget_flows(&mut self) {
         self.flows.clear();
         self.oldest = 0;

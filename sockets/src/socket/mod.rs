@@ -32,11 +32,11 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     /// Values that were set by number and that the options cannot express.
     pub(crate) raw: RawOptions,
-    /// The address given to `bind`; without a port that `listen` or `connect` chose.
+    /// The address given to `bind`; it does not include a port that `listen` or `connect` chose.
     pub(crate) bound: SocketAddrV4,
     /// `getsockname`.
     pub(crate) local: SocketAddrV4,
-    /// `SO_ERROR`: reported once, by the call that comes first.
+    /// `SO_ERROR`: reported once, by the next call.
     pub(crate) error: Option<Errno>,
     /// The flows that the port steers to the worker for this socket.
     pub(crate) flows: Vec<FlowSpec>,
@@ -97,7 +97,7 @@ impl Socket {
     }
 }
 
-/// Copies bytes of `held` from `offset` on into `into`, and says how many.
+/// Copies bytes of `held`, from `offset` on, into `into`, and returns their number.
 pub(crate) fn copy_held(held: &Held, offset: usize, into: &mut [u8]) -> usize {
     let (mut skip, mut copied) = (offset, 0);
     for segment in held.segments() {

@@ -1,5 +1,5 @@
-//! A TCP socket: how far its connection is, and the bytes that wait to be read. The bytes stay in
-//! the packet buffers that they came in, and are copied once, to the caller.
+//! A TCP socket: the state of its connection, and the bytes that wait to be read. The bytes stay in
+//! their packet buffers, and are copied once, to the caller.
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::{BUFFER_CHARGE, UNBOUND, copy_held};
 use crate::errno::Errno;
 use crate::ready::Ready;
 
-/// How far the connection is.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// There is no connection, either not yet or no longer. Data that came earlier can still be
@@ -29,13 +29,13 @@ pub(crate) enum Phase {
 /// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
-    /// Nothing yet, or a failure: `connect` may be called.
+    /// No result yet, or a failure: `connect` may be called.
     Nothing,
-    /// That it has begun.
+    /// `EINPROGRESS`: the handshake has begun.
     Begun,
-    /// Success: `connect` reports it from now on.
+    /// Success: `connect` returns `EISCONN` from now on.
     Connected,
-    /// It had begun; after it failed, `shutdown` was called: `connect` may not be called again.
+    /// `shutdown` after a handshake that failed: `connect` may not be called again.
     ShutAfter,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Stream {
     /// `getpeername`.
     pub(crate) remote: SocketAddrV4,
     received: VecDeque<Held>,
-    /// Bytes of the first of them that were read.
+    /// Bytes of the first buffer that were read.
     offset: usize,
     /// Bytes that wait.
     len: usize,
@@ -55,13 +55,13 @@ pub(crate) struct Stream {
     pub(crate) is_peer_closed: bool,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
-    /// The last send was taken whole, or there is room again.
+    /// The last send was complete, or there is room again.
     pub(crate) is_writable: bool,
-    /// Bytes that wait for more before they leave, or for room.
+    /// Bytes that wait for further bytes, or for room, before they are sent.
     pub(crate) pending: Vec<u8>,
-    /// Until when they do.
+    /// The time until which a cork keeps them.
     pub(crate) corked_until: Option<Instant>,
-    /// The receive buffer is full, so the machine keeps arriving data.
+    /// The receive buffer is full, so the TCP machine keeps arriving data.
     pub(crate) is_paused: bool,
 }
 
@@ -93,14 +93,14 @@ impl Stream {
         self.remote = remote;
     }
 
-    /// One that a listener accepted.
+    /// A stream that a listener accepted.
     pub(crate) fn accepted(connection: ConnectionId, remote: SocketAddrV4) -> Self {
         let connection = Some(connection);
         let (phase, reported) = (Phase::Open, Reported::Connected);
         Self { phase, reported, connection, remote, is_writable: true, ..Self::new() }
     }
 
-    /// Keeps bytes that came.
+    /// Keeps received bytes.
     pub(crate) fn push(&mut self, held: Held) {
         self.len += held.len();
         self.received.push_back(held);
@@ -111,7 +111,7 @@ impl Stream {
         self.len
     }
 
-    /// The bytes that they count as against `SO_RCVBUF`.
+    /// The waiting bytes as `SO_RCVBUF` counts them.
     pub(crate) fn charge(&self) -> usize {
         self.len.max(self.received.len() * BUFFER_CHARGE)
     }

@@ -1,4 +1,4 @@
-//! Arrivals: the worker's callbacks give each to its socket, and wake its waiting callers.
+//! The worker's callbacks: each hands its data or event to the socket, and wakes waiting callers.
 
 use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
@@ -39,7 +39,8 @@ impl App for Sockets {
         let id = SocketId { slot, generation: place.generation };
         let Some(socket) = &mut place.socket else { return };
         let State::Datagram(datagrams) = &socket.state else { return };
-        // Without a peer it could be about any datagram: Linux reports it only by `IP_RECVERR`.
+        // On an unconnected socket the error may be about any datagram: Linux reports it only by
+        // `IP_RECVERR`.
         if datagrams.remote == Some(error.flow.remote)
             && let Some(errno) = errno::of_icmp(error.kind)
         {
@@ -96,7 +97,7 @@ impl App for Sockets {
         let receive_buffer = socket.options.receive_buffer as usize;
         let State::Stream(stream) = &mut socket.state else { return };
         if stream.is_read_shut && stream.is_write_shut {
-            // No one will read the data: reset the peer (RFC 1122 4.2.2.13).
+            // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
         stream.push(data.hold());

@@ -18,8 +18,8 @@ use crate::socket::{Socket, State};
 use crate::steering::{flow_from, flows_to};
 
 impl Sockets {
-    /// `connect`. Of a stream it begins the handshake and returns `EINPROGRESS`, then `EALREADY`
-    /// while that goes on, 0 once it is done, and `EISCONN` from then on.
+    /// `connect`. On a stream it begins the handshake and returns `EINPROGRESS`, then `EALREADY`
+    /// until the handshake ends, 0 once it is done, and `EISCONN` from then on.
     ///
     /// # Errors
     /// As above, and the reason why there is no path to the peer.
@@ -150,7 +150,7 @@ impl Sockets {
             stream.call(connection, remote);
         }
         self.attach(connection, id);
-        // The SYN leaves when the call returns; by then its answers are steered to us.
+        // Steers the answers to the worker before the SYN leaves, which is when the call returns.
         if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
             self.by_connection[connection.slot()] = NONE;
             self.refuse(connection, cx);
@@ -168,7 +168,7 @@ impl Sockets {
         self.by_connection[place] = id.slot;
     }
 
-    /// Resets the connection of a socket that stays: `SO_ERROR` says `error`.
+    /// Resets the connection of an open socket, and sets its `SO_ERROR` to `error`.
     pub(super) fn hang_up(&mut self, id: SocketId, error: Errno, cx: &mut Cx<'_>) {
         let Ok(socket) = self.find(id) else { return };
         socket.error = Some(error);
@@ -185,7 +185,7 @@ impl Sockets {
         self.wake(id);
     }
 
-    /// The socket of a connection, where it has one that is open.
+    /// The socket of a connection, if it is open.
     pub(super) fn stream_of(&mut self, connection: ConnectionId) -> Option<(SocketId, &mut Socket)> {
         let slot = *self.by_connection.get(connection.slot())?;
         let place = self.slots.get_mut(slot as usize)?;
@@ -216,8 +216,8 @@ impl Sockets {
         let mut socket = Socket::new(State::Stream(stream), options);
         (socket.local, socket.raw) = (info.local, raw);
         if offered != options.of_connection() {
-            // The options were changed after the socket began to listen. A connection that is gone
-            // needs none.
+            // Applies options that were changed after `listen`. This fails only if the connection
+            // is gone.
             let _ = cx.tcp().set_options(connection, &options.of_connection());
         }
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
@@ -230,7 +230,7 @@ impl Sockets {
         self.wake_for(at, Ready::IN);
     }
 
-    /// There is no socket for the connection: reset the peer.
+    /// Resets a connection for which there is no socket.
     pub(super) fn refuse(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
         let _ = cx.tcp().abort(connection);
     }
@@ -245,7 +245,7 @@ impl Sockets {
         if !resets && !stream.is_write_shut && stream.phase == Phase::Open {
             stream.send_last(connection, cx);
         }
-        // Gone already is as good.
+        // An error means that it is gone already.
         let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
     }
 
@@ -266,8 +266,8 @@ impl Sockets {
         Ok(connection.map(Closing))
     }
 
-    /// Whether the peer has not acknowledged yet all that was sent before `close`, its end among it
-    /// (Linux `sk_stream_wait_close`).
+    /// Whether data or the FIN that was sent before `close` is still unacknowledged (Linux
+    /// `sk_stream_wait_close`).
     pub fn is_closing(&self, closing: Closing, cx: &mut Cx<'_>) -> bool {
         let state = cx.tcp().info(closing.0).map(|info| info.state);
         state.is_some_and(|state| !matches!(state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed))
@@ -294,7 +294,7 @@ impl Sockets {
     }
 }
 
-/// A connection whose socket was closed, and whose end the caller waits for.
+/// A connection whose socket was closed while the caller waits for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing(ConnectionId);
 

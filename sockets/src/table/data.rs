@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::socket::State;
 
 impl Sockets {
-    /// `send`: how many of the bytes were taken.
+    /// `send`: returns the number of bytes that were taken.
     ///
     /// # Errors
     /// `EAGAIN`: no room; `EPIPE`, `ENOTCONN`, `EDESTADDRREQ`, or the pending error.
@@ -83,7 +83,7 @@ impl Sockets {
         }
     }
 
-    /// Bytes that `recv` would return, of a datagram socket those of the next datagram
+    /// Bytes that `recv` would return; on a datagram socket the length of the next datagram
     /// (`FIONREAD`).
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl Sockets {
         }
     }
 
-    /// Any call that sends binds a datagram socket first, also one that fails then (Linux
+    /// Every send binds an unbound datagram socket first, even a send that then fails (Linux
     /// `inet_autobind`).
     pub(super) fn bind_if_unbound(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
         match self.find(id)? {
@@ -59,7 +59,7 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
-        // The destination is looked at before the socket, as Linux does.
+        // The destination is checked before the socket, as on Linux.
         let socket = self.find(id)?;
         if !matches!(socket.state, State::Datagram(_)) {
             return Err(Errno::EISCONN);
@@ -77,7 +77,7 @@ impl Sockets {
         self.transmit(id, bytes, remote, cx)
     }
 
-    /// Sends a datagram that may leave.
+    /// Sends a datagram that has passed all checks.
     pub(super) fn transmit(
         &mut self,
         id: SocketId,
@@ -91,7 +91,8 @@ impl Sockets {
         let Socket { state, local, options, .. } = self.find(id)?;
         let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
         datagrams.send(*local, remote, bytes, options, cx)?;
-        // The buffer is the device's now, and there is room for the next (Linux `sock_wfree`).
+        // The device owns the buffer now, so there is room for the next datagram (Linux
+        // `sock_wfree`).
         self.wake_for(id, Ready::OUT);
         Ok(bytes.len())
     }
@@ -111,8 +112,8 @@ impl Sockets {
         }
     }
 
-    /// What a read says that would wait, where nothing more is to come: 0 bytes (`SHUT_RD`), which
-    /// a read that does not wait does not say (Linux `__skb_wait_for_more_packets`); else `EAGAIN`.
+    /// The result of a blocking read of an empty socket: 0 bytes after `SHUT_RD`, else `EAGAIN`. A
+    /// non-blocking read returns `EAGAIN` in both cases (Linux `__skb_wait_for_more_packets`).
     ///
     /// # Errors
     /// As above.
@@ -256,8 +257,8 @@ impl Sockets {
         })
     }
 
-    /// Brings the port's rules and the worker's demultiplexer in line with a membership, where its
-    /// socket is bound.
+    /// Updates the port's rules and the worker's demultiplexer for a membership, if its socket is
+    /// bound.
     fn settle_group(
         &mut self,
         id: SocketId,
@@ -295,7 +296,7 @@ impl Sockets {
         }
         self.need_no_more(id, flow_of(left, local.port()));
         let group = Group { group: left.group, port: local.port(), interface: left.interface };
-        // Gone already is as good.
+        // An error means that it is gone already.
         let _ = cx.sockets.leave(id.consumer(), group);
         self.settle_shared(local.port(), cx);
         Ok(())
@@ -390,7 +391,7 @@ impl Sockets {
         self.bind_if_unbound(id, cx)?;
         let socket = self.find(id)?;
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
-        // Made now, so that `getsockname` names the address of the route.
+        // The headers are prepared now, so that `getsockname` returns the route's source address.
         datagrams.forget_flows();
         datagrams.prepare(socket.local, remote, &socket.options, cx)?;
         datagrams.remote = Some(remote);
@@ -406,7 +407,7 @@ const SOURCES_MAX: usize = 10;
 pub(crate) struct GroupOf {
     pub(crate) group: Ipv4Addr,
     pub(crate) interface: InterfaceId,
-    /// The interface's address, where it was named by that.
+    /// The interface's address, if the option named it so.
     pub(crate) address: Ipv4Addr,
 }
 
@@ -441,12 +442,12 @@ impl Membership {
         (self.group, self.interface) == (of.group, of.interface)
     }
 
-    /// Whether datagrams to the group reach a socket that is bound so.
+    /// Whether datagrams to the group reach a socket that is bound to `local`.
     fn reaches(&self, local: SocketAddrV4) -> bool {
         local.ip().is_unspecified() || *local.ip() == self.group
     }
 
-    /// It was joined for sources, and none is named yet.
+    /// Whether the group was joined for sources, and has none yet.
     pub(super) fn wants_nothing(&self) -> bool {
         self.mode == FilterMode::Include && self.sources.is_empty()
     }

@@ -13,8 +13,8 @@ use crate::ready::Ready;
 use crate::socket::datagram::{DatagramInfo, DatagramSocket, Shared};
 use crate::socket::{Socket, State};
 
-/// Sockets of one port that get each other's groups: with more sockets, each gets only its own
-/// groups. Sharing needs a binding for each socket and group, and a worker has a few thousand
+/// The most sockets of one port that receive each other's groups: beyond it, each receives only its
+/// own. Sharing needs a binding for each socket and group, and a worker has a few thousand
 /// bindings.
 const SHARED_MAX: usize = 64;
 
@@ -65,12 +65,12 @@ impl Sockets {
         let group_of = |group| Group { group, port, interface: InterfaceId::ANY };
         for before in &datagrams.shared {
             if !has_own(before.group) && !wanted.iter().any(|shared| shared.group == before.group) {
-                // Gone already is as good.
+                // An error means that it is gone already.
                 let _ = cx.sockets.leave(consumer, group_of(before.group));
             }
         }
         for shared in wanted.iter().filter(|shared| !datagrams.shared.contains(shared)) {
-            // Without a binding that is left it gets its own groups alone.
+            // If no binding is free, the socket receives its own groups only.
             let _ = cx.sockets.set_filter(consumer, group_of(shared.group), shared.mode, &shared.sources);
         }
         if let Some(Socket { state: State::Datagram(datagrams), .. }) = &mut self.slots[slot as usize].socket {

@@ -1,5 +1,5 @@
-//! `recvmsg` and `sendmsg`: bytes in several parts, with flags; and data that waits for more before
-//! it leaves (`MSG_MORE`, `TCP_CORK`, `UDP_CORK`).
+//! `recvmsg` and `sendmsg`: bytes in several parts, with flags; and corked data, which waits for
+//! further data (`MSG_MORE`, `TCP_CORK`, `UDP_CORK`).
 
 use core::net::SocketAddrV4;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,12 +14,12 @@ use crate::socket::State;
 use crate::socket::datagram::DatagramInfo;
 use crate::socket::stream::{Phase, Stream};
 
-/// How long bytes of a stream wait for more (tcp(7), `TCP_CORK`).
+/// How long corked bytes of a stream wait (tcp(7), `TCP_CORK`).
 const CORKED_FOR: Duration = Duration::from_millis(200);
-/// Bytes of a datagram at most: those of an IPv4 packet less the headers.
+/// The longest payload of a datagram: that of an IPv4 packet minus the headers.
 const DATAGRAM_LEN_MAX: usize = 65_507;
 
-/// Flags of a call that receives. Whether it waits, and for all bytes, is the caller's.
+/// Flags of a call that receives. The caller implements `MSG_DONTWAIT` and `MSG_WAITALL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecvFlags {
     /// `MSG_PEEK`: the data stays in the socket.
@@ -93,8 +93,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// `sendmsg` of several parts: how many of their bytes were taken. Of a datagram socket they
-    /// are one datagram, to `to` or to its peer; a stream has no use for `to`.
+    /// `sendmsg` of several parts: returns the number of bytes that were taken. On a datagram
+    /// socket the parts make one datagram, to `to` or to its peer; a stream ignores `to`.
     ///
     /// # Errors
     /// As [`send`](Self::send) and [`send_to`](Self::send_to).
@@ -142,7 +142,7 @@ impl Sockets {
         }
     }
 
-    /// The bytes join those that wait, to one datagram; the first call named its destination.
+    /// Appends the bytes to the corked datagram, whose destination the first call named.
     fn append_datagram(
         &mut self,
         id: SocketId,
@@ -155,7 +155,7 @@ impl Sockets {
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let remote = match (&datagrams.pending, to.or(datagrams.remote)) {
-            // The first call has looked at the socket.
+            // The first call has checked the socket.
             (Some((remote, _)), _) => *remote,
             (None, None) => return Err(Errno::EDESTADDRREQ),
             (None, Some(remote)) if remote.port() == 0 => return Err(Errno::EINVAL),
@@ -180,7 +180,7 @@ impl Sockets {
         self.push_pending(id, cx).map(|()| len)
     }
 
-    /// The bytes join those that wait; whole segments leave.
+    /// Appends the bytes to the corked ones, and sends whole segments.
     fn append_stream(
         &mut self,
         id: SocketId,
@@ -192,7 +192,7 @@ impl Sockets {
         let mss = mss_of(connection, cx);
         let State::Stream(stream) = &mut self.find(id)?.state else { return Err(Errno::EPIPE) };
         if stream.pending.len() >= mss {
-            // Waiting data found no room: no new data is taken before it does.
+            // Corked data has found no room yet, so no new data is taken.
             stream.send_pending(connection, 0, cx);
             if stream.pending.len() >= mss {
                 stream.is_writable = false;
@@ -201,7 +201,8 @@ impl Sockets {
         }
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let room = stream.pending_room(connection, cx);
-        // A little more than there is room for, so that the machine reports when there is room.
+        // Takes one segment more than there is room for, so that the TCP machine reports when there
+        // is room.
         let taken = len.min(room + mss);
         let mut left = taken;
         for part in parts {
@@ -222,12 +223,10 @@ impl Sockets {
         Ok(taken)
     }
 
-    /// Sends data that waits for more: at the end of a cork, after 200 ms, or when the sending side
-    /// is shut.
+    /// Sends corked data: at the end of a cork, after 200 ms, or when the sending side is shut.
     ///
     /// # Errors
-    /// Returns the errors of a datagram that leaves; those of a stream are returned by the next
-    /// call.
+    /// The errors of sending a datagram; the next call on a stream returns those of the stream.
     pub(crate) fn push_pending(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
         match &mut self.find(id)?.state {
             State::Datagram(datagrams) => match datagrams.pending.take() {
@@ -247,7 +246,7 @@ impl Sockets {
         }
     }
 
-    /// Sends data that has waited for more for long enough.
+    /// Sends data whose cork is over.
     pub(super) fn uncork_due(&mut self, cx: &mut Cx<'_>) {
         while let Some((until, id)) = self.corked.front().copied()
             && until <= cx.now
@@ -267,7 +266,7 @@ impl Sockets {
         }
     }
 
-    /// When the next of them has waited for long enough.
+    /// The time at which the next cork is over.
     pub(super) fn uncorked_at(&self) -> Instant {
         self.corked.front().map_or(Instant::MAX, |(until, _)| *until)
     }
@@ -285,8 +284,8 @@ impl Sockets {
         }
     }
 
-    /// Bytes that are not sent, or not acknowledged (`SIOCOUTQ`): 0 of datagrams, which the device
-    /// has.
+    /// Bytes that are not sent, or not acknowledged (`SIOCOUTQ`); 0 on a datagram socket, because
+    /// the device has them.
     ///
     /// # Errors
     /// `EBADF`; `EINVAL`: a listener.
@@ -304,7 +303,7 @@ impl Sockets {
 }
 
 impl Stream {
-    /// Sends waiting data, except for the last `keep` bytes, as far as there is room.
+    /// Sends corked data, except the last `keep` bytes, as far as there is room.
     fn send_pending(&mut self, connection: ConnectionId, keep: usize, cx: &mut Cx<'_>) {
         let end = self.pending.len().saturating_sub(keep);
         if end == 0 {
@@ -314,8 +313,8 @@ impl Stream {
         self.pending.drain(..sent);
     }
 
-    /// Sends all that waits, before the sending side ends: bytes that were taken may not be lost,
-    /// so the send buffer makes room for them.
+    /// Sends all corked data before the FIN. The send buffer grows for it, because bytes that were
+    /// taken must not be lost.
     pub(super) fn send_last(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
         self.send_pending(connection, 0, cx);
         if self.pending.is_empty() {
@@ -328,13 +327,13 @@ impl Stream {
         self.send_pending(connection, 0, cx);
     }
 
-    /// There is room again: sends the waiting data.
+    /// Sends the corked data, because there is room again.
     pub(super) fn send_more(&mut self, connection: ConnectionId, is_corked: bool, cx: &mut Cx<'_>) {
         let keep = if is_corked { self.pending.len() % mss_of(connection, cx) } else { 0 };
         self.send_pending(connection, keep, cx);
     }
 
-    /// How much the machine would take.
+    /// Bytes that the TCP machine would take.
     fn pending_room(&self, connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
         let Some((info, options)) = cx.tcp().info(connection).zip(cx.tcp().options(connection)) else { return 0 };
         let waits = info.unacked_len as usize + info.unsent_len as usize + self.pending.len();
@@ -361,7 +360,7 @@ fn send_gathered(connection: ConnectionId, parts: &[IoSlice<'_>], cx: &mut Cx<'_
             let Some(next) = left.next() else { return Ok(sent) };
             rest = next;
         }
-        // Whole segments of a long part, or all of the last one, need no buffer of ours.
+        // Whole segments of a long part, and all of the last part, are sent without a copy.
         let direct = if left.peek().is_none() { rest.len() } else { rest.len() / mss * mss };
         if direct > 0 {
             match cx.tcp().send(connection, &rest[..direct]) {
@@ -385,7 +384,7 @@ fn send_gathered(connection: ConnectionId, parts: &[IoSlice<'_>], cx: &mut Cx<'_
             (len, rest) = (len + count, &rest[count..]);
         }
         if let Err((error, mbuf)) = cx.tcp().send_mbuf(connection, mbuf) {
-            // There is less room than for all of it, and perhaps for some.
+            // There may be room for a part of it.
             let some = cx.tcp().send(connection, mbuf.bytes());
             mbuf.free();
             return match some {
@@ -397,7 +396,7 @@ fn send_gathered(connection: ConnectionId, parts: &[IoSlice<'_>], cx: &mut Cx<'_
     }
 }
 
-/// All parts in one piece, as a datagram leaves.
+/// Joins all parts of a datagram in one piece.
 fn gather(parts: &[IoSlice<'_>]) -> Result<Vec<u8>, Errno> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len > DATAGRAM_LEN_MAX {

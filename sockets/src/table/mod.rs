@@ -42,7 +42,7 @@ use crate::steering::{Flows, Steering};
 /// No socket.
 const NONE: u32 = u32::MAX;
 
-/// Which kind of socket to make.
+/// The kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `SOCK_STREAM`: TCP.
@@ -51,7 +51,7 @@ pub enum Kind {
     Datagram,
 }
 
-/// Names a socket until it is closed. A name that was kept too long finds nothing.
+/// Names a socket until it is closed. An id that is kept longer finds no socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
     slot: u32,
@@ -65,7 +65,7 @@ struct Slot {
 
 /// The sockets of a worker.
 pub struct Sockets {
-    /// The first slot stays empty: its number is the consumer of connections that are gone.
+    /// Slot 0 stays empty: its number is the consumer of connections whose socket is closed.
     slots: Vec<Slot>,
     free: Vec<u32>,
     sockets_max: usize,
@@ -73,19 +73,20 @@ pub struct Sockets {
     by_connection: Vec<u32>,
     listeners: Vec<(ListenerId, SocketId)>,
     sets: Vec<Option<Epoll>>,
-    /// Sets in which an item has become ready since the last query.
+    /// Epoll sets in which an item has become ready since the last query.
     woken: Vec<usize>,
     flows: Flows,
     /// Memberships of all sockets.
     members: usize,
     /// Streams whose bytes wait for more, the oldest first.
     corked: VecDeque<(Instant, SocketId)>,
-    /// System settings that options by number depend on and that the worker does not know.
+    /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
 }
 
 impl Sockets {
-    /// Room for `sockets_max` sockets, accepted ones included, on a port whose frames are all ours.
+    /// Room for `sockets_max` sockets, accepted ones included, on a port that gives all frames to
+    /// the worker.
     pub fn new(sockets_max: usize) -> Self {
         Self::steered(sockets_max, ())
     }
@@ -127,7 +128,7 @@ impl Sockets {
     /// `socket`.
     ///
     /// # Errors
-    /// `EMFILE`: as many as there may be.
+    /// `EMFILE`: `sockets_max` sockets are open.
     pub fn socket(&mut self, kind: Kind) -> Result<SocketId, Errno> {
         let state = match kind {
             Kind::Stream => State::Stream(Stream::new()),
@@ -143,7 +144,7 @@ impl Sockets {
     pub fn bind(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         let is_bound = match &socket.state {
-            // One that was dissolved may be bound again.
+            // A socket may be bound again after `connect` to `AF_UNSPEC`.
             State::Datagram(_) => socket.local.port() != 0,
             State::Stream(_) | State::Listener(_) => socket.local != UNBOUND,
         };
@@ -156,7 +157,7 @@ impl Sockets {
                 self.find(id)?.bound = local;
                 Ok(())
             }
-            // The machine finds out at `listen` or `connect` whether the port is free.
+            // The TCP machine checks at `listen` or `connect` whether the port is free.
             State::Stream(_) => {
                 check_own(local, cx)?;
                 (socket.bound, socket.local) = (local, local);
@@ -210,7 +211,7 @@ impl Sockets {
     pub fn local_addr(&self, id: SocketId) -> Result<SocketAddrV4, Errno> {
         let socket = self.get(id)?;
         match &socket.state {
-            // The route says which address a connected socket sends from.
+            // A connected socket sends from the route's source address.
             State::Datagram(datagrams) if socket.local.ip().is_unspecified() => {
                 Ok(datagrams.remote.and_then(|remote| datagrams.source_to(remote)).unwrap_or(socket.local))
             }
@@ -230,8 +231,8 @@ impl Sockets {
         }
     }
 
-    /// Puts an error back that a call was given and did not report, as it had bytes to report
-    /// first: the next call reports it.
+    /// Restores an error that a call took but did not report, because it had bytes to report first:
+    /// the next call reports it.
     ///
     /// # Errors
     /// `EBADF`.
@@ -307,13 +308,13 @@ impl Sockets {
         socket_of(&self.slots, id).ok_or(Errno::EBADF)
     }
 
-    /// Tells the sets of a socket that it has moved.
+    /// Lists a socket's items in its epoll sets, because the socket has changed.
     pub(crate) fn wake(&mut self, id: SocketId) {
         self.wake_for(id, Ready::ALL);
     }
 
-    /// The same where only that has moved: an item that does not ask for it is not looked at, so
-    /// that an edge of one kind reports nothing of another.
+    /// Lists only the items that ask for the changes `moved`, so that an edge of one kind does not
+    /// report another kind.
     pub(crate) fn wake_for(&mut self, id: SocketId, moved: Ready) {
         let mut is_awake = false;
         for idx in 0.. {
@@ -342,8 +343,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Puts the socket back into the state after `bind`, and returns its connection, which the
-    /// caller ends (Linux `tcp_disconnect`).
+    /// Returns the socket to its state after `bind`, and returns its connection, which the caller
+    /// ends (Linux `tcp_disconnect`).
     fn disconnect(&mut self, id: SocketId) -> Option<State> {
         let socket = self.find(id).ok()?;
         let flows = core::mem::take(&mut socket.flows);
@@ -360,7 +361,7 @@ impl SocketId {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
-    /// By which the worker's machines name the socket.
+    /// The socket's id in the worker's demultiplexer and TCP machine.
     fn consumer(self) -> ConsumerId {
         ConsumerId(self.slot)
     }
@@ -371,7 +372,7 @@ fn socket_of(slots: &[Slot], id: SocketId) -> Option<&Socket> {
     slot.and_then(|slot| slot.socket.as_ref())
 }
 
-/// An address that a socket is bound to is the host's.
+/// Refuses a local address that the host does not have.
 fn check_own(local: SocketAddrV4, cx: &Cx<'_>) -> Result<(), Errno> {
     let is_ours = local.ip().is_unspecified() || cx.host.is_own(*local.ip());
     if is_ours { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }

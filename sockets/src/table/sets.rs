@@ -67,7 +67,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// `epoll_wait` without a wait: how many of `events` were filled in.
+    /// `epoll_wait` without a wait: returns how many `events` it stored.
     ///
     /// # Errors
     /// `EBADF`.
@@ -80,8 +80,8 @@ impl Sockets {
         Ok(set.wait(events, |id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
     }
 
-    /// Whether [`epoll_wait`](Self::epoll_wait) would fill in anything; no event is taken. Called
-    /// before a sleep, and for `poll` of a set.
+    /// Whether [`epoll_wait`](Self::epoll_wait) would report an event; takes none. Called before a
+    /// sleep, and for `poll` of a set.
     ///
     /// # Errors
     /// `EBADF`.
@@ -91,8 +91,8 @@ impl Sockets {
         Ok(set.has_listed() && set.is_ready(|id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
     }
 
-    /// A thread is about to sleep until the set has an event (`true`), or has woken (`false`). Of
-    /// several exclusive sets, one on which a thread sleeps is woken.
+    /// Records that a thread begins to sleep on the set (`true`), or has woken (`false`). Of
+    /// several exclusive sets only one with a sleeping thread is woken.
     ///
     /// # Errors
     /// `EBADF`.
@@ -114,7 +114,7 @@ impl Sockets {
         }
     }
 
-    /// An item of a set is to be looked at.
+    /// Puts an item in the list of its set.
     pub(super) fn list(&mut self, watch: Watch) {
         let Some(Some(set)) = self.sets.get_mut(watch.set) else { return };
         set.list(watch.item);

@@ -1,4 +1,5 @@
-//! The same programs over the queues of a ConnectX, which is one of software on our end of the wire.
+//! The same programs over the queues of a ConnectX, which is one of software on our end of the
+//! wire.
 
 use wirepath_tests::live::preload::{library, segments_received, text, until_it_listens, wire};
 use wirepath_tests::live::{NEAR, OURS, Program};
