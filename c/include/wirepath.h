@@ -14,16 +14,16 @@
  *     }
  *
  * A stack is one worker on the first queue of a device. It belongs to the thread that opened it,
- * starts no thread for frames, and calls nothing of yours: wp_poll makes one turn and writes what
- * happened into your array; every other call acts at once and does not wait.
+ * starts no thread for frames, and calls none of your functions: wp_poll makes one turn and writes
+ * its events into your array; every other call acts at once and does not wait.
  *
- * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. Handles
- * are numbers in structures of their own; all zero names nothing. A handle that is stale, made up
- * or of another stack's table gives WP_E_STALE, a stack of another thread WP_E_THREAD. A call that
- * is refused has changed nothing.
+ * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. A
+ * handle is a number in a structure; zero names nothing. A handle that is stale, invented or of
+ * another stack gives WP_E_STALE, a stack of another thread WP_E_THREAD. A refused call has changed
+ * nothing.
  *
  * Your part, which no library can check: a pointer that is not null points to as much memory as the
- * call says, for as long as the call lasts.
+ * arguments say, until the call returns.
  *
  * Time is in nanoseconds, lengths in bytes, addresses and ports in network byte order
  * (sockaddr_in).
@@ -44,8 +44,8 @@
 extern "C" {
 #endif
 
-/* The version of this header. wp_version() is that of the library. Before 1.0, both must be the
- * same in the first two numbers: the symbols have the version WIREPATH_0.1. */
+/* The version of this header; wp_version() returns that of the library. Before 1.0 their first two
+ * numbers must be the same: the symbols have the version WIREPATH_0.1. */
 #define WP_VERSION "0.1.0"
 
 #define WP_API __attribute__((visibility("default")))
@@ -80,12 +80,11 @@ typedef struct wp_timer { uint64_t id; } wp_timer;   /* a timer that runs */
 /* The version of the library, "0.1.0". */
 WP_API const char *wp_version(void);
 
-/* A general sentence for a result; of a result that is no error, "no error". Static memory. */
+/* A general sentence for a result; for a result that is no error, "no error". Static memory. */
 WP_API const char *wp_strerror(int code);
 
-/* The sentence of this thread's last refused call, with the particulars where it has some: which
- * address, which limit, what to do. Valid until the next refused call of this thread; never
- * null. */
+/* The sentence of this thread's last refused call, with particulars: which address, which limit,
+ * what to do. Valid until the next refused call of this thread; never null. */
 WP_API const char *wp_last_error(void);
 
 /* ---- Stacks ----------------------------------------------------------------------------------- */
@@ -94,8 +93,8 @@ WP_API const char *wp_last_error(void);
 #define WP_LOG 1u              /* lines for the operator go to standard error; else there are none */
 #define WP_ACCEPT_CHECKSUMS 2u /* accept checksums of the pseudo header only, as on a veth */
 
-/* How to open a stack. Begin with WP_OPTIONS_INIT: `size` says which members there are, and zero is
- * the default of all others. */
+/* Options of a stack. Begin with WP_OPTIONS_INIT: it sets `size`, and zero is the default of all
+ * other members. */
 typedef struct wp_options {
     uint32_t size;        /* sizeof(wp_options) */
     uint32_t flags;       /* WP_LOG, WP_ACCEPT_CHECKSUMS */
@@ -111,17 +110,17 @@ typedef struct wp_options {
 
 /* Opens a port by its name, with one worker, on this thread: "eth1" (AF_XDP), "mlx5:eth1" or
  * "mlx5:0000:3b:00.0" (a ConnectX by its own queues), "pcap:day.pcap.gz", "memory:wire" (one end of
- * a wire within the process; the second open of the name is the other end). Frames come only for
- * what is subscribed to; the kernel keeps all others. `options` may be null. Maps the pool and
- * takes some 30 ms.
+ * a wire within the process; the second open of the name is the other end). The stack receives the
+ * frames of its subscriptions; the kernel keeps all others. `options` may be null. Maps the pool
+ * and takes some 30 ms.
  *
  * WP_E_OPEN: no such interface, no privilege, another program on the queue, no memory; the sentence
  * says what to do next, and nothing is left on the interface. WP_E_ARGUMENT. WP_E_LIMIT: 255 stacks
  * a thread. */
 WP_API int wp_open(const char *port, const wp_options *options, wp_stack *stack);
 
-/* Closes a stack: open connections are reset, rules and memberships go, held bytes are no longer
- * valid. All handles of it are stale. Some milliseconds. A thread that ends closes its stacks. */
+/* Closes a stack: resets open connections, removes rules and memberships, and invalidates held
+ * bytes. All its handles are stale. Some milliseconds. A thread that ends closes its stacks. */
 WP_API int wp_close(wp_stack stack);
 
 /* ---- Events ----------------------------------------------------------------------------------- */
@@ -150,7 +149,7 @@ WP_API int wp_close(wp_stack stack);
 #define WP_CLOSED_NO_NEIGHBOR 10 /* no answer to ARP */
 #define WP_CLOSED_OTHER 11
 
-/* What happened. 96 bytes on 64-bit machines. */
+/* An event. 96 bytes on 64-bit machines. */
 typedef struct wp_event {
     uint32_t type;         /* WP_EVENT_...; ignore those that you do not know */
     uint32_t tag;          /* of the subscription, or of the connection's wp_tcp_connect or listener */
@@ -169,10 +168,10 @@ typedef struct wp_event {
 } wp_event;
 
 /* Makes one turn: receives up to 32 frames, runs them through the stack, expires timers, and rings
- * one doorbell for what was sent meanwhile. Writes up to `max` events and returns how many. Where
- * events of the last turn did not fit, returns those and makes no turn. `max` 0 makes a turn and
- * writes none. Ends the validity of the bytes of the last call's events. Reads the clock once:
- * calls until the next poll take this time, unless wp_time_to_next or wp_wait was called in
+ * one doorbell for what was sent meanwhile. Writes up to `max` events and returns their number. If
+ * events of the last turn did not fit, returns those and makes no turn. With `max` 0 it makes a
+ * turn and writes none. The bytes of the last call's events are no longer valid. Reads the clock
+ * once: calls until the next poll use this time, unless wp_time_to_next or wp_wait was called in
  * between.
  *
  * WP_E_ENDED: the device has ended and no event is left. WP_E_ARGUMENT.
@@ -183,31 +182,31 @@ WP_API int wp_poll(wp_stack stack, wp_event *events, int max);
 /* A sentence for `reason`. Static memory. */
 WP_API const char *wp_closed_reason(int reason);
 
-/* Keeps the bytes of an event of the last poll without copying them: `data` stays valid until
- * wp_release. The buffer is out of the pool meanwhile; wp_options.held has the room. Hot.
+/* Keeps the bytes of an event of the last poll without a copy: `data` stays valid until wp_release.
+ * The pool lacks the buffer meanwhile; wp_options.held adds room for it. Hot.
  *
  * WP_E_STALE: the event has no bytes, or is older than the last poll. */
 WP_API int wp_hold(wp_stack stack, const wp_event *event, wp_buffer *buffer);
 
-/* Gives bytes back. WP_E_STALE. Hot. */
+/* Returns a held buffer to the pool. WP_E_STALE. Hot. */
 WP_API int wp_release(wp_stack stack, wp_buffer buffer);
 
 /* ---- Sleeping --------------------------------------------------------------------------------- */
 
-/* A descriptor that is readable while frames wait, for epoll, poll or select. It stays the stack's:
- * do not read or close it. Level-triggered; wp_poll takes the frames.
+/* A descriptor that is readable while frames wait, for epoll, poll or select. The stack owns it: do
+ * not read or close it. Level-triggered; wp_poll takes the frames.
  *
  * WP_E_UNSUPPORTED: the device can only be polled (memory wires, captures). */
 WP_API int wp_wait_fd(wp_stack stack);
 
 /* Nanoseconds that you may sleep on the descriptor before wp_poll has work: 0 to poll at once,
- * INT64_MAX where only a frame or a call brings work. Ask last before the sleep, after a poll that
- * brought nothing; round the timeout of epoll_wait up. On an interface never more than 10 to 100
- * ms, because the kernel's changes come on no descriptor. Some 100 ns. */
+ * INT64_MAX if only a frame or a call brings work. Call it just before the sleep, after a poll that
+ * returned no event; round the timeout of epoll_wait up. On an interface never more than 10 to 100
+ * ms, because changes of the kernel's tables do not wake the descriptor. Some 100 ns. */
 WP_API int64_t wp_time_to_next(wp_stack stack);
 
-/* Sleeps until a frame comes or something is due, for at most `timeout_ns` (negative: no limit),
- * and may return early. Where the device has no descriptor it sleeps 50 us at a time. Poll next.
+/* Sleeps until a frame comes or a timer is due, for at most `timeout_ns` (negative: no limit), and
+ * may return early. On a device without a descriptor it sleeps 50 us at a time. Call wp_poll next.
  * One system call. */
 WP_API int wp_wait(wp_stack stack, int64_t timeout_ns);
 
@@ -215,11 +214,11 @@ WP_API int wp_wait(wp_stack stack, int64_t timeout_ns);
 WP_API int64_t wp_now(wp_stack stack);
 
 /* ---- Subscriptions ---------------------------------------------------------------------------- *
- * They steer frames to the stack and away from the kernel, and back when they go. System calls, not
- * hot: some milliseconds on an interface. `tag` comes back in each event.
+ * A subscription steers frames to the stack instead of the kernel, until it is removed. System
+ * calls, not hot: some milliseconds on an interface. Each event has the `tag`.
  *
- * All: WP_E_REFUSED: the address is taken, is not ours, is subscribed to already, or the NIC or the
- * kernel refuses the rule. WP_E_ARGUMENT. */
+ * All return WP_E_REFUSED: the address is in use, is not ours, is subscribed to already, or the NIC
+ * or the kernel refuses the rule. WP_E_ARGUMENT. */
 
 /* Datagrams to a local address; INADDR_ANY is all addresses that the interface had at wp_open. */
 WP_API int wp_udp_bind(wp_stack stack, const struct sockaddr_in *local, uint32_t tag, wp_sub *sub);
@@ -231,18 +230,19 @@ WP_API int wp_udp_join(wp_stack stack, const struct sockaddr_in *group, const st
 
 typedef struct wp_tcp_options wp_tcp_options;
 
-/* Connections to a local address: WP_EVENT_ACCEPTED for each. `options`, which they take over, may
- * be null. WP_E_REFUSED also where the stack was opened without TCP. */
+/* Listens at a local address: WP_EVENT_ACCEPTED for each connection. Connections inherit `options`,
+ * which may be null. WP_E_REFUSED also where the stack was opened without TCP. */
 WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const wp_tcp_options *options, uint32_t tag,
                          wp_sub *sub);
 
-/* Takes a subscription back. Accepted connections stay. WP_E_STALE, WP_E_REFUSED. */
+/* Removes a subscription. Accepted connections stay. WP_E_STALE, WP_E_REFUSED. */
 WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */
 
-/* A flag of all calls that send: more follows at once. The frame leaves with the next such call
- * without the flag, with wp_flush, or with the next poll; so several frames share one doorbell. */
+/* A flag of all calls that send: more frames follow at once. The frame leaves with the next such
+ * call without the flag, with wp_flush, or with the next poll, so several frames share one
+ * doorbell. */
 #define WP_MORE 1u
 
 /* Results of calls that send. */
@@ -250,7 +250,7 @@ WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 #define WP_QUEUED 1         /* it waits for a neighbor (UDP), or a window, room or earlier data (TCP) */
 #define WP_WAITS_FOR_PATH 2 /* TCP: no path to the peer; sent once and in order when there is one */
 
-/* Rings the doorbell for all frames that wait for it. Hot. */
+/* Rings the doorbell for all waiting frames. Hot. */
 WP_API int wp_flush(wp_stack stack);
 
 /* ---- UDP -------------------------------------------------------------------------------------- */
@@ -267,9 +267,9 @@ typedef struct wp_udp_options {
 } wp_udp_options;
 #define WP_UDP_OPTIONS_INIT { .size = sizeof(wp_udp_options) }
 
-/* Prepares the headers of datagrams to one destination. `local` null or INADDR_ANY is the route's
- * address; its port is the source port. The headers follow changes of routes and neighbors by
- * themselves. `options` may be null. Not hot: once for each destination.
+/* Prepares the headers of datagrams to one destination. If `local` is null or INADDR_ANY, the route
+ * determines the source address; its port is the source port. The headers follow changes of routes
+ * and neighbors. `options` may be null. Not hot: once for each destination.
  *
  * WP_E_UNREACHABLE: no route, or the destination is this host. WP_E_LIMIT. WP_E_ARGUMENT. */
 WP_API int wp_udp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
@@ -278,14 +278,14 @@ WP_API int wp_udp_connect(wp_stack stack, const struct sockaddr_in *local, const
 /* Forgets a flow. WP_E_STALE. */
 WP_API int wp_udp_close(wp_stack stack, wp_flow flow);
 
-/* Sends a datagram: a copy of up to 65,507 bytes, in fragments where it is longer than the MTU. All
+/* Sends a copy of up to 65,507 bytes as a datagram, in fragments if it is longer than the MTU. All
  * or nothing. Returns WP_SENT or WP_QUEUED.
  *
  * WP_E_AGAIN: the ring or the pool is empty. WP_E_TOO_LONG. WP_E_UNREACHABLE. WP_E_STALE.
  * Hot: some 30 ns for 64 bytes, and the device's doorbell unless WP_MORE. */
 WP_API int wp_udp_send(wp_stack stack, wp_flow flow, const void *data, size_t len, uint32_t flags);
 
-/* As wp_udp_send without a flow: looks the path up each time, some 100 ns. Neither address may be
+/* As wp_udp_send, without a flow: looks up the path each time, some 100 ns. Neither address may be
  * null. */
 WP_API int wp_udp_send_to(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const void *data, size_t len, uint32_t flags);
@@ -310,9 +310,9 @@ struct wp_tcp_options {
 #define WP_TCP_OPTIONS_INIT { .size = sizeof(wp_tcp_options) }
 
 /* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED
- * says how it went. `local` null is the route's address and any port. On an interface that is
- * shared with the kernel a local port is needed: the peer's segments to it are steered here until
- * the stack is closed.
+ * follows. If `local` is null, the route determines the address, and the port is any free one. An
+ * interface that is shared with the kernel requires a local port: the peer's segments to it are
+ * steered here until the stack is closed.
  *
  * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
  * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
@@ -320,36 +320,36 @@ struct wp_tcp_options {
 WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const wp_tcp_options *options, uint32_t tag, wp_conn *conn);
 
-/* Sends a copy of as much from the front as there is room for, and returns how many bytes were
- * taken. WP_EVENT_WRITABLE says when there is room for the rest. What has no path to the peer
- * waits.
+/* Sends a copy of as many bytes from the front as there is room for, and returns their number.
+ * WP_EVENT_WRITABLE comes when there is room for the rest. Without a path to the peer the bytes
+ * wait.
  *
  * WP_E_AGAIN: no room at all. WP_E_STATE: the handshake is not done, or our side is closed.
  * WP_E_STALE.
  * Hot: some 40 ns for 64 bytes, and the device's doorbell unless WP_MORE. */
 WP_API int64_t wp_tcp_send(wp_stack stack, wp_conn conn, const void *data, size_t len, uint32_t flags);
 
-/* We send no more: a FIN follows what was sent. The peer's data still comes. WP_E_STALE,
+/* Ends our direction: a FIN follows the sent data. The peer's data still comes. WP_E_STALE,
  * WP_E_AGAIN, WP_E_STATE. */
 WP_API int wp_tcp_shutdown(wp_stack stack, wp_conn conn);
 
-/* Ends both directions: what was sent is still delivered, then WP_EVENT_CLOSED. WP_E_STALE,
+/* Ends both directions: sent data is still delivered, then WP_EVENT_CLOSED comes. WP_E_STALE,
  * WP_E_AGAIN. */
 WP_API int wp_tcp_close(wp_stack stack, wp_conn conn);
 
 /* Ends the connection at once with a reset; WP_EVENT_CLOSED follows. WP_E_STALE. */
 WP_API int wp_tcp_abort(wp_stack stack, wp_conn conn);
 
-/* No data of this connection for now: it waits, and the window closes. WP_E_STALE. Hot. */
+/* Stops the data events of this connection: data waits, and the window closes. WP_E_STALE. Hot. */
 WP_API int wp_tcp_pause(wp_stack stack, wp_conn conn);
 
-/* Data again: what waited comes with the next poll. WP_E_STALE. Hot. */
+/* Resumes the data events: data that waited comes with the next poll. WP_E_STALE. Hot. */
 WP_API int wp_tcp_resume(wp_stack stack, wp_conn conn);
 
 /* ---- Prepared orders -------------------------------------------------------------------------- */
 
-/* A flag of wp_order_fire: leave now, or WP_E_AGAIN and nothing happened. For orders that are
- * worthless when late. Not together with WP_MORE, which then has no meaning. */
+/* A flag of wp_order_fire: the order leaves now, or the call returns WP_E_AGAIN and has no effect.
+ * For orders that are worthless when late. WP_MORE has no effect beside it. */
 #define WP_NOW_OR_NEVER 2u
 
 /* Prepares a segment of a connection whose handshake is done: headers, checksum and payload stand
@@ -357,28 +357,29 @@ WP_API int wp_tcp_resume(wp_stack stack, wp_conn conn);
  * byte). */
 WP_API int wp_order_prepare(wp_stack stack, wp_conn conn, const void *data, size_t len, wp_order *order);
 
-/* Overwrites bytes of the payload, and brings the checksum up to date by the difference.
- * WP_E_ARGUMENT: beyond the payload. WP_E_STALE. Hot: by the bytes that change. */
+/* Overwrites bytes of the payload, and updates the checksum by the difference. WP_E_ARGUMENT:
+ * beyond the payload. WP_E_STALE. Hot: proportional to the bytes that change. */
 WP_API int wp_order_patch(wp_stack stack, wp_order order, size_t offset, const void *data, size_t len);
 
-/* Sends the payload as it stands, and keeps the order for the next time. Rings the doorbell unless
- * WP_MORE. Returns WP_SENT, WP_QUEUED or WP_WAITS_FOR_PATH.
+/* Sends the payload, and keeps the order for the next time. Rings the doorbell unless WP_MORE.
+ * Returns WP_SENT, WP_QUEUED or WP_WAITS_FOR_PATH.
  *
- * WP_E_AGAIN, WP_E_STATE, WP_E_STALE (also where the connection is gone: free the order).
- * Hot: some 40 ns. */
+ * WP_E_AGAIN, WP_E_STATE, WP_E_STALE (also if the connection is gone: free the order). Hot: some 40
+ * ns. */
 WP_API int wp_order_fire(wp_stack stack, wp_order order, uint32_t flags);
 
-/* Runs what wp_order_fire runs and sends nothing, so that an order after a quiet time finds warm
- * caches. Returns 1 where an order would leave at once, else 0. WP_E_STATE, WP_E_STALE. */
+/* Runs the code of wp_order_fire without sending, so that an order after a quiet time finds warm
+ * caches. Returns 1 if an order would leave at once, else 0. WP_E_STATE, WP_E_STALE. */
 WP_API int wp_order_warm(wp_stack stack, wp_order order);
 
-/* Forgets an order. Orders of a connection do not go with it. WP_E_STALE. */
+/* Frees an order. Closing a connection does not free its orders. WP_E_STALE. */
 WP_API int wp_order_free(wp_stack stack, wp_order order);
 
 /* ---- Timers and counters ---------------------------------------------------------------------- */
 
-/* Has WP_EVENT_TIMER with `token` come once, `delay_ns` from now: not earlier, later by 262 us at
- * most plus the time between two polls. Hot: some 40 ns. WP_E_LIMIT: 1,024 run. */
+/* Starts a timer: WP_EVENT_TIMER with `token` comes once, `delay_ns` from now; never earlier, and
+ * later by at most 262 us plus the time between two polls. Hot: some 40 ns. WP_E_LIMIT: 1,024
+ * timers run. */
 WP_API int wp_after(wp_stack stack, uint64_t delay_ns, uint64_t token, wp_timer *timer);
 
 /* Cancels a timer. WP_E_STALE: it has expired or was cancelled; its event may be in the queue.
@@ -386,11 +387,11 @@ WP_API int wp_after(wp_stack stack, uint64_t delay_ns, uint64_t token, wp_timer 
 WP_API int wp_cancel(wp_stack stack, wp_timer timer);
 
 /* Reads a counter or gauge by its name in `wirepath stats`, such as "worker0/frames" or
- * "worker0/udp/drop/no_consumer"; gauges may be 256 turns old. Reads all to find one: some 10 us.
- * WP_E_NAME. */
+ * "worker0/udp/drop/no_consumer"; gauges may be 256 turns old. Reads all counters to find one: some
+ * 10 us. WP_E_NAME. */
 WP_API int wp_counter(wp_stack stack, const char *name, uint64_t *value);
 
-/* An address from four numbers and a port in the order of the machine. */
+/* An address from four numbers and a port in host byte order. */
 static inline struct sockaddr_in wp_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint16_t port)
 {
     struct sockaddr_in address;

@@ -1,11 +1,11 @@
-//! What both languages see: structures and constants, as in `wirepath.h`.
+//! The structures and constants of `wirepath.h`.
 
 use core::ffi::c_char;
 use core::ptr;
 
 use libc::sockaddr_in;
 
-/// A handle: `wp_stack`, `wp_conn` and the others, each a type of its own in C. 0 is none.
+/// A handle: `wp_stack`, `wp_conn` and the others, each a type of its own in C. 0 names nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handle {
@@ -17,19 +17,19 @@ pub struct Handle {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of the structure as the caller was compiled with it.
+    /// The size of the structure in the header that the caller was compiled with.
     pub size: u32,
     /// `WP_LOG`, `WP_ACCEPT_CHECKSUMS`.
     pub flags: u32,
     /// The name for `wirepath stats`; by default that of the executable.
     pub name: *const c_char,
-    /// An address of the stack's own with its network, `10.0.0.2/24`; by default the kernel's.
+    /// The stack's own address with its prefix, `10.0.0.2/24`; by default the kernel's addresses.
     pub address: *const c_char,
     /// The gateway of the default route, with `address`.
     pub gateway: *const c_char,
-    /// Connections at the same time; 0 is no TCP.
+    /// The most connections at one time; 0 disables TCP.
     pub connections: u32,
-    /// Buffers that the caller holds at the same time.
+    /// The most buffers that the caller holds at one time.
     pub held: u32,
 }
 
@@ -37,21 +37,21 @@ pub struct Options {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpOptions {
-    /// Bytes of the structure as the caller was compiled with it.
+    /// The size of the structure in the header that the caller was compiled with.
     pub size: u32,
     /// `WP_TCP_NAGLE`, `WP_TCP_QUICKACK`, `WP_TCP_KEEPALIVE`.
     pub flags: u32,
     /// The delay of an acknowledgment.
     pub ack_delay_ns: u64,
-    /// How long data may stay unacknowledged.
+    /// The longest time that data may stay unacknowledged.
     pub user_timeout_ns: u64,
     /// The minimum retransmission timeout.
     pub rto_min_ns: u64,
-    /// Bytes a second at most.
+    /// The limit in bytes a second.
     pub pacing_rate: u64,
     /// The most bytes that wait to be sent or acknowledged.
     pub send_buffer: u32,
-    /// The window.
+    /// The receive buffer, which limits the window.
     pub receive_buffer: u32,
 }
 
@@ -59,19 +59,19 @@ pub struct TcpOptions {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UdpOptions {
-    /// Bytes of the structure as the caller was compiled with it.
+    /// The size of the structure in the header that the caller was compiled with.
     pub size: u32,
     /// `WP_UDP_DONT_FRAGMENT`, `WP_UDP_NO_CHECKSUM`.
     pub flags: u32,
-    /// TTL; 0 is 1 for groups and 64 for hosts.
+    /// TTL; 0 means 1 for groups and 64 for hosts.
     pub ttl: u8,
     /// Type of service.
     pub tos: u8,
-    /// Zero.
+    /// Must be zero.
     pub reserved: [u8; 6],
 }
 
-/// `wp_event`: what happened.
+/// `wp_event`: one event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
@@ -83,11 +83,11 @@ pub struct Event {
     pub connection: Handle,
     /// The bytes, valid until the next poll unless they are held.
     pub data: *const u8,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
-    /// For `wp_hold`.
+    /// Names the bytes for `wp_hold`.
     pub chunk: u64,
-    /// Arrival by the NIC's clock, since the epoch; 0 where it stamps none.
+    /// The NIC's arrival timestamp, since the epoch; 0 if there is none.
     pub timestamp_ns: u64,
     /// The token of a timer.
     pub token: u64,
@@ -109,7 +109,7 @@ const NO_ADDRESS: sockaddr_in =
     sockaddr_in { sin_family: 0, sin_port: 0, sin_addr: libc::in_addr { s_addr: 0 }, sin_zero: [0; 8] };
 
 impl Event {
-    /// An event without anything: all zero.
+    /// An event with all members zero.
     pub const EMPTY: Self = Self {
         kind: 0,
         tag: 0,
@@ -128,12 +128,12 @@ impl Event {
     };
 }
 
-/// Constants of the header by their names there: a test reads them both.
+/// The constants of the header, by their names there: a test compares both.
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub const $name: $type = $value;)*
 
-        /// All of them.
+        /// All constants.
         pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $name as i64)),*];
     };
 }
@@ -163,7 +163,7 @@ constants! {
     /// Checksums that cover the pseudo header only are accepted.
     WP_ACCEPT_CHECKSUMS: u32 = 2;
 
-    /// The frames leave with a later call.
+    /// More calls follow: the frames leave with a later one.
     WP_MORE: u32 = 1;
     /// An order leaves at once or not at all.
     WP_NOW_OR_NEVER: u32 = 2;
@@ -193,7 +193,7 @@ constants! {
     WP_CLOSED_ABORTED: i32 = 2;
     /// The peer reset it.
     WP_CLOSED_RESET: i32 = 3;
-    /// Nobody listens there.
+    /// No listener at that port.
     WP_CLOSED_REFUSED: i32 = 4;
     /// No path when our SYN was given up.
     WP_CLOSED_NO_ROUTE: i32 = 5;
@@ -203,7 +203,7 @@ constants! {
     WP_CLOSED_TIMED_OUT: i32 = 7;
     /// The peer answered no probe.
     WP_CLOSED_KEEPALIVE: i32 = 8;
-    /// The network says that the peer cannot be reached.
+    /// A router reported that the peer cannot be reached.
     WP_CLOSED_UNREACHABLE: i32 = 9;
     /// No answer to ARP.
     WP_CLOSED_NO_NEIGHBOR: i32 = 10;

@@ -1,5 +1,5 @@
-//! The app of a stack's worker: it writes each callback down as an event, and holds the buffer of
-//! its bytes, until the caller polls again.
+//! The app of a stack's worker: it queues an event for each callback, and holds the buffer of its
+//! bytes until the caller polls again.
 
 use core::ffi::CStr;
 use std::collections::VecDeque;
@@ -24,20 +24,20 @@ struct Waiting {
     kept: Option<Bytes>,
 }
 
-/// What keeps the bytes of an event alive.
+/// The owner of an event's bytes.
 pub(crate) enum Bytes {
     /// The buffer that the NIC wrote.
     Held(Held),
-    /// A copy, of bytes that were put together elsewhere: datagrams that came in fragments.
+    /// A copy of a datagram that was reassembled from fragments.
     Copy(Rc<[u8]>),
 }
 
 /// The app.
 pub(crate) struct Collector {
     queue: VecDeque<Waiting>,
-    /// The bytes of the events that the last poll gave out.
+    /// The bytes of the events that the last poll returned.
     lent: Vec<Bytes>,
-    /// The poll that gave them out, so that an older event's chunk is refused.
+    /// The number of that poll, by which the chunk of an older event is refused.
     poll: u32,
 }
 
@@ -69,7 +69,7 @@ impl Collector {
         Some(event)
     }
 
-    /// A further handle to the bytes of an event of the last poll.
+    /// Another reference to the bytes of an event of the last poll.
     pub(crate) fn keep(&self, chunk: u64) -> Result<Bytes> {
         let place = (chunk as u32).checked_sub(1).ok_or(Code::Stale)?;
         match self.lent.get(place as usize) {
@@ -81,8 +81,8 @@ impl Collector {
         }
     }
 
-    /// Writes an event down with its bytes. `held` keeps them where they lie in its buffers; where
-    /// they were put together elsewhere, they are copied.
+    /// Queues an event with its bytes: held if they lie in the buffers of `held`, copied if they
+    /// were reassembled elsewhere.
     #[inline]
     fn with_bytes(&mut self, mut event: Event, payload: &[u8], held: Held) {
         event.len = payload.len();
@@ -147,7 +147,7 @@ impl App for Collector {
             TcpEvent::PeerClosed => (abi::WP_EVENT_PEER_CLOSED, 0),
             TcpEvent::Closed(reason) => (abi::WP_EVENT_CLOSED, closed(reason)),
             TcpEvent::NoRoute => (abi::WP_EVENT_NO_ROUTE, 0),
-            // The worker delivers the data, and a later version's events have no name yet.
+            // Data comes by its own callback; events of a later version have no number here yet.
             _ => return,
         };
         let tag = cx.tcp().consumer(connection).0;
@@ -163,7 +163,7 @@ impl App for Collector {
         self.push(Event { kind: abi::WP_EVENT_TIMER, token, ..Event::EMPTY });
     }
 
-    /// It has no tick.
+    /// The app has no tick.
     fn next_deadline(&self, _: &Cx<'_>) -> Instant {
         Instant::MAX
     }

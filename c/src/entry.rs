@@ -2,8 +2,8 @@
 //! number. `wirepath.h` describes them.
 //!
 //! Invariants:
-//! 1. Those of `foreign`, the caller's part. No pointer is used here but through it.
-//! 2. No unwinding leaves a function: every call runs under [`catch_unwind`].
+//! 1. Those of `foreign`, which the caller keeps. Pointers are used only through its functions.
+//! 2. No panic unwinds out of a function: every call runs under [`catch_unwind`].
 //! 3. The names are those of the header, `wp_` in front, and no other library of the process has
 //!    them.
 
@@ -20,7 +20,7 @@ use crate::foreign::{self, Places};
 use crate::registry;
 use crate::stack::{ANY, Settings, Stack, check_flags, tcp_options, udp_options};
 
-/// Runs a call. A fault becomes its code and is noted for `wp_last_error`.
+/// Runs a call. An error becomes its code, and is stored for `wp_last_error`.
 #[inline(always)]
 fn run<T: From<i32>>(act: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(act)) {
@@ -45,13 +45,13 @@ fn on<T: From<i32>>(stack: Handle, act: impl FnOnce(&mut Stack) -> Result<T>) ->
     run(|| registry::with(stack, act))
 }
 
-/// Runs a call of a stack that has no result but success.
+/// Runs a call of a stack that returns nothing.
 #[inline(always)]
 fn done(stack: Handle, act: impl FnOnce(&mut Stack) -> Result<()>) -> c_int {
     on(stack, |stack| act(stack).map(|()| 0))
 }
 
-/// Runs a call that makes something, whose handle is written to `place`.
+/// Runs a call that makes an object, and writes its handle to `place`.
 fn make(stack: Handle, place: *mut Handle, act: impl FnOnce(&mut Stack) -> Result<Handle>) -> c_int {
     done(stack, |stack| {
         foreign::check_place(place)?;

@@ -1,8 +1,8 @@
 //! Codes and sentences: every refused call returns a negative code, and `wp_last_error` has a
 //! sentence for it.
 //!
-//! What happens on the hot path, a full ring or window, has no sentence of its own: nothing is
-//! formatted there.
+//! Errors of the hot path, such as a full ring or window, have only the general sentence, because
+//! the hot path formats nothing.
 
 use core::cell::{Cell, RefCell};
 use core::ffi::CStr;
@@ -81,7 +81,7 @@ impl Code {
     }
 }
 
-/// The sentence of a result; that of a number that is no code says so.
+/// The sentence of a result, also for a number that is no code.
 pub(crate) fn sentence(code: i32) -> &'static CStr {
     match code {
         0.. => c"no error",
@@ -92,7 +92,7 @@ pub(crate) fn sentence(code: i32) -> &'static CStr {
     }
 }
 
-/// A code, and where there is more to say, a sentence.
+/// A code, and a sentence for particulars.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
@@ -102,7 +102,7 @@ pub(crate) struct Fault {
 pub(crate) type Result<T> = core::result::Result<T, Fault>;
 
 impl Fault {
-    /// With a sentence for the case.
+    /// A fault with a sentence of its own.
     #[cold]
     pub(crate) fn because(code: Code, why: impl ToString) -> Self {
         Self { code, sentence: Some(why.to_string()) }
@@ -120,12 +120,12 @@ thread_local! {
     static SENTENCE: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Notes the fault of a call of this thread. Returns the result of the call.
+/// Stores the fault of a call of this thread. Returns the result of the call.
 pub(crate) fn note(fault: Fault) -> i32 {
     let code = fault.code as i32;
     let before = LAST.replace(code);
     if fault.sentence.is_some() || before != code {
-        // A thread that ends has no last error any more.
+        // Fails only while the thread ends, when its last error is gone.
         let _ = SENTENCE.try_with(|sentence| {
             let text = fault.sentence.map(|text| text.replace('\0', "?"));
             sentence.replace(text.and_then(|text| CString::new(text).ok()));

@@ -1,7 +1,7 @@
 //! The caller's memory: pointers become references, slices and texts for one call, or the call is
 //! refused.
 //!
-//! Invariants, which are the caller's part of `wirepath.h`:
+//! Invariants, which the caller keeps (`wirepath.h`, "Your part"):
 //! 1. A pointer that is not null is aligned for its type and points to as many readable or writable
 //!    values as its arguments say, for as long as the call lasts.
 //! 2. No other thread writes there meanwhile.
@@ -23,7 +23,7 @@ fn missing(what: &str) -> Fault {
     Fault::because(Code::Argument, format!("{what} is null"))
 }
 
-/// Bytes to be sent. Null stands for none where `len` is 0.
+/// Bytes to send. Null is allowed if `len` is 0.
 #[inline]
 pub(crate) fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
@@ -39,7 +39,7 @@ pub(crate) fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     Ok(unsafe { slice::from_raw_parts(data, len) })
 }
 
-/// Writes one value where the caller wants it.
+/// Writes one value to the caller's `place`.
 #[inline]
 pub(crate) fn write<T>(place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
@@ -50,13 +50,13 @@ pub(crate) fn write<T>(place: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a place that nothing can be written to, before a call has an effect.
+/// Refuses a null or misaligned place before the call has an effect.
 #[inline]
 pub(crate) fn check_place<T>(place: *mut T) -> Result<()> {
     if place.is_null() { Err(missing("the place for the result")) } else { Ok(()) }
 }
 
-/// The places of an array, to be written by their numbers.
+/// The places of an array, written by index.
 pub(crate) struct Places<T> {
     first: *mut T,
     count: usize,
@@ -79,7 +79,7 @@ impl<T> Places<T> {
     }
 }
 
-/// A text, or none where it is null.
+/// A text; `None` if the pointer is null.
 pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
@@ -90,12 +90,12 @@ pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str
     text.to_str().map(Some).map_err(wrong)
 }
 
-/// As [`text`], where it must be there.
+/// As [`text`], but null is an error.
 pub(crate) fn required<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
     text(pointer, what)?.ok_or_else(|| missing(what))
 }
 
-/// An IPv4 address and port; `None` where it is null.
+/// An IPv4 address and port; `None` if the pointer is null.
 #[inline]
 pub(crate) fn address(address: *const sockaddr_in) -> Result<Option<SocketAddrV4>> {
     if address.is_null() {
@@ -110,13 +110,13 @@ pub(crate) fn address(address: *const sockaddr_in) -> Result<Option<SocketAddrV4
     Ok(Some(SocketAddrV4::new(ip, u16::from_be(address.sin_port))))
 }
 
-/// As [`address`], where it must be there.
+/// As [`address`], but null is an error.
 #[inline]
 pub(crate) fn required_address(pointer: *const sockaddr_in) -> Result<SocketAddrV4> {
     address(pointer)?.ok_or_else(|| missing("an address"))
 }
 
-/// The addresses of an array, each read when it is asked for.
+/// The addresses of an array, each read as the iterator reaches it.
 pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> impl Iterator<Item = Result<SocketAddrV4>> {
     (0..count).map(move |idx| match first.is_null() {
         true => Err(missing("the array of addresses")),
@@ -124,7 +124,7 @@ pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> impl Iterato
     })
 }
 
-/// An address as C has it.
+/// Converts an address to C.
 #[inline]
 pub(crate) fn socket_address(address: SocketAddrV4) -> sockaddr_in {
     sockaddr_in {
@@ -149,8 +149,9 @@ unsafe impl Sized32 for crate::abi::TcpOptions {}
 // SAFETY: integers, `size` in front.
 unsafe impl Sized32 for crate::abi::UdpOptions {}
 
-/// A structure of options, `None` where it is null. That of an older caller is shorter: the rest is
-/// zero, the default. That of a newer one is longer: refused, because its members may matter.
+/// A structure of options; `None` if the pointer is null. An older caller's structure is shorter:
+/// its missing members are zero, the default. A newer caller's is longer, and refused, because its
+/// additional members may matter.
 pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
     if options.is_null() {
         return Ok(None);
@@ -170,7 +171,7 @@ pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
     Ok(Some(read))
 }
 
-/// The chunk of an event: what names its bytes.
+/// The chunk of an event, which names its bytes.
 pub(crate) fn chunk(event: *const Event) -> Result<u64> {
     if event.is_null() {
         return Err(missing("the event"));

@@ -1,10 +1,10 @@
-//! A table whose entries are named by numbers: a slot, and a generation that tells the entry from
-//! those before it in the same place.
+//! A table whose entries are named by numbers: a slot, and a generation that distinguishes the
+//! entry from earlier ones in the same slot.
 
 use crate::abi::Handle;
 use crate::error::{Code, Result};
 
-/// Entries that may exist at the same time, in one table.
+/// The most entries of a table at one time.
 const ENTRIES_MAX: usize = 1 << 20;
 
 pub(crate) struct Handles<T> {

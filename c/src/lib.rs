@@ -1,5 +1,5 @@
 //! wirepath for C and C++: a stack is one worker of a [`Port`](wirepath::port::Port) in the
-//! caller's own loop. `wp_poll` makes a turn and writes what happened into the caller's array; all
+//! caller's own loop. `wp_poll` makes a turn and writes its events into the caller's array; all
 //! other calls act at once. The header is `include/wirepath.h`, and a test compares it with this
 //! library.
 //!
@@ -9,8 +9,8 @@
 //!         └── code and sentence (error)                            events ── collector ◀─┘
 //! ```
 //!
-//! No panic leaves a call, and a handle is a number that is looked up, never an address: a stale or
-//! a made-up one is refused.
+//! No panic leaves a call. A handle is a number that is looked up, never an address, so a stale or
+//! invented one is refused.
 
 pub mod abi;
 mod collector;

@@ -1,5 +1,5 @@
-//! The stacks of a thread, by their handles. A handle has the number of its thread, so that a call
-//! from another is refused before anything is touched.
+//! The stacks of a thread, by their handles. A handle contains the number of its thread, so that a
+//! call from another thread is refused before it accesses the stack.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -11,14 +11,14 @@ use crate::stack::Stack;
 /// Bits of a handle below the thread's number: the slot and its generation.
 const THREAD_SHIFT: u32 = 40;
 const GENERATION_SHIFT: u32 = 8;
-/// Stacks of one thread.
+/// The most stacks of one thread.
 const STACKS_MAX: usize = 255;
 
 /// One place of the table.
 struct Place {
     generation: u32,
     stack: Option<Box<Stack>>,
-    /// Set during a call: one that finds it set comes after a panic.
+    /// Set during a call: a call that finds it set comes after a panic.
     is_in_call: bool,
 }
 
@@ -36,7 +36,7 @@ fn this_thread() -> u32 {
     THREAD.get()
 }
 
-/// Gives a stack a handle, on this thread.
+/// Adds a stack of this thread, and returns its handle.
 pub(crate) fn add(stack: Box<Stack>) -> Result<Handle> {
     let thread = this_thread();
     STACKS.with_borrow_mut(|places| {
@@ -72,7 +72,7 @@ fn place(places: &mut [Place], handle: Handle) -> Result<&mut Place> {
     Ok(place)
 }
 
-/// Calls a stack. A call that panics leaves it marked, and every later one but [`remove`] is
+/// Calls a stack. A call that panics leaves the mark set, so every later call except [`remove`] is
 /// refused.
 #[inline]
 pub(crate) fn with<T>(handle: Handle, act: impl FnOnce(&mut Stack) -> Result<T>) -> Result<T> {

@@ -1,5 +1,5 @@
-//! A stack: a port's worker, and the tables of what its caller has made. All calls of the C API in
-//! safe Rust.
+//! A stack: a port's worker, and the tables of its caller's objects. All calls of the C API in safe
+//! Rust.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration as StdDuration;
@@ -24,18 +24,18 @@ use crate::handles::Handles;
 const NAP: StdDuration = StdDuration::from_micros(50);
 
 pub(crate) struct Stack {
-    // Dropped in this order: what holds buffers before the pool.
+    // Dropped in this order: the holders of buffers before the pool.
     held: Handles<Bytes>,
     flows: Handles<UdpFlow>,
     orders: Handles<Template>,
     subscriptions: Handles<Subscription>,
-    /// The peers and local ports whose answers are steered here, on an interface that is shared
+    /// The peers and local ports whose segments are steered here, on an interface that is shared
     /// with the kernel.
     answers: Vec<(SocketAddrV4, u16)>,
     port: EmbeddedPort<Collector>,
 }
 
-/// How to open one: `wp_options`, read.
+/// The parsed `wp_options`.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) flags: u32,
@@ -85,8 +85,8 @@ impl Stack {
         })
     }
 
-    /// Makes a turn where no event of the last one is left, and hands events to `put` until it has
-    /// no place. `room` is the number of places.
+    /// Makes a turn unless events of the last one are left, and hands at most `room` events to
+    /// `put`.
     #[inline]
     pub(crate) fn poll(&mut self, room: usize, mut put: impl FnMut(usize, Event)) -> Result<i32> {
         let waits = self.port.app_mut().begin_poll();
@@ -107,7 +107,7 @@ impl Stack {
         Ok(count as i32)
     }
 
-    /// Calls the worker; its frames leave before this returns, unless more follow.
+    /// Calls the worker; its frames leave before this returns, except with `WP_MORE`.
     #[inline]
     fn call<T>(&mut self, flags: u32, act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
         if flags & abi::WP_MORE == 0 {
@@ -267,7 +267,7 @@ impl Stack {
         })
     }
 
-    /// On an interface that is shared with the kernel: has the peer's segments to this port come
+    /// On an interface that is shared with the kernel: steers the peer's segments to this port
     /// here, until the stack is closed.
     fn steer_answers(&mut self, local_port: u16, remote: SocketAddrV4) -> Result<()> {
         if local_port == 0 {
@@ -426,7 +426,7 @@ fn template_fault(error: TemplateError) -> Fault {
     }
 }
 
-/// The options of a connection over `base`, as the caller set them.
+/// The caller's options of a connection; `base` has the defaults.
 pub(crate) fn tcp_options(options: &abi::TcpOptions, base: ConnectionOptions) -> Result<ConnectionOptions> {
     const KNOWN: u32 = abi::WP_TCP_NAGLE | abi::WP_TCP_QUICKACK | abi::WP_TCP_KEEPALIVE;
     check_flags(options.flags, KNOWN)?;
@@ -447,7 +447,7 @@ pub(crate) fn tcp_options(options: &abi::TcpOptions, base: ConnectionOptions) ->
     })
 }
 
-/// The options of a flow, as the caller set them.
+/// The caller's options of a flow.
 pub(crate) fn udp_options(options: &abi::UdpOptions) -> Result<UdpOptions> {
     check_flags(options.flags, abi::WP_UDP_DONT_FRAGMENT | abi::WP_UDP_NO_CHECKSUM)?;
     let is_without_sum = options.flags & abi::WP_UDP_NO_CHECKSUM != 0;
@@ -460,7 +460,7 @@ pub(crate) fn udp_options(options: &abi::UdpOptions) -> Result<UdpOptions> {
     })
 }
 
-/// A flag that this version does not know is refused: it may change what the caller relies on.
+/// Refuses a flag that this version does not have, because the caller may rely on its effect.
 #[inline]
 pub(crate) fn check_flags(flags: u32, known: u32) -> Result<()> {
     match flags & !known {
