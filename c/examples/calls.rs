@@ -1,5 +1,5 @@
-//! What a call of the C API adds to the same call in Rust: receives and sends datagrams over a wire
-//! of plain memory by both, for a tool that counts instructions within `measured_…`.
+//! Measures the additional cost of a C call over the same call in Rust: both receive and send
+//! datagrams over a wire of plain memory, and a tool counts the instructions within `measured_…`.
 //!
 //! ```console
 //! $ cargo build --release -p wirepath-c --example calls
@@ -20,7 +20,7 @@ use wirepath::port::{EmbeddedPort, Port, udp};
 use wirepath_c::abi::{Event, Handle, Options, WP_MORE};
 use wirepath_c::entry;
 
-/// Datagrams of a round: what one turn takes.
+/// Datagrams of a round: the burst of one turn.
 const ROUND: usize = 32;
 const NEAR: SocketAddrV4 = SocketAddrV4::new(core::net::Ipv4Addr::new(192, 0, 2, 1), 5_000);
 const FAR: SocketAddrV4 = SocketAddrV4::new(core::net::Ipv4Addr::new(192, 0, 2, 2), 5_000);

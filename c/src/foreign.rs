@@ -50,7 +50,7 @@ pub(crate) fn write<T>(place: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a null or misaligned place before the call has an effect.
+/// Refuses a null place before the call has an effect.
 #[inline]
 pub(crate) fn check_place<T>(place: *mut T) -> Result<()> {
     if place.is_null() { Err(missing("the place for the result")) } else { Ok(()) }

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let group: Ipv4Addr = cli::parse(group, "a group's address, like 239.1.1.1")?;
     let port: u16 = cli::parse(port, "a port, like 9000")?;
 
-    // What is wanted of which interface; the counters and the stop are ours.
+    // The counters and the stop flag are made here; the configuration names interface and groups.
     let (stop, block) = (StopFlag::on_signals()?, Arc::new(Block::create("live")?));
     let live = Port::from_config(LiveConfig::new(interface)).named("live").subscribe(multicast(group, port));
     let live = live.cores([0]).counters(&block).stop_by(&stop).log(|line| println!("{line}"));

@@ -1,4 +1,4 @@
-//! wirepath: poll-mode packet processing for people who trade.
+//! wirepath: poll-mode packet processing for traders.
 //!
 //! A pinned worker owns a queue of a device and a pool of packet buffers in hugepages, and runs
 //! each packet to completion through a pipeline of nodes. An application gets the data that a

@@ -1,5 +1,4 @@
-//! The examples as run by an operator who makes a mistake: each prints a sentence that says what to
-//! do.
+//! Operator mistakes: each example prints a sentence with the next step.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::error::Error;
@@ -55,7 +54,7 @@ fn interface_that_is_not_there_is_told_where_to_find_those_that_are() {
     check(live::run, &["nosuch", "239.1.1.1", "9000"], sentence);
 }
 
-/// A gateway that knows with whom it has a session.
+/// A gateway that records the peer of its session.
 #[derive(Default)]
 struct Gateway(Option<ConnectionId>);
 

@@ -416,7 +416,7 @@ fn what_an_app_asks_for_at_its_start_stands_before_the_first_frame() {
     assert_eq!(count.load(Ordering::Relaxed), 50);
 }
 
-/// Says how many buffers its worker has.
+/// Reports the number of buffers of its worker.
 struct Buffers {
     count: Arc<AtomicU64>,
     stop: StopFlag,

@@ -49,8 +49,8 @@ pub enum PageChoice {
 impl PageChoice {
     /// Whether `len` bytes fill 1 GiB pages well enough. One sixteenth may be left over: a pool's
     /// size is a sum of many parts and never a round number, and a smaller allowance would in
-    /// practice choose 2 MiB always; a larger one wastes memory (64 MiB per page is about what a
-    /// worker's pool needs).
+    /// practice choose 2 MiB always; a larger one wastes memory (64 MiB per page is about the size
+    /// of a worker's pool).
     pub(crate) fn fills_one_gib(len: u64) -> bool {
         let waste = (ONE_GIB - len % ONE_GIB) % ONE_GIB;
         waste <= len / 16

@@ -57,7 +57,7 @@ extern "C" fn at_exit() {
 
 /// After so long without a packet from the peers they will acknowledge no more.
 const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
-/// The longest delay of an exit, whatever the peers send.
+/// The longest delay of an exit.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
 thread_local! {
@@ -137,8 +137,9 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// The kernel has given out a number: what the table has for it was closed where nobody saw it (by
-/// libc's own `fclose`, by a system call without libc). Two loads, as a rule.
+/// The kernel has returned this number, so an older file of it in the table was closed by a call
+/// that we did not see (libc's own `fclose`, a direct system call), and is forgotten. Usually two
+/// loads.
 #[inline]
 pub(crate) fn given(fd: c_int) {
     if fd >= 0 && table::is_known(fd) {
@@ -155,8 +156,8 @@ fn forget_stale(fd: c_int) {
     }
 }
 
-/// A child of `fork` without an engine: its memory is its own, so its table may say what it likes.
-/// A child of `vfork` is none.
+/// Whether this is a child of `fork` without an engine: it may change the table, because its memory
+/// is its own. A child of `vfork` does not count.
 pub(crate) fn is_child_of_fork() -> bool {
     OWNER.get().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
 }

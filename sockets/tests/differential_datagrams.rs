@@ -22,7 +22,7 @@ use sockets::{
     Closed, Descriptors, EpollEvent, Errno, File, Interest, Kind, Ready, Shutdown, SocketId, Stack, Trigger,
 };
 
-/// Scripts of one run, where the environment does not say.
+/// Scripts of one run, unless the environment sets the number.
 const SCRIPTS: u64 = 100;
 const CALLS: usize = 80;
 /// Where nobody is.
@@ -31,7 +31,7 @@ const REPORTED: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0 | Ready:
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const EVENTS_MAX: usize = 64;
 
-/// What a call returned, and the events of a wait: the handle and what it is ready for.
+/// The result of a call, and the events of a wait: the handle and its readiness.
 type Answer = Result<(usize, Vec<(u64, u32)>), Errno>;
 
 /// A call; descriptors are named by the order in which they were made. Hosts are 1 and 2: sockets
@@ -378,8 +378,8 @@ impl Random {
 /// Of a connected socket Linux keeps one place for its peer and for the destination of a datagram
 /// that is not whole, and sends to either.
 ///
-/// A datagram to a socket that is connected with another is refused by the kernel, as nobody is
-/// there for it, and dropped silently by ours.
+/// The kernel refuses a datagram to a socket that is connected to another peer, because no socket
+/// takes it; ours drops it silently.
 fn is_beside(call: Call, ours: &Ours) -> bool {
     let peer = |idx: usize| {
         let (stack, id, _, host) = ours.find(idx).ok()?;
@@ -404,7 +404,7 @@ fn is_beside(call: Call, ours: &Ours) -> bool {
         (None, Some(remote)) => remote,
         (None, None) => return false,
     };
-    // Somebody at the destination is connected with somebody else; who connects may become that.
+    // A socket at the destination is connected to another peer, or may become so.
     (0..ours.fds.len()).filter_map(peer).any(|(remote, other, _)| {
         let is_there = other.port() == to.port() && remote.is_some_and(|remote| remote != local);
         is_there || (matches!(call, Call::Connect(..)) && remote.is_some_and(|remote| remote.port() == local.port()))

@@ -17,7 +17,7 @@ use rustix::net::{self as kernel, AddressFamily, SocketType};
 use scripts::{Random, play_all};
 use sockets::{Errno, Kind, SocketId, Stack, System};
 
-/// Scripts of one run, where the environment does not say.
+/// Scripts of one run, unless the environment sets the number.
 const SCRIPTS: u64 = 300;
 const CALLS: usize = 60;
 

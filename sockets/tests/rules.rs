@@ -1,4 +1,4 @@
-//! The file of rules that the documentation shows decides as its comments say.
+//! The file of rules in the documentation decides as its comments say.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::path::Path;

@@ -218,8 +218,8 @@ struct Play {
     results: Vec<Result<usize, Errno>>,
 }
 
-/// Plays a script; the first host is turned at each step, or only as it asks to be. Says how many
-/// turns it had.
+/// Plays a script; the first host is turned at each step, or only at its deadlines. Returns its
+/// number of turns.
 fn play(script: &Script, sleeps: bool) -> (Play, u64) {
     let block = Block::heap();
     let mut hosts = [Host::new("192.0.2.1/24", script.seed, &block), Host::new("192.0.2.2/24", !script.seed, &block)];

@@ -117,7 +117,7 @@ pub struct WorkerPlan {
     pub placement: Placement,
     /// The most frames in a turn, up to [`BURST_MAX`].
     pub burst_len: usize,
-    /// Buffers of the pool; `None` for the sum of what its users need.
+    /// Buffers of the pool; `None` for the sum over its users.
     pub buffers: Option<usize>,
     /// A start without hugepages fails.
     pub require_hugepages: bool,

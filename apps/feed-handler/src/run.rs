@@ -122,7 +122,7 @@ fn gone(interface: &str) -> String {
     )
 }
 
-/// What the workers of a port do.
+/// The task of a port's worker.
 pub(crate) struct WorkerTask {
     pub(crate) plan: FeedPlan,
     events: Sender<Event>,

@@ -412,7 +412,7 @@ fn channel_for_whose_books_there_is_no_memory_is_dropped_by_name() {
         format!("{} replay {} --format mold-itch50 --cpu any", env!("CARGO_BIN_EXE_feed-handler"), file.display());
     // Room for the books of one channel, 185 MB, and not for those of a second one. By itself glibc
     // reserves 64 MB of address space for each thread that allocates, as long as there is room, and
-    // maps 128 MB for a moment: what a replay needs would depend on which thread was first.
+    // maps 128 MB for a moment: the need of a replay would depend on which thread was first.
     let limits = "ulimit -v 350000; export MALLOC_ARENA_MAX=1";
     let output = std::process::Command::new("sh").args(["-c", &format!("{limits}; exec {replay}")]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);

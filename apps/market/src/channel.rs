@@ -28,7 +28,7 @@ pub struct AbConfig {
     /// Its number in the packets (an IEX channel, a Cboe unit): packets of other channels on the
     /// same group are refused. By default `None`: the group carries this channel only.
     pub number: Option<u32>,
-    /// Where its numbers begin, and what counts as a restart. By default at 1, see [`Policy`].
+    /// The first sequence number, and the rule for a restart. By default 1, see [`Policy`].
     pub policy: Policy,
     /// How long a hole may stay open. By default 64 packets and one millisecond.
     pub window: Window,
@@ -420,7 +420,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever each line loses: each number is delivered once, in order, or is in a gap.
+        /// For any losses of each line, each number is delivered once and in order, or is in a gap.
         #[test]
         fn each_number_comes_once_and_in_order_or_is_in_a_gap(
             lost in prop::collection::vec(any::<(bool, bool)>(), 1..200),

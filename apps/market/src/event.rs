@@ -88,7 +88,7 @@ pub struct Execute {
     pub trade: u64,
     /// The price of the print where it is not the order's own.
     pub price: Option<Price>,
-    /// Shares that are left, where the feed says so; otherwise the resting size goes down by `qty`.
+    /// Remaining shares, if the feed has them; otherwise the resting size decreases by `qty`.
     pub remaining: Option<u32>,
 }
 
@@ -156,7 +156,7 @@ pub struct Modify {
 pub struct Trade {
     /// The instrument's index, where the feed has one.
     pub locate: Locate,
-    /// The side of the resting order, where the feed says it.
+    /// The side of the resting order, if the feed has it.
     pub side: Option<Side>,
     /// Exchange time, ns.
     pub at_ns: u64,

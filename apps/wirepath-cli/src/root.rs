@@ -1,7 +1,7 @@
 //! The machine's files: /sys and /proc of this machine, or a made-up tree below another directory.
 //!
 //! `None` means that the kernel does not report it: the file is absent, unreadable or not a number.
-//! The caller decides what that means.
+//! The caller decides how to treat it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
-//! What the examples on a NIC say of its link.
+//! Prints link changes, for the examples on a NIC.
 
 use wirepath::proto::Host;
 
-/// Says a word when the link goes down, and when it is back: an app that waits looks as one that
-/// has nothing to do.
+/// Prints a line when the link goes down and when it is back, because an app that waits for a link
+/// looks like an idle one.
 #[derive(Default)]
 pub(crate) struct Link {
     is_down: bool,

@@ -9,7 +9,7 @@
 //! Invariants, which the callers of all functions here keep:
 //! 1. Objects come from libibverbs and have not been destroyed; everything that a request points to
 //!    is valid until the call returns.
-//! 2. For objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`,
+//! 2. For objects whose rings the caller drives, the data path's functions (`ibv_poll_cq`,
 //!    `ibv_post_send`, `ibv_post_recv`, `ibv_req_notify_cq`) are not called.
 //! 3. An `ibv_context` whose `abi_compat` is all ones is the last field of a `verbs_context`, of
 //!    which `sz` bytes exist.

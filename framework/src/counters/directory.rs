@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A user who is neither root nor runs the tests.
+    /// The id of a user that is neither root nor the user of the tests.
     const SOMEBODY: u32 = 4_711;
 
     fn refused(path: &Path, says: &[&str]) {

@@ -33,8 +33,8 @@ const MAKING_SPAN: Duration = Duration::from_secs(60);
 /// Number of names for files of one application and pid. If all are taken, perhaps on purpose, the
 /// name contains the time.
 const NAMES_MAX: usize = 64;
-/// Files of another user that are read per directory: a user who fills the directory blocks only
-/// himself.
+/// The most files of another user that are read per directory, so that a user who fills the
+/// directory hides only files of that user.
 const FILES_OF_ANOTHER_MAX: usize = 256;
 
 /// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with

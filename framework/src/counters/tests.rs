@@ -295,7 +295,7 @@ fn file_that_shrinks_while_it_is_read_is_an_error_at_worst() {
     assert!(read + refused > 0);
 }
 
-/// Another user can neither hide our processes behind his files nor make us read endlessly.
+/// The files of another user can neither hide our processes nor make us read endlessly.
 #[test]
 fn files_of_one_other_user_are_looked_at_up_to_a_limit() {
     use std::os::unix::fs::chown;

@@ -205,7 +205,7 @@ impl<S: PortSource, A: App> Place<S, A> {
         let (_, taken) = open.queues.pop().expect("one queue was asked for");
         let worker = S::builder(taken).held(held).build(app, &block.scope(WORKER))?;
         let is_shared = open.shared.is_some();
-        // Nobody is at the other end of its rings: the caller of `subscribe` is this thread.
+        // The other end of its rings is unused, because `subscribe` is called on this thread.
         let end = Control::new(requests, Vec::new()).worker_end(0, open.shared);
         let running = RunningWorker::begin(worker, end, stop, (Arc::clone(block), WORKER.to_owned()), clock.now());
         Ok((Self { running, port: open.port }, is_shared, log))
@@ -307,9 +307,9 @@ impl<A: App> EmbeddedPort<A> {
         of_place!(&self.seat, place => place.running.worker.wait_fd())
     }
 
-    /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again; zero
-    /// where it is to poll at once, `None` where only a frame or a call brings work
-    /// ([`Worker::next_deadline`](crate::worker::Worker::next_deadline)). Ask it last before the
+    /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again: zero if
+    /// it must poll at once, `None` if only a frame or a call brings work
+    /// ([`Worker::next_deadline`](crate::worker::Worker::next_deadline)). Call this just before the
     /// sleep.
     pub fn time_to_next(&mut self) -> Option<Duration> {
         self.wake();
@@ -349,7 +349,7 @@ impl<A: App> EmbeddedPort<A> {
         of_place!(&self.seat, place => place.running.worker.app())
     }
 
-    /// The app, for what needs neither time nor context.
+    /// The app, for calls that need neither time nor context.
     #[inline]
     pub fn app_mut(&mut self) -> &mut A {
         of_place!(&mut self.seat, place => place.running.worker.app_mut())

@@ -1,5 +1,4 @@
-//! Why a port does not run: one sentence that says what to do next, and a kind that a caller can
-//! match.
+//! The errors of a port: one sentence with the next step, and a kind that a caller can match.
 
 use core::fmt;
 

@@ -25,10 +25,9 @@
 //!     memberships, the kernel's addresses and routes
 //! ```
 //!
-//! [`Port::from_config`] takes all that can be said of an interface, [`Port::over`] any device, and
-//! [`Port::start`] leaves to the caller the decisions of `run`: how a worker is built, which loop
-//! polls it, its result, and the work of this thread meanwhile.
-//! [`Port::embed`] has one worker in the caller's own loop, on the caller's thread.
+//! [`Port::from_config`] takes the whole configuration of an interface, [`Port::over`] any device.
+//! With [`Port::start`] the caller builds the workers, polls them in its own loop, and gets their
+//! results. [`Port::embed`] has one worker in the caller's own loop, on the caller's thread.
 //!
 //! It is built from parts that an embedder can use directly: [`live`](crate::worker::live) for
 //! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker without a

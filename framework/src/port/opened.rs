@@ -69,7 +69,7 @@ impl Opened {
         groups.iter().for_each(|subscription| self.close(subscription, cx));
     }
 
-    /// Tells TCP which segments come here.
+    /// Registers with TCP the segments that are steered here.
     fn steer_tcp(&self, cx: &mut Cx<'_>) {
         if let Some(shared) = &self.shared {
             let flows = self.subscriptions.iter().map(|(subscription, _)| &subscription.flow).chain(shared);

@@ -241,8 +241,9 @@ impl<S> Port<S> {
         self
     }
 
-    /// At a stop, delivers what has arrived before it. By default a stop is the last turn, and the
-    /// frames in the ring then are lost: an app that stops at its own limit gets no more frames.
+    /// At a stop, delivers the frames that arrived before it. By default the turn of the stop is
+    /// the last one, and frames still in the ring are lost: so an app that stops at its own limit
+    /// gets no more frames.
     pub fn drain(mut self) -> Self {
         self.settings.drains = true;
         self

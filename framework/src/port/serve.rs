@@ -17,7 +17,8 @@ use crate::worker::{Ended, StopFlag, Worker, WorkerContext};
 /// Interval between two polls of the ring before the first turn.
 const START_PERIOD: Duration = Duration::from_micros(50);
 
-/// Turns after a stop that take what has arrived before it: the longest ring at a frame a turn.
+/// The most turns after a stop, to receive the frames that arrived before it: the longest ring at
+/// one frame a turn.
 const DRAIN_TURNS: usize = 65_536;
 
 /// The leave reports have been sent within this, 200 ms at most: a few turns, unless something

@@ -149,8 +149,8 @@ impl Claims {
     }
 
     /// Begins to probe whether an address is free, which takes 4 to 7 seconds. RFC 5227 2.1.1 wants
-    /// a minute between claims after ten refusals; the caller, who chooses the next address, has to
-    /// wait for it.
+    /// a minute between claims after ten refusals: the caller chooses the next address, and must
+    /// wait for that minute.
     pub fn claim(&mut self, prefix: Ipv4Prefix, host: &Host, now: Instant) -> Result<(), ClaimError> {
         if host.is_own(prefix.address()) {
             return Err(ClaimError::AlreadyOwn);

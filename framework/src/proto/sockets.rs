@@ -165,7 +165,7 @@ impl UdpSockets {
         Ok(local)
     }
 
-    /// Releases what [`bind`](UdpSockets::bind) bound. False where the consumer has not bound it.
+    /// Releases an address of [`bind`](UdpSockets::bind). False if the consumer has not bound it.
     pub fn unbind(&mut self, consumer: ConsumerId, local: SocketAddrV4) -> bool {
         let ours = Binding { local, consumer, kind: BindingKind::Unicast };
         let place = self.bindings.iter().position(|binding| *binding == ours);

@@ -68,7 +68,7 @@ pub struct WorkerContext {
 
 impl WorkerContext {
     /// A locked pool of at least `buffers` buffers in the largest pages available on this core's
-    /// node. `pool.region().mapping()` says whether the kernel had to fall back to small pages:
+    /// node. `pool.region().mapping()` contains a fallback to small pages, if the kernel made one:
     /// report it to the operator.
     pub fn pool(&self, buffers: usize, layout: Layout) -> Result<Pool, PoolSetupError> {
         pool_on(self.node, buffers, layout)

@@ -396,7 +396,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &self.app
     }
 
-    /// The app, for what needs neither time nor context.
+    /// The app, for calls that need neither time nor context.
     pub fn app_mut(&mut self) -> &mut A {
         &mut self.app
     }

@@ -26,8 +26,8 @@ use crate::{ONE_GIB, TWO_MIB};
 /// x86-64 and most arm64; a kernel with 16 or 64 KiB pages rounds up further by itself.
 const SMALL: u64 = 4096;
 
-/// A range of zeroed memory. It may move between threads and be shared; the owner governs who
-/// writes where.
+/// A range of zeroed memory. It may move between threads and be shared; its owner coordinates the
+/// writes.
 ///
 /// A child process does not inherit it (`MADV_DONTFORK`): copy-on-write would otherwise replace the
 /// parent's pages under a NIC that writes to them.

@@ -2,7 +2,7 @@
 //! offloaded socket that was closed by a call we did not see, the table forgets that socket.
 //!
 //! Invariants:
-//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+//! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 //! 2. After a call that has succeeded, the two descriptors of a pair are in the caller's array.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};

@@ -72,8 +72,8 @@ fn give_none(result: Result<(), Errno>) -> c_int {
     give(result.map(|()| 0)) as c_int
 }
 
-/// A number that the kernel has just given out: the table forgets what it had for it. The engine's
-/// own descriptors go where programs do not look.
+/// Handles a descriptor that the kernel has just returned: the table forgets an older file of that
+/// number, and the engine's own descriptors move to high numbers.
 fn made(fd: c_int) -> c_int {
     if fd > 2 && IS_ON.load(Ordering::Acquire) && thread::is_inside() {
         return thread::move_high(fd);

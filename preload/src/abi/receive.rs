@@ -1,7 +1,7 @@
 //! The receive family.
 //!
 //! Invariants:
-//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+//! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
 use core::ffi::{c_int, c_uint, c_void};
 use std::io::IoSliceMut;
@@ -18,8 +18,8 @@ use crate::real::{self, Count, fail};
 
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
-        // Unlike `recv` it neither waits for no bytes nor takes a datagram (Linux
-        // `sock_read_iter`): the twin says the same.
+        // Unlike `recv`, a `read` of 0 bytes neither waits nor takes a datagram (Linux
+        // `sock_read_iter`): the twin returns the same.
         match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
             Some(received) => give(received.map(|received| received.len)),
             None if len > 0 && is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {

@@ -1,7 +1,7 @@
 //! Addresses, connections and options of sockets.
 //!
 //! Invariants:
-//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+//! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
 use core::ffi::{c_int, c_void};
 

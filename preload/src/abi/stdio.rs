@@ -3,7 +3,7 @@
 //! ours (`fopencookie`).
 //!
 //! Invariants:
-//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+//! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 //! 2. The functions of a stream get the cookie that the stream was made with, its descriptor, and
 //!    buffers of libc's own.
 

@@ -321,8 +321,8 @@ pub(crate) fn close(file: FileId, fd: c_int) {
     }
 }
 
-/// The same by who holds the engine: the connection that is still to end, and how long `close`
-/// waits for it.
+/// Closes a descriptor under the engine's lock. Returns the connection that has not ended yet, and
+/// how long `close` waits for it.
 fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, wirepath::time::Duration)> {
     match engine.files.close(file, fd)?.what {
         What::Socket(socket) => {
@@ -406,7 +406,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
         && hears_twin
         && engine.look(|sockets, _| sockets.ready(id)).is_ok_and(|ready| !ready.has(Ready::IN))
     {
-        // What came by loopback is the twin's, and is next.
+        // The twin has received a datagram by loopback, and that is the next one.
         return Pass;
     }
     let len = engine.call(|sockets, cx| match direction {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use wirepath::counters::printable;
 
-/// An error in a file of rules: one sentence that names the file and says what to do.
+/// An error in a file of rules: one sentence with the file and the next step.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RulesError {

@@ -19,8 +19,8 @@ impl Random {
     }
 }
 
-/// Plays a script for each seed, of which there are `count` where the environment does not say. An
-/// error says where the two sides part; the shortest of all is the report.
+/// Plays a script for each seed, `count` of them unless the environment sets the number. An error
+/// shows where the two sides differ; the shortest script that fails is reported.
 pub(crate) fn play_all(count: u64, play: impl FnMut(u64) -> Result<(), String>) {
     let number =
         |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("SEED and SCRIPTS are numbers"));

@@ -368,7 +368,7 @@ impl Config {
         }
     }
 
-    /// The first sequence number, and what counts as a restart.
+    /// The first sequence number, and the rule for a restart.
     pub fn policy(&self) -> Policy {
         let usual = Policy::default();
         let first = match self.arbitration.first {

@@ -78,7 +78,7 @@ impl From<FramingError> for FeedDrop {
 /// The configuration of a feed.
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
-    /// The first sequence number, and what counts as a restart.
+    /// The first sequence number, and the rule for a restart.
     pub policy: Policy,
     /// How long a hole may stay open.
     pub window: Window,

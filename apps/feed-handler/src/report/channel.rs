@@ -132,7 +132,7 @@ pub struct LatencySummary {
     pub max: Option<u64>,
 }
 
-/// The definition of the latency, for readers who will compare it with another.
+/// The definition of the latency, so that readers can compare it with other figures.
 const MEASURES: &str = "from a burst in the worker's hands to the books up to date, the wait behind the burst's earlier \
                         packets included, the device's own work not";
 

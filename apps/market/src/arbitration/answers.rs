@@ -1,8 +1,7 @@
 //! Missing messages, and the answers that bring them: ordinary packets from a re-request server.
 //!
-//! An answer is accepted only for messages that are known to be missing. Whatever its header says,
-//! it never restarts the feed, reveals a hole or overflows the window, because it may be late,
-//! duplicated or forged.
+//! An answer is accepted only for messages that are known to be missing. No header makes it restart
+//! the feed, reveals a hole or overflows the window, because it may be late, duplicated or forged.
 
 use super::{Arbiter, Arrival, Fate, Line, Offered};
 use crate::framing::{Header, PacketKind, Session};

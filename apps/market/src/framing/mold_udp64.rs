@@ -28,7 +28,7 @@ pub struct MoldHeader {
 }
 
 impl MoldHeader {
-    /// The count that says "no more messages in this session".
+    /// The count that ends a session.
     pub const END_OF_SESSION: u16 = 0xffff;
 
     /// The header of a packet that starts at `seq`; the writer fills in the count.

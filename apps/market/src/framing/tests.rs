@@ -141,7 +141,7 @@ fn full_packet_refuses_the_message_and_stays_whole() {
     assert_eq!(MoldUdp64::parse(packet).unwrap().messages().collect::<Vec<_>>(), [b"four"]);
 }
 
-/// Whatever its bytes, a packet is refused whole or has exactly the messages it counts.
+/// For any bytes, a packet is refused whole or has exactly the messages that it counts.
 fn check_hostile<F: Framing>(packet: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(parsed) = F::parse(packet) {
         let messages: Vec<_> = parsed.messages().collect();

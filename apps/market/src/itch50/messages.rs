@@ -1,7 +1,8 @@
 //! The 23 messages of ITCH 5.0, big endian, as in the packet.
 //!
 //! A message is made by filling its structure and emitted by [`Message::emit`] or `as_bytes`
-//! (zerocopy's `IntoBytes`). Prices are four decimals in a `U32` unless a field says eight.
+//! (zerocopy's `IntoBytes`). Prices have four decimals in a `U32`, unless a field's comment says
+//! eight.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,6 +1,6 @@
 //! The state of one channel's numbers: the expected one, the highest one reached, those before the
-//! last restart. It classifies a packet and does what its owner decides; the owner decides whether
-//! to accept a claim, with [`Doubts`].
+//! last restart. It classifies a packet; the owner decides with [`Doubts`] whether to accept a
+//! claim.
 //!
 //! [`Doubts`]: super::doubts::Doubts
 

@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         capture.queues.push(Queue::listen(tap, options.snap_wanted())?);
     }
     let ended = capture.run(&stop);
-    // Whatever ended it, the frames so far are written and reported.
+    // The frames so far are written and reported, also after an error.
     let finished = capture.output.finish();
     if let Ok(End::ProcessEnded) = ended {
         eprintln!("wirepath: {process} has closed its queues or ended");

@@ -18,8 +18,8 @@ pub(super) fn cores(inspected: &Inspected) -> Vec<Finding> {
     findings
 }
 
-/// Whether the processor's counter can be our clock: it must count at a constant rate, whatever the
-/// state of the core.
+/// Whether the processor's counter can be our clock: it must count at a constant rate in all power
+/// states of the core.
 pub(super) fn tsc(inspected: &Inspected) -> Vec<Finding> {
     let Some(cpuinfo) = inspected.root.read("proc/cpuinfo") else { return Vec::new() };
     // Other architectures have no line of this name, and other counters.

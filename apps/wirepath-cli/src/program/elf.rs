@@ -1,5 +1,5 @@
-//! The facts in an ELF image. Anyone may have written the file: any content gives an error or a
-//! fact, never a crash.
+//! Facts of an ELF image. The file is untrusted: any content gives an error or a fact, never a
+//! crash.
 
 use core::fmt;
 use std::fs::File;
@@ -8,7 +8,7 @@ use object::elf::{DT_NEEDED, EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Fi
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
 
-/// The facts.
+/// The facts of an image.
 #[derive(Debug)]
 pub(super) struct Elf {
     pub(super) machine: Machine,
@@ -16,7 +16,7 @@ pub(super) struct Elf {
     pub(super) interpreter: Option<String>,
     /// Whether Go's linker made it.
     pub(super) is_go: bool,
-    /// The libraries that it names itself.
+    /// The libraries that it needs (`DT_NEEDED`).
     needed: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Elf {
         }
     }
 
-    /// The library by which it uses io_uring.
+    /// The library by which it uses io_uring, if any.
     pub(super) fn io_uring(&self) -> Option<&str> {
         self.needed.iter().map(String::as_str).find(|name| name.starts_with("liburing"))
     }
@@ -72,7 +72,8 @@ fn facts<'data, E: FileHeader, R: ReadRef<'data>>(header: &'data E, data: R, bit
             interpreter = Some(String::from_utf8_lossy(path).into_owned());
         }
     }
-    // An image runs without sections, and then says no more of itself.
+    // An image may lack section headers, which the kernel does not need; then there are no further
+    // facts.
     let sections = header.sections(endian, data)?;
     let mut is_go = false;
     for section in sections.iter() {

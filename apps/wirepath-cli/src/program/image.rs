@@ -1,4 +1,5 @@
-//! From a file to the ELF image that the kernel runs for it: through scripts, as execve(2) goes.
+//! Finds the ELF image that the kernel runs for a file: it follows the interpreters of scripts, as
+//! execve(2) does.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::elf::Elf;
 
-/// Bytes of a file's start that the kernel looks at (`BINPRM_BUF_SIZE`).
+/// Bytes of a file's start that the kernel reads (`BINPRM_BUF_SIZE`).
 const HEAD_LEN: u64 = 256;
-/// Scripts whose interpreter is a script again (`exec_binprm`, fs/exec.c).
+/// The most scripts whose interpreter is a script again (`exec_binprm`, fs/exec.c).
 const DEPTH_MAX: usize = 5;
 
 /// The file that runs, and its kind.
@@ -54,7 +55,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(first.to_owned());
     }
-    // Its options and settings of variables stand in front.
+    // The options of `env` and its variables come first.
     let mut names = words.filter(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let found = names.next().and_then(|name| super::locate(OsStr::from_bytes(name)).ok());
     Some(found.unwrap_or_else(|| first.to_owned()))

@@ -19,12 +19,12 @@ use wirepath::worker::topology::{Finding, Severity};
 use elf::Elf;
 use image::Image;
 
-/// A program, found and looked at.
+/// A program that was found and inspected.
 #[derive(Debug)]
 pub(crate) struct Program {
     /// The path passed to exec(2).
     pub(crate) path: PathBuf,
-    /// Why the loader would ignore `LD_PRELOAD`; `None` where it heeds it.
+    /// Why the loader would ignore `LD_PRELOAD`; `None` if it does not.
     rights: Option<&'static str>,
     /// The ELF file that the kernel runs: the program itself or, of a script, its interpreter.
     runs: PathBuf,
@@ -33,15 +33,15 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Looks for it as execvp(3) does: a name with a slash is a path, another is looked for in
-    /// `PATH`.
+    /// Finds a program as execvp(3) does: a name with a slash is a path, another name is searched
+    /// in `PATH`.
     ///
     /// # Errors
     /// One sentence: there is no such program, or the kernel cannot run it.
     pub(crate) fn find(name: &OsStr) -> Result<Self, String> {
         let path = locate(name)?;
         let Image { path: runs, elf } = Image::of(&path)?;
-        // Of a script the kernel heeds the interpreter's rights alone.
+        // For a script the kernel considers only the interpreter's rights.
         Ok(Self { rights: rights(&runs), path, runs, elf })
     }
 
@@ -73,7 +73,7 @@ impl Program {
         findings
     }
 
-    /// Whether the library is loaded, and its calls pass by it.
+    /// Whether the loader loads the library, and the program's calls reach it.
     fn kind(&self) -> Finding {
         let name = self.name();
         let Some(elf) = &self.elf else {
@@ -118,7 +118,7 @@ impl Program {
         }
     }
 
-    /// In sentences.
+    /// The program's name in sentences.
     fn name(&self) -> String {
         self.runs.file_name().unwrap_or(self.runs.as_os_str()).to_string_lossy().into_owned()
     }
@@ -151,7 +151,7 @@ fn locate(name: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether somebody may execute it; the kernel decides whether we may.
+/// Whether any user may execute the file; the kernel decides whether this user may.
 fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
@@ -166,9 +166,9 @@ fn rights(path: &Path) -> Option<&'static str> {
     let mode = facts.permissions().mode();
     match () {
         () if mode & 0o4000 != 0 && facts.uid() != user => Some("setuid"),
-        // Without the group's right to execute, the bit once meant a lock.
+        // Without the group's right to execute, the setgid bit means mandatory locking.
         () if mode & 0o2010 == 0o2010 && facts.gid() != group => Some("setgid"),
-        // Root has them all.
+        // Root has all capabilities already.
         () if user != 0 && sys::has_capabilities(path) => Some(CAPABILITIES),
         () => None,
     }
@@ -236,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = write_program(&folder, "engine", &ElfFile::default().bytes());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-        // Its owner gains nothing.
+        // The owner gains no rights.
         assert_eq!(rights(&path), None);
         if std::os::unix::fs::chown(&path, Some(12_345), Some(12_345)).is_ok() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();

@@ -16,7 +16,7 @@ pub(super) fn user_and_group() -> (u32, u32) {
     unsafe { (libc::getuid(), libc::getgid()) }
 }
 
-/// Whether the file has capabilities; false where it cannot be asked.
+/// Whether the file has capabilities; false if they cannot be read.
 pub(super) fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: two strings (1), and no buffer (2): the length of the attribute is returned.

@@ -1,4 +1,4 @@
-//! The interface whose traffic becomes the program's.
+//! Chooses the interface of the program's sockets.
 
 use std::ffi::OsStr;
 
@@ -35,13 +35,13 @@ fn check(root: &Root, name: &str) -> Result<String, Obstacle> {
     }
     match interface.link {
         Link::Down => Err(Obstacle::new(format!("{name} is down"), format!("`ip link set {name} up`"))),
-        // The cable may come later.
+        // A cable may be plugged in later.
         Link::Up | Link::NoCarrier => Ok(interface.name),
     }
 }
 
 fn unknown(name: &str) -> Obstacle {
-    // It says how to list them.
+    // The sentence names the command that lists them.
     let sentence = no_such_interface(name);
     let (what, remedy) = sentence.split_once(": ").unwrap_or((&sentence, "check its name"));
     Obstacle::new(what, remedy)
@@ -86,7 +86,7 @@ fn names_elsewhere(root: &Root) -> Option<Vec<String>> {
     (names != shown).then_some(names)
 }
 
-/// The loopback has Ethernet headers, and another type.
+/// Whether an interface has the type Ethernet, which loopback has not.
 fn is_ethernet(root: &Root, name: &str) -> bool {
     root.number::<u32>(&format!("sys/class/net/{name}/type")) == Some(TYPE_ETHERNET)
 }

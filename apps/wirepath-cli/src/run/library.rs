@@ -1,4 +1,4 @@
-//! Where the library is.
+//! Finds the preload library.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use wirepath::counters::environment;
 use super::Obstacle;
 
 const NAME: &str = "libwirepath_preload.so";
-/// Names it where it is somewhere else.
+/// The variable that names the library at another place.
 const VARIABLE: &str = "WIREPATH_PRELOAD";
 
 /// The library: the file that `WIREPATH_PRELOAD` names, otherwise the one beside this program, in

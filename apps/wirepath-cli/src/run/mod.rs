@@ -1,7 +1,6 @@
-//! `wirepath run`: starts a program with the preloaded library, by which its sockets leave the
-//! kernel. First it checks for everything that would disable the library, because the loader itself
-//! prints nothing: the program would run on the kernel without a notice, which is how most people
-//! lose a day to kernel bypass.
+//! `wirepath run`: starts a program with the preload library, which offloads its sockets. First it
+//! checks for everything that would disable the library, because the loader itself reports nothing:
+//! the program would run on the kernel without a notice.
 
 mod interface;
 mod library;
@@ -23,8 +22,8 @@ use crate::root::Root;
 
 pub(crate) use library::find as find_library;
 
-/// The longest time to poll before a thread sleeps: ten seconds, more than any timer of TCP's that
-/// a request waits for.
+/// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
+/// request waits for.
 const SPIN_US_MAX: i64 = 10_000_000;
 
 /// The variable that the preloaded library reads.
@@ -37,21 +36,20 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Runs a program whose UDP and TCP sockets leave the kernel.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The interface whose traffic is its own, eth1 or mlx5:eth1; not needed where only one carries
-    /// frames
+    /// The network interface of its sockets, such as eth1 or mlx5:eth1; may be omitted if only one
+    /// carries frames
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// Whose sockets, by rules: a TOML file (docs/sockets.md), or a libvma.conf
+    /// The rules that select its sockets: a TOML file (docs/sockets.md) or a libvma.conf
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Where its sockets cannot leave the kernel: refuse to run it, run it there with a warning, or
-    /// run it there
+    /// What to do if its sockets cannot leave the kernel
     #[arg(long, value_enum, default_value_t = Policy::Warn)]
     policy: Policy,
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
-    /// The program: a path, or a name that is looked for in PATH
+    /// The program: a path, or a name in PATH
     program: OsString,
     /// Its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -61,11 +59,11 @@ pub(crate) struct Options {
 /// The treatment of a program whose sockets cannot leave the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// It does not run
+    /// Do not start the program
     Refuse,
-    /// It runs on the kernel, and one line says why
+    /// Run it on the kernel, and print the reason in one line
     Warn,
-    /// It runs on the kernel
+    /// Run it on the kernel, silently
     Quiet,
 }
 
@@ -109,7 +107,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
                 }
                 Policy::Quiet => {}
             }
-            // Then a copy of the library that someone else has preloaded does nothing.
+            // Without this variable, a copy of the library that `LD_PRELOAD` already names does
+            // nothing.
             command.env_remove(INTERFACE);
         }
     }
@@ -118,7 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 impl Options {
-    /// The variables that the library reads, where it will see the program's sockets.
+    /// The variables for the library, or the obstacle that keeps it from the program's sockets.
     fn prepare(&self, program: &Program) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
         for (_, finding) in program.findings() {
             if finding.severity == Severity::Fault {
@@ -141,7 +140,8 @@ impl Options {
     }
 }
 
-/// The path from the root, because the program may change its directory before its first socket.
+/// Checks the file and returns its absolute path, because the program may change its directory
+/// before its first socket.
 fn check_rules(path: &Path) -> Result<PathBuf, Obstacle> {
     match Rules::load(path) {
         Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
@@ -149,11 +149,11 @@ fn check_rules(path: &Path) -> Result<PathBuf, Obstacle> {
     }
 }
 
-/// Ours before any others: the first library gets each call first, and passes on the calls that are
+/// Puts our library first, because the first library gets each call and passes on those that are
 /// not for it.
 fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Obstacle> {
     let shown = library.display().to_string();
-    // Where the list is cut (ld.so(8)); there is no way to write either in a name.
+    // Blanks and colons separate the names of the list (ld.so(8)), and cannot be escaped.
     if shown.contains([' ', ':']) {
         return Err(Obstacle::new(
             format!("the path of the library, {shown}, has a blank or a colon, which LD_PRELOAD cannot have"),

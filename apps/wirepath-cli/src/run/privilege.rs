@@ -16,7 +16,7 @@ pub(super) fn check(root: &Root) -> Result<(), Obstacle> {
     // The capabilities that execve(2) keeps: for root the bounding set, for other users their
     // ambient set (capabilities(7)).
     let kept = if user == Some("0") { mask("CapBnd:") } else { mask("CapAmb:") };
-    // A kernel that does not report it will say so itself.
+    // If the kernel does not report this, the open of the port reports the missing right.
     let missing = kept.map(missing_capabilities).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());

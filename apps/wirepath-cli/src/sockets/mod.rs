@@ -1,6 +1,6 @@
-//! `wirepath sockets`: the sockets of all programs whose sockets may leave the kernel, as netstat
-//! and ss(8) list those that do not: whose each is and why, its queues, its losses. Read from
-//! shared memory; the programs do not notice.
+//! `wirepath sockets`: lists the sockets of programs under the preload library, as ss(8) lists
+//! those of the kernel: the owner of each and the reason, its queues, its drops. It reads shared
+//! memory, so the programs do not notice.
 
 mod json;
 mod table;
@@ -17,7 +17,7 @@ use wirepath::counters::{default_directory, printable};
 
 use crate::stats::{CLEAR_SCREEN, parse_seconds};
 
-/// Shows the sockets of programs that `wirepath run` started, and whose they are.
+/// Shows the sockets of programs that `wirepath run` started: offloaded or the kernel's, and why.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only the process with this id
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Show again every so many seconds until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     live: Option<Duration>,
-    /// Where the files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    /// The directory of the files, if neither WIREPATH_SHM nor /dev/shm/wirepath
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }

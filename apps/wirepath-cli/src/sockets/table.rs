@@ -1,4 +1,4 @@
-//! The report as tables for people, one a process.
+//! The report as tables for people, one for each process.
 //!
 //! ```text
 //! redis-server  pid 4711  on eth1  up 2m 03s
@@ -16,7 +16,7 @@ use wirepath::counters::printable;
 
 use crate::stats::{grouped, uptime};
 
-/// Heading of a column, and whether it is a number, which ends at its right edge.
+/// The heading of each column, and whether its values are numbers, which are aligned to the right.
 const COLUMNS: [(&str, bool); 17] = [
     ("FD", true),
     ("PROTO", false),
@@ -132,7 +132,7 @@ fn elapsed(since: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(since).unwrap_or_default()
 }
 
-/// As in /proc/net.
+/// The name of the protocol, as in /proc/net.
 pub(super) fn protocol(kind: Kind) -> &'static str {
     match kind {
         Kind::Stream => "tcp",

@@ -71,7 +71,7 @@ fn record_that_changes_all_the_time_is_never_read_in_parts() {
         // Also where an assertion fails, as the scope waits for the writer.
         let _stop = StopOnDrop(&stop);
         let mut last = [0; 2];
-        // So many that some fall within a write, whoever has the cores.
+        // So many reads that some coincide with a write, on any machine.
         for _ in 0..20_000 {
             for (idx, words) in reader::read(&file).unwrap().0.records {
                 assert!(words.iter().all(|word| *word == words[0]), "{words:?}");

@@ -67,7 +67,7 @@ impl Records {
         let first = HEADER_WORDS + self.capacity + idx * self.record_words;
         let before = sequence.load(Relaxed);
         sequence.store(before.wrapping_add(1), Relaxed);
-        // Whoever sees a new word sees the odd sequence, too.
+        // A reader that sees a new word also sees the odd sequence.
         fence(Release);
         let words = record.iter().copied().chain(core::iter::repeat(0));
         for (word, value) in self.words[first..first + self.record_words].iter().zip(words) {

@@ -182,7 +182,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
 }
 
 impl TcpOutput<'_, '_> {
-    /// Increments with whatever paths depend on.
+    /// Changes with every table that paths depend on.
     #[inline]
     pub(super) fn changes(&self) -> u64 {
         next_hop::changes(self.cx.host)
@@ -347,8 +347,8 @@ impl TcpOutput<'_, '_> {
         };
         let (link, neighbor_request) = match cache.resolve_next_hop(request, cx, on_change) {
             NextHop::Known(link) => (link, None),
-            // The app is told whether its data was sent. In the resolver that would not be visible,
-            // so data does not wait there.
+            // The app learns whether its data was sent. The resolver could not report that, so data
+            // does not wait there.
             NextHop::Resolving(_, neighbor_request) if payload.is_some() => {
                 let _ = cx.egress().keep_neighbor(neighbor_request);
                 return Err(Unsent::NoRoute);

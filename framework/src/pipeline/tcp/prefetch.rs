@@ -81,7 +81,7 @@ impl Inner {
         (0..PREFETCH_DISTANCE).for_each(|idx| self.ask_for(idx));
     }
 
-    /// Tells the machine the connection of this segment, which saves the lookup, and prefetches
+    /// Passes the connection of this segment to the machine, which saves its lookup, and prefetches
     /// that of a later one.
     #[inline(always)]
     fn step(&mut self) {

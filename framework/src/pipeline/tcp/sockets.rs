@@ -309,8 +309,8 @@ impl TcpCalls<'_, '_> {
         delivering.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
-    /// What the path to a connection's peer lacks at the moment, if anything. Looks up routes and
-    /// neighbors.
+    /// The reason why there is no path to a connection's peer at the moment; `None` if there is
+    /// one. Looks up routes and neighbors.
     pub fn unreachable(&mut self, id: ConnectionId) -> Option<NextHopError> {
         let flow = self.machine()?.flow(id)?;
         NextHopError::check(*flow.remote.ip(), self.0)

@@ -712,8 +712,8 @@ fn path_mtu_is_lowered_told_and_kept() {
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
 }
 
-/// An attacker can know our address, our port and the peer: they do not prove that he saw a packet
-/// of ours.
+/// An attacker can know our address, our port and the peer: these do not prove that the attacker
+/// saw a packet of ours.
 #[test]
 fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
     let mut rig = stack();

@@ -83,7 +83,7 @@ pub struct UdpFlow {
     options: UdpOptions,
     /// Whether the source address is the route's, and not one that the caller chose.
     takes_source: bool,
-    /// Who asks for the neighbor's resolution: the app, for as long as the flow lives, or a single
+    /// The cause of the neighbor's resolution: the app, for as long as the flow lives, or a single
     /// datagram.
     cause: ResolutionCause,
     /// The interface that the flow leaves by. On another one it sends the headers that were

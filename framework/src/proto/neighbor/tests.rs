@@ -19,7 +19,7 @@ struct Script {
     neighbors: Neighbors<u32>,
     host: Host,
     now: Instant,
-    /// Requests: when, in whole seconds since the start, and to whom.
+    /// Requests: whole seconds since the start, and the destination.
     asked: Vec<(u64, MacAddr)>,
     resolved: Vec<(u32, MacAddr)>,
     released: Vec<(u32, NeighborDrop)>,

@@ -119,8 +119,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.route_watch.is_missed = true;
     }
 
-    /// Our SYN waits for a path. Tells the app once: most often the cable is unplugged, which the
-    /// app would not learn while it waits for the answer.
+    /// Our SYN waits for a path. The app gets one event: usually the cable is unplugged, and the
+    /// app would not learn of that while it waits for the answer.
     #[cold]
     pub(super) fn notify_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
@@ -130,8 +130,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// There may be a path again. That nothing was acknowledged meanwhile says nothing about the
-    /// network, so the backed-off timer starts again. It starts one step later, because an
+    /// There may be a path again. Without a path the missing acknowledgments do not indicate
+    /// congestion, so the backed-off timer starts again. It starts one step later, because an
     /// acknowledgment of data that left before may be for either transmission.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;

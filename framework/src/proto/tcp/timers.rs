@@ -308,7 +308,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether the app was told that its linger time is over, and the connection goes on.
+    /// Whether the app had the event that its linger time is over, while the connection continues.
     pub(super) fn is_unheard(&self) -> bool {
         self.has(AppFlags::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }

@@ -135,7 +135,7 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
     /// A pool made by the caller. By default there is one in the largest pages available
     /// (hugepages, otherwise small ones), locked, on the NUMA node of the cores that the thread may
     /// run on, if that is a single node. [`Region::mapping`](crate::mem::Region::mapping) of the
-    /// worker's pool says whether the kernel had to fall back to small pages: report it to the
+    /// worker's pool contains a fallback to small pages, if the kernel made one: report it to the
     /// operator.
     pub fn pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }

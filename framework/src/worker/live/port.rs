@@ -209,8 +209,8 @@ impl LivePort {
         self.device.inner_mut()
     }
 
-    /// The choices made, in words for the operator: the device, the owner of the interface, who
-    /// speaks IGMP.
+    /// The choices made, in words for the operator: the device, the owner of the interface, the
+    /// host that answers IGMP queries.
     pub fn describe(&self) -> String {
         let owner = match &self.config.owner {
             Owner::Shared => "shared with the kernel".to_owned(),

@@ -177,8 +177,8 @@ impl<T: Event> Reader<T> {
         // Acquire: the words of an event are stored before its stamp.
         let before = stamp.load(Ordering::Acquire);
         if before != self.next {
-            // The distance is a multiple of the capacity, or one less; its sign tells the past from
-            // the future.
+            // The distance is a multiple of the capacity, or one less; its sign distinguishes past
+            // from future.
             let is_past = (before.wrapping_sub(self.next) as i64) < 0;
             return if is_past { Copied::Nothing } else { Copied::Overwritten };
         }

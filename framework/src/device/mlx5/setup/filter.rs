@@ -1,7 +1,8 @@
 //! The NIC's filter of destination addresses, which a virtual function applies before its rules. A
 //! packet socket adds the entries that rules need, as the kernel adds its own. If an entry is
 //! refused, the rule stays installed, because the kernel may have joined the group itself. The
-//! operator is told, because otherwise frames of the feed could be missing for no visible reason.
+//! start reports this to the operator, because otherwise frames of the feed could be missing for no
+//! visible reason.
 
 use core::fmt;
 use std::io;

@@ -107,7 +107,7 @@ impl Rostered {
     /// The open connections. Call it when the writer is gone: before, they change during the read.
     ///
     /// # Errors
-    /// The file is shorter than it says, or cannot be read.
+    /// The file is shorter than its header claims, or cannot be read.
     pub fn connections(&self) -> io::Result<Vec<OpenConnection>> {
         let numbers_at = HEADER_WORDS + self.capacity * ENTRY_WORDS;
         let mut open = Vec::new();

@@ -41,7 +41,7 @@ impl Secret {
         hash(&self.timestamp, flow) as u32
     }
 
-    /// The authentication of a SYN cookie: `said` is all that it encodes (RFC 4987 3.6).
+    /// The authentication of a SYN cookie: `said` contains all encoded fields (RFC 4987 3.6).
     pub(in crate::proto::tcp) fn cookie(&self, flow: Flow, said: u64) -> u64 {
         self.cookie.sip(&[word(flow.local), word(flow.remote), said])
     }

@@ -2,9 +2,9 @@
 //! one connection does not use up those of another; and a total for all connections, so that we do
 //! not answer a flood with a flood.
 //!
-//! The total limit is drawn at random for each second. If an attacker knew it, he could open a
-//! connection, count the challenges that are left for him, and so infer those of others and find
-//! their sequence numbers (CVE-2016-5696).
+//! The total limit is drawn at random for each second. An attacker who knew it could open a
+//! connection, count its remaining challenges, infer the challenges of other connections, and so
+//! find their sequence numbers (CVE-2016-5696).
 
 use super::super::listening::secret::Secret;
 use super::super::state::connection::{Connection, coarse_seconds};

@@ -5,7 +5,7 @@ use super::super::segment::Range;
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
-/// A connection without timestamps: with them an attacker has one more number to guess, and his
+/// A connection without timestamps: with them an attacker must guess one more number, and forged
 /// segments would not reach the tested checks.
 fn victims() -> (End, End) {
     connected_with(&ConnectionOptions { timestamps: false, ..ConnectionOptions::default() })

@@ -1,4 +1,4 @@
-//! A paused app is told how its connection ends.
+//! A paused app gets the event of its connection's end.
 
 use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
@@ -89,7 +89,7 @@ fn end_that_both_wanted_waits_for_the_app() {
     line.assert_delivered(4);
 }
 
-/// The window cannot tell the peer that chunks are used up, because it counts bytes.
+/// The window counts bytes, so it cannot report to the peer that chunks are used up.
 #[test]
 fn small_messages_that_wait_take_no_chunk_each() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());

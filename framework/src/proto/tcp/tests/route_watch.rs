@@ -3,7 +3,7 @@
 use super::line::Line;
 use super::*;
 
-/// The link comes back, and the machine is told of it.
+/// The link comes back, and the machine gets the event.
 fn find_way(line: &mut Line) {
     line.wire.is_cut = false;
     let changes = line.now.as_nanos();

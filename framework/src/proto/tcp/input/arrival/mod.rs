@@ -161,7 +161,7 @@ impl<P: Payload> Tcp<P> {
                 }
             },
             _ => {
-                // The connection is closed, but the app has not been told yet: the flow is free.
+                // The connection is closed, but the app has no event of it yet: the flow is free.
                 self.detach(slot);
                 return self.arrive_without_connection(arrival, payload, accept, now, output);
             }
@@ -231,14 +231,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.output.opened(self.slot, flow, snd.nxt, rcv.nxt);
     }
 
-    /// The connection is closed: its unsent data is freed, and the app is told.
+    /// The connection is closed: frees its unsent data, and queues the app's event.
     #[cold]
     pub(in crate::proto::tcp) fn close(&mut self, reason: CloseReason) {
         let connection = &mut *self.connection;
         if connection.state == State::Closed {
             return;
         }
-        // For a connection in TIME-WAIT the app was told already how it ended.
+        // For a connection in TIME-WAIT the app already had the event of its end.
         if connection.state != State::TimeWait {
             connection.ending.reason = reason;
             connection.pending.insert(Pending::CLOSED);
@@ -276,9 +276,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The connection ends without both FINs: a paused app is told now, not when it resumes. The
-    /// data received so far is delivered first, because it was acknowledged and will not be sent
-    /// again.
+    /// The connection ends without both FINs: a paused app gets the event now, not when it resumes.
+    /// The data received so far is delivered first, because it was acknowledged and will not be
+    /// sent again.
     fn end_pause(&mut self) {
         self.clear(AppFlags::PAUSED);
         if !self.rare_rcv.in_order.is_empty() {

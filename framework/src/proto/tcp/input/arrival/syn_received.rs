@@ -72,8 +72,8 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             cx.owe_ack(AckOwed::Now);
         }
-        // Data that came with the acknowledgment waits in order, because the app is told of the
-        // connection first.
+        // Data that came with the acknowledgment waits in order, because the event of the
+        // connection comes first.
         let text = cx.segment_text(&segment, payload);
         // So that the first answer leaves as soon as those that follow.
         cx.compute_send_room();

@@ -58,7 +58,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.snd.una = segment.ack;
         self.establish();
         self.owe_ack(AckOwed::Now);
-        // Data that came with the answer waits in order, because the app is told of the connection
+        // Data that came with the answer waits in order, because the event of the connection comes
         // first.
         self.segment_text(&segment.behind_syn(), payload)
     }

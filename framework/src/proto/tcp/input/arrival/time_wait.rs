@@ -62,7 +62,7 @@ impl<P: Payload> Tcp<P> {
         if self.connections[slot].has(AppFlags::ORPHANED) {
             return self.release(slot);
         }
-        // The app has not been told yet how the connection ended.
+        // The app has had no event of the connection's end yet.
         self.context(slot, output, now).close(CloseReason::Finished);
         self.detach(slot);
     }

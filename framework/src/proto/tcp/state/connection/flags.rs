@@ -121,7 +121,7 @@ set_of_a_room! {
     PACED = 10,
     /// A due segment has found no path.
     NO_ROUTE = 11,
-    /// The app was told that its SYN has no path to the peer.
+    /// The app had the event that its SYN has no path to the peer.
     NO_ROUTE_TOLD = 12,
     /// Every segment shows the same window, and the stored field is exact. Valid as long as
     /// `fast_send_room` is.
@@ -172,7 +172,7 @@ set_of_a_room! {
     /// The app accepts no more data: data that still arrives is answered by a reset (RFC 9293
     /// 3.6.1).
     RECEIVES_NO_MORE = 30,
-    /// The app has not been told yet that the connection is open; until then data waits in order.
+    /// The app has had no event yet that the connection is open; until then data waits in order.
     UNTOLD = 31,
 }
 

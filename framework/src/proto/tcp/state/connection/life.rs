@@ -20,7 +20,7 @@ pub enum State {
     Closing,
     LastAck,
     TimeWait,
-    /// Closed, but the app has not been told yet.
+    /// Closed, but the app has had no event of it yet.
     Closed,
 }
 

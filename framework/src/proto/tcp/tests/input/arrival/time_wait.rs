@@ -117,7 +117,7 @@ fn call_from_the_same_port_is_told_how_long_it_has_to_wait() {
     }
 }
 
-/// The app is paused: it has still to read data and to be told of the end.
+/// The app is paused: it has unread data, and no event of the end yet.
 fn waiting_untold() -> Script {
     let mut script = accepted_with(Some(Timestamps { value: 10, echo_reply: 0 }));
     script.end.tcp.pause(script.id()).unwrap();
