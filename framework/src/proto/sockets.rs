@@ -10,7 +10,7 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::demux::{Cursor, Demux, DemuxCapacity, DemuxError, DemuxMatch, Flow, Subscriber};
+use super::demux::{Cursor, Demux, DemuxCapacity, DemuxError, DemuxMatch, Flow, Sharing, Subscriber};
 use super::hash::HashSeed;
 use super::ids::{ConsumerId, FilterId, InterfaceId};
 use super::ports::{self, PortError, PortRange, Ports, PortsCapacity};
@@ -35,15 +35,6 @@ impl Default for SocketCapacity {
     fn default() -> Self {
         Self { locals: 2_048, bindings: 4_096, connections: 1_024, sources: 20_480 }
     }
-}
-
-/// Whether a unicast address may be bound a second time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// No other consumer may bind it.
-    Exclusive,
-    /// Others may bind it if they share it too; each gets every datagram.
-    Shared,
 }
 
 /// The datagrams of a group that a consumer wants.
@@ -85,7 +76,7 @@ struct Binding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BindingKind {
-    Unicast,
+    Unicast(Sharing),
     /// `asked` is the filter that the UDP node checks, or [`FilterId::ANY`] as long as it accepts
     /// everything.
     Member {
@@ -122,6 +113,12 @@ impl UdpSockets {
         self.demux.lookup(flow)
     }
 
+    /// As [`UdpSockets::lookup`], of a datagram to a unicast address of ours: of consumers that
+    /// share the address one gets it, but for [`Sharing::Shared`].
+    pub fn lookup_unicast(&self, flow: Flow) -> DemuxMatch {
+        self.demux.lookup_unicast(flow)
+    }
+
     /// The only consumer of a destination, without a source filter, where the home bucket has it:
     /// the usual result, before any other check. `None` is inconclusive: call
     /// [`UdpSockets::lookup`].
@@ -155,20 +152,25 @@ impl UdpSockets {
             return Err(SocketError::GroupIsJoined(*local.ip()));
         }
         self.check_room()?;
-        let wish = ports::Binding { local, owner: consumer, share: sharing == Sharing::Shared };
+        let wish = ports::Binding { local, owner: consumer, share: sharing != Sharing::Exclusive };
         let local = self.ports.bind(wish)?;
         if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter: FilterId::ANY }) {
             self.ports.release(local, consumer);
             return Err(error.into());
         }
-        self.bindings.push(Binding { local, consumer, kind: BindingKind::Unicast });
+        self.bindings.push(Binding { local, consumer, kind: BindingKind::Unicast(sharing) });
+        if sharing != Sharing::Exclusive {
+            self.settle_sharing(local);
+        }
         Ok(local)
     }
 
     /// Releases an address of [`bind`](UdpSockets::bind). False if the consumer has not bound it.
     pub fn unbind(&mut self, consumer: ConsumerId, local: SocketAddrV4) -> bool {
-        let ours = Binding { local, consumer, kind: BindingKind::Unicast };
-        let place = self.bindings.iter().position(|binding| *binding == ours);
+        let is_ours = |binding: &Binding| {
+            (binding.local, binding.consumer) == (local, consumer) && matches!(binding.kind, BindingKind::Unicast(_))
+        };
+        let place = self.bindings.iter().position(is_ours);
         place.inspect(|&place| self.remove(place)).is_some()
     }
 
@@ -393,9 +395,12 @@ impl UdpSockets {
     fn remove(&mut self, place: usize) {
         let Binding { local, consumer, kind } = self.bindings.swap_remove(place);
         match kind {
-            BindingKind::Unicast => {
+            BindingKind::Unicast(sharing) => {
                 self.demux.unbind(local, Subscriber { consumer, filter: FilterId::ANY });
                 self.ports.release(local, consumer);
+                if sharing != Sharing::Exclusive {
+                    self.settle_sharing(local);
+                }
             }
             BindingKind::Connected(remote) => {
                 self.demux.disconnect(Flow { local, remote });
@@ -412,6 +417,24 @@ impl UdpSockets {
                     assert!(gone.is_ok(), "a member's binding has a filter");
                 }
             }
+        }
+    }
+
+    /// Tells the table who gets the datagrams of an address: all where one of its consumers wants
+    /// that, one by the flow's hash where all agree to it, otherwise the one that bound it last.
+    fn settle_sharing(&mut self, local: SocketAddrV4) {
+        let at_local = self.bindings.iter().filter(|binding| binding.local == local);
+        let kinds = at_local.filter_map(|binding| match binding.kind {
+            BindingKind::Unicast(sharing) => Some(sharing),
+            BindingKind::Member { .. } | BindingKind::Connected(_) => None,
+        });
+        let together = kinds.reduce(|one, other| match (one, other) {
+            (Sharing::Balanced, Sharing::Balanced) => Sharing::Balanced,
+            (Sharing::Shared, _) | (_, Sharing::Shared) => Sharing::Shared,
+            _ => Sharing::Latest,
+        });
+        if let Some(sharing) = together {
+            self.demux.share(local, sharing);
         }
     }
 
@@ -483,6 +506,7 @@ mod tests {
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     const ANNE: ConsumerId = ConsumerId(1);
     const BERT: ConsumerId = ConsumerId(2);
+    const CARL: ConsumerId = ConsumerId(3);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 8);
 
@@ -652,6 +676,33 @@ mod tests {
         sockets.bind(BERT, local, Sharing::Shared).unwrap();
         assert_eq!(receivers(&sockets, OTHER, local), [1, 2]);
         assert_eq!(sockets.bind(ANNE, at(9), Sharing::Shared), Err(SocketError::GroupIsJoined(GROUP)));
+    }
+
+    #[test]
+    fn one_of_those_that_share_an_address_gets_a_datagram_where_they_agree() {
+        let mut sockets = sockets(8);
+        let local = SocketAddrV4::new(SENDER, 9);
+        let one = |sockets: &UdpSockets, port| match sockets
+            .lookup_unicast(Flow { local, remote: SocketAddrV4::new(OTHER, port) })
+        {
+            DemuxMatch::One(subscriber) => Some(subscriber.consumer),
+            DemuxMatch::None | DemuxMatch::Many(_) => None,
+        };
+        sockets.bind(ANNE, local, Sharing::Balanced).unwrap();
+        sockets.bind(BERT, local, Sharing::Balanced).unwrap();
+        let chosen: Vec<_> = (1_000..1_100).map(|port| one(&sockets, port).unwrap()).collect();
+        let of_anne = chosen.iter().filter(|consumer| **consumer == ANNE).count();
+        assert!((20..=80).contains(&of_anne), "{of_anne} of 100 flows");
+        assert!((1_000..1_100).map(|port| one(&sockets, port).unwrap()).eq(chosen), "a flow stays where it is");
+
+        // One that does not balance has them all, as it bound last; then the newest of the others.
+        sockets.bind(CARL, local, Sharing::Latest).unwrap();
+        assert!((1_000..1_100).all(|port| one(&sockets, port) == Some(CARL)));
+        assert!(sockets.unbind(CARL, local));
+        assert!((1_000..1_100).any(|port| one(&sockets, port) == Some(ANNE)));
+        assert_eq!(receivers(&sockets, OTHER, local), [1, 2], "a broadcast reaches all");
+        sockets.bind(CARL, local, Sharing::Shared).unwrap();
+        assert_eq!(one(&sockets, 1_000), None, "all get it");
     }
 
     #[test]

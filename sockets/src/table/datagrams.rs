@@ -10,6 +10,7 @@ use wirepath::worker::live::FlowSpec;
 use super::message::SendFlags;
 use super::{SocketId, Sockets, check_own};
 use crate::errno::Errno;
+use crate::options::Options;
 use crate::ready::Ready;
 use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership};
 use crate::socket::{Socket, State};
@@ -343,8 +344,11 @@ impl Sockets {
             (local, Vec::new())
         } else {
             check_own(local, cx)?;
-            let shared = socket.options.reuse_address || socket.options.reuse_port;
-            let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive };
+            let sharing = match socket.options {
+                Options { reuse_port: true, .. } => Sharing::Balanced,
+                Options { reuse_address: true, .. } => Sharing::Latest,
+                _ => Sharing::Exclusive,
+            };
             let local = cx.sockets.bind(consumer, local, sharing)?;
             (local, flows_to(local, cx.host, FlowSpec::udp))
         };

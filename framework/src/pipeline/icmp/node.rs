@@ -348,7 +348,7 @@ impl Icmp {
         };
         let (flow, kind, reporter) = (error.flow, error.kind, envelope.source);
         let build = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu };
-        match cx.sockets.lookup(flow) {
+        match cx.sockets.lookup_unicast(flow) {
             DemuxMatch::None => return Err(IcmpDrop::NoSocket),
             DemuxMatch::One(subscriber) => app.on_icmp_error(&build(subscriber.consumer), cx),
             DemuxMatch::Many(mut cursor) => {

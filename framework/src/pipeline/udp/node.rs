@@ -312,7 +312,11 @@ fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut
         }
         u64::from(accepted)
     };
-    let deliveries = match cx.sockets.lookup(envelope.flow) {
+    let found = match cx.host.is_own(ipv4.destination()) {
+        true => cx.sockets.lookup_unicast(envelope.flow),
+        false => cx.sockets.lookup(envelope.flow),
+    };
+    let deliveries = match found {
         DemuxMatch::None => return Err(UdpDrop::NoConsumer),
         DemuxMatch::One(subscriber) => offer(subscriber, cx),
         DemuxMatch::Many(mut cursor) => {

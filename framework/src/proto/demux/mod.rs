@@ -56,6 +56,23 @@ pub struct Subscriber {
     pub filter: FilterId,
 }
 
+/// Whether a unicast address may be bound a second time, and who gets its datagrams then. Groups
+/// and broadcasts reach all consumers in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// No other consumer may bind it.
+    Exclusive,
+    /// Others may bind it if they share it too; each gets every datagram.
+    Shared,
+    /// Others may bind it if they share it too; the one that bound it last gets the datagrams, as
+    /// with Linux's `SO_REUSEADDR`.
+    Latest,
+    /// Others may bind it if they share it too; the flow's hash chooses one of them, as with
+    /// `SO_REUSEPORT`.
+    Balanced,
+}
+
 /// The two ends of a datagram as the receiver sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
@@ -191,6 +208,16 @@ impl Demux {
         }
     }
 
+    /// The receiver of a datagram to a unicast address of ours, or the receivers where the
+    /// consumers of the address share it as [`Sharing::Shared`]. Costs a lookup, and a walk over
+    /// the consumers that share the address.
+    pub fn lookup_unicast(&self, flow: Flow) -> DemuxMatch {
+        match self.lookup(flow) {
+            DemuxMatch::Many(cursor) => self.choose(&cursor, flow).map_or(DemuxMatch::Many(cursor), DemuxMatch::One),
+            found => found,
+        }
+    }
+
     /// The only consumer of a destination, without a source filter, where the home bucket has it:
     /// the usual result, inlined. `None` is inconclusive: call [`lookup`](Self::lookup).
     #[inline(always)]
@@ -234,6 +261,15 @@ impl Demux {
                 let fan = self.open_fan(key)?;
                 self.append(fan, subscriber)
             }
+        }
+    }
+
+    /// Sets who gets the datagrams of a local end that has several subscribers.
+    pub fn share(&mut self, local: SocketAddrV4, sharing: Sharing) {
+        if let Some(target) = self.locals.get(LocalKey::new(local))
+            && target.filter == Target::FAN
+        {
+            self.fans[target.word].sharing = sharing;
         }
     }
 
@@ -339,6 +375,25 @@ impl Demux {
             until_serial: self.next_serial,
             len: fan.len,
         })
+    }
+
+    /// The subscriber of a list that gets a unicast datagram; `None`: all of them.
+    fn choose(&self, cursor: &Cursor, flow: Flow) -> Option<Subscriber> {
+        let fan = self.locals.get(cursor.key).filter(|target| target.filter == Target::FAN)?;
+        let fan = &self.fans[fan.word];
+        let place = match fan.sharing {
+            Sharing::Exclusive | Sharing::Shared => return None,
+            Sharing::Latest => fan.len - 1,
+            Sharing::Balanced => {
+                let hash = self.connections.hash(FlowKey::new(flow)) >> 32;
+                (hash * u64::from(fan.len) >> 32) as u32
+            }
+        };
+        let mut idx = fan.first;
+        for _ in 0..place {
+            idx = self.nodes.get(idx)?.next;
+        }
+        Some(self.nodes.get(idx)?.subscriber)
     }
 
     /// Only for unicast: a consumer that joined a group is bound by the group's address.
@@ -541,10 +596,11 @@ struct SubscriberList {
     first: u32,
     len: u32,
     connections: u32,
+    sharing: Sharing,
 }
 
 impl SubscriberList {
-    const EMPTY: Self = Self { first: NIL, len: 0, connections: 0 };
+    const EMPTY: Self = Self { first: NIL, len: 0, connections: 0, sharing: Sharing::Shared };
 }
 
 /// One subscriber of a fan; the serial number increases along the list.

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
+use super::super::demux::Sharing;
 use super::super::hash::HashSeed;
 use super::super::host::{HostConfig, HostEvent};
 use super::super::ids::{ConsumerId, InterfaceId};
 use super::super::prefix::Ipv4Prefix;
-use super::super::sockets::{Sharing, SocketCapacity};
+use super::super::sockets::SocketCapacity;
 use super::*;
 use crate::time::Duration;
 use crate::wire::{Ipv4Fields, UdpFields, UdpHeader, VlanTags};

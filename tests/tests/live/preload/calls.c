@@ -341,6 +341,37 @@ static void by_loopback(void) {
     close(set);
 }
 
+// Of sockets that share a port one gets each datagram: that which bound last, or one by the flow's
+// hash.
+static void sharers(void) {
+    int options[] = {SO_REUSEADDR, SO_REUSEPORT}, on = 1;
+    for (int idx = 0; idx < 2; idx++) {
+        struct sockaddr_in name = {.sin_family = AF_INET}, address = at(peer, 7000);
+        socklen_t len = sizeof name;
+        int fds[3], got[3] = {0}, all = 0;
+        for (int place = 0; place < 3; place++) {
+            fds[place] = socket(AF_INET, SOCK_DGRAM, 0);
+            setsockopt(fds[place], SOL_SOCKET, options[idx], &on, sizeof on);
+            say("bind", bind(fds[place], (struct sockaddr *)&name, len));
+            getsockname(fds[place], (struct sockaddr *)&name, &len);
+        }
+        for (int round = 0; round < 8; round++) {
+            sendto(fds[0], "round", 5, 0, (struct sockaddr *)&address, sizeof address);
+            struct pollfd polled[3] = {{fds[0], POLLIN}, {fds[1], POLLIN}, {fds[2], POLLIN}};
+            poll(polled, 3, 5000);
+            for (int place = 0; place < 3; place++) {
+                char bytes[8];
+                int came = recv(fds[place], bytes, 8, MSG_DONTWAIT) == 5;
+                got[place] += came;
+                all += came;
+            }
+        }
+        printf("all %d, one socket got all %d\n", all, got[0] == 8 || got[1] == 8 || got[2] == 8);
+        if (options[idx] == SO_REUSEADDR) printf("the last got %d\n", got[2]);
+        for (int place = 0; place < 3; place++) close(fds[place]);
+    }
+}
+
 // `select` says how much of its time is left.
 static void time_left(void) {
     int fd = call(7000);
@@ -428,7 +459,7 @@ int main(int count, char **arguments) {
         {"streams", streams}, {"refusals", refusals}, {"options", options}, {"duplicates", duplicates},
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
-        {"masks", masks}, {"by loopback", by_loopback},
+        {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
         {"time left", time_left}, {"refused options", refused_options},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
