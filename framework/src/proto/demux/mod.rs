@@ -386,7 +386,7 @@ impl Demux {
             Sharing::Latest => fan.len - 1,
             Sharing::Balanced => {
                 let hash = self.connections.hash(FlowKey::new(flow)) >> 32;
-                (hash * u64::from(fan.len) >> 32) as u32
+                ((hash * u64::from(fan.len)) >> 32) as u32
             }
         };
         let mut idx = fan.first;
