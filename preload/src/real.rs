@@ -5,7 +5,8 @@
 //! Invariants:
 //! 1. A pointer in a cell is null or what `dlsym` returned for the cell's own name, so it has the
 //!    type that the function of that name has in libc.
-//! 2. Each function passes its arguments on unchanged, so the caller's promises to libc hold.
+//! 2. Each function passes its arguments on unchanged, so the caller's promises to libc hold. A
+//!    thread that is canceled unwinds through them (`C-unwind`).
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -39,6 +40,14 @@ fn next_of(name: &'static str) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
 }
 
+/// `ppoll` as a cancellation point, for so many nanoseconds at most.
+pub(crate) fn ppoll_to_sleep(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) {
+    let time = timeout_ns.map(sys::timespec);
+    let time = time.as_ref().map_or(core::ptr::null(), |time| &raw const *time);
+    // SAFETY: a slice and a structure of ours that live as long as the call.
+    unsafe { ppoll(fds.as_mut_ptr(), fds.len() as u64, time, core::ptr::null()) };
+}
+
 /// Defines the pass-through of each name: `fn name(arguments) -> type, number [register values];`.
 macro_rules! pass_through {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $number:expr, [$($register:expr),*];)*) => {
@@ -57,7 +66,7 @@ macro_rules! pass_through {
                 if !next.is_null() {
                     // SAFETY: invariants 1 and 2.
                     return unsafe {
-                        core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(next)($($argument),*)
+                        core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $result>(next)($($argument),*)
                     };
                 }
                 let mut registers = [0_usize; 6];
@@ -132,6 +141,7 @@ pass_through! {
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [path, mode];
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [fd, mode];
     fn fileno(stream: *mut libc::FILE) -> c_int, NO_CALL, [stream];
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64, number, [a, b, c, d, e, f];
 }

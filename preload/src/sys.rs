@@ -6,6 +6,7 @@
 //!    touches no memory itself: the kernel reads and writes what the arguments point at, as for a
 //!    program that makes the call.
 //! 2. Each function here makes one call, and passes its number with its arguments.
+//! 3. Libc's functions of cancellation have no symbol of ours, and touch the calling thread alone.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -52,6 +53,28 @@ pub(crate) unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
         );
     }
     result
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+/// `PTHREAD_CANCEL_DISABLE`
+pub(crate) const CANCEL_DISABLE: c_int = 1;
+
+/// Whether this thread may be canceled: sets it, and says what it was.
+pub(crate) fn set_cancel_state(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: invariant 3.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
+}
+
+/// Ends this thread if it was canceled, and unwinds its stack.
+pub(crate) fn test_cancel() {
+    // SAFETY: invariant 3.
+    unsafe { pthread_testcancel() };
 }
 
 /// The result of a call, or its error.
@@ -220,7 +243,7 @@ pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::Atom
     Some(word)
 }
 
-fn timespec(nanoseconds: u64) -> libc::timespec {
+pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
     let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
     libc::timespec { tv_sec: seconds as libc::time_t, tv_nsec: rest as i64 }
 }

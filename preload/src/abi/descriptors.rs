@@ -1,5 +1,5 @@
 //! Descriptors: `socket`, `close` and its family, `dup` and its family, `fcntl`, `ioctl`; signal
-//! handlers; and `syscall` by number.
+//! handlers and threads; and `syscall` by number.
 //!
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
@@ -14,7 +14,7 @@ use super::receive::{read, recvmmsg};
 use super::send::{sendmmsg, write};
 use super::{IS_ON, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
-use crate::engine::{signals, table, thread};
+use crate::engine::{self, signals, table, thread};
 use crate::process;
 use crate::real::{self, fail};
 
@@ -149,6 +149,15 @@ symbols! {
             return pass!(real::sigaction(signal, action, before));
         }
         pass!(signals::sigaction(signal, action, before))
+    }
+
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int {
+        if may_be_ours() {
+            // Nobody is within the engine now, and who enters later cannot be canceled there.
+            let _engine = engine::enter();
+            thread::expect_cancel();
+        }
+        pass!(real::pthread_cancel(thread))
     }
 
     fn signal(signal: c_int, handler: usize) -> usize {

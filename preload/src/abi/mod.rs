@@ -17,7 +17,7 @@ use sockets::Errno;
 
 use crate::calls::{self, Outcome};
 use crate::engine::table::{self, FileId};
-use crate::engine::thread;
+use crate::engine::{signals, thread};
 use crate::real::{self, Count, fail};
 use crate::{config, process, sys};
 
@@ -32,6 +32,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         if config::get().is_some() {
             process::begin();
             IS_ON.store(true, Ordering::Release);
+            signals::adopt();
         }
     }
     begin
@@ -88,7 +89,7 @@ macro_rules! symbols {
         $(
             #[doc = concat!("`", stringify!($name), "`.\n\n# Safety\nAs libc's.")]
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result $body
         )*
     };
 }

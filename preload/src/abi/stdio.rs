@@ -57,10 +57,10 @@ symbols! {
 /// `cookie_io_functions_t`
 #[repr(C)]
 struct Functions {
-    read: extern "C" fn(*mut c_void, *mut c_void, usize) -> Count,
-    write: extern "C" fn(*mut c_void, *const c_void, usize) -> Count,
-    seek: extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int,
-    close: extern "C" fn(*mut c_void) -> c_int,
+    read: extern "C-unwind" fn(*mut c_void, *mut c_void, usize) -> Count,
+    write: extern "C-unwind" fn(*mut c_void, *const c_void, usize) -> Count,
+    seek: extern "C-unwind" fn(*mut c_void, *mut i64, c_int) -> c_int,
+    close: extern "C-unwind" fn(*mut c_void) -> c_int,
 }
 
 unsafe extern "C" {
@@ -79,12 +79,12 @@ fn descriptor_of(stream: *mut libc::FILE) -> Option<c_int> {
     streams.iter().find(|(known, _)| *known == stream as usize).map(|(_, fd)| *fd)
 }
 
-extern "C" fn read_cookie(cookie: *mut c_void, into: *mut c_void, len: usize) -> Count {
+extern "C-unwind" fn read_cookie(cookie: *mut c_void, into: *mut c_void, len: usize) -> Count {
     pass!(read(cookie as usize as c_int, into, len))
 }
 
 /// Returns the number of written bytes: libc takes 0 as an error.
-extern "C" fn write_cookie(cookie: *mut c_void, bytes: *const c_void, len: usize) -> Count {
+extern "C-unwind" fn write_cookie(cookie: *mut c_void, bytes: *const c_void, len: usize) -> Count {
     let mut written = 0;
     while written < len {
         // SAFETY: invariant 2; `written` is less than `len`.
@@ -96,11 +96,11 @@ extern "C" fn write_cookie(cookie: *mut c_void, bytes: *const c_void, len: usize
     written as Count
 }
 
-extern "C" fn seek_cookie(_: *mut c_void, _: *mut i64, _: c_int) -> c_int {
+extern "C-unwind" fn seek_cookie(_: *mut c_void, _: *mut i64, _: c_int) -> c_int {
     fail(sockets::Errno(libc::ESPIPE)) as c_int
 }
 
-extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
+extern "C-unwind" fn close_cookie(cookie: *mut c_void) -> c_int {
     let fd = cookie as usize as c_int;
     {
         let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use crate::calls::{self, Direction, Outcome, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides, readable};
-use crate::engine::{self, Engine, WaitFor};
+use crate::engine::{self, Engine, WaitFor, thread};
 use crate::{config, sys};
 use Outcome::{Ours, Pass};
 
@@ -76,6 +76,7 @@ struct Target {
 
 /// `recv` and its family. [`Pass`] if the twin has the next bytes or datagram.
 pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome<Received> {
+    thread::test_cancel();
     match flags {
         _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
         _ if flags & libc::MSG_ERRQUEUE != 0 => return Ours(Err(Errno::EAGAIN)),
@@ -173,6 +174,7 @@ fn receive_once(
 
 /// `send` and its family; the parts make one datagram, or follow each other in a stream.
 pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
+    thread::test_cancel();
     let is_stream = target(&mut engine::enter(), file).is_ok_and(|target| target.kind == Kind::Stream);
     let to = match to.map(address::parse) {
         // A stream ignores the destination: it is connected.

@@ -109,14 +109,19 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
 /// ours.
 pub(crate) fn enter() -> Inside {
     thread::enter();
-    Inside(Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner)))
+    let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::refuse_cancel();
+    Inside(Some(guard))
 }
 
 /// Takes the lock if it is free.
 pub(crate) fn try_enter() -> Option<Inside> {
     thread::enter();
     match ENGINE.try_lock() {
-        Ok(guard) => Some(Inside(Some(guard))),
+        Ok(guard) => {
+            thread::refuse_cancel();
+            Some(Inside(Some(guard)))
+        }
         Err(_) => {
             signals::leave();
             None

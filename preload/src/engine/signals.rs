@@ -44,7 +44,7 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
         // Stored first, because the signal may arrive as soon as the kernel has our handler.
         FLAGS[place].store(action.sa_flags, Ordering::Release);
         HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
-        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
+        let handler: extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
         action.sa_sigaction = handler as usize;
         // We implement `SA_RESETHAND` ourselves, because a kept signal is raised twice.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
@@ -72,11 +72,26 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
     done
 }
 
+/// Takes over the handlers that constructors of other libraries have set before ours ran.
+pub(crate) fn adopt() {
+    for signal in (1..SIGNALS as c_int).filter(|signal| !is_fault(*signal)) {
+        // SAFETY: structures of ours; all zero is the default action with an empty mask.
+        unsafe {
+            let mut set: libc::sigaction = core::mem::zeroed();
+            let is_known = real::sigaction(signal, core::ptr::null(), &raw mut set) == 0;
+            if is_known && set.sa_sigaction != libc::SIG_DFL && set.sa_sigaction != libc::SIG_IGN {
+                sigaction(signal, &raw const set, core::ptr::null_mut());
+            }
+        }
+    }
+}
+
 /// Delivers the kept signals when the thread leaves the engine.
 pub(crate) fn leave() {
     if !thread::leave() {
         return;
     }
+    thread::allow_cancel();
     thread::with(|thread| {
         for kept in &thread.kept {
             let Some(info) = kept.take() else { break };
@@ -86,7 +101,7 @@ pub(crate) fn leave() {
 }
 
 /// The handler that the kernel calls.
-extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: libc's `errno` of this thread. The handler must leave it as it was.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel passes it, because we set `SA_SIGINFO`.
@@ -121,17 +136,19 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
             real::sigaction(signal, &raw const default, core::ptr::null_mut());
         }
     }
-    thread::note_handler(flags & libc::SA_RESTART != 0);
+    let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);
     // SAFETY: invariant 1.
     unsafe {
         if flags & libc::SA_SIGINFO != 0 {
-            core::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(handler)(
+            core::mem::transmute::<usize, extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(handler)(
                 signal, info, context,
             );
         } else {
-            core::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
+            core::mem::transmute::<usize, extern "C-unwind" fn(c_int)>(handler)(signal);
         }
     }
+    // Calls that the handler has made were interrupted or not by themselves.
+    thread::note_interruption(interruption);
 }
 
 /// Signals that an instruction of the thread causes: they cannot be kept.

@@ -2,6 +2,7 @@
 //! descriptor by which other threads wake it.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use sockets::Errno;
 
@@ -15,6 +16,8 @@ pub(crate) const KEPT_MAX: usize = 16;
 pub(crate) struct Thread {
     /// How many times the thread has entered without leaving.
     inside: Cell<u32>,
+    /// Whether others may cancel it (`PTHREAD_CANCEL_ENABLE`), from when it entered.
+    cancel_state: Cell<Option<i32>>,
     /// A handler has run since the call began.
     caught: Cell<bool>,
     /// All handlers that ran had `SA_RESTART`.
@@ -29,6 +32,7 @@ thread_local! {
     static THREAD: Thread = const {
         Thread {
             inside: Cell::new(0),
+            cancel_state: Cell::new(None),
             caught: Cell::new(false),
             restarts: Cell::new(true),
             kept: [const { Cell::new(None) }; KEPT_MAX],
@@ -57,6 +61,39 @@ pub(crate) fn leave() -> bool {
     .unwrap_or(true)
 }
 
+/// A thread of the process was canceled once: from then on those within the engine cannot be.
+static CANCELS: AtomicBool = AtomicBool::new(false);
+
+/// Threads are canceled from now on. The caller holds the engine, so that nobody else is within it.
+pub(crate) fn expect_cancel() {
+    CANCELS.store(true, Ordering::Relaxed);
+}
+
+/// It holds the engine: calls that the engine makes are no cancellation points.
+pub(crate) fn refuse_cancel() {
+    if CANCELS.load(Ordering::Relaxed) {
+        with(|thread| {
+            if thread.cancel_state.get().is_none() {
+                thread.cancel_state.set(Some(sys::set_cancel_state(sys::CANCEL_DISABLE)));
+            }
+        });
+    }
+}
+
+/// It has left the engine: as before.
+pub(crate) fn allow_cancel() {
+    if let Some(state) = with(|thread| thread.cancel_state.take()).flatten() {
+        sys::set_cancel_state(state);
+    }
+}
+
+/// A call begins that is a cancellation point. The thread may end here.
+pub(crate) fn test_cancel() {
+    if CANCELS.load(Ordering::Relaxed) && !is_inside() {
+        sys::test_cancel();
+    }
+}
+
 /// Whether the thread is within the engine: its calls are then the engine's own, and go to the
 /// kernel.
 pub(crate) fn is_inside() -> bool {
@@ -65,18 +102,35 @@ pub(crate) fn is_inside() -> bool {
 
 /// Begins a call: handlers that run from now on interrupt it.
 pub(crate) fn begin_call() {
+    test_cancel();
     with(|thread| {
         thread.caught.set(false);
         thread.restarts.set(true);
     });
 }
 
-/// Records that a handler has run.
-pub(crate) fn note_handler(restarts: bool) {
+/// Whether a handler has run since the call began, and whether all that did have `SA_RESTART`.
+#[derive(Clone, Copy)]
+pub(crate) struct Interruption {
+    caught: bool,
+    restarts: bool,
+}
+
+/// Records that a handler runs. The result is to be noted again when the handler returns, because
+/// calls of its own change it.
+pub(crate) fn note_handler(restarts: bool) -> Interruption {
+    let restarts = with(|thread| thread.restarts.get() && restarts).unwrap_or(restarts);
+    let interruption = Interruption { caught: true, restarts };
+    note_interruption(interruption);
+    interruption
+}
+
+/// A handler has run: the call that it has interrupted looks again, and does not sleep.
+pub(crate) fn note_interruption(interruption: Interruption) {
     with(|thread| {
-        thread.caught.set(true);
-        thread.restarts.set(thread.restarts.get() && restarts);
-        // The thread may be about to sleep, so its descriptor is written to.
+        thread.caught.set(interruption.caught);
+        thread.restarts.set(interruption.restarts);
+        // It may be about to sleep, and a call of the handler may have taken what wakes it.
         if thread.eventfd.get() != 0 {
             let _ = sys::write(thread.eventfd.get(), &1_u64.to_ne_bytes());
         }

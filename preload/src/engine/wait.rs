@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sockets::Errno;
 
 use crate::engine::{self, Engine, WaitFor, thread};
-use crate::{config, sys};
+use crate::{config, real, sys};
 
 /// How a call waits.
 #[derive(Clone, Copy, Debug)]
@@ -132,17 +132,28 @@ fn sleep<T>(
         // From now on a thread that changes a socket finds this one among the waiters.
         engine.begin_wait(eventfd, interest);
     }
+    // A thread that is canceled unwinds from its sleep, and is no longer one of those.
+    let waiting = Waiting(eventfd);
     fds.push(readable(eventfd));
     fds.extend_from_slice(kernel);
     let longest = [left, timer].into_iter().flatten().min();
-    let _ = sys::ppoll(&mut fds, longest.map(|longest| longest.as_nanos() as u64));
+    real::ppoll_to_sleep(&mut fds, longest.map(|longest| longest.as_nanos() as u64));
     if fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
         // The interface is gone: its queue would end each sleep at once.
         sys::sleep(GONE_NS);
     }
-    let _ = sys::read(eventfd, &mut [0; 8]);
-    engine::enter().end_wait(eventfd);
+    drop(waiting);
     None
+}
+
+/// A thread that sleeps; by its end it no longer does.
+struct Waiting(i32);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = sys::read(self.0, &mut [0; 8]);
+        engine::enter().end_wait(self.0);
+    }
 }
 
 /// How long a thread sleeps once the queue wakes it no more.

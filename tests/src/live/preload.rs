@@ -107,13 +107,22 @@ pub fn descriptors(process: u32) -> usize {
 /// # Panics
 /// With the compiler's words, where it does not compile.
 pub fn compile(test: &str, source: &str, folder: &Path) -> Option<String> {
+    compile_with(test, source, folder, &[])
+}
+
+/// The same with more words for the compiler, such as libraries.
+///
+/// # Panics
+/// With the compiler's words, where it does not compile.
+pub fn compile_with(test: &str, source: &str, folder: &Path, more: &[&str]) -> Option<String> {
     if !has_program(test, "cc") {
         return None;
     }
     let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/preload")).join(source);
     let program = folder.join(source.file_stem().expect("a file's name"));
-    let compiled = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).arg(&program).arg(&source).output();
-    let compiled = compiled.expect("cc was found a moment ago");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-w", "-pthread", "-o"]).arg(&program).arg(&source).args(more);
+    let compiled = compiler.output().expect("cc was found a moment ago");
     assert!(compiled.status.success(), "{}", text(&compiled));
     Some(program.to_string_lossy().into_owned())
 }

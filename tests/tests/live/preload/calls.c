@@ -42,9 +42,8 @@ static void streams(void) {
     say("dontwait", recv(fd, bytes, 12, MSG_DONTWAIT));
     struct iovec parts[3] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
     say("writev", writev(fd, parts, 3));
-    usleep(50000);
     int waiting = 0;
-    say("FIONREAD", ioctl(fd, FIONREAD, &waiting));
+    while (ioctl(fd, FIONREAD, &waiting) == 0 && waiting < 7) usleep(1000);
     printf("waiting %d\n", waiting);
     char left[5] = "", right[5] = "";
     struct iovec into[2] = {{left, 4}, {right, 4}};

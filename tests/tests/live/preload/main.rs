@@ -10,7 +10,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
 use wirepath_tests::live::preload::{
-    call, compile, descriptors, echo, run, segments_received, start, text, under_library, until_it_listens, wire,
+    call, compile, compile_with, descriptors, echo, run, segments_received, start, text, under_library,
+    until_it_listens, wire,
 };
 use wirepath_tests::live::{OURS, THEIRS, wait_until};
 use wirepath_tests::netns::Namespace;
@@ -19,13 +20,18 @@ use wirepath_tests::netns::Namespace;
 /// under the library. It prints the same.
 fn says_the_same(test: &str, source: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let Some(program) = compile(test, source, directory.path()) else { return };
+    if let Some(program) = compile(test, source, directory.path()) {
+        plays_the_same(test, &program);
+    }
+}
+
+fn plays_the_same(test: &str, program: &str) {
     let Some(wire) = wire(test, &[]) else { return };
     echo(&wire);
     let peer = THEIRS.to_string();
-    let kernel = wire.near.command(&program, &[&peer]).unwrap();
+    let kernel = wire.near.command(program, &[&peer]).unwrap();
     let before = segments_received(&wire.near);
-    let ours = run(&wire, &program, &[&peer]);
+    let ours = run(&wire, program, &[&peer]);
     let by_loopback = segments_received(&wire.near) - before;
     assert_eq!(text(&kernel), text(&ours), "the kernel's (left) and ours (right)");
     assert!(by_loopback < 30, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
@@ -39,6 +45,21 @@ fn calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets() {
 #[test]
 fn number_that_was_a_socket_is_the_file_that_has_it_now() {
     says_the_same("number_that_was_a_socket_is_the_file_that_has_it_now", "descriptors.c");
+}
+
+#[test]
+fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
+    let test = "call_is_interrupted_by_a_handler_that_waits_in_calls_itself";
+    let directory = tempfile::tempdir().unwrap();
+    // A library whose constructor runs before ours, as the program is linked with it.
+    let Some(early) = compile_with(test, "early.c", directory.path(), &["-shared", "-fPIC"]) else { return };
+    let program = compile_with(test, "signals.c", directory.path(), &[&early]).unwrap();
+    plays_the_same(test, &program);
+}
+
+#[test]
+fn thread_that_waits_can_be_canceled() {
+    says_the_same("thread_that_waits_can_be_canceled", "cancel.c");
 }
 
 #[test]
