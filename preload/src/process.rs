@@ -91,7 +91,8 @@ extern "C" fn after_fork_in_child() {
         PID.store(sys::getpid(), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
     } else if held.is_some() {
-        // Else the queue would outlive the parent, as long as a descriptor of it is open.
+        // Otherwise the queue would outlive the parent, as long as the child has a descriptor of
+        // it.
         let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
         for fd in theirs {
             table::clear(fd);

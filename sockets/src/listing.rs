@@ -74,7 +74,7 @@ pub struct SystemCalls {
     pub wake: u64,
     /// On the kernel's twin of a socket.
     pub twin: u64,
-    /// To add or remove a rule of the port.
+    /// On the rules of the port.
     pub port: u64,
 }
 

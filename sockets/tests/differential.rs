@@ -171,7 +171,7 @@ impl Side for Ours {
                 let shut =
                     self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.shutdown(id, how, cx).map(|()| 0)));
                 if how != Shutdown::Write && self.ports[idx].take().is_some() {
-                    // It listens no more, and may call from the left host again.
+                    // The socket listens no more, and may connect from the left host again.
                     let fresh = self.wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
                     let (stack, id) = self.sockets[idx].replace((self.wire.left.clone(), fresh)).unwrap();
                     stack.call(|sockets, cx| sockets.close(id, cx)).unwrap();
@@ -222,7 +222,8 @@ impl Ours {
         self.sockets[idx].as_ref().map_or(Err(Errno::EBADF), |(stack, id)| act(stack, *id))
     }
 
-    /// Of a fresh socket: it moves to the right host, as ours do not call their own.
+    /// A fresh socket that listens moves to the right host, because our hosts cannot connect to
+    /// themselves.
     fn listen(&mut self, idx: usize) -> Answer {
         let listened = self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.listen(id, 8, cx).map(|()| 0)));
         let (Ok(_), Some((stack, id))) = (listened, self.sockets[idx].clone()) else { return listened };
@@ -289,8 +290,8 @@ fn play(seed: u64, ours: &mut Ours) -> Result<(), String> {
     let mut calls = Vec::new();
     for _ in 0..CALLS {
         let call = match random.call(kernel.sockets.len()) {
-            // Of a fresh socket it is remembered, and a listener of ours is another socket than the
-            // fresh one was.
+            // The kernel remembers the shutdown of a fresh socket; ours forgets it, because its
+            // listener is another socket than the fresh one.
             Call::Shutdown(idx, _) if kernel.ready()[idx] == Some(Ready::OUT | Ready::HUP) => Call::TakeError(idx),
             call => call,
         };

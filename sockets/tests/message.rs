@@ -173,7 +173,7 @@ fn corked_stream_sends_whole_segments_and_the_rest_when_it_is_uncorked_or_ended(
     assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]).unwrap().0, 0, "the end follows");
 }
 
-/// Also where the send buffer has no room for them.
+/// The same if the send buffer has no room for the bytes.
 #[test]
 fn corked_bytes_are_not_lost_by_close() {
     let wire = wire();
@@ -330,7 +330,7 @@ fn exclusive_sets_wake_one_sleeper() {
         woken.sort_unstable();
         woken
     };
-    // They look before they sleep.
+    // Threads check their sets before they sleep.
     for set in sets {
         assert_eq!(wire.right.call(|sockets, _| sockets.epoll_ready(set)), Ok(false));
         wire.right.call(|sockets, _| sockets.epoll_sleeps(set, true)).unwrap();

@@ -384,7 +384,7 @@ fn play(seed: u64, wire: &Wire) -> Result<(), String> {
     let mut random = Random::new(seed);
     let of = random.pick(&Of::ALL);
     let both = make(of, wire);
-    // Their defaults are the machine's.
+    // The defaults of the buffers are the machine's.
     let buffer = 100_000i32.to_ne_bytes().to_vec();
     let mut calls = vec![Call::Set(SOCKET, 7, buffer.clone()), Call::Set(SOCKET, 8, buffer)];
     if of.is_stream() {

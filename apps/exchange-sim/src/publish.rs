@@ -159,7 +159,7 @@ impl Pace {
         let now = (Instant::now(), end);
         let [first, last] = self.open.get_or_insert([now, now]);
         debug_assert!(first.0 <= now.0);
-        // A packet that was held back comes after later ones.
+        // A packet that was held back arrives after later ones.
         if end > last.1 {
             *last = now;
         }

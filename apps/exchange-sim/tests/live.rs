@@ -210,7 +210,7 @@ fn hostile_requests_get_no_answer_and_are_counted() {
     // Slow, with a large archive: the requested message stays available for as long as this takes.
     let flags = ["--messages", "10k", "--rate", "10", "--rerequest-keep", "400"];
     let day = receiver.publish(&directory.path().join("truth"), &flags);
-    // The directory and all that fills the books; then it is quiet until the open, two seconds
+    // The directory and the orders before the open; no message follows until the open, two seconds
     // later.
     receiver.hear_until(|heard| heard.messages.len() == 422);
     let request = |seq, count| Request { session: SESSION, seq, count };

@@ -141,7 +141,7 @@ pub(crate) struct Frames {
 
 /// The results of a worker.
 pub(crate) struct WorkerResult {
-    /// Of several: the end of a device, where one ended.
+    /// How the run ended; with several workers, the end of a device if one ended.
     pub(crate) ended: Ended,
     pub(crate) seconds: f64,
     pub(crate) kept: u64,

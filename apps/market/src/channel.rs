@@ -70,7 +70,7 @@ pub trait ChannelHandler {
 pub struct AbCounts {
     /// Malformed, by [`FramingError::idx`].
     pub malformed: [u64; FramingError::NAMES.len()],
-    /// Of another channel than [`AbConfig::number`].
+    /// Packets of another channel than [`AbConfig::number`].
     pub other_channel: u64,
     /// Longer than [`AbConfig::packet_len_max`], where they should have waited.
     pub not_kept: u64,
@@ -199,7 +199,7 @@ impl<F: Framing> AbChannel<F> {
     fn act(&mut self, output: Output<Slot>, handler: &mut impl ChannelHandler) {
         match output {
             Output::Deliver { handle, skip } => {
-                // It was checked when it was kept.
+                // The packet was checked when it was kept.
                 if let Ok(packet) = F::parse(self.slots.get(&handle)) {
                     deliver(&packet, skip, handler);
                 }

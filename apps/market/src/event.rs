@@ -240,7 +240,7 @@ pub struct Status {
     pub locate: Locate,
     /// The feed's own letter (`T` trades, `H` halted, `P` paused, `Q` quotes only …).
     pub state: u8,
-    /// It is this venue's own state, not the market's: trading may go on elsewhere.
+    /// Set if the state is this venue's alone: trading may go on elsewhere.
     pub operational: bool,
     /// Exchange time, ns.
     pub at_ns: u64,

@@ -135,8 +135,8 @@ impl Fifo {
         }
         self.head = self.head.wrapping_sub(1);
         if self.odd_end == self.head.wrapping_add(1) {
-            // That was the last odd one, and the position of the previous odd one is not recorded:
-            // it may be anywhere.
+            // The removed mbuf was the last odd one, and the position of the previous odd one is
+            // not recorded: any mbuf may be odd.
             self.odd_end = self.head;
         }
         let slot = self.slot(self.head);

@@ -695,7 +695,8 @@ mod tests {
         assert!((20..=80).contains(&of_anne), "{of_anne} of 100 flows");
         assert!((1_000..1_100).map(|port| one(&sockets, port).unwrap()).eq(chosen), "a flow stays where it is");
 
-        // One that does not balance has them all, as it bound last; then the newest of the others.
+        // A socket that does not balance gets all datagrams, because it bound last; after it the
+        // newest of the others.
         sockets.bind(CARL, local, Sharing::Latest).unwrap();
         assert!((1_000..1_100).all(|port| one(&sockets, port) == Some(CARL)));
         assert!(sockets.unbind(CARL, local));

@@ -119,7 +119,7 @@ fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
             return Err(EFAULT);
         }
         if part.iov_base.is_null() {
-            // This writes to the caller's array; the part stays one of no bytes.
+            // Writes to the caller's array; the length of the part stays 0.
             part.iov_base = core::ptr::dangling_mut::<u8>().cast();
         }
     }

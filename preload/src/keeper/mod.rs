@@ -36,7 +36,8 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn keep(number: u32) {
-    // This thread's descriptors are the library's, as those of a thread within the engine are.
+    // Descriptors that this thread opens belong to the library, like those of a thread within the
+    // engine.
     thread_state::enter();
     let (mut turns, mut looks) = (0, 0_u32);
     let mut published = Published::new();

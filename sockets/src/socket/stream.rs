@@ -144,7 +144,7 @@ impl Stream {
         copied
     }
 
-    /// The same into several parts.
+    /// Copies bytes from the front into several parts, and leaves them.
     pub(crate) fn peek_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for part in into {

@@ -58,7 +58,7 @@ wirepath::drop_reasons! {
         NoMemory => "no_memory",
         /// A fifth group with the same session.
         LinesFull => "lines_full",
-        /// It names a channel or a session that no second packet confirms.
+        /// The packet names a channel or a session that no second packet confirms.
         Doubtful => "doubtful",
     }
 }

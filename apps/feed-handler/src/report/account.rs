@@ -44,7 +44,7 @@ pub struct MessageAccount {
     pub delivered: u64,
     /// Delivered before.
     pub duplicates: u64,
-    /// Their number was given up before.
+    /// Their sequence numbers were given up earlier.
     pub late: u64,
     /// From before a restart, and arrived after it.
     pub past: u64,

@@ -21,7 +21,7 @@ pub struct Run {
     pub origin: Origin,
     /// A signal ended it.
     pub stopped: bool,
-    /// It ended after the requested number of packets.
+    /// The run ended after the requested number of packets.
     pub limited: bool,
     /// From the first poll to the last.
     pub seconds: f64,
@@ -60,7 +60,7 @@ pub struct Core {
 /// How a file ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was not read to its end.
+    /// The capture was not read to its end.
     Open,
     /// After its last record.
     Whole,
@@ -151,9 +151,9 @@ pub struct Summary {
 /// Messages that the codec could not read.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Undecoded {
-    /// Of a type that it does not know.
+    /// Messages of an unknown type.
     pub unknown_type: u64,
-    /// Of a known type with a wrong length.
+    /// Messages of a known type with a wrong length.
     pub wrong_length: u64,
     /// Without a type.
     pub empty: u64,

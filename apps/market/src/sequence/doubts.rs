@@ -45,7 +45,7 @@ pub(crate) struct Doubt<T> {
     now_ns: u64,
     copies: u8,
     contradictions: u8,
-    /// It is rejected and has to go.
+    /// The claim is rejected: its packet is to be discarded.
     is_dismissed: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Doubt<T> {
 pub(crate) struct Contradiction<'a> {
     pub(crate) header: &'a Header,
     pub(crate) line_idx: usize,
-    /// It contradicts packets from before this time.
+    /// This packet contradicts doubted packets from before this time.
     pub(crate) before_ns: u64,
     /// Packets from before this time may be dismissed.
     pub(crate) over_ns: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Contradiction<'a> {
 pub(crate) enum Finding {
     /// A witness confirms it, or the numbers have reached it meanwhile.
     Believed,
-    /// Its line contradicts it, or newer claims displaced it.
+    /// A later packet of its line contradicts it, or newer claims displaced it.
     Dismissed,
 }
 

@@ -122,9 +122,9 @@ pub enum Action {
     },
     /// All of its messages were seen before, or came too late.
     Duplicate,
-    /// It is from before a restart: drop it.
+    /// The packet is from before a restart: drop it.
     Past,
-    /// Its claim needs a second packet: drop it.
+    /// The packet's claim needs a second packet: drop it.
     Doubt,
     /// It has no messages.
     Heartbeat,

@@ -16,8 +16,7 @@ const RESTART_QUIET_NS: u64 = 500_000_000;
 /// The number of heartbeats with the same old number, and no other packets between them, after
 /// which that number is accepted.
 const STALE_HEARTBEATS_MAX: u8 = 16;
-/// The number of packets from before a restart, and no others, after which the restart counts as a
-/// mistake.
+/// After this many consecutive packets from before a restart, the restart counts as a mistake.
 const STRAGGLERS_MAX: u8 = 64;
 /// A send time that is farther ahead of all others is accepted with the second one near it. Feeds
 /// send a heartbeat a second.
@@ -75,7 +74,7 @@ pub(crate) enum SequencePosition {
     Here,
     /// Behind a hole.
     Ahead,
-    /// Its claim needs a second packet.
+    /// The packet's claim needs a second packet.
     Doubtful(Claim),
 }
 

@@ -90,7 +90,7 @@ impl<D: Device> Device for BondDevice<D> {
                 Ok(id) => on_legs.push(id),
                 Err(error) => {
                     for (leg, id) in self.legs.iter_mut().zip(on_legs) {
-                        // It was installed a moment ago.
+                        // The rule was installed a moment ago.
                         let _ = leg.unsteer(id);
                     }
                     return Err(error);

@@ -58,9 +58,9 @@ pub(super) struct Source {
     /// It is in the filter.
     pub(super) is_listed: bool,
     pub(super) is_asked: bool,
-    /// It is in the filter that is being set.
+    /// The source is in the filter that is being set.
     is_wanted: bool,
-    /// It uses the room of sources that only a query has named.
+    /// The source uses room for sources that only a query has named.
     is_from_query: bool,
     next: u32,
 }

@@ -67,11 +67,11 @@ enum GroupOutcome {
 enum Naming {
     /// Those of the filter.
     Listed,
-    /// Those wanted since a change.
+    /// Sources that are wanted since a change.
     Allowed,
-    /// Those no longer wanted since a change.
+    /// Sources that are no longer wanted since a change.
     Blocked,
-    /// Those of a query that are wanted.
+    /// Sources of a query that are wanted.
     Asked,
 }
 

@@ -84,13 +84,13 @@ pub enum NeighborDrop {
 /// The outcome of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArpOutcome {
-    /// It replied to our request.
+    /// The packet replied to our request.
     Answered,
-    /// It confirmed a known neighbor.
+    /// The packet confirmed a known neighbor.
     Confirmed,
     /// A known neighbor has another MAC address now.
     Moved,
-    /// It taught a neighbor that requested our address.
+    /// The packet requested our address, and so named a new neighbor.
     Unsolicited,
     /// Nothing was learned.
     Ignored(NotLearned),

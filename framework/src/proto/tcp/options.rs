@@ -46,7 +46,7 @@ impl Default for Keepalive {
 /// The handling of unacknowledged data on close (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linger {
-    /// It is sent, in the background.
+    /// Unsent data is sent in the background.
     #[default]
     Background,
     /// Like it, but `Closed` follows after this time at the latest, as a socket's `close` returns.

@@ -680,7 +680,7 @@ mod tests {
         check(ROOT, SOMEBODY, 0);
         check(SOMEBODY, SOMEBODY + 1, 0);
         check(SOMEBODY, SOMEBODY, 1);
-        // It has dropped root since.
+        // The process has dropped root since.
         check(SOMEBODY, ROOT, 1);
         check(ROOT, ROOT, 1);
     }
@@ -789,7 +789,7 @@ mod tests {
             sleeper.kill().unwrap();
             assert!(matches!(watching.join().unwrap(), Err(GuardError::Rosters(_))), "and at the end");
         }
-        // It has already ended, or is no longer needed.
+        // The process has ended already, or is no longer needed.
         let _ = sleeper.kill();
         sleeper.wait().unwrap();
     }

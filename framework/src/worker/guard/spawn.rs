@@ -64,7 +64,7 @@ pub fn spawn() -> io::Result<Guard> {
     if whom().is_some() {
         return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
     }
-    // It shows both that the guardian can send and that we are allowed to: see `may_ask`.
+    // The socket shows that the guardian can send and that we are allowed to: see `may_ask`.
     let right = PacketSocket::open(ANY_INTERFACE).map_err(|error| {
         io::Error::new(error.kind(), format!("no guardian could send frames: {error}; it needs CAP_NET_RAW"))
     })?;

@@ -316,7 +316,7 @@ fn steer_missing(
                 Ok(id) => steered.push(Steered { rule: *rule, queue, id }),
                 Err(error) => {
                     for undone in steered.drain(before..) {
-                        // It was installed a moment ago.
+                        // The rule was installed a moment ago.
                         let _ = device.unsteer(undone.id);
                     }
                     return Err(LiveError::Steering { rule: *rule, error });

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// For a peer that writes first, until nothing more is accepted, and reads later.
+/// The peer writes until nothing more is accepted, and reads only then.
 fn echoes_to_who_reads_later(faults: Faults, buffers: [u32; 2]) {
     let [send_buffer, receive_buffer] = buffers;
     let options = ConnectionOptions { send_buffer, receive_buffer, ..ConnectionOptions::default() };

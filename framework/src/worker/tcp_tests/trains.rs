@@ -101,7 +101,7 @@ const DEEDS: [Deed; 8] = [
     Deed::AckAtOnce,
 ];
 
-/// Records its data, and acts at the second call.
+/// An app that records its data, and acts at its second call.
 struct Listener {
     deed: Deed,
     given: Vec<(ConnectionId, Vec<u8>)>,

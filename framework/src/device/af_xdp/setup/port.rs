@@ -388,7 +388,7 @@ impl PendingQueue {
 }
 
 impl Drop for PendingQueue {
-    /// It receives, or never will.
+    /// The queue receives already, or never will.
     fn drop(&mut self) {
         self.0.awaited.fetch_sub(1, Ordering::Release);
     }

@@ -83,7 +83,7 @@ pub(in crate::device::mlx5) enum TimestampSource {
     Ticks,
     /// Ticks are converted to wall clock time.
     Wall(ClockInfo),
-    /// They already are wall clock time.
+    /// Timestamps are wall clock time already.
     RealTime,
 }
 

@@ -94,7 +94,7 @@ pub(in crate::device::mlx5) enum Step {
     Dry,
     /// A frame is in the burst.
     Frame,
-    /// It was no frame: continue.
+    /// The CQE was not of a frame: continue.
     Other,
 }
 

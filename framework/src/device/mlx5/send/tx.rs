@@ -132,7 +132,7 @@ struct Counters {
     preposts_fired: Counter,
     /// Completions that match no WQE in flight.
     completions_invalid: Counter,
-    /// Completions that never arrived: a later one has.
+    /// Completions that are missing although a later one has arrived.
     completions_missed: Counter,
     /// Frames whose transmit timestamp was lost: the list was full, or the frame failed.
     timestamps_lost: Counter,

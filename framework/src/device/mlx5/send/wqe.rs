@@ -71,7 +71,7 @@ impl Unit {
         Self([first.to_be(), second.to_be()])
     }
 
-    /// Of bytes in memory order, the first one uppermost.
+    /// A unit of bytes in memory order, with the first byte uppermost.
     #[inline(always)]
     pub(in crate::device::mlx5) const fn from_bytes(bytes: u128) -> Self {
         Self::new((bytes >> 64) as u64, bytes as u64)

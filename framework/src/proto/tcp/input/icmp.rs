@@ -115,7 +115,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.snd.mss = connection.snd.mss.min(mss);
     }
 
-    /// The same by a router's claim, for a while.
+    /// Lowers the MSS by a router's claim, for a while.
     fn lower_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;

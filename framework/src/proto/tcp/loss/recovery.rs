@@ -62,7 +62,7 @@ pub(in crate::proto::tcp) struct AckSample {
     pub(in crate::proto::tcp) fack: Seq,
     /// A duplicate that the peer reports.
     pub(in crate::proto::tcp) dsack: Option<Range>,
-    /// With it all retransmissions of this recovery were duplicates.
+    /// With this acknowledgment all retransmissions of this recovery were duplicates.
     pub(in crate::proto::tcp) resends_were_needless: bool,
 }
 

@@ -277,7 +277,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.has_left(idx);
     }
 
-    /// So many of the delegated numbers are used: queued data moves on by as many numbers.
+    /// Marks `len` of the delegated numbers as used: the numbers of queued data advance by as many.
     fn use_up(&mut self, len: u32) {
         let mut idx = self.connection.send.next_unsent;
         while let Some(chunk) = self.shared.chunks.get_mut(idx) {

@@ -82,7 +82,7 @@ impl<P: Payload> Tcp<P> {
     #[inline(always)]
     pub fn send_permit(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<SendPermit<'_, P>> {
         let Self { connections, shared, .. } = self;
-        // One that the app has closed takes the general path.
+        // A connection that the app has closed takes the general path.
         let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
         let slot = id.slot;
         let mut cx = Context { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoOutput, now };

@@ -65,7 +65,7 @@ impl<P: Payload> Tcp<P> {
                 let waiting = self.shared.owed_resets.0.len();
                 self.shared.post_reset(None, &reset, output);
                 if self.shared.owed_resets.0.len() > waiting {
-                    // It is the last now; the ring is full for all.
+                    // This reset is now the last in the list; the ring is full for all others too.
                     return self.shared.owed_resets.0.rotate_right(1);
                 }
             }

@@ -34,7 +34,7 @@ pub(in crate::proto::tcp) struct Chunk<P> {
     pub(in crate::proto::tcp) earlier: u32,
 }
 
-/// It ends an app's call: PSH is set with it.
+/// The chunk ends an app's call: its segment has PSH.
 pub(in crate::proto::tcp) const PUSH: u8 = 1 << 0;
 /// A FIN follows the bytes and takes a number.
 pub(in crate::proto::tcp) const FIN: u8 = 1 << 1;
@@ -42,9 +42,9 @@ pub(in crate::proto::tcp) const FIN: u8 = 1 << 1;
 pub(in crate::proto::tcp) const SENT: u8 = 1 << 2;
 /// The peer has it, by SACK.
 pub(in crate::proto::tcp) const SACKED: u8 = 1 << 3;
-/// It counts as lost and waits for a retransmission.
+/// The chunk counts as lost and waits for a retransmission.
 pub(in crate::proto::tcp) const LOST: u8 = 1 << 4;
-/// It was retransmitted since its last loss.
+/// The chunk was retransmitted since its last loss.
 pub(in crate::proto::tcp) const RESENT: u8 = 1 << 5;
 
 /// The fields of a segment that has left for the first time: it becomes a [`Chunk`] in place.

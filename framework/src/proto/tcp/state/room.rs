@@ -42,7 +42,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn offer_room(&mut self) {
         let connection = &mut *self.connection;
         if connection.send.len > connection.options.send_buffer / 2 {
-            // Its acknowledgments will call this again.
+            // The acknowledgments of that data will call this again.
             return;
         }
         if !self.has_chunk() || !self.output.has_buffer() {

@@ -75,7 +75,7 @@ impl<P: Payload> Tcp<P> {
         // Data that came with the acknowledgment waits in order, because the event of the
         // connection comes first.
         let text = cx.segment_text(&segment, payload);
-        // So that the first answer leaves as soon as those that follow.
+        // Computed here, so that the first answer leaves as fast as the next ones.
         cx.compute_send_room();
         if was_embryonic {
             self.count_embryonic_out(slot);

@@ -10,7 +10,7 @@ use crate::proto::tcp::event::ListenerId;
 /// The listener that accepted it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proto::tcp) struct AcceptedBy {
-    /// One that no listener has where the connection is a call of ours.
+    /// For a connection that we opened, the id of no listener.
     pub(in crate::proto::tcp) id: ListenerId,
 }
 

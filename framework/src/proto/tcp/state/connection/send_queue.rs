@@ -31,13 +31,13 @@ impl SendQueue {
         Self { queue: Queue::default(), next_unsent: NIL, len: 0, in_flight: Lane::default(), fast_send_room: 0 }
     }
 
-    /// So many more bytes are queued, or have left at once.
+    /// Counts bytes that were queued or have left at once.
     #[inline(always)]
     pub(in crate::proto::tcp) fn grow(&mut self, len: u32) {
         self.len += len;
     }
 
-    /// So many bytes have arrived.
+    /// Counts bytes that the peer has acknowledged.
     #[inline(always)]
     pub(in crate::proto::tcp) fn shrink(&mut self, len: u32) {
         self.len -= len;
