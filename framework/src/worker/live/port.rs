@@ -1,6 +1,6 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers take its queues.
 
-use std::io;
+use std::{io, mem, slice};
 
 use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
 use super::device::{LiveDevice, driver};
@@ -122,19 +122,24 @@ impl LivePort {
     /// at start. The application joins or binds the same address at its sockets. Call it in the
     /// network namespace of [`open`](Self::open). On an error nothing has changed.
     pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
-        let mut config = self.config.clone();
-        config.flows.push(flow);
-        config.check()?;
-        if config.igmp == IgmpMode::Kernel {
-            self.memberships.join(&config.flows, config.port.interface(), self.idx)?;
+        self.config.flows.push(flow.clone());
+        self.steer_flow(&flow).inspect_err(|_| {
+            self.config.flows.pop();
+            if flow.is_group() {
+                self.memberships.leave_all_but(&self.config.flows);
+            }
+        })
+    }
+
+    /// Joins the group of a flow of the configuration, and steers its rules. The cost grows with
+    /// the number of rules in place, not with its square: a program adds one with each connection.
+    fn steer_flow(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
+        self.config.check()?;
+        if self.config.igmp == IgmpMode::Kernel {
+            self.memberships.join(slice::from_ref(flow), self.config.port.interface(), self.idx)?;
         }
-        let steered = steer_missing(&mut self.device, &config, &targets(&config, &self.addresses), &mut self.steered);
-        if steered.is_err() {
-            self.memberships.leave_all_but(&self.config.flows);
-            return steered;
-        }
-        self.config = config;
-        Ok(())
+        let targets = self.targets_of(vec![flow.clone()]);
+        steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
     }
 
     /// While the port runs, removes a flow of the configuration or of [`add_flow`](Self::add_flow):
@@ -153,18 +158,32 @@ impl LivePort {
             return Err(LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back")));
         };
         self.config.flows.remove(place);
-        let targets = targets(&self.config, &self.addresses);
+        let going = self.targets_of(vec![flow.clone()]);
+        let related = self.config.flows.iter().filter(|other| may_share_a_rule(flow, other)).cloned().collect();
+        let staying = self.targets_of(related);
+        let has = |targets: &[Target], steered: &Steered| {
+            targets.iter().any(|target| target.rule == steered.rule && target.queues.contains(&steered.queue))
+        };
         self.steered.retain(|steered| {
-            let stays =
-                targets.iter().any(|target| target.rule == steered.rule && target.queues.contains(&steered.queue));
+            let stays = !has(&going, steered) || has(&staying, steered);
             if !stays {
                 // The rule is in place, or the device is gone and its rules with it.
                 let _ = self.device.unsteer(steered.id);
             }
             stays
         });
-        self.memberships.leave_all_but(&self.config.flows);
-        steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
+        if flow.is_group() {
+            self.memberships.leave_all_but(&self.config.flows);
+        }
+        steer_missing(&mut self.device, &self.config, &staying, &mut self.steered)
+    }
+
+    /// The rules of some flows of the port, and those that it has without any.
+    fn targets_of(&mut self, flows: Vec<FlowSpec>) -> Vec<Target> {
+        let all = mem::replace(&mut self.config.flows, flows);
+        let targets = targets(&self.config, &self.addresses);
+        self.config.flows = all;
+        targets
     }
 
     /// Steers any other frames while the port runs: to all opened queues of the interface, on a
@@ -271,6 +290,12 @@ impl LivePort {
         }
         notices
     }
+}
+
+/// Whether two flows may need the same rule: of the same group, or with the same port.
+fn may_share_a_rule(flow: &FlowSpec, other: &FlowSpec) -> bool {
+    let (one, other) = ((flow.protocol, flow.destination), (other.protocol, other.destination));
+    flow.is_group() && one.1.ip() == other.1.ip() || (one.0, one.1.port()) == (other.0, other.1.port())
 }
 
 /// A rule, and the queues that need it.
