@@ -1,18 +1,11 @@
 //! Items that tests need but applications do not: here with the feature `testing`.
 //!
 //! - [`conformance`]: the suite that each device passes, for devices of one's own.
-//! - [`fault`]: a device around another that loses, reorders, duplicates and damages frames by a
-//!   seed.
 //! - [`mlx5`]: the rings of a ConnectX in plain memory, and a NIC that plays the other side.
 
 pub mod conformance {
     //! The suite that each device passes.
     pub use crate::device::conformance::*;
-}
-
-pub mod fault {
-    //! A device around another that loses, reorders, duplicates and damages frames by a seed.
-    pub use crate::device::fault::*;
 }
 
 #[cfg(feature = "mlx5")]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, PacketWriter};
 
-use crate::packetiser::Packet;
+use crate::packetizer::Packet;
 
 /// Consecutive packets without a hole, the oldest first.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Archive {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::packetiser::Kind;
+    use market::framing::PacketKind;
 
     /// A packet whose messages are their own numbers as text.
     pub(crate) fn packet(sequence: u64, count: u16) -> Arc<Packet> {
@@ -87,7 +87,7 @@ pub(crate) mod tests {
             writer.push(number.to_string().as_bytes()).unwrap();
         }
         let payload = writer.finish().into();
-        Arc::new(Packet { time_ns: 0, idx: 0, kind: Kind::Data, sequence, count, payload })
+        Arc::new(Packet { time_ns: 0, idx: 0, kind: PacketKind::Data, sequence, count, payload })
     }
 
     /// Requests a range and returns the messages that came.

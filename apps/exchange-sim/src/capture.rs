@@ -2,7 +2,7 @@
 //!
 //! The frames are as a tap in front of the receiver sees them: multicast MAC addresses, IPv4 with
 //! DF and correct checksums, UDP with a checksum, no VLAN tag. No frame is fragmented, because the
-//! packetiser keeps packets within the MTU.
+//! packetizer keeps packets within the MTU.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -19,7 +19,7 @@ use crate::error::{Error, check_directory};
 use crate::feed::Feed;
 use crate::line::Departure;
 use crate::settings::Settings;
-use crate::truth::Truth;
+use crate::truth::{Truth, write_truth};
 
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 
@@ -43,7 +43,7 @@ pub fn generate(settings: &Settings, path: &Path) -> Result<Truth, Error> {
         _ => {}
     }
     let truth = write(settings, Writer::create(path).map_err(Error::Capture)?)?;
-    truth.write(&truth_path)?;
+    write_truth(&truth, &truth_path)?;
     Ok(truth)
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use market::truth::TRUTH_HINT;
 use wirepath::device::pcap;
 
 use crate::settings::SettingsError;
@@ -56,9 +57,6 @@ pub enum Error {
     },
 }
 
-/// Only truth files are accepted.
-const TRUTH_HINT: &str = "give the .truth.json that exchange-sim generate writes beside its capture";
-
 impl Error {
     pub(crate) fn io(verb: &'static str, path: &Path, error: io::Error) -> Self {
         Self::File { verb, path: path.into(), error }
@@ -82,7 +80,7 @@ impl fmt::Display for Error {
                 directory.display()
             ),
             Self::Capture(error) => error.fmt(f),
-            Self::Truth { path, why } => write!(f, "{}: {why}; {TRUTH_HINT}", path.display()),
+            Self::Truth { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Interface { name, why } => write!(f, "cannot send from interface {name}: {why}"),
             Self::System(why) => f.write_str(why),
             Self::Socket { what, error } => write!(f, "{what}: {error}"),

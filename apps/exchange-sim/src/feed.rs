@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!   Session ─ messages ─> Packetiser ─ packets ─┬─> Line A ─┐
+//!   Session ─ messages ─> Packetizer ─ packets ─┬─> Line A ─┐
 //!                                               └─> Line B ─┴─ departures by time ─> a capture, or sockets
 //! ```
 
@@ -10,18 +10,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+use market::framing::PacketKind;
+use market::truth::{LostOnBoth, Packets};
+
 use crate::line::{Departure, Line};
-use crate::packetiser::{Kind, Packet, Packetiser};
+use crate::packetizer::{Packet, Packetizer};
 use crate::session::{START_NS, Session};
 use crate::settings::{Settings, SettingsError};
-use crate::truth::{LostOnBoth, Packets, Truth};
+use crate::truth::Truth;
 
 /// An iterator over all departures of the day; [`Feed::finish`] gives the truth about them.
 #[derive(Debug)]
 pub struct Feed {
     settings: Settings,
     session: Session,
-    packetiser: Packetiser,
+    packetizer: Packetizer,
     lines: [Line; 2],
     made: Vec<Packet>,
     /// Departures that others may still overtake. Bounded: no packet is held back for more than a
@@ -43,7 +46,7 @@ impl Feed {
         settings.check()?;
         Ok(Self {
             session: Session::new(settings),
-            packetiser: Packetiser::new(settings, START_NS),
+            packetizer: Packetizer::new(settings, START_NS),
             lines: [Line::new(settings, 0), Line::new(settings, 1)],
             settings: settings.clone(),
             made: Vec::new(),
@@ -74,7 +77,7 @@ impl Feed {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.session.stop();
-        self.packetiser.hurry();
+        self.packetizer.hurry();
     }
 
     /// Whether the market is open at a time that has been reached.
@@ -112,9 +115,9 @@ impl Feed {
         match &message {
             Some(message) => {
                 self.by_type[usize::from(message.bytes()[0])] += 1;
-                self.packetiser.push(message, &mut self.made);
+                self.packetizer.push(message, &mut self.made);
             }
-            None => self.packetiser.finish(&mut self.made),
+            None => self.packetizer.finish(&mut self.made),
         }
         for packet in std::mem::take(&mut self.made) {
             self.carry(packet);
@@ -123,17 +126,17 @@ impl Feed {
     }
 
     fn carry(&mut self, packet: Packet) {
-        self.packets.count(&packet);
+        self.packets.count(packet.kind, packet.count);
         self.settled_ns = packet.time_ns;
         let packet = Arc::new(packet);
-        if let (Some(archived), Kind::Data) = (&mut self.archived, packet.kind) {
+        if let (Some(archived), PacketKind::Data) = (&mut self.archived, packet.kind) {
             archived.push_back(Arc::clone(&packet));
         }
         let departing = &mut self.departing;
         let lost =
             self.lines.each_mut().map(|line| line.carry(&packet, |departure| departing.push(Reverse(departure))));
-        if lost == [true, true] && packet.kind == Kind::Data {
-            self.lost_on_both.count(&packet);
+        if lost == [true, true] && packet.kind == PacketKind::Data {
+            self.lost_on_both.count(packet.sequence, packet.count);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A believable ITCH 5.0 day from a seed, on two lines, and the truth about it.
 //!
 //! ```text
-//!   settings ─> session ─> packetiser ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
+//!   settings ─> session ─> packetizer ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
 //!                                                               ├─> publish (kernel UDP sockets, re-request server)
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
@@ -16,7 +16,7 @@ mod random;
 mod session;
 
 mod line;
-mod packetiser;
+mod packetizer;
 
 mod feed;
 mod truth;
@@ -35,13 +35,12 @@ pub use capture::{generate, write_capture};
 pub use error::{Error, check_directory};
 pub use feed::Feed;
 pub use line::{Departure, REORDER_DELAY_NS_MAX};
-pub use packetiser::{Kind, Packet};
+pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
 pub use send_sockets::{Interface, SendSockets};
 pub use session::{Session, TimedMessage};
 pub use settings::{
-    Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count, parse_duration,
-    parse_positive,
+    Burst, LineSettings, SessionName, Settings, SettingsError, parse_count, parse_duration, parse_positive,
 };
-pub use truth::{BookTop, LineTruth, LostOnBoth, Packets, PriceLevel, SequenceRange, Truth, TruthFile};
+pub use truth::{Truth, TruthFile, read_truth, write_truth};

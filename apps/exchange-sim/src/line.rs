@@ -7,10 +7,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::packetiser::Packet;
+use market::truth::{LineTruth, Packets};
+
+use crate::packetizer::Packet;
 use crate::random::Random;
 use crate::settings::{LineSettings, Settings};
-use crate::truth::{LineTruth, Packets};
 
 /// A packet that is held back waits at least this long.
 const REORDER_DELAY_NS_MIN: u64 = 10_000;
@@ -89,7 +90,7 @@ impl Line {
         let hold_ns = REORDER_DELAY_NS_MIN + self.random.below(REORDER_DELAY_NS_MAX - REORDER_DELAY_NS_MIN);
         let copy_ns = self.random.below(DUPLICATE_DELAY_NS_MAX);
         if lost {
-            self.truth.lost.count(packet);
+            self.truth.lost.count(packet.kind, packet.count);
             return true;
         }
         let mut time_ns = self.transmit(packet, packet.time_ns + latency_ns);
@@ -99,7 +100,7 @@ impl Line {
         }
         depart(self.departure(packet, time_ns, false));
         if duplicated {
-            self.truth.duplicated.count(packet);
+            self.truth.duplicated.count(packet.kind, packet.count);
             depart(self.departure(packet, time_ns + copy_ns, true));
         }
         false
@@ -107,7 +108,7 @@ impl Line {
 
     /// Counts a departure as the receiver sees it. Called in the order of their times.
     pub(crate) fn arrive(&mut self, departure: &Departure) {
-        self.truth.sent.count(&departure.packet);
+        self.truth.sent.count(departure.packet.kind, departure.packet.count);
         let overtaken = self.arrived_idx > Some(departure.packet.idx);
         if overtaken && !departure.is_copy {
             self.truth.reordered += 1;

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Group, Interface, LineSettings, Probability, Publication, Published, RerequestSettings, SendSockets,
-    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
+    Burst, Error, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, SessionName,
+    Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
+use market::truth::{Group, Probability};
 use wirepath::counters::{printable, printable_lines};
 use wirepath::worker::StopFlag;
 

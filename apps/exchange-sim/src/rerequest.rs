@@ -25,7 +25,7 @@ use market::framing::mold_udp64::Request;
 
 use crate::archive::Archive;
 use crate::error::Error;
-use crate::packetiser::Packet;
+use crate::packetizer::Packet;
 use crate::requesters::{Admission, Pace, Requesters};
 use crate::settings::Settings;
 

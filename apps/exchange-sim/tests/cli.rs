@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use exchange_sim::Truth;
+use exchange_sim::{Truth, read_truth};
 use tempfile::tempdir;
 
 fn run(arguments: &[&str]) -> Output {
@@ -123,7 +123,7 @@ fn capture_and_its_truth_lie_side_by_side() {
     let flags = ["--messages", "5k", "--symbols", "20", "--loss", "10%", "--seed", "7"];
     let output = run(&[&["generate", "--out", out.to_str().unwrap()], &flags[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let truth = Truth::read(&Truth::path_beside(&out)).unwrap();
+    let truth = read_truth(&Truth::path_beside(&out)).unwrap();
     assert_eq!((truth.messages, truth.settings.seed), (5000, 7));
     assert!(std::fs::metadata(&out).unwrap().len() > 24);
 }
@@ -143,9 +143,9 @@ fn failed_run_leaves_no_older_truth() {
 fn truth_that_is_missing_or_damaged_is_told() {
     let directory = tempdir().unwrap();
     let path = directory.path().join("x.truth.json");
-    assert!(Truth::read(&path).unwrap_err().to_string().contains("cannot read"));
+    assert!(read_truth(&path).unwrap_err().to_string().contains("cannot read"));
     std::fs::write(&path, "{}").unwrap();
-    assert!(Truth::read(&path).unwrap_err().to_string().contains("not a truth file"));
+    assert!(read_truth(&path).unwrap_err().to_string().contains("not a truth file"));
 }
 
 /// Joins a group of the loopback interface.
@@ -189,7 +189,7 @@ fn published_day_arrives_on_loopback() {
         ["--interface", "lo", "--group-a", &group_a, "--group-b", &group_b, "--truth", truth_path.to_str().unwrap()];
     let output = run(&[&["publish"], &flags[..], &lines[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let truth = Truth::read(&truth_path).unwrap();
+    let truth = read_truth(&truth_path).unwrap();
     let received = receivers.map(|receiver| receiver.join().unwrap());
     assert_eq!(received, [truth.lines[0].sent.messages, truth.lines[1].sent.messages]);
     assert_eq!(received[0], 1000);

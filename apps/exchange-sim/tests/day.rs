@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Seen, day, receive};
-use exchange_sim::{Burst, Settings, Truth};
+use exchange_sim::{Burst, Settings, Truth, read_truth, write_truth};
 
 fn settings() -> Settings {
     Settings { symbols: 50, messages: 30_000, ..Settings::default() }
@@ -138,8 +138,8 @@ fn truth_reads_back_as_it_was_written() {
     let truth = day(&faulty("20%", "0.3%", "1.7%")).1;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("day.truth.json");
-    truth.write(&path).unwrap();
-    assert_eq!(Truth::read(&path).unwrap(), truth);
+    write_truth(&truth, &path).unwrap();
+    assert_eq!(read_truth(&path).unwrap(), truth);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use exchange_sim::Truth;
+use exchange_sim::read_truth;
 use market::framing::mold_udp64::{MoldUdp64, Request};
 use market::framing::{Framing, PacketKind};
 use tempfile::tempdir;
@@ -181,7 +181,7 @@ fn what_both_lines_lost_is_recovered_and_a_stop_keeps_the_account_whole() {
     let day = receiver.publish(&truth, &["--messages", "10k", "--loss", "40%", "--start-after", "300ms"]);
     receiver.hear_until(|heard| heard.heartbeats >= 2);
     // The file exists before the day, and no reader accepts it as a truth yet.
-    assert!(Truth::read(&truth).is_err());
+    assert!(read_truth(&truth).is_err());
 
     // The directory is 22 messages, the books are filled two seconds later.
     receiver.hear_until(|heard| heard.messages.len() > 150);
@@ -194,7 +194,7 @@ fn what_both_lines_lost_is_recovered_and_a_stop_keeps_the_account_whole() {
     // The session has ended; missing messages can still be requested.
     receiver.recover(end);
     let text = finish(day);
-    let truth = Truth::read(&truth).unwrap();
+    let truth = read_truth(&truth).unwrap();
     assert!(truth.stopped && truth.heartbeats_before == 1, "{text}");
     assert_eq!((truth.messages, truth.messages), (end - 1, receiver.messages.len() as u64));
     assert!(truth.lost_on_both.messages > 5 && truth.messages < 10_000);

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exchange_sim::Probability;
+use market::truth::Probability;
+use wirepath::device::fault::{FaultConfig, Faults};
 use wirepath::device::pcap::Pace;
-use wirepath::testing::fault::{FaultConfig, Faults};
 
 use crate::feed::Tops;
 use crate::format::Format;

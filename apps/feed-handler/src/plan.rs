@@ -8,11 +8,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use market::{Capacity, Policy, Window};
+use wirepath::device::fault::FaultConfig;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
 use wirepath::port::{Subscription, multicast};
-use wirepath::testing::fault::FaultConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::args::{OutputArgs, ReplayArgs, RunArgs, WorkerArgs};
@@ -329,7 +329,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub fn parse_group(text: &str) -> Result<SocketAddrV4, String> {
     const FORM: &str = "use GROUP:PORT, for example 233.54.12.111:26477";
     let (group, port) = text.split_once(':').ok_or(FORM)?;
-    let group: exchange_sim::Group = group.parse()?;
+    let group: market::truth::Group = group.parse()?;
     match port.parse() {
         Ok(port) if port > 0 => Ok(SocketAddrV4::new(group.address(), port)),
         _ => Err(format!("not a port from 1 to 65535; {FORM}")),

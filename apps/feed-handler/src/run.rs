@@ -4,7 +4,6 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use exchange_sim::Truth;
 use market::DOUBTS_MAX;
 use wirepath::counters::Scope;
 use wirepath::device::Queue;
@@ -20,7 +19,7 @@ use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::{FeedPlan, Placement, RunPlan};
-use crate::report::{Core, Ending, Origin, Run, Summary, silence};
+use crate::report::{Core, Ending, Origin, Run, Summary, read_truth, silence};
 use crate::{memory, watch};
 
 /// Carries out a plan until `stop` or the end of its time; `report` gets the events during the run.
@@ -58,7 +57,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Re
     let done = merge_results(running.join().map_err(Error::failed)?)?;
 
     // The publisher writes the truth when the day is over.
-    let truth = plan.feed.truth.as_deref().map(Truth::read).transpose();
+    let truth = plan.feed.truth.as_deref().map(read_truth).transpose();
     let (truth, missing) = match truth {
         Ok(truth) => (truth, None),
         Err(error) => (None, Some(error.to_string())),

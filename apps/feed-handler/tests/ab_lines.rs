@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use exchange_sim::{Probability, Settings};
+use exchange_sim::Settings;
+use market::truth::Probability;
 use tempfile::tempdir;
 use wirepath::prelude::*;
 

@@ -10,10 +10,11 @@ use std::path::Path;
 
 use clap::Parser;
 use common::made::{A, Capture, deep_message, deep_of, udp_frame};
-use exchange_sim::{Probability, Settings};
+use exchange_sim::Settings;
 use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
 use feed_handler::{Event, replay};
+use market::truth::Probability;
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 

@@ -6,7 +6,8 @@ mod common;
 use std::path::PathBuf;
 
 use common::{essence, numbers, replay, replay_any};
-use exchange_sim::{Probability, Settings, Truth};
+use exchange_sim::{Settings, Truth};
+use market::truth::Probability;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 

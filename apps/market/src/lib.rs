@@ -9,6 +9,9 @@
 //! nanoseconds, a machine allocates when it is constructed, and bad input from the network is
 //! counted and never causes a panic.
 //!
+//! The feature `truth` adds [`truth`]: the account of a generated day, to compare a handler's
+//! results with.
+//!
 //! Lines A and B of one channel behind sockets are an [`AbChannel`]: packets in, messages in order
 //! and gaps out, and a [`BookBuilder`] where books are wanted. Its parts are public for other uses,
 //! such as a handler for one line, generic over the feed:
@@ -58,6 +61,9 @@ pub mod itch50;
 pub mod pitch;
 
 mod book;
+
+#[cfg(feature = "truth")]
+pub mod truth;
 
 pub use arbitration::{
     AnswerCounts, Arbiter, Fate, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Window,

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Beside the contract: the devices ([`memory`], `pcap`, `af_xdp`, `mlx5`) and devices around
-//! another one ([`tap`], `capture`, [`bond`], [`either`]). A port belongs to the main thread, a
-//! queue to the worker that opened it. This floor imports `mem`, `time` and `counters`, and `wire`
-//! for steering rules, captures and faults; never `proto` or `pipeline`.
+//! another one ([`tap`], `capture`, `fault`, [`bond`], [`either`]). A port belongs to the main
+//! thread, a queue to the worker that opened it. This floor imports `mem`, `time` and `counters`,
+//! and `wire` for steering rules, captures and faults; never `proto` or `pipeline`.
 //!
 //! A device must never lose a frame without a counter of its own name, panic on input from the NIC,
 //! the kernel or a file, or keep an mbuf that [`TxQueue::reap`] could have freed. The suite
@@ -33,8 +33,8 @@ pub mod capture;
 pub(crate) mod conformance;
 pub mod either;
 mod error;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod fault;
+#[cfg(any(test, feature = "fault"))]
+pub mod fault;
 pub(crate) mod forward;
 pub mod memory;
 #[cfg(feature = "mlx5")]

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use wirepath::counters::{Block, Scope, Snapshot};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpQueue, AfXdpRx, AfXdpTx};
+use wirepath::device::fault::{FaultConfig, FaultDevice, FaultQueue, FaultRx, FaultTx};
 use wirepath::device::steering::{Rule, RuleId};
 use wirepath::device::{Capabilities, Device, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
@@ -42,7 +43,6 @@ use wirepath::proto::{
     ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom, NeighborConfig,
     Sharing, SocketCapacity, UdpSockets,
 };
-use wirepath::testing::fault::{FaultConfig, FaultDevice, FaultQueue, FaultRx, FaultTx};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 use wirepath::wire::VlanTags;
 use wirepath::worker::kernel::{Link, Mirror, MirrorThread};

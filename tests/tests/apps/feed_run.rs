@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use exchange_sim::{Feed, Probability, Settings, Truth};
+use exchange_sim::{Feed, Settings, Truth, write_truth};
 use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
 use feed_handler::{Event, RunPlan};
+use market::truth::Probability;
 use tempfile::TempDir;
 use wirepath::worker::StopFlag;
 use wirepath_tests::frames::general_query_v1;
@@ -153,7 +154,7 @@ impl Wire {
         let plan = self.plan(port, &["--truth", truth_file.to_str().unwrap()]);
         let day = |received: &AtomicU64| {
             let (truth, sent) = self.publish();
-            truth.write(&truth_file).unwrap();
+            write_truth(&truth, &truth_file).unwrap();
             wait_for(sent, received);
         };
         self.listen(&plan, day).unwrap().0
@@ -216,7 +217,7 @@ fn day_is_received_on_the_queues_of_a_connectx() {
         thread::sleep(Duration::from_millis(10));
     }
     let (truth, sent) = wire.publish();
-    truth.write(&meeting.join("truth.json")).unwrap();
+    write_truth(&truth, &meeting.join("truth.json")).unwrap();
     std::fs::write(meeting.join("sending"), sent.to_string()).unwrap();
     std::fs::rename(meeting.join("sending"), meeting.join("sent")).unwrap();
     assert!(receiver.wait().unwrap().success(), "see above");

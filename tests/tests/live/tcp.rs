@@ -8,13 +8,13 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use wirepath::device::fault::{FaultConfig, Faults};
 use wirepath::device::steering::Rule;
 use wirepath::pipeline::ChecksumPolicy;
 use wirepath::pipeline::tcp::{
     CloseReason, Congestion, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, TcpConfig, TcpNodeConfig,
 };
 use wirepath::proto::{HostEvent, Ipv4Prefix, Route};
-use wirepath::testing::fault::{FaultConfig, Faults};
 use wirepath::time::Duration;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, Plan, THEIRS, Wire, has_program, peer, set, table};
 use wirepath_tests::netns::Namespace;

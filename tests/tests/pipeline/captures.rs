@@ -15,6 +15,7 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use flate2::read::MultiGzDecoder;
 use wirepath::counters::{Block, Scope, Snapshot};
 use wirepath::device::capture::{CaptureConfig, CaptureDevice, Directions};
+use wirepath::device::fault::{FaultConfig, FaultDevice};
 use wirepath::device::pcap::{PcapConfig, PcapDevice, Reader};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
@@ -23,7 +24,6 @@ use wirepath::pipeline::{
     udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
-use wirepath::testing::fault::{FaultConfig, FaultDevice};
 use wirepath::time::{ManualClock, UnixTime};
 use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::{Ended, Parts, StopFlag, Worker};

@@ -23,10 +23,10 @@ use std::collections::VecDeque;
 
 use market::Side;
 use market::itch50::{CrossTrade, Head, Message, StockDirectory, SystemEvent, Trade, TradingAction};
+use market::truth::{BookTop, PriceLevel};
 
 use crate::random::Random;
 use crate::settings::{SEEDING_PER_SYMBOL, Settings};
-use crate::truth::{BookTop, PriceLevel};
 use clock::{BurstPart, Clock};
 use listing::{Popularity, Stock};
 use trading::Fill;

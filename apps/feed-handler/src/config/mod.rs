@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::path::Path;
 
-use exchange_sim::Group;
+use market::truth::Group;
 use market::{First, Policy, Window};
 use serde::Deserialize;
 use toml::Spanned;

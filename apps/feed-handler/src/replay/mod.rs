@@ -3,7 +3,6 @@
 
 mod source;
 
-use exchange_sim::Truth;
 use wirepath::port::Port;
 use wirepath::worker::{Ended, StopFlag};
 
@@ -12,7 +11,7 @@ use crate::event::Event;
 use crate::feed::ArrivalClock;
 use crate::join::{Learning, learning_stack};
 use crate::plan::{FeedPlan, ReplayPlan};
-use crate::report::{Origin, Run, Summary};
+use crate::report::{Origin, Run, Summary, read_truth};
 use crate::run::{Frames, WorkerTask, merge_results};
 use crate::{memory, sniff, watch};
 
@@ -21,7 +20,7 @@ use source::Source;
 /// Carries out a plan. `stop` ends it early, with the summary so far; `report` gets the events
 /// meanwhile.
 pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Result<Summary, Error> {
-    let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
+    let truth = plan.feed.truth.as_deref().map(read_truth).transpose()?;
     sniff::check(plan)?;
     report(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
     let (source, device) = Source::open(plan)?;

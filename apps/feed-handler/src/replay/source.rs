@@ -6,8 +6,8 @@ use std::path::Path;
 
 use wirepath::device::capture::{CaptureConfig, CaptureDevice, Directions};
 use wirepath::device::either::Either;
+use wirepath::device::fault::FaultDevice;
 use wirepath::device::pcap::{End, Loading, Outcome, PcapConfig, PcapDevice, Recorded};
-use wirepath::testing::fault::FaultDevice;
 
 use crate::device::{FileEnding, ItchFileConfig, ItchFileDevice};
 use crate::error::Error;

@@ -27,4 +27,4 @@ pub(crate) use silence::silence;
 pub use summary::{Core, Ending, Origin, Run, Summary, Undecoded};
 pub use text::Table;
 pub(crate) use text::{grouped, rate};
-pub use truth::{TruthCheck, TruthLine};
+pub use truth::{DaySettings, Truth, TruthCheck, TruthLine, read_truth};

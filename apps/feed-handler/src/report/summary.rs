@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use exchange_sim::Truth;
 use serde::{Serialize, Serializer};
 use wirepath::counters::Snapshot;
 
 use super::account::{self, MessageAccount, PacketAccount};
 use super::channel::{BooksSummary, ChannelSummary, LatencySummary};
-use super::truth::TruthCheck;
+use super::truth::{Truth, TruthCheck};
 use crate::feed::{ChannelTally, FeedTally, Tops};
 use crate::format::Format;
 use crate::plan::FeedPlan;

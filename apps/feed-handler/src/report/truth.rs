@@ -1,12 +1,37 @@
 //! The comparison with the truth of exchange-sim: for each line, sent = received + injected losses;
 //! for both lines together, only the messages lost on both are missing.
 
+use std::fs;
 use std::net::SocketAddrV4;
+use std::path::Path;
 
-use exchange_sim::{BookTop, LineTruth, SequenceRange, Truth};
-use serde::Serialize;
+use market::truth::{BookTop, Group, LineTruth, PriceLevel, SequenceRange, TRUTH_HINT};
+use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::feed::{ChannelTally, FeedTally, LineTally, Top};
+
+/// The truth of a day, with those of its settings that the comparison needs.
+pub type Truth = market::truth::Truth<DaySettings>;
+
+/// The settings of a day that say which packets are its own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct DaySettings {
+    lines: [LineSettings; 2],
+    port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct LineSettings {
+    group: Group,
+}
+
+/// Reads the truth file.
+pub fn read_truth(path: &Path) -> Result<Truth, Error> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Error::Failed(format!("cannot read {}: {error}; {TRUTH_HINT}", path.display())))?;
+    Truth::parse(&text).map_err(|why| Error::Failed(format!("{}: {why}", path.display())))
+}
 
 /// The comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -168,8 +193,7 @@ fn check_tops(truth: &Truth, tally: &FeedTally, differences: &mut Vec<String>) -
 
 fn is_same(top: &Top, expected: &BookTop) -> bool {
     let side = |price: market::Price, shares: u64| (shares > 0).then_some((price.0, shares));
-    let level =
-        |level: &Option<exchange_sim::PriceLevel>| level.as_ref().map(|level| (i64::from(level.price), level.shares));
+    let level = |level: &Option<PriceLevel>| level.as_ref().map(|level| (i64::from(level.price), level.shares));
     side(top.top.bid_px, top.top.bid_qty) == level(&expected.bid)
         && side(top.top.ask_px, top.top.ask_qty) == level(&expected.ask)
 }

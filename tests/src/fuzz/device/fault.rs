@@ -2,10 +2,10 @@
 //! it loses, keeps no frame for ever, and returns every buffer.
 
 use wirepath::counters::Block;
+use wirepath::device::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::device::memory::{self, MemoryConfig};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
-use wirepath::testing::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::time::{Duration, Instant};
 
 use crate::fuzz::Input;

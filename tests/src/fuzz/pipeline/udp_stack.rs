@@ -5,9 +5,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::device::Queue;
+use wirepath::device::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::pipeline::Node;
 use wirepath::proto::{FilterMode, Flow, Group, InterfaceId, Sharing};
-use wirepath::testing::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::time::Duration;
 
 use crate::frames::mend;

@@ -5,8 +5,8 @@
 //! packet leaves when it is full or when its first message has waited for
 //! [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
 
-use market::framing::Framing;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::framing::{Framing, PacketKind};
 
 use crate::session::TimedMessage;
 use crate::settings::Settings;
@@ -19,17 +19,6 @@ const ENDS_OF_SESSION: u32 = 3;
 /// The interval between them where a caller waits for the day to end: enough for re-requests.
 const HURRIED_END_NS: u64 = 500_000_000;
 
-/// The kind of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Messages.
-    Data,
-    /// No message, only the next sequence number.
-    Heartbeat,
-    /// No more messages.
-    EndOfSession,
-}
-
 /// One packet as the exchange sends it to both lines.
 #[derive(Debug)]
 pub struct Packet {
@@ -38,7 +27,7 @@ pub struct Packet {
     /// Position among all packets of the day, from 0.
     pub idx: u64,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Number of its first message, or the next number where it has none.
     pub sequence: u64,
     /// Messages in it.
@@ -49,7 +38,7 @@ pub struct Packet {
 
 /// Messages in, packets out.
 #[derive(Debug)]
-pub(crate) struct Packetiser {
+pub(crate) struct Packetizer {
     session: [u8; 10],
     payload_max: usize,
     wait_ns: u64,
@@ -65,7 +54,7 @@ pub(crate) struct Packetiser {
     packets: u64,
 }
 
-impl Packetiser {
+impl Packetizer {
     /// A line that begins at `start_ns` with a heartbeat, so that receivers know the first number.
     pub(crate) fn new(settings: &Settings, start_ns: u64) -> Self {
         Self {
@@ -108,7 +97,7 @@ impl Packetiser {
         }
         for _ in 0..ENDS_OF_SESSION {
             let payload = MoldHeader::emit_end_of_session(self.session, self.next_sequence);
-            self.send(self.last_packet_ns + self.end_gap_ns, Kind::EndOfSession, &payload, out);
+            self.send(self.last_packet_ns + self.end_gap_ns, PacketKind::EndOfSession, &payload, out);
         }
     }
 
@@ -129,7 +118,7 @@ impl Packetiser {
         while self.last_packet_ns + HEARTBEAT_NS <= now_ns {
             let mut payload = [0; MoldUdp64::HEADER_LEN];
             MoldUdp64::emit_raw(&MoldHeader::new(self.session, self.next_sequence), 0, 0, &mut payload);
-            self.send(self.last_packet_ns + HEARTBEAT_NS, Kind::Heartbeat, &payload, out);
+            self.send(self.last_packet_ns + HEARTBEAT_NS, PacketKind::Heartbeat, &payload, out);
         }
     }
 
@@ -138,15 +127,15 @@ impl Packetiser {
         let body_len = payload.len() - MoldUdp64::HEADER_LEN;
         let header = MoldHeader::new(self.session, self.next_sequence);
         MoldUdp64::emit_raw(&header, self.count.into(), body_len, &mut payload);
-        self.send(time_ns, Kind::Data, &payload, out);
+        self.send(time_ns, PacketKind::Data, &payload, out);
         self.next_sequence += u64::from(self.count);
         self.count = 0;
         payload.truncate(MoldUdp64::HEADER_LEN);
         self.open = payload;
     }
 
-    fn send(&mut self, time_ns: u64, kind: Kind, payload: &[u8], out: &mut Vec<Packet>) {
-        let count = if kind == Kind::Data { self.count } else { 0 };
+    fn send(&mut self, time_ns: u64, kind: PacketKind, payload: &[u8], out: &mut Vec<Packet>) {
+        let count = if kind == PacketKind::Data { self.count } else { 0 };
         let (idx, sequence) = (self.packets, self.next_sequence);
         out.push(Packet { time_ns, idx, kind, sequence, count, payload: payload.into() });
         self.packets += 1;
@@ -167,12 +156,12 @@ mod tests {
     }
 
     fn packets(settings: &Settings) -> Vec<Packet> {
-        let mut packetiser = Packetiser::new(settings, crate::session::START_NS);
+        let mut packetizer = Packetizer::new(settings, crate::session::START_NS);
         let mut out = Vec::new();
         for message in Session::new(settings) {
-            packetiser.push(&message, &mut out);
+            packetizer.push(&message, &mut out);
         }
-        packetiser.finish(&mut out);
+        packetizer.finish(&mut out);
         out
     }
 
@@ -210,12 +199,7 @@ mod tests {
         for packet in packets(&settings(1500)) {
             let parsed = MoldUdp64::parse(&packet.payload).unwrap();
             assert_eq!((parsed.header.seq, parsed.header.count), (packet.sequence, packet.count.into()));
-            let kind = match packet.kind {
-                Kind::Data => PacketKind::Data,
-                Kind::Heartbeat => PacketKind::Heartbeat,
-                Kind::EndOfSession => PacketKind::EndOfSession,
-            };
-            assert_eq!(parsed.header.kind, kind);
+            assert_eq!(parsed.header.kind, packet.kind);
             assert_eq!(&parsed.raw.session, b"SIM0000001");
         }
     }
@@ -224,15 +208,15 @@ mod tests {
     fn line_is_never_silent_for_more_than_a_second() {
         let packets = packets(&settings(1500));
         assert!(packets.windows(2).all(|pair| pair[1].time_ns - pair[0].time_ns <= HEARTBEAT_NS));
-        assert_eq!(packets[0].kind, Kind::Heartbeat);
-        assert!(packets.iter().filter(|packet| packet.kind == Kind::Heartbeat).count() > 3);
+        assert_eq!(packets[0].kind, PacketKind::Heartbeat);
+        assert!(packets.iter().filter(|packet| packet.kind == PacketKind::Heartbeat).count() > 3);
     }
 
     #[test]
     fn session_ends_three_times_and_nothing_follows() {
         let packets = packets(&settings(1500));
-        let ends = packets.iter().position(|packet| packet.kind == Kind::EndOfSession).unwrap();
+        let ends = packets.iter().position(|packet| packet.kind == PacketKind::EndOfSession).unwrap();
         assert_eq!(packets.len() - ends, 3);
-        assert!(packets[ends..].iter().all(|packet| packet.kind == Kind::EndOfSession));
+        assert!(packets[ends..].iter().all(|packet| packet.kind == PacketKind::EndOfSession));
     }
 }
