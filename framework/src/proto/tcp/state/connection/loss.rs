@@ -1,10 +1,14 @@
-//! Losses: the present recovery, and the values that its progress is measured by.
+//! Losses: what is missing of the data in flight, the present recovery, and the values that its
+//! progress is measured by.
 //!
 //! [`Recovery`] and [`RackSegment`], which every segment needs, are in the connection's first and
-//! third cache line, [`Rack`] in the fifth; the other fields, which only a loss needs, come last.
-//! Written by `loss`.
+//! third cache line. So is [`Scoreboard`], at the end of the third with its last field in the
+//! fourth, because each acknowledgment tests whether anything is missing. [`Rack`] is in the fifth;
+//! the other fields, which only a loss needs, come last. Written by `loss`; other rooms change the
+//! scoreboard by a verb of this file.
 
 use super::Micros;
+use crate::proto::slab::NIL;
 use crate::proto::tcp::seq::Seq;
 use crate::proto::tcp::state::queue::Lane;
 use crate::time::Instant;
@@ -24,6 +28,38 @@ pub(in crate::proto::tcp) enum Recovery {
     Loss,
     /// ECN reported congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
     Reduced,
+}
+
+/// The state of sent data, as far as the peer reports it (RFC 2018, RFC 6675): sums over the marks
+/// of the chunks.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Scoreboard {
+    /// The end of the last search for a SACK block; `NIL` while nothing is marked.
+    pub(in crate::proto::tcp) hint: u32,
+    /// Segments that have left the network out of order: SACKED chunks or, without SACK, duplicate
+    /// ACKs in a row.
+    pub(in crate::proto::tcp) sacked_count: u32,
+    /// Marks of data in flight, in bytes (RFC 6675 2: pipe).
+    pub(in crate::proto::tcp) sacked_len: u32,
+    pub(in crate::proto::tcp) lost_len: u32,
+    pub(in crate::proto::tcp) resent_len: u32,
+}
+
+impl Scoreboard {
+    pub(in crate::proto::tcp) const CLEAR: Self =
+        Self { hint: NIL, sacked_count: 0, sacked_len: 0, lost_len: 0, resent_len: 0 };
+
+    /// Whether no data in flight is marked.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn is_clear(&self) -> bool {
+        (self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.hint) == 0
+    }
+
+    /// Without SACK: a duplicate ACK means that one more segment has left the network.
+    pub(in crate::proto::tcp) fn count_duplicate(&mut self) {
+        self.sacked_count = self.sacked_count.saturating_add(1);
+    }
 }
 
 /// RFC 8985 5.2, except RACK.xmit_ts: see [`RackSegment`].
