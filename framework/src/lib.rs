@@ -21,34 +21,32 @@
 //! - [`port`]: where an application begins. A port by its name, subscriptions, and an app for each
 //!   worker.
 //!
-//! A receiver, whole:
+//! # A receiver
+//!
+//! `examples/receiver.rs`, whole:
 //!
 //! ```no_run
-//! use wirepath::prelude::*;
-//!
-//! struct Ticks(u64);
-//!
-//! impl App for Ticks {
-//!     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
-//!         self.0 += datagram.payload.len() as u64;
-//!     }
-//! }
-//!
-//! fn main() -> wirepath::Result<()> {
-//!     Port::open("eth1")?
-//!         .subscribe(multicast([239, 1, 1, 1], 9000).source([198, 51, 100, 1]))
-//!         .run(|_worker| Ticks(0))
-//! }
+#![doc = include_str!("../examples/receiver.rs")]
 //! ```
 //!
-//! `examples/tick_to_order.rs` fires an order over TCP for each tick, in 54 lines. An engine with
-//! its own loop makes a [`Worker`](worker::Worker) by its [builder](worker::Worker::builder) and
-//! calls [`poll_once`](worker::Worker::poll_once) (`examples/embedded.rs`);
-//! `examples/custom_node.rs` puts a custom node into the pipeline.
+//! # An order for each tick
 //!
-//! Each device has a feature, and all are on by default: `mlx5`, `af-xdp`, `pcap`. `testing` adds
-//! the items that tests of devices and apps need: the suite that each device passes, a device that
-//! damages frames, NICs of plain memory.
+//! `examples/tick_to_order.rs`, whole:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/tick_to_order.rs")]
+//! ```
+//!
+//! # Beyond
+//!
+//! An engine with its own loop makes a [`Worker`](worker::Worker) by its
+//! [builder](worker::Worker::builder) and calls [`poll_once`](worker::Worker::poll_once)
+//! (`examples/embedded.rs`); `examples/custom_node.rs` puts a custom node into the pipeline.
+//!
+//! Each device has a feature, and all are on by default: `mlx5`, `af-xdp`, `pcap`. `fault` adds
+//! a device around another that loses, reorders and damages frames. `testing` adds the items that
+//! tests of devices and apps need: the suite that each device passes, NICs of plain memory, and
+//! `fault`.
 #![deny(unsafe_code)]
 // Without a device, code of lower floors that only it uses is unused; without `testing`, code that
 // only tests use is unreachable. Lints run with all features.
