@@ -352,6 +352,8 @@ impl Stack {
             Some(Sent::Posted) => Ok(abi::WP_SENT),
             Some(Sent::Queued) => Ok(abi::WP_QUEUED),
             Some(Sent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
+            // A later way to wait.
+            Some(_) => Ok(abi::WP_QUEUED),
             None => Err(Code::Again.into()),
         }
     }
@@ -394,7 +396,8 @@ impl Stack {
 fn udp_sent(sent: udp::Sent) -> i32 {
     match sent {
         udp::Sent::Posted => abi::WP_SENT,
-        udp::Sent::Waiting => abi::WP_QUEUED,
+        // Or a later way to wait.
+        _ => abi::WP_QUEUED,
     }
 }
 

@@ -108,6 +108,7 @@ impl App for Trader {
             Ok(Sent::Posted) => self.fired += 1,
             Ok(Sent::Queued) => println!("the order at {price} waits for the exchange to read"),
             Ok(Sent::Unreachable(missing)) => println!("the order at {price} has not left: {missing}"),
+            Ok(other) => println!("the order at {price} has not left: {other:?}"),
             Err(error) => println!("the order at {price} was not sent: {error}"),
         }
     }

@@ -138,7 +138,7 @@ pub fn run(soak: &Soak, progress: &mut dyn FnMut(String)) -> Result<Balance, Str
     // counts never came that far.
     let (kernel_dropped, kernel_says) = match soak.mode {
         Mode::Generic => (near_dropped + far_dropped, None),
-        Mode::Native | Mode::Auto => (near_dropped, Some(far_dropped)),
+        _ => (near_dropped, Some(far_dropped)),
     };
     Ok(Balance {
         sent: sender.frames,

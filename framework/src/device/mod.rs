@@ -151,6 +151,7 @@ pub trait RxQueue {
 
 /// The state of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RxState {
     /// Frames may arrive at any time.
     Open,

@@ -41,6 +41,7 @@ pub(crate) const METADATA_LEN: usize = 128;
 /// Whether a checksum is known to be right, by the NIC or by the node that computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ChecksumStatus {
     /// Not checked: verify in software.
     #[default]
@@ -172,6 +173,7 @@ impl fmt::Debug for Headers {
 
 /// A network header that NICs know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum L3 {
     /// IPv4.
     Ipv4,
@@ -181,6 +183,7 @@ pub enum L3 {
 
 /// A transport header that NICs know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum L4 {
     /// TCP.
     Tcp,

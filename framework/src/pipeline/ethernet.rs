@@ -41,6 +41,7 @@ impl From<EthernetError> for EthernetDrop {
 
 /// The VLANs that a pipeline accepts. The innermost tag's identifier counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Vlans {
     /// Tagged or not, every VLAN: replays.
     Any,

@@ -94,6 +94,7 @@ impl From<ReassemblyDrop> for Ipv4Drop {
 /// The unicast destinations that a pipeline accepts. Groups and broadcasts always pass, because
 /// later tables check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Accept {
     /// Every destination: replays of other people's captures.
     Any,

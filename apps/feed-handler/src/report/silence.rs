@@ -48,7 +48,7 @@ fn causes(plan: &RunPlan, summary: &Summary) -> String {
     if causes.is_empty() {
         let igmp = match plan.live.igmp {
             IgmpMode::Off => "igmp = \"off\" asks no switch for the groups",
-            IgmpMode::Worker | IgmpMode::Kernel => "a switch on the way does not forward the groups",
+            _ => "a switch on the way does not forward the groups",
         };
         let interface = plan.live.port.interface();
         causes

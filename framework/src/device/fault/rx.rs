@@ -14,6 +14,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a fault drops a received frame.
+    #[non_exhaustive]
     pub enum FaultRxDrop {
         /// Lost in the network.
         Loss => "loss",

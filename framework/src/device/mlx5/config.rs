@@ -66,6 +66,7 @@ pub struct Mlx5Config {
 
 /// The request for a feature that not every device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Feature {
     /// Off.
     #[default]
@@ -86,6 +87,7 @@ impl Feature {
 
 /// How a rule's frames are distributed to the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RxDistribution {
     /// Each rule names its queue.
     #[default]
@@ -106,6 +108,7 @@ pub struct RssConfig {
 
 /// The hashed fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RssFields {
     /// IPv4 addresses.
     Addresses,

@@ -39,6 +39,7 @@ pub struct Listener {
 
 /// The state of a listener towards its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// The worker has not answered yet: it will at its next poll.
     Waiting,

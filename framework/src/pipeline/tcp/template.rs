@@ -53,6 +53,7 @@ pub struct Template {
 
 /// The outcome of bytes that the connection has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sent {
     /// The bytes were posted, and the doorbell has been rung; after [`post`](TcpCalls::post) they
     /// leave with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel did

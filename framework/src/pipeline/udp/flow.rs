@@ -27,6 +27,7 @@ use zerocopy::IntoBytes;
 
 /// How the UDP checksum is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Checksum {
     /// By us, over the payload: about 20 ns for each KiB.
     #[default]
@@ -117,6 +118,7 @@ enum NextHop {
 
 /// The outcome of a datagram that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sent {
     /// Posted; leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. For an
     /// [`urgent`](UdpOptions::urgent) flow the doorbell has been rung.

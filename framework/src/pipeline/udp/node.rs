@@ -55,6 +55,7 @@ pub struct UdpConfig {
 /// Policy for UDP checksums that the NIC has not verified. Zero on the wire means that the sender
 /// computed none, and always passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChecksumPolicy {
     /// A wrong one is a drop: frames from a wire. Costs about 3 ns and 20 ns for each KiB.
     #[default]

@@ -18,6 +18,7 @@ pub struct ArpSend {
 /// evicted first, and entries of the first kind never. So callers, whose addresses may be forged,
 /// evict no entry that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ResolutionCause {
     /// Our app: a connection, a flow, a gateway. Kept fresh until it is removed.
     #[default]

@@ -99,6 +99,7 @@ pub struct NeighborConfig {
 
 /// The source of the replies to our requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LearnFrom {
     /// ARP packets that we receive; we write them to the host.
     #[default]

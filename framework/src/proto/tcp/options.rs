@@ -45,6 +45,7 @@ impl Default for Keepalive {
 
 /// The handling of unacknowledged data on close (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Linger {
     /// Unsent data is sent in the background.
     #[default]

@@ -44,6 +44,7 @@ const LINES_MAX: usize = 20;
 
 /// The process to guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The process with this pid. Its rosters may appear later.
     Pid(u32),

@@ -86,6 +86,7 @@ pub struct StaticRoute {
 
 /// The frames of an interface of our own that the kernel does not receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CaptureMode {
     /// ARP, frames to our addresses and to the groups, and IGMP if a worker speaks it. The kernel
     /// receives the rest: LLDP, IPv6.
@@ -97,6 +98,7 @@ pub enum CaptureMode {
 
 /// Whether the worker or the kernel keeps the memberships of the joined groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum IgmpMode {
     /// The worker reports its groups and answers queries. IGMP then does not reach the kernel, so
     /// the kernel's own memberships on this interface expire.

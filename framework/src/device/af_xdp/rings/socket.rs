@@ -19,6 +19,7 @@ use crate::mem::Pool;
 
 /// Whether the kernel copies frames between the driver's buffers and the pool's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CopyMode {
     /// Zero-copy if the driver supports it, otherwise copy.
     #[default]

@@ -25,6 +25,7 @@ use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
 /// The XDP mode of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Native if the driver supports it, else generic.
     #[default]

@@ -43,6 +43,7 @@ pub struct Arrival {
 
 /// Why a segment changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TcpDrop {
     /// There is neither such a connection nor a listener.
     NoConnection,
