@@ -84,7 +84,7 @@ pub(crate) enum WaitFor {
     Any,
 }
 
-/// The locked engine.
+/// The locked engine; dropping it releases the lock.
 pub(crate) struct Inside(Option<MutexGuard<'static, Shared>>);
 
 struct Shared(Engine);

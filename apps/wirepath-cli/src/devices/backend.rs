@@ -92,8 +92,8 @@ fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
         let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
         return no(NATIVE, format!("{driver_name} runs no XDP programs"), Some(remedy));
     }
-    // virtnet_xdp_set in drivers/net/virtio_net.c: the driver reports support, and refuses where it
-    // cannot have the host stop merging.
+    // The driver reports support, but refuses programs if it cannot make the host stop merging
+    // frames (virtnet_xdp_set in drivers/net/virtio_net.c).
     let merges = |offload: &&Offload| offload.name == "rx-gro-hw" && offload.on && offload.fixed;
     let is_virtio = evidence.interface.driver.as_deref() == Some("virtio_net");
     if is_virtio && evidence.offloads.iter().any(|offload| merges(&offload)) {

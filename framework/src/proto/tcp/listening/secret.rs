@@ -74,8 +74,7 @@ mod tests {
         remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000),
     };
 
-    /// A peer that guesses one of the numbers that it sees learns nothing about another number, nor
-    /// about its flow's bucket.
+    /// The numbers that a peer sees reveal nothing about other numbers or about its flow's bucket.
     #[test]
     fn each_use_has_a_key_of_its_own() {
         let secret = Secret::new(HashSeed::new(1, 2));

@@ -1,4 +1,4 @@
-//! A full backlog: handshakes whose state the peer keeps (RFC 4987).
+//! SYN cookies at a full backlog (RFC 4987).
 
 use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
 use super::super::super::*;
