@@ -34,9 +34,9 @@ pub struct Block {
 /// The capacity of a block. All memory is allocated at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Values with a name: 128 bytes each.
+    /// Values with a name: 128 bytes each. By default 4,096.
     pub entries: usize,
-    /// Words of 8 bytes: one per counter, 2256 per histogram.
+    /// Words of 8 bytes: one per counter, 2256 per histogram. By default 262,144.
     pub values: usize,
 }
 

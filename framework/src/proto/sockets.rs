@@ -19,13 +19,14 @@ use super::source_filter::{FilterError, FilterMode, Membership, ReceptionState, 
 /// The capacities of one worker's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketCapacity {
-    /// Different local ends: groups or addresses with a port.
+    /// Different local ends: groups or addresses with a port. By default 2,048.
     pub locals: usize,
     /// Bindings of all consumers together: one for each consumer at each local end and interface.
+    /// By default 4,096.
     pub bindings: usize,
-    /// Connected flows.
+    /// Connected flows. By default 1,024.
     pub connections: usize,
-    /// Sources in all filters together.
+    /// Sources in all filters together. By default 20,480.
     pub sources: usize,
 }
 

@@ -209,3 +209,47 @@ fn verbs_run_what_cargo_built_where_it_was_told_to() {
         assert!(!commands.contains(" target/"), "{verb} runs what is not there: {commands}");
     }
 }
+
+/// The public fields of structs of options with a `Default`, with their comments.
+fn options(text: &str) -> Vec<(String, String)> {
+    const ENDINGS: [&str; 7] = ["Config", "Options", "Capacity", "Policy", "Keepalive", "Window", "Faults"];
+    let (mut found, mut name, mut doc, mut head) = (Vec::new(), None, String::new(), String::new());
+    for line in text.lines() {
+        if line == "}" {
+            name = None;
+        } else if let Some(rest) = line.strip_prefix("pub struct ") {
+            let is_option = |name: &&str| {
+                let has_default = head.contains("Default") || text.contains(&format!("impl Default for {name} {{"));
+                // The options of a SYN are a header's, not a configuration's.
+                has_default && **name != *"SynOptions" && ENDINGS.iter().any(|ending| name.ends_with(ending))
+            };
+            name = rest.strip_suffix(" {").filter(is_option);
+            doc.clear();
+        } else if let (Some(name), Some((field, _))) =
+            (name, line.strip_prefix("    pub ").and_then(|line| line.split_once(':')))
+        {
+            found.push((format!("{name}::{field}"), std::mem::take(&mut doc)));
+        } else if let Some(words) = line.trim_start().strip_prefix("///") {
+            doc.push_str(words);
+        }
+        head = if line.starts_with("#[") { head + line } else { String::new() };
+    }
+    found
+}
+
+#[test]
+fn each_option_says_its_default() {
+    let is_public = |file: &PathBuf| {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+        ["framework/src/", "sockets/src/", "apps/market/src/"].iter().any(|folder| name.starts_with(folder))
+            && !name.contains("/testing/")
+    };
+    let texts = files("rs").into_iter().filter(is_public).map(|file| fs::read_to_string(file).unwrap());
+    let found: Vec<_> = texts.flat_map(|text| options(&text)).collect();
+    assert!(found.len() > 80, "only {} options: this test no longer finds them", found.len());
+    let silent: Vec<&str> =
+        found.iter().filter(|(_, doc)| !doc.to_lowercase().contains("default")).map(|(name, _)| &**name).collect();
+    assert!(silent.is_empty(), "these do not say `By default …`: {}", silent.join(", "));
+    let text = "#[derive(Default)]\npub struct AConfig {\n    /// One.\n    pub one: u8,\n}\npub struct BConfig {\n    pub two: u8,\n}";
+    assert_eq!(options(text), [("AConfig::one".to_owned(), " One.".to_owned())]);
+}

@@ -49,11 +49,11 @@ use line::LineState;
 pub struct Window {
     /// The most packets that wait behind a hole. They hold buffers of the pool, so size the pool
     /// for them, and for [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more that wait for a witness.
-    /// 0 makes each hole a gap at once.
+    /// 0 makes each hole a gap at once. By default 64.
     pub packets: usize,
     /// Longest wait. Lines at the same site differ by tens of microseconds; if it is too short,
     /// gaps are declared that the other line would have filled; if it is too long, every message
-    /// behind a true loss is delayed.
+    /// behind a true loss is delayed. By default a millisecond.
     pub wait_ns: u64,
 }
 

@@ -57,15 +57,17 @@ use crate::sequence::Gap;
 pub struct RetryPolicy {
     /// Age of a hole at its first request. If it is too short, messages are requested that the
     /// other line is about to bring; if it is too long, all messages behind a true loss are
-    /// delayed. Holes are checked twice in this time.
+    /// delayed. Holes are checked twice in this time. By default 1 ms.
     pub delay_ns: u64,
-    /// Timeout of an answer: a round trip to the server, and the rate that it allows.
+    /// Timeout of an answer: a round trip to the server, and the rate that it allows. By default 50
+    /// ms.
     pub timeout_ns: u64,
-    /// Requests for the same first number, before the hole is given up. At least 1.
+    /// Requests for the same first number, before the hole is given up. At least 1. By default 3.
     pub attempts: u32,
-    /// Requests under way at once. Servers limit each receiver's rate.
+    /// Requests under way at once. Servers limit each receiver's rate. By default 8.
     pub outstanding: usize,
-    /// Messages in one request. If they fit one answer, nothing is left to request again.
+    /// Messages in one request. If they fit one answer, nothing is left to request again. By
+    /// default 40.
     pub messages: u16,
 }
 

@@ -58,14 +58,14 @@ pub enum First {
 /// The operator's settings of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Where the numbers begin.
+    /// Where the numbers begin. By default [`First::FromOne`].
     pub first: First,
     /// A packet that ends more than this many messages behind the expected number is a restart, not
     /// a late packet, where the send time does not decide it. If it is too low, a slow line looks
     /// like restarts; if it is too high, a restart is overlooked until the next quiet second. A
     /// [`Sequence`] also accepts a single packet that skips up to this many messages: if the
     /// distance is too low, each large loss costs one more packet; if it is too high, damaged
-    /// numbers are accepted.
+    /// numbers are accepted. By default 100,000.
     pub restart_distance: u64,
 }
 

@@ -6,37 +6,38 @@ use crate::time::Duration;
 /// The seed and the faults of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultConfig {
-    /// Print it when a test fails: the same seed gives the same faults.
+    /// Print it when a test fails: the same seed gives the same faults. By default 0.
     pub seed: u64,
-    /// Faults of received frames.
+    /// Faults of received frames. By default [`Faults::NONE`].
     pub rx: Faults,
-    /// Faults of sent frames.
+    /// Faults of sent frames. By default [`Faults::NONE`].
     pub tx: Faults,
 }
 
 /// The faults of one direction. Probabilities are from 0 to 1 and per frame; the default has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// The frame is lost.
+    /// The frame is lost. By default 0.
     pub loss: f64,
-    /// The frame arrives twice.
+    /// The frame arrives twice. By default 0.
     pub duplication: f64,
-    /// One bit of the frame's first segment is flipped.
+    /// One bit of the frame's first segment is flipped. By default 0.
     pub corruption: f64,
-    /// Later frames overtake the frame.
+    /// Later frames overtake the frame. By default 0.
     pub reordering: f64,
-    /// Frames that overtake it: from 1 to this many.
+    /// Frames that overtake it: from 1 to this many. By default 4.
     pub reorder_frames_max: u32,
-    /// The frame is delayed.
+    /// The frame is delayed. By default 0.
     pub delay: f64,
     /// The delay: from 0 to this long. Also the longest that a reordered frame waits to be
-    /// overtaken.
+    /// overtaken. By default a millisecond.
     pub delay_max: Duration,
     /// A ring runs full. On receive, this frame and some after it are lost, as after a worker was
-    /// delayed. On send, the ring accepts nothing for some turns from the next doorbell on.
+    /// delayed. On send, the ring accepts nothing for some turns from the next doorbell on. By
+    /// default 0.
     pub ring_full: f64,
     /// Frames that a full ring loses, or turns (calls of `reap`) for which it accepts none: from 1
-    /// to this many.
+    /// to this many. By default 32.
     pub ring_full_max: u32,
 }
 

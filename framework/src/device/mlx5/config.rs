@@ -100,9 +100,10 @@ pub enum RxDistribution {
 /// The RSS configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RssConfig {
-    /// Fields of the header.
+    /// Fields of the header. By default [`RssFields::default`], the ports.
     pub by: RssFields,
-    /// The secret of the Toeplitz hash.
+    /// The secret of the Toeplitz hash. By default 16 bits that repeat, which send both directions
+    /// of a flow to the same queue.
     pub key: [u8; RSS_KEY_LEN],
 }
 

@@ -163,7 +163,7 @@ pub struct EchoReply<'a> {
 pub struct IcmpConfig {
     /// The rate of echo requests that are answered; None answers none, for captures. With a higher
     /// rate a flood of requests takes time from the feed; with a lower one `ping -f` reports
-    /// losses.
+    /// losses. By default 100,000 a second and bursts of 1,000.
     pub echo: Option<TokenBucket>,
 }
 

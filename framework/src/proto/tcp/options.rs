@@ -19,11 +19,11 @@ pub enum Congestion {
 /// (`tcp_invalid_ratelimit`): with shorter intervals a live peer may seem dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence of the peer before the first probe (`TCP_KEEPIDLE`).
+    /// Silence of the peer before the first probe (`TCP_KEEPIDLE`). By default two hours.
     pub idle: Duration,
-    /// From one probe to the next (`TCP_KEEPINTVL`).
+    /// From one probe to the next (`TCP_KEEPINTVL`). By default 75 s.
     pub interval: Duration,
-    /// Unanswered probes until the connection is given up (`TCP_KEEPCNT`).
+    /// Unanswered probes until the connection is given up (`TCP_KEEPCNT`). By default 9.
     pub count: u8,
 }
 

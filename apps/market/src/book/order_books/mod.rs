@@ -15,11 +15,12 @@ use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 /// The memory of the books, all of it allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Instruments. Nasdaq lists some 9,000. About 60 bytes each.
+    /// Instruments. Nasdaq lists some 9,000. About 60 bytes each. By default 16,384.
     pub books: usize,
-    /// Orders that rest at one time. Nasdaq's peak is a few millions. 32 to 64 bytes each.
+    /// Orders that rest at one time. Nasdaq's peak is a few millions. 32 to 64 bytes each. By
+    /// default 4,194,304.
     pub orders: usize,
-    /// Prices with orders at one time, over all books. 56 bytes each.
+    /// Prices with orders at one time, over all books. 56 bytes each. By default 1,048,576.
     pub levels: usize,
 }
 
