@@ -8,9 +8,10 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours_file, known, memory, ours, ours_or_pass};
+use super::{give, is_ours, is_ours_file, known, memory, ours, ours_or_pass};
 use crate::calls::Outcome;
 use crate::calls::data;
+use crate::config;
 use crate::engine::table::FileId;
 use crate::real::{self, Count, fail};
 
@@ -56,13 +57,20 @@ symbols! {
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> Count {
         match known(fd).and_then(|file| send_message(file, message, flags)) {
             Some(sent) => give(sent),
+            None if passes_ours(message) => fail(Errno::EINVAL),
             None => pass!(real::sendmsg(fd, message, flags)),
         }
     }
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        let Some(file) = known(fd) else { return pass!(real::sendmmsg(fd, messages, count, flags)) };
+        let file = known(fd);
         let Ok(list) = memory::array_mut(messages, count as usize) else { return fail(Errno(libc::EFAULT)) as c_int };
+        let Some(file) = file else {
+            if list.iter().any(|entry| passes_ours(&raw const entry.msg_hdr)) {
+                return fail(Errno::EINVAL) as c_int;
+            }
+            return pass!(real::sendmmsg(fd, messages, count, flags));
+        };
         for (idx, entry) in list.iter_mut().enumerate() {
             match send_message(file, &raw const entry.msg_hdr, flags) {
                 Some(Ok(sent)) => entry.msg_len = sent as c_uint,
@@ -104,6 +112,19 @@ symbols! {
         }
         pass!(real::splice(from, from_offset, to, to_offset, len, flags))
     }
+}
+
+/// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`). The other end would
+/// get its twin, which nothing of ours reaches.
+fn passes_ours(message: *const libc::msghdr) -> bool {
+    if !memory::descriptors_in(message).any(is_ours) {
+        return false;
+    }
+    config::say(
+        "a socket of wirepath's stays with its process: SCM_RIGHTS of it is refused (EINVAL); have the other process make \
+         a socket of its own, or keep this one on the kernel by a rule",
+    );
+    true
 }
 
 fn send_one(

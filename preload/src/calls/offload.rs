@@ -14,7 +14,7 @@ use crate::address::{self, Address};
 use crate::engine::file::{Owner, Watch};
 use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
-use crate::engine::{Engine, State};
+use crate::engine::{self, Engine, State};
 use crate::{config, sys};
 
 /// Sockets that may be open at one time.
@@ -156,7 +156,8 @@ fn open(engine: &mut Engine) -> bool {
     // The threads that start here block all signals, so that the program's signals reach its own
     // threads.
     let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
-    let opened = open_stack(config);
+    let opened = engine::guard(|| open_stack(config))
+        .unwrap_or_else(|words| Err(format!("wirepath has failed while it opened the interface ({words})").into()));
     sys::set_signal_mask(libc::SIG_SETMASK, mask);
     match opened {
         Ok(stack) => {
@@ -174,6 +175,7 @@ fn open(engine: &mut Engine) -> bool {
 }
 
 fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Error + Send + Sync>> {
+    engine::panic_in_tests("open");
     let tcp = TcpConfig {
         connections_max: CONNECTIONS_MAX,
         chunks_max: CHUNKS_MAX,

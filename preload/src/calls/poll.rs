@@ -99,7 +99,7 @@ fn look_at_kernel(fds: &mut [libc::pollfd], members: &[State], polled: &mut [lib
 /// `epoll_create`: the kernel has made its set; the engine makes its own with the first offloaded
 /// socket.
 pub(crate) fn create_set(fd: c_int) {
-    engine::enter().files.open(fd, false, What::Set(Set { ours: None, has_kernel: false }));
+    engine::enter().files.open(fd, false, What::Set(Set { ours: None, has_kernel: false, has_failed: false }));
 }
 
 /// `epoll_ctl`.
@@ -149,6 +149,9 @@ pub(crate) fn wait_for_events(
     let kernel = [readable(epfd)];
     let count = wait::until(Blocking::of_poll(timeout), WaitFor::Set(file), &kernel, |engine, sides| {
         let set = *engine.files.set(file)?;
+        if set.has_failed {
+            return Err(Errno(libc::EIO));
+        }
         let mut count = 0;
         if sides == Sides::Both && set.has_kernel {
             count = sys::epoll_poll(epfd, events)?;

@@ -81,6 +81,8 @@ pub(crate) struct Set {
     pub(crate) ours: Option<usize>,
     /// The kernel's set has members too.
     pub(crate) has_kernel: bool,
+    /// Sockets of an engine that has failed were in it.
+    pub(crate) has_failed: bool,
 }
 
 impl OpenFiles {
@@ -199,6 +201,15 @@ impl OpenFiles {
         for file in self.files.iter_mut().flatten() {
             if let What::Set(set) = &mut file.what {
                 set.ours = None;
+            }
+        }
+    }
+
+    /// Forgets them after the engine has failed: who waits on them gets an error from then on.
+    pub(crate) fn fail_sets(&mut self) {
+        for file in self.files.iter_mut().flatten() {
+            if let What::Set(set) = &mut file.what {
+                set.has_failed |= set.ours.take().is_some();
             }
         }
     }

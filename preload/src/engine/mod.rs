@@ -17,8 +17,8 @@ use core::cell::Cell;
 use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::panic::{self, catch_unwind};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
 use wirepath::pipeline::Cx;
@@ -153,7 +153,11 @@ impl Engine {
     pub(crate) fn turn(&mut self) -> usize {
         let State::Open(stack) = &self.state else { return 0 };
         self.turns = self.turns.wrapping_add(1);
-        let received = catch_unwind(AssertUnwindSafe(|| stack.turn())).unwrap_or_else(|_| {
+        let received = catch_unwind(AssertUnwindSafe(|| {
+            panic_in_tests("turn");
+            stack.turn()
+        }))
+        .unwrap_or_else(|_| {
             let _: Result<(), Errno> = self.fail();
             0
         });
@@ -263,9 +267,12 @@ impl Engine {
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
             core::mem::forget(stack);
         }
-        self.files.forget_sets();
+        self.files.fail_sets();
         self.wake_all();
-        config::say("wirepath has failed: its sockets end with EIO, and new ones are the kernel's");
+        let words = last_panic();
+        config::say(format_args!(
+            "wirepath has failed ({words}): its sockets end with EIO, and new ones are the kernel's"
+        ));
         Err(Errno(libc::EIO))
     }
 }
@@ -296,6 +303,37 @@ impl Drop for Inside {
         self.0 = None;
         signals::leave();
     }
+}
+
+/// Runs what may panic before there is an engine. Returns the words of the panic.
+pub(crate) fn guard<T>(act: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        // A panic within the engine becomes one sentence of ours, and not several lines of std's.
+        let default = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if thread::is_inside() {
+                let words = info.to_string().replace('\n', " ");
+                *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = words;
+            } else {
+                default(info);
+            }
+        }));
+    });
+    catch_unwind(AssertUnwindSafe(act)).map_err(|_| last_panic())
+}
+
+/// The words of the last panic within the engine.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+fn last_panic() -> String {
+    core::mem::take(&mut *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Panics where a test asks for it.
+pub(crate) fn panic_in_tests(place: &str) {
+    let is_asked = || std::env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place);
+    assert!(!(cfg!(feature = "testing") && is_asked()), "a test asks for it");
 }
 
 thread_local! {

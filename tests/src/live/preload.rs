@@ -156,7 +156,10 @@ fn build() -> PathBuf {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../preload/Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--manifest-path", manifest]).arg("--profile").arg(profile);
+    command
+        .args(["build", "--quiet", "--features", "testing", "--manifest-path", manifest])
+        .arg("--profile")
+        .arg(profile);
     command.arg("--target-dir").arg(place.parent().unwrap_or(place));
     let output = command.output().expect("cargo runs: it runs this test");
     assert!(output.status.success(), "wirepath-preload was not built: {}", String::from_utf8_lossy(&output.stderr));

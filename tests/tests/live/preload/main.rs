@@ -62,6 +62,42 @@ fn thread_that_waits_can_be_canceled() {
     says_the_same("thread_that_waits_can_be_canceled", "cancel.c");
 }
 
+/// What a part of `limits.c` prints under the library.
+fn limits(test: &str, part: &str, environment: &str) -> Option<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(test, "limits.c", directory.path())?;
+    let wire = wire(test, &[])?;
+    echo(&wire);
+    Some(text(&run(&wire, "env", &[environment, &program, &THEIRS.to_string(), part])))
+}
+
+#[test]
+fn panic_while_the_interface_opens_leaves_the_program_on_the_kernel() {
+    let test = "panic_while_the_interface_opens_leaves_the_program_on_the_kernel";
+    let Some(said) = limits(test, "echo", "WIREPATH_TEST_PANIC=open") else { return };
+    assert!(said.starts_with("== echo\nconnect: 0\nwrite: 4\nread: 4\n"), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("wirepath has failed")).collect();
+    assert_eq!(said.lines().count(), 5, "{said}");
+    assert!(lines.len() == 1 && lines[0].ends_with("the program runs on the kernel"), "{said}");
+}
+
+#[test]
+fn sockets_and_epoll_sets_of_an_engine_that_panicked_end_with_eio() {
+    let test = "sockets_and_epoll_sets_of_an_engine_that_panicked_end_with_eio";
+    let Some(said) = limits(test, "panic", "WIREPATH_TEST_PANIC=") else { return };
+    let expected = "recv: -1 EIO\nepoll_wait: -1 EIO\nconnect: 0\nwrite: 4\nread: 4\n";
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("wirepath has failed")).count(), 1, "{said}");
+}
+
+#[test]
+fn socket_that_is_passed_to_another_process_is_refused_in_a_sentence() {
+    let test = "socket_that_is_passed_to_another_process_is_refused_in_a_sentence";
+    let Some(said) = limits(test, "passing", "WIREPATH_TEST_PANIC=") else { return };
+    assert!(said.contains("sendmsg: -1 EINVAL\nsendmmsg: -1 EINVAL\nfile: 1\nwrite: 4\nread: 4\n"), "{said}");
+    assert!(said.contains("wirepath: a socket of wirepath's stays with its process"), "{said}");
+}
+
 #[test]
 fn what_a_program_wrote_before_its_end_arrives() {
     let test = "what_a_program_wrote_before_its_end_arrives";
@@ -176,10 +212,12 @@ fn nginx_with_a_worker_process_serves_files() {
     let file = directory.path().join("nginx.conf");
     std::fs::write(&file, configuration).unwrap();
     let nginx = start(&wire, "nginx", &["-c", file.to_str().unwrap()]);
-    until_it_listens(&wire, 8_080);
+    let url = format!("http://{OURS}:8080/page");
+    let fetch = || wire.far.command("curl", &["--silent", "--max-time", "30", &url]).unwrap();
+    // It listens before it forks, and its worker begins to accept a while later.
+    wait_until("its worker serves", || fetch().status.success());
     for _ in 0..3 {
-        let url = format!("http://{OURS}:8080/page");
-        let output = wire.far.command("curl", &["--silent", "--max-time", "30", &url]).unwrap();
+        let output = fetch();
         assert!(output.stdout == page.as_bytes(), "{} of {} bytes", output.stdout.len(), page.len());
     }
     // Its workers end with it.

@@ -1,0 +1,56 @@
+// What is another way than on the kernel's sockets: limits ADDRESS-OF-THE-PEER PART.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "calls.h"
+
+static void echo(void) {
+    char bytes[4];
+    int fd = call(7000);
+    say("write", write(fd, "four", 4));
+    say("read", recv(fd, bytes, 4, MSG_WAITALL));
+    close(fd);
+}
+
+// The library panics in the middle of a call.
+static void panics(void) {
+    char byte;
+    int fd = call(7000), set = epoll_create1(0);
+    struct epoll_event of = {EPOLLIN, {.u64 = 1}};
+    epoll_ctl(set, EPOLL_CTL_ADD, fd, &of);
+    setenv("WIREPATH_TEST_PANIC", "turn", 1);
+    say("recv", recv(fd, &byte, 1, 0));
+    say("epoll_wait", epoll_wait(set, &of, 1, 5000));
+    echo();
+}
+
+static long pass(int by, int passed, int many) {
+    char room[CMSG_SPACE(sizeof(int))] = "", byte = 'x';
+    struct iovec part = {&byte, 1};
+    struct mmsghdr list = {{.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room}};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&list.msg_hdr);
+    *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    return many ? sendmmsg(by, &list, 1, 0) : sendmsg(by, &list.msg_hdr, 0);
+}
+
+static void passing(void) {
+    char bytes[4];
+    int pair[2], fd = call(7000), null = open("/dev/null", O_RDWR);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    say("sendmsg", pass(pair[0], fd, 0));
+    say("sendmmsg", pass(pair[0], fd, 1));
+    say("file", pass(pair[0], null, 0));
+    say("write", write(fd, "four", 4));
+    say("read", recv(fd, bytes, 4, MSG_WAITALL));
+}
+
+int main(int count, char **arguments) {
+    if (count < 3) return 2;
+    peer = arguments[1];
+    struct part parts[] = {{"echo", echo}, {"panic", panics}, {"passing", passing}};
+    return play(parts, sizeof parts / sizeof *parts, arguments[2]);
+}
