@@ -6,7 +6,7 @@ use core::net::SocketAddrV4;
 use std::time::Duration;
 
 use sockets::rules::Traffic;
-use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
+use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, Owner, Socket, What};
@@ -174,7 +174,10 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
                 engine.files.give_up(file);
                 return Ok(None);
             }
-            let local = bind_twin(twin, family)?;
+            let local = match kind {
+                Kind::Stream => bind_stream(&mut engine, twin, family, remote)?,
+                Kind::Datagram => bind_twin(twin, family, ANY)?,
+            };
             offload::take(&mut engine, file, Some(local), false)?
         }
     };
@@ -220,13 +223,40 @@ fn dissolve(file: FileId) -> Outcome<()> {
     Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
 }
 
+/// The most ports that the kernel is asked for before a connection is refused.
+const PORTS_MAX: usize = 32;
+
+/// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
+/// connections, so it may choose the port of one to the same peer that has just ended.
+fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+    let bound = offload::name_of(twin).is_some_and(|local| local.port() != 0);
+    // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
+    let mut probes = Vec::new();
+    let mut local = Ok(ANY);
+    while !bound && probes.len() < PORTS_MAX {
+        let Ok(probe) = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { break };
+        probes.push(probe);
+        local = bind_twin(probe, family, ANY);
+        let Ok(candidate) = local else { break };
+        if engine.look(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
+            break;
+        }
+    }
+    probes.into_iter().for_each(sys::close);
+    match bind_twin(twin, family, local?) {
+        // Another socket was faster.
+        Err(Errno::EADDRINUSE) => bind_twin(twin, family, ANY),
+        done => done,
+    }
+}
+
 /// Binds an unbound twin, so that the kernel gives its port to no other socket, and returns its
-/// address.
-fn bind_twin(twin: c_int, family: Family) -> Result<SocketAddrV4, Errno> {
+/// address. Port 0 lets the kernel choose.
+fn bind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
     if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
         return Ok(local);
     }
-    let (bytes, len) = address::format(ANY, family);
+    let (bytes, len) = address::format(local, family);
     sys::bind(twin, &bytes[..len])?;
     offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
 }

@@ -4,7 +4,7 @@
 use core::net::SocketAddrV4;
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, ListenerId, State as TcpState};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, State as TcpState};
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
 
@@ -136,6 +136,12 @@ impl Sockets {
         }
         self.wake(id);
         Ok(())
+    }
+
+    /// Whether a stream with the default options that is bound to `local` could connect to `remote`
+    /// now: no earlier connection still has both ends.
+    pub fn is_free(local: SocketAddrV4, remote: SocketAddrV4, cx: &mut Cx<'_>) -> bool {
+        cx.tcp().is_free(local, remote, &ConnectionOptions::default())
     }
 
     pub(super) fn connect_stream(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {

@@ -281,6 +281,25 @@ impl TcpCalls<'_, '_> {
         options: &ConnectionOptions,
         consumer: ConsumerId,
     ) -> Result<ConnectionId, ConnectError> {
+        let flow = self.flow_from(local, remote)?;
+        let steering = self.0.tcp.0.as_ref().and_then(|inner| inner.steering.as_ref());
+        if steering.is_some_and(|comes_here| !comes_here(flow)) {
+            return Err(ConnectError::NotSubscribed { local: flow.local, remote });
+        }
+        let now = self.0.now;
+        Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
+            .unwrap_or(Err(ConnectError::NoTcp))
+    }
+
+    /// Whether no connection has these two ends, or one in TIME-WAIT that [`connect`](Self::connect)
+    /// would replace now. For a caller that gets its local port from elsewhere; port 0 is not free.
+    pub fn is_free(&self, local: SocketAddrV4, remote: SocketAddrV4, options: &ConnectionOptions) -> bool {
+        let (Ok(flow), Some(inner)) = (self.flow_from(local, remote), &self.0.tcp.0) else { return false };
+        inner.machine.is_free(flow, options, self.0.now)
+    }
+
+    /// The ends of a connection. An unspecified local address becomes that of the route.
+    fn flow_from(&self, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Flow, ConnectError> {
         let source = match self.0.host.resolve(*remote.ip(), self.0.now) {
             Resolution::Station { source, .. } | Resolution::NeighborMissing { source, .. } => source,
             Resolution::NoRoute => return Err(ConnectError::NoRoute(*remote.ip())),
@@ -289,14 +308,7 @@ impl TcpCalls<'_, '_> {
         };
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
         self.check_own(ip).map_err(ConnectError::NotOurs)?;
-        let flow = Flow { local: SocketAddrV4::new(ip, local.port()), remote };
-        let steering = self.0.tcp.0.as_ref().and_then(|inner| inner.steering.as_ref());
-        if steering.is_some_and(|comes_here| !comes_here(flow)) {
-            return Err(ConnectError::NotSubscribed { local: flow.local, remote });
-        }
-        let now = self.0.now;
-        Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
-            .unwrap_or(Err(ConnectError::NoTcp))
+        Ok(Flow { local: SocketAddrV4::new(ip, local.port()), remote })
     }
 
     /// The consumer of a connection, from [`connect`](Self::connect) or its listener's options;

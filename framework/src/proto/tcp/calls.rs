@@ -80,6 +80,11 @@ impl<P: Payload> Tcp<P> {
         Ok(ConnectionId { slot, generation: cx.connection.generation })
     }
 
+    /// Whether [`connect`](Self::connect) from a named port would get these ends now.
+    pub fn is_free(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> bool {
+        self.claim_named(flow, options, now).is_ok()
+    }
+
     /// The ends of a connection that is to be opened. Changes nothing yet.
     fn claim(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match flow.local.port() {
