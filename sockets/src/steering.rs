@@ -4,9 +4,10 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 
+use wirepath::device::steering::SteerError;
 use wirepath::proto::Host;
 use wirepath::time::{Duration, Instant};
-use wirepath::worker::live::{FlowSpec, LivePort};
+use wirepath::worker::live::{FlowSpec, LiveError, LivePort};
 
 use crate::errno::Errno;
 
@@ -19,7 +20,7 @@ pub trait Steering {
     /// Steers a flow to the worker, from the next frame on. System calls; not for the data path.
     ///
     /// # Errors
-    /// `ENOBUFS`: the port has no room for the rule.
+    /// `ENOBUFS`: the port has no room for the rule. Where the queue is a broker's: its error.
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno>;
 
     /// Removes a flow.
@@ -37,7 +38,11 @@ impl Steering for () {
 
 impl Steering for LivePort {
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
-        Self::add_flow(self, flow).map_err(|_| Errno::ENOBUFS)
+        Self::add_flow(self, flow).map_err(|error| match error {
+            // The flow is another's, or the user may not have it.
+            LiveError::Steering { error: SteerError::Broker { errno }, .. } => Errno(errno),
+            _ => Errno::ENOBUFS,
+        })
     }
 
     /// This fails only if the port is gone, and its rules with it.

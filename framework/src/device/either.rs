@@ -5,7 +5,7 @@
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use crate::counters::Scope;
-use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
+use crate::mem::{Burst, Layout, Mbuf, Pool, Region, Sizing};
 use crate::time::Instant;
 use std::os::fd::RawFd;
 
@@ -78,6 +78,10 @@ impl<L: Queue, R: Queue> Queue for Either<L, R> {
 
     fn buffers(&self) -> Sizing {
         either!(self, queue => queue.buffers())
+    }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        either!(self, queue => queue.region(layout, buffers))
     }
 }
 

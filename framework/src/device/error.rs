@@ -127,7 +127,9 @@ impl From<&SteerError> for DeviceErrorKind {
             SteerError::Overlaps { .. } => Self::Busy,
             SteerError::NoQueue { .. } | SteerError::NoRule { .. } => Self::NotFound,
             SteerError::NoPermission { .. } => Self::PermissionDenied,
-            SteerError::Refused { errno } => Self::from(&io::Error::from_raw_os_error(*errno)),
+            SteerError::Refused { errno } | SteerError::Broker { errno } => {
+                Self::from(&io::Error::from_raw_os_error(*errno))
+            }
         }
     }
 }

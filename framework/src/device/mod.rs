@@ -57,7 +57,7 @@ use core::num::NonZeroU64;
 use std::os::fd::RawFd;
 
 use crate::counters::Scope;
-use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
+use crate::mem::{Burst, Layout, Mbuf, Pool, Region, Sizing};
 use crate::time::{Instant, UnixTime};
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
 pub(crate) use absent::Absent;
@@ -109,6 +109,17 @@ pub trait Queue: Send {
     /// rings of 1,024 frames take.
     fn buffers(&self) -> Sizing {
         rings(1_024, 1_024)
+    }
+
+    /// Memory that the device lends for a pool of `buffers` buffers of `layout`: the pool that the
+    /// queue is opened with is cut from it. `None`, the default, for a device that takes any
+    /// memory. A wrapper forwards it.
+    ///
+    /// # Errors
+    /// The device lends memory, and has none now.
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        let _ = (layout, buffers);
+        Ok(None)
     }
 }
 

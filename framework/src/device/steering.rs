@@ -307,6 +307,11 @@ pub enum SteerError {
         /// The system's error number.
         errno: i32,
     },
+    /// The broker that the queue is from refused the rule.
+    Broker {
+        /// The error number that it gave.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for SteerError {
@@ -338,6 +343,10 @@ impl fmt::Display for SteerError {
                 f,
                 "no permission for this rule: run as root, or give the program all that it needs with `setcap {capabilities}+ep PROGRAM`"
             ),
+            Self::Broker { errno } => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(f, "the broker refuses the flow ({error}): its log says why, and what to do")
+            }
             Self::Refused { errno } => {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 write!(

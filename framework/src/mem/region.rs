@@ -9,11 +9,16 @@
 //!    dropped, and zeroed at the start, so every byte is initialised.
 //! 2. `base` is aligned to at least [`Region::ALIGN`] bytes.
 //! 3. At most one pool is cut from a region (`claim`), so two pools never hand out the same byte.
+//! 4. The file behind a shared region cannot become shorter (it is sealed), and whoever else has it
+//!    open neither reads nor writes it: the process that lends it promises so.
 
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 
 use hugepages::{MapRequest, Mapping};
 
@@ -29,6 +34,8 @@ pub struct Region {
 enum Backing {
     Pages(Mapping),
     Heap(Layout),
+    /// Pages of a file, which another process registers with the device.
+    Shared,
 }
 
 // SAFETY: the region is an address range and a way to free it; it never reads or writes the bytes
@@ -62,6 +69,29 @@ impl Region {
         Ok(Self { base, len, claimed: AtomicBool::new(false), backing: Backing::Heap(layout) })
     }
 
+    /// Maps `len` bytes of memory that another process lends: a file that is sealed against
+    /// becoming shorter (`F_SEAL_SHRINK`), and not used yet.
+    #[cfg_attr(not(feature = "af-xdp"), allow(dead_code))] // a queue of AF_XDP alone is lent
+    pub(crate) fn shared(file: &File, len: usize) -> Result<Self, RegionError> {
+        let fd = file.as_raw_fd();
+        // SAFETY: a borrowed descriptor and no address.
+        let seals = unsafe { libc::fcntl(fd, libc::F_GET_SEALS) };
+        let holds = file.metadata().is_ok_and(|file| file.len() >= len as u64);
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || !holds {
+            return Err(RegionError::Shared(io::ErrorKind::InvalidInput.into()));
+        }
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        // SAFETY: a new mapping at an address that the kernel chooses; the file holds that many
+        // bytes and keeps them (4).
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), len, access, flags, fd, 0) };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
+                Ok(Self { base, len, claimed: AtomicBool::new(false), backing: Backing::Shared })
+            }
+            _ => Err(RegionError::Shared(io::Error::last_os_error())),
+        }
+    }
+
     /// First byte of the range; device set-up registers from here.
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -81,8 +111,14 @@ impl Region {
     pub fn mapping(&self) -> Option<&Mapping> {
         match &self.backing {
             Backing::Pages(mapping) => Some(mapping),
-            Backing::Heap(_) => None,
+            Backing::Heap(_) | Backing::Shared => None,
         }
+    }
+
+    /// Whether another process lends the memory.
+    #[cfg_attr(not(feature = "af-xdp"), allow(dead_code))] // a queue of AF_XDP alone is lent
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.backing, Backing::Shared)
     }
 
     /// Claims the region for one pool; `false` if another pool has it.
@@ -93,9 +129,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Backing::Heap(layout) = self.backing {
+        match self.backing {
+            Backing::Pages(_) => {}
             // SAFETY: `base` came from `alloc_zeroed` with this layout and is freed once (1).
-            unsafe { dealloc(self.base.as_ptr(), layout) }
+            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            // SAFETY: the range came from mmap and is unmapped once (1).
+            Backing::Shared => unsafe {
+                libc::munmap(self.base.as_ptr().cast(), self.len);
+            },
         }
     }
 }
@@ -114,6 +155,8 @@ pub enum RegionError {
     Map(hugepages::MapError),
     /// The heap cannot allocate this number of bytes.
     TooLarge(usize),
+    /// Memory that another process lends cannot be mapped.
+    Shared(io::Error),
 }
 
 impl fmt::Display for RegionError {
@@ -121,6 +164,9 @@ impl fmt::Display for RegionError {
         match self {
             Self::Map(error) => error.fmt(f),
             Self::TooLarge(len) => write!(f, "no {len} bytes of memory for packet buffers; use a smaller pool"),
+            Self::Shared(error) => {
+                write!(f, "the memory that a broker lends cannot be mapped ({error}): free some (`free -m`)")
+            }
         }
     }
 }

@@ -9,6 +9,8 @@
 //! a configuration. This floor imports all floors below it, but not the inside of `proto`.
 
 pub mod affinity;
+#[cfg(feature = "af-xdp")]
+pub mod broker;
 mod builder;
 mod group;
 pub mod guard;

@@ -3,7 +3,7 @@
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Queue, RxQueue, RxState};
-use wirepath::mem::{Burst, Layout, Pool, Sizing};
+use wirepath::mem::{Burst, Layout, Pool, Region, Sizing};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
 use crate::feed::Received;
@@ -41,6 +41,10 @@ impl<Q: Queue> Queue for StampingQueue<Q> {
 
     fn buffers(&self) -> Sizing {
         self.inner.buffers()
+    }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        self.inner.region(layout, buffers)
     }
 }
 

@@ -34,6 +34,7 @@
 //!
 //! It does not move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
 
+pub(crate) mod broker;
 mod program;
 mod rings;
 mod rx;
@@ -42,6 +43,7 @@ mod tx;
 
 use setup::device::LINK_HEADER_LEN;
 
+pub use broker::client::{broker_of, check_broker};
 pub use rings::socket::CopyMode;
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;

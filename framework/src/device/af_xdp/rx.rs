@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
@@ -14,8 +13,8 @@ use super::rings::socket::Statistics;
 use super::rings::sys;
 use super::rings::umem::{DescriptorError, FillChunks, Umem};
 use super::setup::device::BindFlags;
+use super::setup::handle::PortHandle;
 use super::setup::interface::{LinkState, LinkWatch};
-use super::setup::port::Port;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Mbuf, Pool};
@@ -60,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// receive, unless the first send has done so), then every 100 ms of its clock, and in zero-copy
 /// mode when the driver needs a wakeup.
 pub struct AfXdpRx {
-    port: Arc<Port>,
+    port: PortHandle,
     umem: Rc<Umem>,
     gate: Rc<Gate>,
     rx: ConsumerRing<Desc>,
@@ -101,7 +100,7 @@ struct Counters {
 
 /// The parts of a receive half.
 pub(super) struct RxParts {
-    pub(super) port: Arc<Port>,
+    pub(super) port: PortHandle,
     pub(super) umem: Rc<Umem>,
     pub(super) gate: Rc<Gate>,
     pub(super) rx: ConsumerRing<Desc>,
@@ -134,7 +133,7 @@ impl AfXdpRx {
             owing: false,
             zero_copy: bind_flags.zero_copy,
             next_look: Instant::ZERO,
-            link: port.interface.link,
+            link: port.interface().link,
             watch,
             kernel: Statistics::default(),
             counters,

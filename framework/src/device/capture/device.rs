@@ -11,7 +11,7 @@ use crate::counters::Scope;
 use crate::device::forward::forward;
 use crate::device::pcap::{Outcome, Recorded, Writer};
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{Layout, Pool, Sizing};
+use crate::mem::{Layout, Pool, Region, Sizing};
 
 /// The file and the frames to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +110,10 @@ impl<Q: Queue> Queue for CaptureQueue<Q> {
 
     fn buffers(&self) -> Sizing {
         self.inner.buffers()
+    }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        self.inner.region(layout, buffers)
     }
 }
 

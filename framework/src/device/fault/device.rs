@@ -10,7 +10,7 @@ use super::tx::FaultTx;
 use crate::counters::Scope;
 use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{BURST_MAX, Layout, Pool, Sizing};
+use crate::mem::{BURST_MAX, Layout, Pool, Region, Sizing};
 
 /// A device whose queues have faults.
 pub struct FaultDevice<D> {
@@ -70,5 +70,9 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
 
     fn buffers(&self) -> Sizing {
         self.inner.buffers().part("faults", BURST_MAX * 4, "frames that the fault device holds back or copies")
+    }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        self.inner.region(layout, buffers)
     }
 }

@@ -14,7 +14,7 @@ use crate::counters::{
 };
 use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{Layout, Pool, Sizing};
+use crate::mem::{Layout, Pool, Region, Sizing};
 
 /// The place and size of a process's taps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,10 @@ impl<Q: Queue> Queue for TapQueue<Q> {
 
     fn buffers(&self) -> Sizing {
         self.inner.buffers()
+    }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        self.inner.region(layout, buffers)
     }
 }
 

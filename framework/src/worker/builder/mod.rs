@@ -5,6 +5,8 @@
 mod error;
 mod hosting;
 
+use std::sync::Arc;
+
 use crate::counters::Scope;
 use crate::device::{Capabilities, Device, DeviceError, Queue};
 use crate::mem::{Pool, Sizing};
@@ -14,7 +16,7 @@ use crate::pipeline::{App, HostStack, HostStackConfig, Node, host_stack};
 use crate::proto::{HashSeed, Host, SocketCapacity, UdpSockets};
 
 use super::affinity;
-use super::group::pool_on;
+use super::group::{PoolSetupError, pool_on};
 use super::poll::{Parts, Worker};
 use super::topology::{CpuList, Machine};
 
@@ -228,8 +230,12 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
         Ok(worker)
     }
 
-    fn map_pool(&self, buffers: usize) -> Result<Pool, WorkerBuilderError> {
+    fn map_pool(&mut self, buffers: usize) -> Result<Pool, WorkerBuilderError> {
         let layout = self.hosting.layout(&self.queue, &self.capabilities);
+        if let Some(region) = self.queue.region(layout, buffers)? {
+            let pool = Pool::new(Arc::new(region), layout).map_err(PoolSetupError::Pool);
+            return pool.map_err(WorkerBuilderError::Pool);
+        }
         let node = affinity::current().and_then(|cores| node_of(&Machine::here(), &cores));
         pool_on(node, buffers, layout).map_err(WorkerBuilderError::Pool)
     }

@@ -44,8 +44,14 @@ pub struct Mirror {
     /// Some workers have not received all changes yet.
     has_news: bool,
     followed: Vec<Followed>,
+    /// Who has the kernel resolve neighbors; otherwise this thread does.
+    resolver: Option<Resolver>,
     counters: Counters,
 }
+
+/// Has the kernel resolve a neighbor of the followed interface, for a process that may not do so
+/// itself.
+pub(in crate::worker) type Resolver = Box<dyn Fn(Ipv4Addr) -> io::Result<()> + Send>;
 
 struct Followed {
     name: String,
@@ -79,7 +85,13 @@ impl Mirror {
         let tables = requests.tables().map_err(MirrorError::Dump)?;
         let counters = Counters::new(&scope.scope("kernel"));
         counters.dumps.inc();
-        Ok(Self { events, requests, tables, known: TablesState::All, has_news: false, followed: Vec::new(), counters })
+        let (known, followed) = (TablesState::All, Vec::new());
+        Ok(Self { events, requests, tables, known, has_news: false, followed, resolver: None, counters })
+    }
+
+    /// Neighbors are resolved by another process from now on.
+    pub(in crate::worker) fn resolve_by(&mut self, resolver: Resolver) {
+        self.resolver = Some(resolver);
     }
 
     /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its index for a
@@ -106,6 +118,12 @@ impl Mirror {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(MirrorError::Resolve(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Has the kernel resolve a neighbor now.
+    #[cfg(feature = "af-xdp")]
+    pub(in crate::worker) fn use_neighbor(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
+        self.requests.use_neighbor(link, address)
     }
 
     /// Follows the interface `name` for one worker. `config` is the configuration of the worker's
@@ -240,7 +258,11 @@ impl Mirror {
             for address in requests.due(now, |address| self.tables.knowledge(link, address)) {
                 requests.asked(address, now);
                 self.counters.resolves.inc();
-                match self.requests.use_neighbor(link, address) {
+                let asked = match &self.resolver {
+                    Some(resolver) => resolver(address),
+                    None => self.requests.use_neighbor(link, address),
+                };
+                match asked {
                     Ok(()) => self.tables.ask(link, address),
                     Err(_) => self.counters.resolves_refused.inc(),
                 }

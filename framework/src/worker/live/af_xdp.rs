@@ -1,10 +1,13 @@
 //! The part of a live port that is particular to AF_XDP.
 
+use std::os::fd::OwnedFd;
+
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
 use super::error::LiveError;
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, chunks_for};
 use crate::device::either::Either;
 use crate::mem::Layout;
+use crate::worker::kernel::Resolver;
 
 impl LiveDriverConfig for AfXdpConfig {
     fn interface(&self) -> &str {
@@ -48,6 +51,14 @@ impl LiveDriver for AfXdpDevice {
 
     fn is_virtual(&self) -> bool {
         self.is_virtual()
+    }
+
+    fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        self.take_icmp_errors()
+    }
+
+    fn resolver(&self) -> Option<Resolver> {
+        Some(Box::new(self.resolver()?))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The device under a live port: the kinds there are, and their differences above the device
 //! contract that they share.
 
+use std::os::fd::OwnedFd;
+
 use super::error::LiveError;
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
 use crate::device::Absent;
@@ -10,6 +12,7 @@ use crate::device::either::Either;
 #[cfg(feature = "mlx5")]
 use crate::device::mlx5::{Mlx5Config, Mlx5Device};
 use crate::mem::Layout;
+use crate::worker::kernel::Resolver;
 use crate::worker::timeline::NicClock;
 
 /// Which kind of device carries the frames, and how it is set up.
@@ -80,6 +83,17 @@ pub(super) trait LiveDriver {
     /// that is not there.
     fn is_virtual(&self) -> bool {
         false
+    }
+
+    /// A socket that brings the ICMP errors about our flows that the kernel receives, if the device
+    /// has one; otherwise the port opens one, which needs a capability.
+    fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        None
+    }
+
+    /// Who has the kernel resolve neighbors; `None` where this process does.
+    fn resolver(&self) -> Option<Resolver> {
+        None
     }
 
     /// A reader of the device's own clock, if the device has one that can be read.

@@ -37,4 +37,6 @@ pub use error::LiveError;
 pub use host::{DedicatedHostFault, DedicatedHostPart, LiveHost};
 pub use port::LivePort;
 pub use queue::{LiveQueue, LiveWorker};
+#[cfg(feature = "af-xdp")]
+pub(in crate::worker) use sys::icmp_errors;
 pub use sys::sleep_on;

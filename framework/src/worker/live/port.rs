@@ -1,5 +1,6 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers take its queues.
 
+use std::net::UdpSocket;
 use std::{io, mem, slice};
 
 use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
@@ -88,10 +89,16 @@ impl LivePort {
         let mut steered = Vec::new();
         steer_missing(&mut device, config, &targets(config, &addresses), &mut steered)?;
         let icmp_errors = match config.owner {
-            Owner::Shared => Some(listen(interface, &mut hosts)?),
+            Owner::Shared => {
+                let lent = driver(device.inner()).take_icmp_errors().map(UdpSocket::from);
+                Some(listen(interface, lent, &mut hosts)?)
+            }
             Owner::Dedicated(_) => None,
         };
         let queues = device.capabilities().queues;
+        if let Some(resolver) = driver(device.inner()).resolver() {
+            mirror.resolve_by(resolver);
+        }
         let mirror = mirror.start(stop)?;
         Ok(Self {
             device,
@@ -352,9 +359,15 @@ fn steer_missing(
     Ok(())
 }
 
-/// Listens for ICMP errors about the hosts' flows that the kernel receives.
-fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<IcmpErrorListener, LiveError> {
-    let listening = sys::icmp_errors(interface).and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
+/// Listens for ICMP errors about the hosts' flows that the kernel receives: at the socket that the
+/// device lends, or at one of our own.
+fn listen(
+    interface: &str,
+    lent: Option<UdpSocket>,
+    hosts: &mut [(u16, LiveHost)],
+) -> Result<IcmpErrorListener, LiveError> {
+    let socket = lent.map_or_else(|| sys::icmp_errors(interface), Ok);
+    let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
     let (thread, ears) = listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })?;
     for ((_, host), icmp_errors) in hosts.iter_mut().zip(ears) {
         host.follower.listen(icmp_errors);

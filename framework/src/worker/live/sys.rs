@@ -43,7 +43,7 @@ pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: 
 }
 
 /// A socket that gets a copy of each ICMP error that the kernel receives on an interface (raw(7)).
-pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
+pub(in crate::worker) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     // SAFETY: no address is passed.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
     if fd < 0 {

@@ -13,15 +13,14 @@
 
 use core::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use super::super::setup::port::{PendingQueue, Port};
+use super::super::setup::handle::{PendingQueue, PortHandle};
 use super::umem::Umem;
 use crate::counters::{Counter, Scope, Unit};
 
 /// The receive gate of one queue.
 pub(in crate::device::af_xdp) struct Gate {
-    port: Arc<Port>,
+    port: PortHandle,
     queue: u16,
     umem: Rc<Umem>,
     state: Cell<State>,
@@ -47,7 +46,7 @@ enum State {
 impl Gate {
     pub(in crate::device::af_xdp) fn new(awaited: PendingQueue, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
         Self {
-            port: Arc::clone(awaited.port()),
+            port: awaited.port().clone(),
             queue,
             umem,
             state: Cell::new(State::Shut),

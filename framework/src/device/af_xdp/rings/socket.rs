@@ -15,7 +15,7 @@ use super::super::setup::port::Mode;
 use super::ring::{ConsumerRing, Desc, Offsets, ProducerRing};
 use super::sys;
 use super::umem::Umem;
-use crate::mem::Pool;
+use crate::mem::{Layout, Pool};
 
 /// Whether the kernel copies frames between the driver's buffers and the pool's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,18 +78,32 @@ pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
 /// Binds the first of `sockets` for which the kernel agrees. Each attempt needs a new socket,
 /// because a socket that failed to bind keeps its rings.
 pub(in crate::device::af_xdp) fn bind(
-    mut sockets: Vec<OwnedFd>,
+    sockets: Vec<OwnedFd>,
     pool: &Pool,
     wanted: &Wanted<'_>,
 ) -> Result<Bound, SetupError> {
-    let tries = tries(wanted, pool.layout().data_room(), has_multi_buffer(kernel_version()));
+    let ((umem, rings), flags) =
+        bind_first(sockets, pool.layout(), wanted, |socket| prepare(socket, pool, wanted), |(umem, _)| umem.socket())?;
+    Ok(bound(umem, rings, flags))
+}
+
+/// The first of `sockets` for which the kernel agrees, as `prepare` has made it, and the flags that
+/// it is bound with.
+pub(in crate::device::af_xdp) fn bind_first<T>(
+    mut sockets: Vec<OwnedFd>,
+    layout: Layout,
+    wanted: &Wanted<'_>,
+    mut prepare: impl FnMut(OwnedFd) -> Result<T, SetupError>,
+    socket_of: impl Fn(&T) -> &OwnedFd,
+) -> Result<(T, u16), SetupError> {
+    let tries = tries(wanted, layout.data_room(), has_multi_buffer(kernel_version()));
     let mut last = None;
     for flags in tries {
         let Some(socket) = sockets.pop() else { break };
-        let (umem, rings) = prepare(socket, pool, wanted)?;
+        let prepared = prepare(socket)?;
         let flags = flags | libc::XDP_USE_NEED_WAKEUP;
-        match bind_patiently(&umem, wanted, flags) {
-            Ok(()) => return Ok(bound(umem, rings, flags)),
+        match bind_patiently(socket_of(&prepared), wanted, flags) {
+            Ok(()) => return Ok((prepared, flags)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => last = Some(error),
             Err(error) => return Err(refused(wanted, error)),
         }
@@ -104,8 +118,8 @@ pub(in crate::device::af_xdp) fn bind(
         (None, _) => SetupError::MtuTooLarge {
             interface: name(),
             mtu: wanted.interface.mtu,
-            chunk_len: pool.layout().stride(),
-            data_room: pool.layout().data_room(),
+            chunk_len: layout.stride(),
+            data_room: layout.data_room(),
             chunks_max: if has_multi_buffer(kernel_version()) { SEGMENTS_MAX } else { 1 },
         },
     })
@@ -113,10 +127,10 @@ pub(in crate::device::af_xdp) fn bind(
 
 /// Binds, and waits a moment if the queue is taken: the kernel frees the queue of a closed socket
 /// (of a process that was killed and is started again) on a work queue, some milliseconds later.
-fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()> {
+fn bind_patiently(socket: &OwnedFd, wanted: &Wanted<'_>, flags: u16) -> io::Result<()> {
     let mut waited = Duration::ZERO;
     loop {
-        match sys::bind(umem.socket(), wanted.interface.index, wanted.queue.into(), flags) {
+        match sys::bind(socket, wanted.interface.index, wanted.queue.into(), flags) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < RELEASE_MAX => {
                 std::thread::sleep(RELEASE_STEP);
                 waited += RELEASE_STEP;
@@ -174,11 +188,26 @@ fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, R
         Some(libc::ENOBUFS) => SetupError::MemoryLock { len: pool.layout().region_len(pool.capacity()) },
         _ => SetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error),
     })?;
-    let rings = rings(umem.socket(), wanted)
-        .map_err(|error| SetupError::system("making the rings of an AF_XDP socket", error))?;
-    // Kernels that do not know the option send 32 frames per call.
-    let _ = sys::set_option(umem.socket(), MAX_TX_SKB_BUDGET, wanted.tx_ring_len);
+    make_rings(umem.socket(), wanted)?;
+    let rings = map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?;
     Ok((umem, rings))
+}
+
+/// Makes the rings of a socket with a umem.
+pub(in crate::device::af_xdp) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> Result<(), SetupError> {
+    let (rx_len, tx_len) = (wanted.rx_ring_len, wanted.tx_ring_len);
+    for (ring, len) in [
+        (libc::XDP_UMEM_FILL_RING, rx_len),
+        (libc::XDP_UMEM_COMPLETION_RING, tx_len),
+        (libc::XDP_RX_RING, rx_len),
+        (libc::XDP_TX_RING, tx_len),
+    ] {
+        sys::set_option(socket, ring, len)
+            .map_err(|error| SetupError::system("making the rings of an AF_XDP socket", error))?;
+    }
+    // Kernels that do not know the option send 32 frames per call.
+    let _ = sys::set_option(socket, MAX_TX_SKB_BUDGET, tx_len);
+    Ok(())
 }
 
 /// `struct xdp_mmap_offsets`.
@@ -191,19 +220,18 @@ struct AllOffsets {
     completion: Offsets,
 }
 
-fn rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> io::Result<Rings> {
-    let (rx_len, tx_len) = (wanted.rx_ring_len, wanted.tx_ring_len);
-    sys::set_option(socket, libc::XDP_UMEM_FILL_RING, rx_len)?;
-    sys::set_option(socket, libc::XDP_UMEM_COMPLETION_RING, tx_len)?;
-    sys::set_option(socket, libc::XDP_RX_RING, rx_len)?;
-    sys::set_option(socket, libc::XDP_TX_RING, tx_len)?;
-    let at: AllOffsets = sys::option(socket, libc::XDP_MMAP_OFFSETS)?;
-    Ok(Rings {
-        fill: ProducerRing::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fill, rx_len)?,
-        completion: ConsumerRing::map(socket, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &at.completion, tx_len)?,
-        rx: ConsumerRing::map(socket, libc::XDP_PGOFF_RX_RING as u64, &at.rx, rx_len)?,
-        tx: ProducerRing::map(socket, libc::XDP_PGOFF_TX_RING as u64, &at.tx, tx_len)?,
-    })
+/// Maps the rings of a socket, which may be bound already (Linux 6.4).
+pub(in crate::device::af_xdp) fn map_rings(socket: &OwnedFd, rx_len: u32, tx_len: u32) -> Result<Rings, SetupError> {
+    let map = || -> io::Result<Rings> {
+        let at: AllOffsets = sys::option(socket, libc::XDP_MMAP_OFFSETS)?;
+        Ok(Rings {
+            fill: ProducerRing::map(socket, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fill, rx_len)?,
+            completion: ConsumerRing::map(socket, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &at.completion, tx_len)?,
+            rx: ConsumerRing::map(socket, libc::XDP_PGOFF_RX_RING as u64, &at.rx, rx_len)?,
+            tx: ProducerRing::map(socket, libc::XDP_PGOFF_TX_RING as u64, &at.tx, tx_len)?,
+        })
+    };
+    map().map_err(|error| SetupError::system("mapping the rings of an AF_XDP socket", error))
 }
 
 fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {

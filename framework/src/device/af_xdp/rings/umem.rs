@@ -64,14 +64,23 @@ impl Umem {
         // SAFETY: the region is kept until the socket is closed (1), and nothing else can reach a
         // chunk that the kernel owns (2).
         unsafe { sys::register_umem(&socket, &region, len, 1 << geometry.shift, METADATA_LEN) }?;
-        Ok(Self {
+        Ok(Self::of(socket, region, geometry))
+    }
+
+    /// A socket whose umem is the region of `pool` already: a broker has registered it.
+    pub(in crate::device::af_xdp) fn registered(socket: OwnedFd, pool: &Pool) -> Self {
+        Self::of(socket, Arc::clone(pool.region()), Geometry::of(pool))
+    }
+
+    fn of(socket: OwnedFd, region: Arc<Region>, geometry: Geometry) -> Self {
+        Self {
             socket: Some(socket),
             region,
             geometry,
             zero_copy: Cell::new(false),
             gone: Cell::new(false),
             leftovers: RefCell::default(),
-        })
+        }
     }
 
     pub(in crate::device::af_xdp) fn socket(&self) -> &OwnedFd {
@@ -102,6 +111,19 @@ impl Umem {
     pub(in crate::device::af_xdp) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
         self.leftovers.borrow_mut().extend(mbufs);
     }
+}
+
+/// Makes a region the umem of `socket`, in chunks of `chunk_len`, for a process that the socket is
+/// lent to. The kernel keeps the pages; this process may unmap them, and never uses them.
+pub(in crate::device::af_xdp) fn register_for_another(
+    socket: &OwnedFd,
+    region: &Region,
+    chunk_len: usize,
+) -> io::Result<()> {
+    // SAFETY: the kernel holds the pages themselves until the socket is closed everywhere
+    // (`xdp_umem_pin_pages`), so the region need not outlive it (1), and no pool is cut from it
+    // here (2).
+    unsafe { sys::register_umem(socket, region, region.len(), chunk_len, METADATA_LEN) }
 }
 
 impl Drop for Umem {

@@ -1,23 +1,31 @@
 //! The port: an interface with our program attached, and the queues that workers take.
 
 use std::fmt::Write as _;
+use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::super::broker::client::{Lent, LentPort};
+use super::super::broker::lend::{LentQueue, QueueOrder};
 use super::super::program::kfuncs::{Absent, RxHint};
 use super::super::rings::gate::Gate;
-use super::super::rings::socket::{self, CopyMode, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
-use super::super::rings::umem::{chunks_for, is_umem_layout};
+use super::super::rings::socket::{
+    self, Bound, CopyMode, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version, map_rings,
+};
+use super::super::rings::umem::{Umem, chunks_for, is_umem_layout};
 use super::super::rx::{AfXdpRx, RxParts};
 use super::super::tx::AfXdpTx;
 use super::error::SetupError;
+use super::handle::{PendingQueue, PortHandle};
 use super::interface::{Interface, LinkWatch};
-use super::port::{Mode, PendingQueue, Port};
+use super::port::{Mode, Port};
 use crate::counters::{Scope, Unit};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
-use crate::mem::{Layout, Pool, Sizing};
+use crate::mem::{Layout, Pool, Region, Sizing};
 
 /// The interface, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +58,10 @@ pub struct AfXdpConfig {
     /// our frames costs up to 4 ns more: 26 and 30 ns, the least of 14 runs in turns over veth on a
     /// busy machine. By default on.
     pub rx_vlan: bool,
+    /// The path of a broker's socket ([`broker_of`](super::super::broker_of)), which lends one
+    /// queue to a process without capabilities; mode and metadata are then the broker's. By default
+    /// none: the process has the capabilities itself.
+    pub broker: Option<PathBuf>,
 }
 
 impl AfXdpConfig {
@@ -67,6 +79,7 @@ impl AfXdpConfig {
             rx_timestamps: false,
             rx_hash: false,
             rx_vlan: true,
+            broker: None,
         }
     }
 }
@@ -77,21 +90,29 @@ pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
 /// A live port. Our program is attached as long as this value or one of its queues exists; it is
 /// detached when the last of them is dropped, or the process ends.
 pub struct AfXdpDevice {
-    port: Arc<Port>,
+    port: PortHandle,
     config: AfXdpConfig,
     taken: Vec<bool>,
 }
 
 /// A queue before a worker opens it.
 pub struct AfXdpQueue {
-    port: Arc<Port>,
+    port: PortHandle,
     awaited: PendingQueue,
     config: AfXdpConfig,
     idx: u16,
     frame_len_max: usize,
-    /// Opened by the main thread, so that they belong to its network namespace.
-    sockets: Vec<OwnedFd>,
+    source: QueueSource,
     watch: LinkWatch,
+}
+
+/// Where the socket of a queue is from.
+enum QueueSource {
+    /// Opened by the main thread, so that they belong to its network namespace: the first that the
+    /// kernel binds.
+    Own(Vec<OwnedFd>),
+    /// A broker's, bound already, once its memory was asked for.
+    Lent(Option<Lent>),
 }
 
 impl AfXdpDevice {
@@ -112,47 +133,51 @@ impl AfXdpDevice {
                 return Err(SetupError::RingLen { name, len }.into());
             }
         }
+        if let Some(path) = &config.broker {
+            let port = LentPort::open(path, &config.interface)?;
+            return Ok(Self { port: PortHandle::Lent(Arc::new(port)), config: config.clone(), taken: vec![false] });
+        }
         let interface = Interface::find(&config.interface)?;
         // A thread may have the capabilities for programs but not for sockets: report that before
         // anything is attached.
         socket::open()?;
         let taken = vec![false; interface.queues.into()];
-        let port = Arc::new(Port::attach(interface, config)?);
+        let port = PortHandle::Own(Arc::new(Port::attach(interface, config)?));
         Ok(Self { port, config: config.clone(), taken })
     }
 
     /// Where the program runs; never [`Mode::Auto`].
     pub fn mode(&self) -> Mode {
-        self.port.mode
+        self.port.mode()
     }
 
     /// Why no frame will arrive again although the interface exists: someone has detached our
     /// program, and it cannot be attached again. The queues then have
     /// [ended](crate::device::RxState::Ended).
     pub fn why_ended(&self) -> Option<String> {
-        self.port.lost().map(|lost| lost.to_string())
+        self.port.lost()
     }
 
     /// Whether the interface is a virtual link (veth, tun). Its frames may come from a stack of
     /// this machine that leaves checksums to a NIC (`CHECKSUM_PARTIAL`), and no NIC ever fills them
     /// in.
     pub fn is_virtual(&self) -> bool {
-        self.port.interface.is_virtual
+        self.port.interface().is_virtual
     }
 
     /// The chosen modes and the driver's capabilities, in words for the operator.
     pub fn describe(&self) -> String {
-        let (interface, driver) = (&self.port.interface, &self.port.interface.driver);
+        let (interface, driver) = (self.port.interface(), &self.port.interface().driver);
         let mut words = format!("{}, mtu {}, queues {}: ", interface.name, interface.mtu, interface.queues);
-        words.push_str(match self.port.mode {
+        words.push_str(match self.port.mode() {
             Mode::Generic => "generic XDP, behind the driver",
             Mode::Native | Mode::Auto => "native XDP, in the driver",
         });
-        if let Some(reason) = &self.port.fallback {
+        if let Some(reason) = self.port.own().and_then(|port| port.fallback.as_ref()) {
             // Writing to a String does not fail.
             let _ = write!(words, " (which refused: {reason})");
         }
-        words.push_str(match (self.port.mode, driver.known, driver.zero_copy) {
+        words.push_str(match (self.port.mode(), driver.known, driver.zero_copy) {
             (Mode::Generic, ..) => "; frames are copied",
             (_, true, true) => "; the driver can receive without a copy",
             (_, true, false) => "; frames are copied, the driver cannot do without",
@@ -164,7 +189,8 @@ impl AfXdpDevice {
 
     /// The metadata of a frame, and why other metadata is unavailable.
     fn describe_hints(&self) -> String {
-        let (port, interface) = (&self.port, &self.port.interface.name);
+        let Some(port) = self.port.own() else { return "; a queue of a broker's".into() };
+        let interface = &port.interface.name;
         let [timestamp, hash, vlan] = &port.found;
         let timestamp = match (timestamp, &port.unstamped) {
             (Ok(_), None) => "; arrival times by the NIC's clock".into(),
@@ -191,16 +217,16 @@ impl AfXdpDevice {
 
     /// Whether the driver provides this.
     fn has_hint(&self, hint: RxHint) -> bool {
-        self.port.found[hint as usize].is_ok()
+        self.port.own().is_some_and(|port| port.found[hint as usize].is_ok())
     }
 
     fn frame_len_max(&self) -> usize {
-        self.port.interface.mtu + LINK_HEADER_LEN
+        self.port.interface().mtu + LINK_HEADER_LEN
     }
 
     fn tx_segments_max(&self) -> usize {
-        let driver = &self.port.interface.driver;
-        let may_be_zero_copy = self.port.mode == Mode::Native
+        let driver = &self.port.interface().driver;
+        let may_be_zero_copy = self.port.mode() == Mode::Native
             && self.config.copying != CopyMode::Copy
             && (driver.zero_copy || !driver.known);
         match (has_multi_buffer(kernel_version()), may_be_zero_copy) {
@@ -212,7 +238,58 @@ impl AfXdpDevice {
 
     #[cfg(test)]
     pub(in crate::device::af_xdp) fn port(&self) -> &Port {
-        &self.port
+        self.port.own().expect("tests open ports of their own")
+    }
+
+    /// Lends queue `idx` to another process: makes its memory and its socket.
+    pub(crate) fn lend(&self, idx: u16, order: &QueueOrder) -> Result<LentQueue, DeviceError> {
+        let wanted = Wanted {
+            interface: self.port.interface(),
+            queue: idx,
+            mode: self.port.mode(),
+            copying: self.config.copying,
+            rx_ring_len: order.rx_ring_len,
+            tx_ring_len: order.tx_ring_len,
+            frame_len_max: self.frame_len_max(),
+        };
+        Ok(LentQueue::make(order, &wanted)?)
+    }
+
+    /// The frames of queue `idx` go to who borrowed it.
+    pub(crate) fn connect(&self, idx: u16, queue: &LentQueue) -> io::Result<()> {
+        self.port.connect(idx, &queue.socket)
+    }
+
+    /// The kernel receives the frames of queue `idx`.
+    pub(crate) fn disconnect(&self, idx: u16) {
+        self.port.disconnect(idx);
+    }
+
+    /// Puts the program back if someone has detached it: a broker calls this at intervals.
+    pub(crate) fn look_after(&self) {
+        self.port.reattach_if_lost();
+    }
+
+    /// The index of the interface.
+    pub(crate) fn interface_idx(&self) -> u32 {
+        self.port.interface().index
+    }
+
+    /// Whether frames may carry metadata.
+    pub(crate) fn has_rx_hints(&self) -> bool {
+        self.port.has_rx_hints()
+    }
+
+    /// The socket that brings the ICMP errors about our flows, where the queue is a broker's;
+    /// `None` from the second time on.
+    pub(crate) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        self.port.lent().and_then(|port| port.take_icmp_errors())
+    }
+
+    /// Has the kernel resolve neighbors, where the queue is a broker's.
+    pub(crate) fn resolver(&self) -> Option<impl Fn(Ipv4Addr) -> io::Result<()> + Send + 'static> {
+        let port = Arc::clone(self.port.lent()?);
+        Some(move |address| port.resolve(address))
     }
 
     fn check_queue(&self, idx: u16) -> bool {
@@ -224,14 +301,14 @@ impl Device for AfXdpDevice {
     type Queue = AfXdpQueue;
 
     fn name(&self) -> &str {
-        &self.port.interface.name
+        &self.port.interface().name
     }
 
     /// As found at [`AfXdpDevice::open`]. Sending chains needs Linux 6.6, and in zero-copy mode a
     /// driver with multi-buffer support.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            queues: self.port.interface.queues,
+            queues: self.taken.len() as u16,
             frame_len_max: self.frame_len_max(),
             tx_segments_max: self.tx_segments_max(),
             rx: RxOffloads {
@@ -248,24 +325,29 @@ impl Device for AfXdpDevice {
     }
 
     fn take_queue(&mut self, idx: u16) -> Result<AfXdpQueue, DeviceError> {
-        let device = || self.port.interface.name.clone();
+        let device = || self.port.interface().name.clone();
         if !self.check_queue(idx) {
-            return Err(DeviceError::NoQueue { device: device(), idx, queues: self.port.interface.queues });
+            return Err(DeviceError::NoQueue { device: device(), idx, queues: self.taken.len() as u16 });
         }
         if self.taken[usize::from(idx)] {
             return Err(DeviceError::QueueTaken { device: device(), idx });
         }
-        let sockets = (0..socket::TRIES_MAX).map(|_| socket::open()).collect::<Result<_, _>>()?;
-        let watch = LinkWatch::new(self.port.interface.index)
+        let source = match self.port {
+            PortHandle::Own(_) => {
+                QueueSource::Own((0..socket::TRIES_MAX).map(|_| socket::open()).collect::<Result<_, _>>()?)
+            }
+            PortHandle::Lent(_) => QueueSource::Lent(None),
+        };
+        let watch = LinkWatch::new(self.port.interface().index)
             .map_err(|error| SetupError::system("opening a netlink socket", error))?;
         self.taken[usize::from(idx)] = true;
         Ok(AfXdpQueue {
-            port: Arc::clone(&self.port),
+            port: self.port.clone(),
             awaited: PendingQueue::new(&self.port),
             config: self.config.clone(),
             idx,
             frame_len_max: self.frame_len_max(),
-            sockets,
+            source,
             watch,
         })
     }
@@ -318,25 +400,32 @@ impl Queue for AfXdpQueue {
             return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), rx_ring_len }.into());
         }
         let wanted = Wanted {
-            interface: &self.port.interface,
+            interface: self.port.interface(),
             queue: self.idx,
-            mode: self.port.mode,
+            mode: self.port.mode(),
             copying: self.config.copying,
             rx_ring_len,
             tx_ring_len: self.config.tx_ring_len,
             frame_len_max: self.frame_len_max,
         };
-        let bound = socket::bind(self.sockets, pool, &wanted)?;
+        let bound = match self.source {
+            QueueSource::Own(sockets) => socket::bind(sockets, pool, &wanted)?,
+            QueueSource::Lent(Some(lent)) if pool.region().is_shared() => map_lent(lent, pool, &wanted)?,
+            QueueSource::Lent(_) => {
+                let what = "the queue is a broker's, and so is its memory: leave the pool to the worker's builder";
+                return Err(SetupError::broker(libc::EINVAL, what).into());
+            }
+        };
         let bind_flags = BindFlags { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
-        scope.text("interface", &self.port.interface.name);
+        scope.text("interface", &self.port.interface().name);
         // Constant across a rename of the interface: `wirepath stats` finds the NIC's own counters
         // by it.
-        scope.gauge("interface_index", Unit::Number).set(self.port.interface.index.into());
-        scope.text("mode", bind_flags.describe(self.port.mode));
+        scope.gauge("interface_index", Unit::Number).set(self.port.interface().index.into());
+        scope.text("mode", bind_flags.describe(self.port.mode()));
         let segments_max = match bind_flags {
             BindFlags { multi_buffer: false, .. } => 1,
             BindFlags { zero_copy: false, .. } => SEGMENTS_MAX,
-            BindFlags { .. } => (self.port.interface.driver.zero_copy_segments_max as usize).clamp(1, SEGMENTS_MAX),
+            BindFlags { .. } => (self.port.interface().driver.zero_copy_segments_max as usize).clamp(1, SEGMENTS_MAX),
         };
         let umem = Rc::new(bound.umem);
         let rings = bound.rings;
@@ -362,6 +451,30 @@ impl Queue for AfXdpQueue {
     fn buffers(&self) -> Sizing {
         rings(self.config.rx_ring_len, self.config.tx_ring_len)
     }
+
+    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
+        let PortHandle::Lent(port) = &self.port else { return Ok(None) };
+        if !is_umem_layout(layout) {
+            return Err(SetupError::NotAUmem { stride: layout.stride() }.into());
+        }
+        let order = QueueOrder {
+            umem_len: layout.region_len(buffers).next_multiple_of(layout.stride()) as u64,
+            chunk_len: layout.stride() as u32,
+            rx_ring_len: self.config.rx_ring_len,
+            tx_ring_len: self.config.tx_ring_len,
+        };
+        let (lent, region) = port.borrow(&order)?;
+        self.source = QueueSource::Lent(Some(lent));
+        Ok(Some(region))
+    }
+}
+
+/// Takes over a queue that a broker has bound, with the pool that is cut from its memory.
+fn map_lent(lent: Lent, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, SetupError> {
+    let umem = Umem::registered(lent.socket, pool);
+    umem.set_zero_copy(lent.zero_copy);
+    let rings = map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?;
+    Ok(Bound { umem, rings, zero_copy: lent.zero_copy, multi_buffer: lent.multi_buffer })
 }
 
 /// The modes in which a queue was bound.

@@ -95,9 +95,19 @@ pub(in crate::device::af_xdp) enum SetupError {
         doing: &'static str,
         error: io::Error,
     },
+    /// A broker does not lend what was asked for: one sentence.
+    Broker {
+        errno: i32,
+        sentence: String,
+    },
 }
 
 impl SetupError {
+    /// A broker's refusal, or why it cannot be asked.
+    pub(in crate::device::af_xdp) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
+        Self::Broker { errno, sentence: sentence.into() }
+    }
+
     /// Classifies the error of a system call: lack of permission and of memory have sentences of
     /// their own.
     pub(in crate::device::af_xdp) fn system(doing: &'static str, error: io::Error) -> Self {
@@ -130,6 +140,7 @@ impl SetupError {
             | Self::Attaching { error, .. }
             | Self::Binding { error, .. }
             | Self::System { error, .. } => error.into(),
+            Self::Broker { errno, .. } => (&io::Error::from_raw_os_error(*errno)).into(),
         }
     }
 }
@@ -143,6 +154,7 @@ impl From<SetupError> for DeviceError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Broker { sentence, .. } => f.write_str(sentence),
             Self::NoInterface { interface } => {
                 write!(f, "there is no interface {interface} in this network namespace: `ip link` lists those that are")
             }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
@@ -72,10 +72,6 @@ pub(in crate::device::af_xdp) struct Port {
     /// Why it is detached for good: the system's error number.
     lost: OnceLock<i32>,
 }
-
-/// A taken queue that does not receive yet. While one exists, no queue of the port sends its first
-/// frame.
-pub(in crate::device::af_xdp) struct PendingQueue(Arc<Port>);
 
 /// The maps that this and later programs share with us.
 struct Maps {
@@ -171,9 +167,9 @@ impl Port {
         self.has_rx_hints.load(Ordering::Relaxed)
     }
 
-    /// Whether all taken queues receive.
-    pub(in crate::device::af_xdp) fn all_receive(&self) -> bool {
-        self.awaited.load(Ordering::Acquire) == 0
+    /// Taken queues that do not receive yet.
+    pub(in crate::device::af_xdp) fn awaited(&self) -> &AtomicUsize {
+        &self.awaited
     }
 
     /// Redirects the frames of `queue` to `socket`.
@@ -373,25 +369,6 @@ impl Port {
     fn installed(&self) -> MutexGuard<'_, Installed> {
         // Rules and maps agree after every statement that can panic.
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl PendingQueue {
-    /// Marks a queue of `port` as taken.
-    pub(in crate::device::af_xdp) fn new(port: &Arc<Port>) -> Self {
-        port.awaited.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(port))
-    }
-
-    pub(in crate::device::af_xdp) fn port(&self) -> &Arc<Port> {
-        &self.0
-    }
-}
-
-impl Drop for PendingQueue {
-    /// The queue receives already, or never will.
-    fn drop(&mut self) {
-        self.0.awaited.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -1,0 +1,286 @@
+//! A broker's port, in the program that it lends a queue to.
+
+use core::net::Ipv4Addr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::super::setup::error::SetupError;
+use super::super::setup::interface::Interface;
+use super::lend::QueueOrder;
+use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
+use super::sys;
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::mem::Region;
+
+/// The longest time for a reply: a broker takes half a second for a queue that is just being freed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where brokers listen.
+const FOLDER: &str = "/run/wirepath";
+
+/// The path at which the broker of `interface` listens, unless it was told another.
+pub fn broker_of(interface: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{interface}.sock"))
+}
+
+/// Whether the broker at `path` serves `interface` to this process's user: asks it, and takes
+/// nothing.
+///
+/// # Errors
+/// One sentence with the next step: no broker, another interface, a user that it does not serve.
+pub fn check_broker(path: &Path, interface: &str) -> Result<(), String> {
+    LentPort::open(path, interface).map(drop).map_err(|error| error.to_string())
+}
+
+/// A port whose program, maps and rules are a broker's.
+pub(in crate::device::af_xdp) struct LentPort {
+    path: PathBuf,
+    interface: Interface,
+    welcome: Welcome,
+    awaited: AtomicUsize,
+    /// Requests are made one after the other.
+    channel: Mutex<OwnedFd>,
+    /// Brings the ICMP errors about our flows, until someone listens.
+    icmp_errors: Mutex<Option<OwnedFd>>,
+    /// The broker has ended, or does not answer.
+    is_lost: AtomicBool,
+}
+
+/// A bound socket with its memory, and the modes in which it was bound.
+pub(in crate::device::af_xdp) struct Lent {
+    pub(in crate::device::af_xdp) socket: OwnedFd,
+    pub(in crate::device::af_xdp) zero_copy: bool,
+    pub(in crate::device::af_xdp) multi_buffer: bool,
+}
+
+impl LentPort {
+    /// Asks the broker at `path` for its interface, which must be the one of this name.
+    pub(in crate::device::af_xdp) fn open(path: &Path, interface: &str) -> Result<Self, SetupError> {
+        let found = Interface::find(interface)?;
+        let channel = sys::connect(path, PATIENCE).map_err(|error| unreachable(path, interface, &error))?;
+        check_owner(path, &channel)?;
+        let mut descriptors = Vec::new();
+        let hello = Request::Hello { version: VERSION };
+        let reply = exchange(&channel, hello, &mut descriptors).map_err(|error| silent(path, &error))?;
+        let welcome = match (reply, descriptors.len()) {
+            (Reply::Welcome(welcome), 1) => welcome,
+            (Reply::Refused { errno, sentence }, _) => return Err(SetupError::Broker { errno, sentence }),
+            _ => return Err(silent(path, &io::ErrorKind::InvalidData.into())),
+        };
+        if welcome.interface_idx != found.index {
+            return Err(SetupError::broker(
+                libc::EINVAL,
+                format!(
+                    "the broker at {} serves another interface than {interface}: name its own, {}",
+                    path.display(),
+                    broker_of(interface).display()
+                ),
+            ));
+        }
+        Ok(Self {
+            path: path.into(),
+            interface: found,
+            welcome,
+            awaited: AtomicUsize::new(0),
+            channel: Mutex::new(channel),
+            icmp_errors: Mutex::new(descriptors.pop()),
+            is_lost: AtomicBool::new(false),
+        })
+    }
+
+    pub(in crate::device::af_xdp) fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Whether the broker's program runs in the driver.
+    pub(in crate::device::af_xdp) fn is_native(&self) -> bool {
+        self.welcome.native
+    }
+
+    pub(in crate::device::af_xdp) fn has_rx_hints(&self) -> bool {
+        self.welcome.has_rx_hints
+    }
+
+    pub(in crate::device::af_xdp) fn awaited(&self) -> &AtomicUsize {
+        &self.awaited
+    }
+
+    /// Borrows a queue: its socket, and the memory that its pool is cut from.
+    pub(in crate::device::af_xdp) fn borrow(&self, order: &QueueOrder) -> Result<(Lent, Region), SetupError> {
+        let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len } = order;
+        let mut descriptors = Vec::new();
+        let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len };
+        let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;
+        match (reply, descriptors.pop(), descriptors.pop()) {
+            (Reply::Opened { umem_len: given, zero_copy, multi_buffer }, Some(memory), Some(socket))
+                if given == umem_len =>
+            {
+                let region = Region::shared(&File::from(memory), umem_len as usize)
+                    .map_err(|error| SetupError::broker(libc::ENOMEM, error.to_string()))?;
+                Ok((Lent { socket, zero_copy, multi_buffer }, region))
+            }
+            (Reply::Refused { errno, sentence }, ..) => Err(SetupError::Broker { errno, sentence }),
+            _ => Err(silent(&self.path, &io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// The frames of our flows come to us.
+    pub(in crate::device::af_xdp) fn connect(&self) -> io::Result<()> {
+        self.ask(Request::Connect).and_then(done)
+    }
+
+    /// The kernel receives them.
+    pub(in crate::device::af_xdp) fn disconnect(&self) {
+        // Where the broker is gone, so is its program.
+        let _ = self.ask(Request::Disconnect);
+    }
+
+    pub(in crate::device::af_xdp) fn add(&self, rule: &Rule) -> Result<RuleId, SteerError> {
+        let Some(flow) = Flow::of(rule) else {
+            return Err(SteerError::Broker { errno: libc::EOPNOTSUPP });
+        };
+        match self.ask(Request::Steer(flow)) {
+            Ok(Reply::Steered { id }) => Ok(RuleId(id)),
+            Ok(Reply::Refused { errno, .. }) => Err(SteerError::Broker { errno }),
+            Ok(_) | Err(_) => Err(SteerError::Broker { errno: libc::EPIPE }),
+        }
+    }
+
+    pub(in crate::device::af_xdp) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
+        match self.ask(Request::Unsteer { id: id.0 }) {
+            Ok(Reply::Done) => Ok(()),
+            _ => Err(SteerError::NoRule { id }),
+        }
+    }
+
+    /// Has the kernel resolve a neighbor.
+    pub(in crate::device::af_xdp) fn resolve(&self, address: Ipv4Addr) -> io::Result<()> {
+        self.ask(Request::Resolve(address)).and_then(done)
+    }
+
+    /// The socket that brings ICMP errors; `None` from the second time on.
+    pub(in crate::device::af_xdp) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        self.icmp_errors.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Notices that the broker has ended. One system call.
+    pub(in crate::device::af_xdp) fn look(&self) {
+        // Who makes a request notices it as well.
+        if let Ok(channel) = self.channel.try_lock()
+            && sys::is_closed(&channel)
+        {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(in crate::device::af_xdp) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Why no frame will come any more, if that is so.
+    pub(in crate::device::af_xdp) fn lost(&self) -> Option<String> {
+        self.is_lost().then(|| {
+            format!(
+                "the broker of {} has ended, and its program with it: start it again, and then this program",
+                self.interface.name
+            )
+        })
+    }
+
+    fn ask(&self, request: Request) -> io::Result<Reply> {
+        self.ask_for(request, &mut Vec::new())
+    }
+
+    fn ask_for(&self, request: Request, descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
+        let channel = self.channel();
+        if self.is_lost() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        // After an error a reply may still come, to a request that is not the next one.
+        exchange(&channel, request, descriptors).inspect_err(|_| self.is_lost.store(true, Ordering::Relaxed))
+    }
+
+    fn channel(&self) -> MutexGuard<'_, OwnedFd> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn exchange(channel: &OwnedFd, request: Request, descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
+    let sent = unbroken(|| sys::send(channel, &request.encode(), &[]));
+    let mut bytes = [0; MESSAGE_LEN_MAX];
+    let mut receive = || unbroken(|| sys::receive(channel, &mut bytes, Some(&mut *descriptors)));
+    let received = match sent {
+        // A broker that refuses a user does not wait for his first request: its refusal is there,
+        // and it has closed its end. The error that comes of that comes once.
+        Ok(()) => receive().or_else(|error| if has_closed(&error) { receive() } else { Err(error) }),
+        Err(error) if has_closed(&error) => receive().or_else(|_| receive()),
+        Err(error) => Err(error),
+    };
+    match received? {
+        0 => Err(io::ErrorKind::ConnectionAborted.into()),
+        len => Reply::decode(&bytes[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Whether an error says that the other end is closed.
+fn has_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+/// Makes a call again that a signal of the program has broken off.
+fn unbroken<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            made => return made,
+        }
+    }
+}
+
+fn done(reply: Reply) -> io::Result<()> {
+    match reply {
+        Reply::Done => Ok(()),
+        Reply::Refused { errno, .. } => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// A broker sees the memory that it lends: it must be root's, or our own user's.
+fn check_owner(path: &Path, channel: &OwnedFd) -> Result<(), SetupError> {
+    let owner = sys::peer(channel).map_err(|error| silent(path, &error))?.uid;
+    if owner == 0 || owner == sys::user() {
+        return Ok(());
+    }
+    Err(SetupError::broker(
+        libc::EACCES,
+        format!("the broker at {} is user {owner}'s, who would see every frame: use one of root's", path.display()),
+    ))
+}
+
+fn unreachable(path: &Path, interface: &str, error: &io::Error) -> SetupError {
+    let path = path.display();
+    let start = format!("start `wirepath broker --interface {interface} --uid USER` as root");
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    SetupError::broker(
+        errno,
+        match error.raw_os_error() {
+            Some(libc::ENOENT) => format!("no broker listens at {path}: {start}"),
+            Some(libc::ECONNREFUSED) => format!("the broker that listened at {path} has ended: {start}"),
+            _ => format!("the broker at {path} cannot be reached ({error}): see who may open that path, or {start}"),
+        },
+    )
+}
+
+fn silent(path: &Path, error: &io::Error) -> SetupError {
+    SetupError::broker(
+        libc::EIO,
+        format!(
+            "the broker at {} does not answer as expected ({error}): see its log, and start one of this release",
+            path.display()
+        ),
+    )
+}

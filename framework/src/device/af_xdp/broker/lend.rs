@@ -1,0 +1,143 @@
+//! What a broker makes for a client: memory, and a bound socket whose umem is that memory.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
+use super::super::rings::umem::register_for_another;
+use super::super::setup::error::SetupError;
+use super::sys;
+use crate::mem::{Layout, Region};
+
+/// A umem and rings, as a client asks for them: checked by [`QueueOrder::check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueOrder {
+    pub(crate) umem_len: u64,
+    pub(crate) chunk_len: u32,
+    pub(crate) rx_ring_len: u32,
+    pub(crate) tx_ring_len: u32,
+}
+
+/// A queue that a client has: the broker keeps the socket to put it into its map.
+pub(crate) struct LentQueue {
+    pub(in crate::device::af_xdp) socket: OwnedFd,
+    memory: File,
+    pub(crate) zero_copy: bool,
+    pub(crate) multi_buffer: bool,
+}
+
+impl QueueOrder {
+    /// Whether a broker that lends `memory_max` bytes can make it; otherwise one sentence.
+    pub(crate) fn check(&self, memory_max: u64) -> Result<(), String> {
+        let chunks = self.umem_len / u64::from(self.chunk_len.max(1));
+        if !matches!(self.chunk_len, 2048 | 4096) || !self.umem_len.is_multiple_of(self.chunk_len.max(1).into()) {
+            return Err(format!("a umem of {} bytes in chunks of {} is none", self.umem_len, self.chunk_len));
+        }
+        if [self.rx_ring_len, self.tx_ring_len].iter().any(|len| !len.is_power_of_two() || !(64..=65_536).contains(len))
+        {
+            return Err("a ring has a power of two of entries, from 64 to 65,536".into());
+        }
+        if self.umem_len > memory_max {
+            return Err(format!(
+                "{} MiB of packet buffers are wanted, and the broker lends {} MiB at most: ask for fewer, or start it with \
+                 --memory {}",
+                self.umem_len >> 20,
+                memory_max >> 20,
+                (self.umem_len >> 20) + 1
+            ));
+        }
+        match chunks > self.rx_ring_len.into() {
+            true => Ok(()),
+            false => Err("the umem has fewer chunks than its receive ring has entries".into()),
+        }
+    }
+}
+
+impl LentQueue {
+    /// Makes the memory and binds a socket to the queue that is wanted. Nothing of it is mapped
+    /// here afterwards.
+    pub(in crate::device::af_xdp) fn make(order: &QueueOrder, wanted: &Wanted<'_>) -> Result<Self, SetupError> {
+        let sockets = (0..TRIES_MAX).map(|_| open()).collect::<Result<_, _>>()?;
+        let no_memory = |error| SetupError::system("making packet buffers", error);
+        let memory = sys::memory(order.umem_len as usize).map_err(no_memory)?;
+        let region = Region::shared(&memory, order.umem_len as usize)
+            .map_err(|error| SetupError::broker(libc::ENOMEM, format!("packet buffers cannot be mapped: {error}")))?;
+        let prepare = |socket: OwnedFd| {
+            register_for_another(&socket, &region, order.chunk_len as usize)
+                .map_err(|error| SetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error))?;
+            make_rings(&socket, wanted)?;
+            Ok(socket)
+        };
+        let layout = Layout::umem(order.chunk_len as usize);
+        let (socket, flags) = bind_first(sockets, layout, wanted, prepare, |socket| socket)?;
+        let has = |flag| flags & flag != 0;
+        Ok(Self { socket, memory, zero_copy: has(libc::XDP_ZEROCOPY), multi_buffer: has(libc::XDP_USE_SG) })
+    }
+
+    /// What the client gets: the socket, and the memory.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.socket.as_fd(), self.memory.as_fd()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::setup::interface::Interface;
+    use super::super::super::{CopyMode, Mode};
+    use super::*;
+    use crate::device::af_xdp::rings::sys::{bind, leave_namespace};
+
+    /// Whoever holds an AF_XDP socket may bind it, without a capability.
+    #[test]
+    fn lent_socket_cannot_be_bound_elsewhere() {
+        let tried = std::thread::spawn(|| {
+            leave_namespace()?;
+            let words = "link add veth0 type veth peer name veth1";
+            std::process::Command::new("ip").args(words.split(' ')).status()?;
+            let interface = Interface::find("veth0").unwrap();
+            let wanted = Wanted {
+                interface: &interface,
+                queue: 0,
+                mode: Mode::Generic,
+                copying: CopyMode::Copy,
+                rx_ring_len: 64,
+                tx_ring_len: 64,
+                frame_len_max: 1518,
+            };
+            let order = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+            let lent = LentQueue::make(&order, &wanted).unwrap();
+            let elsewhere = Interface::find("veth1").unwrap();
+            let refused = bind(&lent.socket, elsewhere.index, 0, libc::XDP_COPY).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EBUSY), "{refused}");
+            // One that is not bound yet would be.
+            let free = open().unwrap();
+            let region = Region::shared(&lent.memory, 128 * 2048).unwrap();
+            register_for_another(&free, &region, 2048).unwrap();
+            make_rings(&free, &wanted).unwrap();
+            bind(&free, elsewhere.index, 0, libc::XDP_COPY).unwrap();
+            std::io::Result::Ok(())
+        });
+        if let Err(error) = tried.join().unwrap() {
+            println!("SKIPPED lent_socket_cannot_be_bound_elsewhere: {error}; run as root");
+        }
+    }
+
+    #[test]
+    fn order_that_no_client_of_ours_makes_is_refused() {
+        let sound = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let check = |order: QueueOrder, says: &str| {
+            let refused = order.check(1 << 20).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        };
+        sound.check(1 << 20).unwrap();
+        check(QueueOrder { chunk_len: 0, ..sound }, "is none");
+        check(QueueOrder { chunk_len: 1024, ..sound }, "is none");
+        check(QueueOrder { umem_len: 128 * 2048 + 1, ..sound }, "is none");
+        check(QueueOrder { umem_len: u64::MAX - 4095, chunk_len: 4096, ..sound }, "lends 1 MiB at most");
+        check(QueueOrder { umem_len: 2 << 20, ..sound }, "--memory 3");
+        check(QueueOrder { rx_ring_len: 0, ..sound }, "power of two");
+        check(QueueOrder { tx_ring_len: 1 << 31, ..sound }, "power of two");
+        check(QueueOrder { rx_ring_len: 128, ..sound }, "fewer chunks");
+        check(QueueOrder { umem_len: 0, ..sound }, "fewer chunks");
+    }
+}

@@ -1,0 +1,359 @@
+//! Seqpacket sockets of a path that carry descriptors (unix(7), cmsg(3)), sealed memory, and the
+//! wait for several descriptors. The standard library has no calls for these.
+//!
+//! `unsafe`, because libc's functions take addresses.
+//!
+//! Invariants:
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
+//!    and the length passed with it is the length of the same object.
+//! 2. A descriptor that the kernel returns, or that arrives in a message, is new and has no other
+//!    owner; one that is passed is borrowed from its owner for the call.
+//! 3. The kernel writes only into plain data: any bytes are a valid value.
+//! 4. The room for control messages is aligned as `cmsghdr`, and the kernel says how much of it it
+//!    has written; a message is read within that alone.
+
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::net::SocketAddrV4;
+use core::time::Duration;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use zerocopy::IntoBytes;
+
+use crate::device::sys::{check, set, socket};
+
+/// Descriptors of a message.
+pub(crate) const DESCRIPTORS_MAX: usize = 2;
+/// Connections that wait to be accepted.
+const BACKLOG: c_int = 16;
+
+/// The user and the process at the other end of a socket, as they were when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+}
+
+/// Connects to the socket at `path`. A request or a reply that takes longer than `timeout` is an
+/// error.
+pub(crate) fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let (address, socket) = (address(path)?, socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)?);
+    let span = [timeout.as_secs().cast_signed(), timeout.subsec_micros().into()];
+    set(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &span)?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &span)?;
+    // SAFETY: the address is borrowed for the call, with its own length (1).
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), address_len()) })?;
+    Ok(socket)
+}
+
+/// A socket at `path`, where there must be no file, that accepts connections without waiting.
+pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let address = address(path)?;
+    let socket = socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK, 0)?;
+    // SAFETY: the address is borrowed for the call, with its own length (1).
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), address_len()) })?;
+    // SAFETY: no address is passed.
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+    Ok(socket)
+}
+
+/// The next connection; `None` where there is none.
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let (fd, none) = (listener.as_raw_fd(), core::ptr::null_mut::<libc::sockaddr>());
+    // SAFETY: no address is passed.
+    let accepted = unsafe { libc::accept4(fd, none, none.cast(), libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) };
+    match check(accepted) {
+        // SAFETY: new (2).
+        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who is at the other end: the kernel says so.
+pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
+    // `struct ucred`: process, user, group.
+    let mut value = [0_u32; 3];
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let fd = socket.as_raw_fd();
+    // SAFETY: value and length are borrowed mutably for the call (1, 3).
+    check(unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value.as_mut_ptr().cast(), &raw mut len)
+    })?;
+    Ok(Peer { pid: value[0], uid: value[1] })
+}
+
+/// Whether no socket of the kernel has this TCP port: a try to bind it, in this network namespace.
+/// A socket that neither listens nor is connected is in no table that other processes can read.
+pub(crate) fn is_free(local: SocketAddrV4) -> io::Result<bool> {
+    let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: local.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(local.ip().octets()) },
+        sin_zero: [0; 8],
+    };
+    let len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: the address is borrowed for the call, with its own length (1).
+    match check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The effective user of this process.
+pub(crate) fn user() -> u32 {
+    // SAFETY: it takes nothing, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// A descriptor that is readable once process `pid` has ended.
+pub(crate) fn process(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no address is passed.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int)?;
+    // SAFETY: new (2).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Room for the control message with all descriptors of a message.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends one message with its descriptors.
+pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut control = Control([0; 64]);
+    let numbers: Vec<RawFd> = descriptors.iter().take(DESCRIPTORS_MAX).map(AsRawFd::as_raw_fd).collect();
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut message = header(&mut part, &mut control);
+    message.msg_controllen = match numbers.as_bytes() {
+        [] => 0,
+        numbers => put(&mut control, numbers),
+    };
+    // SAFETY: header, bytes and control message are borrowed for the call, with their lengths (1);
+    // the kernel copies the descriptors (2).
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    check(sent as c_int).map(drop)
+}
+
+/// Receives one message, and appends its descriptors to `descriptors` where that is given;
+/// otherwise the kernel closes them. Returns the message's length; 0 once the other end is closed.
+/// A message that is longer than `bytes` is an error.
+pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8], descriptors: Option<&mut Vec<OwnedFd>>) -> io::Result<usize> {
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut message = header(&mut part, &mut control);
+    if descriptors.is_none() {
+        message.msg_controllen = 0;
+    }
+    // SAFETY: header, room and control room are borrowed mutably for the call, with their lengths
+    // (1, 3).
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if let Some(descriptors) = descriptors {
+        take(&message, descriptors);
+    }
+    if message.msg_flags & libc::MSG_TRUNC != 0 {
+        return Err(io::Error::from(io::ErrorKind::InvalidData));
+    }
+    Ok(received as usize)
+}
+
+fn header(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: zeros are a header without parts (3).
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    (message.msg_iov, message.msg_iovlen) = (part, 1);
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len();
+    message
+}
+
+/// Writes one control message with descriptors; returns its length.
+fn put(control: &mut Control, numbers: &[u8]) -> usize {
+    // SAFETY: these compute lengths alone.
+    let (len, space) =
+        unsafe { (libc::CMSG_LEN(numbers.len() as u32) as usize, libc::CMSG_SPACE(numbers.len() as u32) as usize) };
+    let at = len - numbers.len();
+    // `struct cmsghdr`: its length, level and kind, each in the machine's order.
+    control.0[..8].copy_from_slice(&len.to_ne_bytes());
+    control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+    control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
+    control.0[at..len].copy_from_slice(numbers);
+    space
+}
+
+/// Takes the descriptors of a received message.
+fn take(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
+    // SAFETY: the header names room for control messages that the kernel has filled (4).
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !next.is_null() {
+        // SAFETY: a whole header within the filled room (4).
+        let control = unsafe { next.read() };
+        if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: the data begins behind the header, and a length of nothing is the header's.
+            let (data, empty) = unsafe { (libc::CMSG_DATA(next), libc::CMSG_LEN(0) as usize) };
+            for idx in 0..control.cmsg_len.saturating_sub(empty) / size_of::<RawFd>() {
+                // SAFETY: within the message's length (4); the descriptor is new (2).
+                descriptors.push(unsafe { OwnedFd::from_raw_fd(data.cast::<RawFd>().add(idx).read_unaligned()) });
+            }
+        }
+        // SAFETY: as the first (4).
+        next = unsafe { libc::CMSG_NXTHDR(message, next) };
+    }
+}
+
+/// Memory of `len` bytes, zeroed, as a file that nobody can make shorter or longer.
+pub(crate) fn memory(len: usize) -> io::Result<File> {
+    // SAFETY: the name is zero-terminated.
+    let fd =
+        check(unsafe { libc::memfd_create(c"wirepath-umem".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
+    // SAFETY: new (2).
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(len as u64)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: a borrowed descriptor and no address.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(file)
+}
+
+/// Whether the other end of a socket is closed. Does not wait.
+pub(crate) fn is_closed(socket: &OwnedFd) -> bool {
+    matches!(wait(&[socket.as_raw_fd()], Duration::ZERO).as_deref(), Ok([events]) if events.has_ended)
+}
+
+/// What is new at a descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Events {
+    pub(crate) is_readable: bool,
+    /// The other end is closed.
+    pub(crate) has_ended: bool,
+}
+
+/// Waits until one of `fds` has something, or for `span`; a signal ends it early.
+pub(crate) fn wait(fds: &[RawFd], span: Duration) -> io::Result<Vec<Events>> {
+    let mut fds: Vec<_> = fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let span = span.as_millis().min(i32::MAX as u128) as c_int;
+    // SAFETY: the entries are borrowed mutably for the call, with their own number (1, 3).
+    match check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, span) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+        Err(_) => fds.iter_mut().for_each(|fd| fd.revents = 0),
+        Ok(_) => (),
+    }
+    let has = |fd: &libc::pollfd, events| fd.revents & events != 0;
+    let ended = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+    Ok(fds.iter().map(|fd| Events { is_readable: has(fd, libc::POLLIN), has_ended: has(fd, ended) }).collect())
+}
+
+/// The address of a path; an error where the path is too long for one.
+fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+    let bytes = path.as_os_str().as_bytes();
+    // The last byte remains zero; an empty path would be a name that the kernel chooses.
+    if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket's path has 1 to 107 bytes"));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok(address)
+}
+
+fn address_len() -> libc::socklen_t {
+    size_of::<libc::sockaddr_un>() as libc::socklen_t
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = listen(&path).unwrap();
+        let client = connect(&path, TIMEOUT).unwrap();
+        (client, accept(&listener).unwrap().expect("it has connected"))
+    }
+
+    #[test]
+    fn descriptors_arrive_where_they_are_wanted_and_are_closed_elsewhere() {
+        let (client, server) = pair();
+        let memory = memory(4096).unwrap();
+        send(&server, b"two", &[memory.as_fd(), memory.as_fd()]).unwrap();
+        let (mut bytes, mut descriptors) = ([0; 8], Vec::new());
+        assert_eq!(receive(&client, &mut bytes, Some(&mut descriptors)).unwrap(), 3);
+        assert_eq!((&bytes[..3], descriptors.len()), (&b"two"[..], 2));
+        let mut same = File::from(descriptors.pop().unwrap());
+        assert_eq!(same.read_to_end(&mut Vec::new()).unwrap(), 4096);
+        drop((same, descriptors));
+        send(&client, b"one", &[memory.as_fd()]).unwrap();
+        drop(client);
+        assert_eq!(receive(&server, &mut bytes, None).unwrap(), 3);
+        // The inode tells this memory from that of other tests.
+        let inode = memory.metadata().unwrap().ino();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let same = open.filter_map(|fd| std::fs::metadata(fd.ok()?.path()).ok()).filter(|found| found.ino() == inode);
+        assert_eq!(same.count(), 1, "ours alone");
+    }
+
+    #[test]
+    fn message_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
+        let (client, server) = pair();
+        send(&client, &[1; 100], &[]).unwrap();
+        send(&client, &[2; 8], &[]).unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!(receive(&server, &mut bytes, None).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!((receive(&server, &mut bytes, None).unwrap(), bytes), (8, [2; 8]));
+        assert_eq!(receive(&server, &mut bytes, None).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn peer_is_this_process_and_its_end_is_seen() {
+        let (client, server) = pair();
+        assert_eq!(peer(&server).unwrap().pid, std::process::id());
+        let idle = wait(&[server.as_raw_fd()], Duration::ZERO).unwrap();
+        assert_eq!((idle, is_closed(&server)), (vec![Events::default()], false));
+        drop(client);
+        assert!(is_closed(&server));
+        assert_eq!(receive(&server, &mut [0; 8], None).unwrap(), 0);
+        let alive = process(std::process::id()).unwrap();
+        assert!(!wait(&[alive.as_raw_fd()], Duration::ZERO).unwrap()[0].is_readable);
+    }
+
+    #[test]
+    fn memory_is_zeroed_and_keeps_its_length() {
+        let mut file = memory(8192).unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(file.read_to_end(&mut bytes).unwrap(), 8192);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        assert!(file.set_len(4096).is_err() && file.set_len(16_384).is_err());
+    }
+
+    #[test]
+    fn port_of_a_listener_is_not_free() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let std::net::SocketAddr::V4(local) = listener.local_addr().unwrap() else { panic!("IPv4 was bound") };
+        assert!(!is_free(local).unwrap());
+        drop(listener);
+        assert!(is_free(local).unwrap());
+    }
+
+    #[test]
+    fn path_that_no_socket_can_have_is_an_error() {
+        for path in ["", &"x".repeat(108)] {
+            assert_eq!(listen(Path::new(path)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(connect(Path::new(path), TIMEOUT).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The clients of a broker: one for each connection, and which queue each has.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+use super::error::Refusal;
+use super::flows::ClientId;
+use super::rights::BrokerUser;
+use crate::device::af_xdp::broker::lend::LentQueue;
+use crate::device::af_xdp::broker::sys::{self, Peer};
+
+/// Connections in all, and of one user: each is some kilobytes and four descriptors.
+const CLIENTS_MAX: usize = 128;
+const CLIENTS_OF_A_USER_MAX: usize = 32;
+/// Neighbors that a client may have resolved in a second. The kernel's table has room for some
+/// hundred.
+const RESOLVES_A_SECOND: u32 = 64;
+
+/// A connection.
+pub(super) struct Client {
+    pub(super) id: ClientId,
+    pub(super) socket: OwnedFd,
+    /// Readable once the process has ended, though a child of its may still hold the socket.
+    process: Option<OwnedFd>,
+    pub(super) peer: Peer,
+    pub(super) user: BrokerUser,
+    /// It has said hello.
+    pub(super) is_known: bool,
+    pub(super) queue: Option<u16>,
+    pub(super) lent: Option<LentQueue>,
+    /// Brings the client its ICMP errors.
+    pub(super) icmp_errors: Option<UnixDatagram>,
+    /// The second in which neighbors were resolved, and how many.
+    resolves: (Instant, u32),
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Clients {
+    all: Vec<Client>,
+    next: u64,
+}
+
+impl Client {
+    /// The descriptors to wait for: its socket, and its process.
+    pub(super) fn descriptors(&self) -> [RawFd; 2] {
+        // poll(2) passes over a negative number.
+        [self.socket.as_raw_fd(), self.process.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
+    }
+
+    /// For the log: `process 4711 of user 1000`.
+    pub(super) fn name(&self) -> String {
+        format!("process {} of user {}", self.peer.pid, self.peer.uid)
+    }
+
+    /// Whether it may have another neighbor resolved at `now`.
+    pub(super) fn may_resolve(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.resolves.0) >= Duration::from_secs(1) {
+            self.resolves = (now, 0);
+        }
+        self.resolves.1 += 1;
+        self.resolves.1 <= RESOLVES_A_SECOND
+    }
+}
+
+impl Clients {
+    /// Takes up a connection of a user that is served.
+    pub(super) fn add(&mut self, socket: OwnedFd, peer: Peer, user: BrokerUser, now: Instant) -> Result<(), Refusal> {
+        let of_user = self.all.iter().filter(|client| client.peer.uid == peer.uid).count();
+        if self.all.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_A_USER_MAX {
+            let sentence = format!("the broker has {of_user} connections of user {}: end some", peer.uid);
+            return Err(Refusal::new(libc::EUSERS, sentence));
+        }
+        self.next += 1;
+        let (id, process) = (ClientId(self.next), sys::process(peer.pid).ok());
+        let (is_known, queue, lent, icmp_errors) = (false, None, None, None);
+        self.all.push(Client {
+            id,
+            socket,
+            process,
+            peer,
+            user,
+            is_known,
+            queue,
+            lent,
+            icmp_errors,
+            resolves: (now, 0),
+        });
+        Ok(())
+    }
+
+    /// The queue of a client: the one it has, or the first that is free.
+    pub(super) fn queue_of(&mut self, id: ClientId, queues: u16, interface: &str) -> Result<u16, Refusal> {
+        let taken = |queue| self.all.iter().any(|client| client.queue == Some(queue));
+        let free = (0..queues).find(|queue| !taken(*queue));
+        let holders: Vec<String> =
+            self.all.iter().filter(|client| client.queue.is_some()).map(Client::name).take(3).collect();
+        let Some(client) = self.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "there is no such client")) };
+        match client.queue.or(free) {
+            Some(queue) => Ok(*client.queue.insert(queue)),
+            None => {
+                let sentence = format!(
+                    "all queues of {interface} are lent, {queues} in number, to {}: end it, or have the NIC use more queues \
+                     (`ethtool -L {interface} combined {}`)",
+                    holders.join(" and "),
+                    queues.saturating_add(1)
+                );
+                Err(Refusal::new(libc::EBUSY, sentence))
+            }
+        }
+    }
+
+    pub(super) fn get(&mut self, id: ClientId) -> Option<&mut Client> {
+        self.all.iter_mut().find(|client| client.id == id)
+    }
+
+    pub(super) fn remove(&mut self, id: ClientId) -> Option<Client> {
+        let place = self.all.iter().position(|client| client.id == id)?;
+        Some(self.all.swap_remove(place))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.all.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn add(clients: &mut Clients, uid: u32) -> Result<ClientId, Refusal> {
+        let (socket, user) = (File::open("/dev/null").unwrap().into(), BrokerUser { uid, low_ports: vec![] });
+        clients.add(socket, Peer { pid: 0, uid }, user, Instant::now()).map(|()| ClientId(clients.next))
+    }
+
+    #[test]
+    fn connections_of_a_user_and_in_all_are_bounded() {
+        let mut clients = Clients::default();
+        for _ in 0..CLIENTS_OF_A_USER_MAX {
+            add(&mut clients, 1000).unwrap();
+        }
+        let refusal = add(&mut clients, 1000).unwrap_err();
+        assert!(refusal.sentence.contains("32 connections of user 1000: end some"), "{refusal:?}");
+        for uid in 0..(CLIENTS_MAX - CLIENTS_OF_A_USER_MAX) as u32 {
+            add(&mut clients, 2000 + uid).unwrap();
+        }
+        add(&mut clients, 7).unwrap_err();
+        clients.remove(ClientId(1)).unwrap();
+        add(&mut clients, 7).unwrap();
+    }
+
+    #[test]
+    fn each_client_has_a_queue_and_the_next_one_is_told_who_has_the_last() {
+        let mut clients = Clients::default();
+        let [first, second, third] = [1000, 1001, 1002].map(|uid| add(&mut clients, uid).unwrap());
+        assert_eq!(clients.queue_of(first, 2, "eth1"), Ok(0));
+        assert_eq!(clients.queue_of(first, 2, "eth1"), Ok(0), "the one it has");
+        assert_eq!(clients.queue_of(second, 2, "eth1"), Ok(1));
+        let refusal = clients.queue_of(third, 2, "eth1").unwrap_err();
+        assert_eq!(refusal.errno, libc::EBUSY);
+        let says =
+            "all queues of eth1 are lent, 2 in number, to process 0 of user 1000 and process 0 of user 1001: end it";
+        assert!(refusal.sentence.starts_with(says), "{refusal:?}");
+        clients.remove(first).unwrap();
+        assert_eq!(clients.queue_of(third, 2, "eth1"), Ok(0));
+    }
+
+    #[test]
+    fn neighbors_are_resolved_at_a_limited_rate() {
+        let mut clients = Clients::default();
+        let id = add(&mut clients, 1000).unwrap();
+        let client = clients.get(id).unwrap();
+        let now = Instant::now();
+        assert!((0..RESOLVES_A_SECOND).all(|_| client.may_resolve(now)));
+        assert!(!client.may_resolve(now));
+        assert!(client.may_resolve(now + Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,195 @@
+//! The flows of all clients: each is one client's.
+
+use super::error::Refusal;
+use crate::device::af_xdp::broker::message::Flow;
+use crate::device::steering::RuleId;
+use crate::wire::icmpv4::QuotedFlow;
+
+/// Flows of a client: listeners, datagram sockets, and connections that it has opened in the last
+/// minute.
+const FLOWS_MAX: usize = 2_048;
+
+/// Names a client of the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientId(pub(super) u64);
+
+/// A flow, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) client: ClientId,
+    pub(super) uid: u32,
+    pub(super) flow: Flow,
+    pub(super) rule: RuleId,
+    /// Names it to the client.
+    id: u32,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct FlowTable {
+    held: Vec<Held>,
+    next_id: u32,
+}
+
+impl FlowTable {
+    /// Whether a client may have another flow, and no other client has frames of this one.
+    pub(super) fn check(&self, client: ClientId, flow: &Flow) -> Result<(), Refusal> {
+        if self.held.iter().filter(|held| held.client == client).count() >= FLOWS_MAX {
+            let sentence =
+                format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
+            return Err(Refusal::new(libc::ENOBUFS, sentence));
+        }
+        match self.held.iter().find(|held| held.client != client && overlaps(&held.flow, flow)) {
+            Some(other) => {
+                let sentence =
+                    format!("another client, of user {}, has `{}`: take another port", other.uid, other.flow.rule());
+                Err(Refusal::new(libc::EADDRINUSE, sentence))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a flow whose rule is in place; returns its number.
+    pub(super) fn add(&mut self, client: ClientId, uid: u32, flow: Flow, rule: RuleId) -> u32 {
+        // A number that comes again is not in use by then: it takes 2^32 flows.
+        self.next_id = self.next_id.wrapping_add(1);
+        let id = self.next_id;
+        self.held.push(Held { client, uid, flow, rule, id });
+        id
+    }
+
+    /// Removes a client's flow; `None` where the client has none of this number.
+    pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<RuleId> {
+        let place = self.held.iter().position(|held| held.client == client && held.id == id)?;
+        Some(self.held.swap_remove(place).rule)
+    }
+
+    /// Removes the flows for which `is_over` holds.
+    pub(super) fn remove_all(&mut self, is_over: impl Fn(&Held) -> bool) -> Vec<Held> {
+        self.held.extract_if(.., |held| is_over(held)).collect()
+    }
+
+    /// All flows.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.held.iter()
+    }
+
+    /// The client that an ICMP error is for: the one whose flow the answers to the quoted packet
+    /// are.
+    pub(super) fn client_of(&self, quoted: &QuotedFlow) -> Option<ClientId> {
+        self.held.iter().find(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client)
+    }
+}
+
+/// Whether a frame can be of both.
+fn overlaps(a: &Flow, b: &Flow) -> bool {
+    fn meets<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+        a.is_none() || b.is_none() || a == b
+    }
+    a.protocol == b.protocol
+        && a.destination == b.destination
+        && meets(a.source, b.source)
+        && meets(a.source_port, b.source_port)
+        && meets(a.vlan, b.vlan)
+}
+
+fn is_answered_by(flow: &Flow, quoted: &QuotedFlow) -> bool {
+    flow.protocol == quoted.protocol
+        && (*flow.destination.ip(), flow.destination.port()) == (quoted.source, quoted.source_port)
+        && flow.source.is_none_or(|source| source == quoted.destination)
+        && flow.source_port.is_none_or(|port| port == quoted.destination_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    use super::*;
+    use crate::wire::Protocol;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+    const FIRST: ClientId = ClientId(1);
+    const SECOND: ClientId = ClientId(2);
+
+    fn flow(port: u16) -> Flow {
+        let destination = SocketAddrV4::new(OWN, port);
+        Flow { protocol: Protocol::TCP, destination, source: None, source_port: None, vlan: None }
+    }
+
+    fn from(flow: Flow, address: Ipv4Addr, port: u16) -> Flow {
+        Flow { source: Some(address), source_port: Some(port), ..flow }
+    }
+
+    fn rule() -> RuleId {
+        crate::device::af_xdp::broker::rule_id(7)
+    }
+
+    #[test]
+    fn flow_of_another_client_is_refused_and_an_own_one_is_not() {
+        let mut table = FlowTable::default();
+        table.add(FIRST, 1000, flow(5000), rule());
+        for taken in [flow(5000), from(flow(5000), PEER, 443)] {
+            let refusal = table.check(SECOND, &taken).unwrap_err();
+            assert_eq!(refusal.errno, libc::EADDRINUSE);
+            assert!(refusal.sentence.contains("of user 1000, has `TCP to 192.0.2.1:5000`"), "{refusal:?}");
+            table.check(FIRST, &taken).unwrap();
+        }
+        for free in [flow(5001), Flow { protocol: Protocol::UDP, ..flow(5000) }] {
+            table.check(SECOND, &free).unwrap();
+        }
+    }
+
+    #[test]
+    fn connections_to_different_peers_are_different_flows() {
+        let mut table = FlowTable::default();
+        table.add(FIRST, 1000, from(flow(5000), PEER, 443), rule());
+        table.check(SECOND, &from(flow(5000), PEER, 444)).unwrap();
+        table.check(SECOND, &from(flow(5000), OWN, 443)).unwrap();
+        table.check(SECOND, &from(flow(5000), PEER, 443)).unwrap_err();
+        table.check(SECOND, &flow(5000)).unwrap_err();
+    }
+
+    #[test]
+    fn client_removes_its_own_flows_alone_and_loses_all_at_its_end() {
+        let mut table = FlowTable::default();
+        let id = table.add(FIRST, 1000, flow(5000), rule());
+        table.add(SECOND, 1000, flow(5001), rule());
+        assert!(table.remove(SECOND, id).is_none() && table.remove(FIRST, id + 7).is_none());
+        assert!(table.remove(FIRST, id).is_some() && table.remove(FIRST, id).is_none());
+        table.check(SECOND, &flow(5000)).unwrap();
+        assert_eq!(table.remove_all(|held| held.client == SECOND).len(), 1);
+        assert_eq!(table.iter().count(), 0);
+    }
+
+    #[test]
+    fn clients_flows_are_bounded() {
+        let mut table = FlowTable::default();
+        for port in 0..FLOWS_MAX as u16 {
+            table.check(FIRST, &flow(1024 + port)).unwrap();
+            table.add(FIRST, 1000, flow(1024 + port), rule());
+        }
+        let refusal = table.check(FIRST, &flow(60_000)).unwrap_err();
+        assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("2048 flows at most"), "{refusal:?}");
+        table.check(SECOND, &flow(60_000)).unwrap();
+    }
+
+    #[test]
+    fn errors_are_for_who_sent_what_they_quote() {
+        let mut table = FlowTable::default();
+        table.add(FIRST, 1000, from(flow(5000), PEER, 443), rule());
+        table.add(SECOND, 1001, flow(5001), rule());
+        let quoted = |source_port, destination_port| QuotedFlow {
+            source: OWN,
+            destination: PEER,
+            protocol: Protocol::TCP,
+            source_port,
+            destination_port,
+            sequence: 0,
+        };
+        assert_eq!(table.client_of(&quoted(5000, 443)), Some(FIRST));
+        assert_eq!(table.client_of(&quoted(5000, 444)), None);
+        assert_eq!(table.client_of(&quoted(5001, 9)), Some(SECOND));
+        assert_eq!(table.client_of(&QuotedFlow { source: PEER, ..quoted(5001, 9) }), None);
+    }
+}
