@@ -14,6 +14,8 @@ use crate::sys;
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
 pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
+/// The socket of a broker, which lends a queue to a program without capabilities.
+const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
@@ -103,9 +105,24 @@ fn read() -> Option<Config> {
         None => Rules::default(),
         Some(path) => Rules::load(path.as_ref()).map_err(|error| refuse(policy, error)).ok()?,
     };
-    let port = PortConfig::named(&name).map_err(|error| refuse(policy, error)).ok()?;
+    let mut port = PortConfig::named(&name).map_err(|error| refuse(policy, error)).ok()?;
+    borrow(&mut port).map_err(|error| refuse(policy, error)).ok()?;
     let application_id = env::var(APPLICATION_ID).ok();
     Some(Config { port, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+}
+
+/// Has the broker that the environment names, if any, lend the queue.
+fn borrow(port: &mut PortConfig) -> Result<(), &'static str> {
+    let Some(path) = env::var_os(BROKER).filter(|path| !path.is_empty()) else { return Ok(()) };
+    match port {
+        PortConfig::AfXdp(config) => {
+            config.broker = Some(path.into());
+            Ok(())
+        }
+        _ => Err(
+            "a broker lends queues of AF_XDP: name an interface without a driver before it, or unset WIREPATH_BROKER",
+        ),
+    }
 }
 
 /// Reports wrong settings. Under the policy `refuse` the program ends.

@@ -1,5 +1,6 @@
 //! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
 
+mod broker;
 mod capture;
 mod devices;
 mod doctor;
@@ -14,6 +15,7 @@ mod root;
 mod run;
 mod sockets;
 mod stats;
+mod user;
 
 use std::error::Error;
 use std::io;
@@ -32,6 +34,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Broker(broker::Options),
     Capture(capture::Options),
     Devices(devices::Options),
     Doctor(doctor::Options),
@@ -45,6 +48,7 @@ enum Command {
 /// Exit code 0 when done, 1 for a failure in one sentence on standard error, 2 (by clap) for usage.
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Broker(options) => broker::run(&options),
         Command::Capture(options) => capture::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),

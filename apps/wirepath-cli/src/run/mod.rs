@@ -28,6 +28,7 @@ const SPIN_US_MAX: i64 = 10_000_000;
 
 /// The variable that the preloaded library reads.
 const INTERFACE: &str = "WIREPATH_INTERFACE";
+const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
@@ -40,6 +41,10 @@ pub(crate) struct Options {
     /// carries frames
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
+    /// The socket of a broker that lends it a queue; may be omitted if `wirepath broker` listens at
+    /// /run/wirepath/IF.sock, or if the program may open the interface itself
+    #[arg(long, value_name = "PATH")]
+    broker: Option<PathBuf>,
     /// The rules that select its sockets: a TOML file (docs/sockets.md) or a libvma.conf
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -109,7 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             }
             // Without this variable, a copy of the library that `LD_PRELOAD` already names does
             // nothing.
-            command.env_remove(INTERFACE);
+            command.env_remove(INTERFACE).env_remove(BROKER);
         }
     }
     let error = command.exec();
@@ -130,10 +135,12 @@ impl Options {
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
         let rules = rules.map(|path| check_rules(&path)).transpose()?;
-        privilege::check(&root)?;
+        let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
+        let broker = privilege::broker(&root, &interface, broker)?;
 
         let mut settings =
             vec![(LD_PRELOAD, library), (INTERFACE, interface.into()), (POLICY, self.policy.as_str().into())];
+        settings.extend(broker.map(|path| (BROKER, path.into())));
         settings.extend(rules.map(|path| (RULES, path.into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         Ok(settings)

@@ -1,13 +1,44 @@
 //! Whether the program may open an AF_XDP port. The library opens it inside the program, with the
-//! program's own rights.
+//! program's own rights, or borrows a queue of a broker, which needs none.
 
-use wirepath::device::af_xdp::CAPABILITIES;
+use std::path::PathBuf;
+
+use wirepath::device::af_xdp::{CAPABILITIES, broker_of, check_broker};
 
 use super::Obstacle;
 use crate::doctor::missing_capabilities;
 use crate::root::Root;
 
-pub(super) fn check(root: &Root) -> Result<(), Obstacle> {
+/// The broker to ask, from the root as the program may change its directory: the one that is
+/// `wanted`; none where the program may open the port itself; otherwise that of the interface.
+pub(super) fn broker(root: &Root, interface: &str, wanted: Option<PathBuf>) -> Result<Option<PathBuf>, Obstacle> {
+    let path = match (wanted, check(root)) {
+        (Some(path), _) => std::path::absolute(&path).unwrap_or(path),
+        (None, Ok(())) => return Ok(None),
+        (None, Err(obstacle)) => {
+            let path = broker_of(interface);
+            if !path.exists() {
+                return Err(Obstacle {
+                    what: format!("{}, and no broker listens at {}", obstacle.what, path.display()),
+                    remedy: format!(
+                        "start `wirepath broker --interface {interface} --uid USER` as root, or {}",
+                        obstacle.remedy
+                    ),
+                });
+            }
+            path
+        }
+    };
+    match check_broker(&path, interface) {
+        Ok(()) => Ok(Some(path)),
+        Err(sentence) => {
+            let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
+            Err(Obstacle::new(what, remedy))
+        }
+    }
+}
+
+fn check(root: &Root) -> Result<(), Obstacle> {
     let status = root.read("proc/self/status").unwrap_or_default();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let mask = |name: &str| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());

@@ -1,0 +1,100 @@
+//! `wirepath broker`: lends the queues of an interface to programs of users without capabilities.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use clap::Args;
+use wirepath::counters::printable;
+use wirepath::worker::StopFlag;
+use wirepath::worker::broker::{Broker, BrokerConfig, BrokerUser};
+
+use crate::root::Root;
+use crate::user;
+
+/// MiB that a client may have of packet buffers, at most: more than any program needs.
+const MEMORY_MAX_MIB: i64 = 65_536;
+
+/// Lends queues of an interface to programs that have no capability, until it is stopped.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The interface
+    #[arg(long, value_name = "IF")]
+    interface: String,
+    /// A user whose programs it serves, beside root: a name or a number, and ports below 1024 that
+    /// they may have, as in 1000:53,123
+    #[arg(long = "uid", value_name = "USER[:PORT,...]")]
+    users: Vec<String>,
+    /// Where it listens, if not at /run/wirepath/IF.sock
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// MiB of packet buffers for each program, at most
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=MEMORY_MAX_MIB))]
+    memory: Option<i64>,
+}
+
+/// Runs the subcommand: until a signal, or until the interface is gone.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let config = options.config(&Root::new(None))?;
+    if config.users.is_empty() {
+        eprintln!("wirepath: only root is served: name users with --uid");
+    }
+    let stop = StopFlag::on_signals()?;
+    let broker = Broker::open(config)?;
+    eprintln!("wirepath: {}", printable(broker.describe()));
+    broker.serve(&stop, |line| eprintln!("wirepath: {}", printable(line)))?;
+    Ok(())
+}
+
+impl Options {
+    fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
+        let mut config = BrokerConfig::new(&self.interface);
+        config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
+        if let Some(path) = &self.socket {
+            config.path = path.clone();
+        }
+        if let Some(mib) = self.memory {
+            config.memory_max = mib.unsigned_abs() << 20;
+        }
+        Ok(config)
+    }
+}
+
+/// Reads `USER` or `USER:PORT,PORT`.
+fn parse(root: &Root, text: &str) -> Result<BrokerUser, String> {
+    let (name, ports) = text.split_once(':').map_or((text, None), |(name, ports)| (name, Some(ports)));
+    let uid = user::find(root, name)?.uid;
+    let port = |text: &str| {
+        let port = text.parse().ok().filter(|port| (1..1024).contains(port));
+        port.ok_or_else(|| format!("--uid {name}: `{text}` is no port below 1024, and those above need no leave"))
+    };
+    let low_ports = ports.map_or(Ok(Vec::new()), |ports| ports.split(',').map(port).collect())?;
+    Ok(BrokerUser { uid, low_ports })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_is_a_name_or_a_number_with_low_ports() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("etc")).unwrap();
+        std::fs::write(folder.path().join("etc/passwd"), "trader:x:1000:100:T:/home/t:/bin/sh\n").unwrap();
+        let root = Root::new(Some(folder.path()));
+        let user = |uid, low_ports: &[u16]| Ok(BrokerUser { uid, low_ports: low_ports.to_vec() });
+        assert_eq!(parse(&root, "trader"), user(1000, &[]));
+        assert_eq!(parse(&root, "65534"), user(65_534, &[]));
+        assert_eq!(parse(&root, "trader:53,123"), user(1000, &[53, 123]));
+        for (wrong, says) in [
+            ("nobody-here", "there is no user nobody-here"),
+            ("", "there is no user"),
+            ("trader:", "`` is no port below 1024"),
+            ("trader:0", "`0` is no port"),
+            ("trader:1024", "those above need no leave"),
+            ("trader:53,x", "`x` is no port"),
+        ] {
+            let refused = parse(&root, wrong).unwrap_err();
+            assert!(refused.contains(says), "{wrong}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `wirepath broker` and `wirepath run` by a user without capabilities: programs of the
+//! distribution, against the kernel at the other end of a wire.
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use tempfile::TempDir;
+use wirepath_tests::live::preload::library;
+use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+
+/// A user that is served, and one that is not; no machine gives them a name.
+const SERVED: u32 = 64_321;
+const STRANGER: u32 = 64_322;
+
+/// A wire, and a broker for its near end.
+struct Rig {
+    wire: Wire,
+    /// The tool and the library, where every user may read them.
+    folder: TempDir,
+    broker: Child,
+    log: Receiver<String>,
+}
+
+impl Rig {
+    fn new(test: &str) -> Option<Self> {
+        if !has_program(test, "socat") {
+            return None;
+        }
+        let wire = Wire::new(test)?;
+        wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_wirepath"), folder.path().join("wirepath")).unwrap();
+        fs::copy(library(), folder.path().join("libwirepath_preload.so")).unwrap();
+        let (broker, log) = start_broker(&wire, &folder);
+        Some(Self { wire, folder, broker, log })
+    }
+
+    /// `wirepath run` of a program by a user.
+    fn command(&self, uid: u32, program: &[&str]) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let mut command = Command::new(path("wirepath"));
+        command.args(["run", "--interface", NEAR, "--policy", "refuse", "--broker"]).arg(path("socket")).arg("--");
+        command.args(program).uid(uid).gid(uid).current_dir("/").env("WIREPATH_SHM", path("shm"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, uid: u32, program: &[&str]) -> Child {
+        let mut command = self.command(uid, program);
+        self.wire.near.run(|| command.spawn()).unwrap()
+    }
+
+    /// Starts a program, and gives it a line to send.
+    fn talk(&self, program: &[&str], line: &str) -> String {
+        let mut child = self.start(SERVED, program);
+        writeln!(child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+        let output = end(child);
+        assert!(answer.ends_with('\n'), "no answer: {}", String::from_utf8_lossy(&output.stderr));
+        answer.trim_end().to_owned()
+    }
+
+    /// Waits until the broker's log has these words.
+    fn until_logged(&self, words: &str) {
+        while let Ok(line) = self.log.recv_timeout(TIMEOUT) {
+            if line.contains(words) {
+                return;
+            }
+        }
+        panic!("the broker's log has no {words:?}");
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = self.broker.kill();
+        let _ = self.broker.wait();
+    }
+}
+
+/// A broker that listens.
+fn start_broker(wire: &Wire, folder: &TempDir) -> (Child, Receiver<String>) {
+    let shm = folder.path().join("shm");
+    fs::create_dir_all(&shm).unwrap();
+    fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
+    let mut command = Command::new(folder.path().join("wirepath"));
+    command.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string(), "--socket"]);
+    command.arg(folder.path().join("socket")).env("WIREPATH_SHM", shm).stderr(Stdio::piped());
+    let mut broker = wire.near.run(|| command.spawn()).unwrap();
+    let (lines, log) = channel();
+    let said = BufReader::new(broker.stderr.take().unwrap());
+    thread::spawn(move || said.lines().map_while(Result::ok).all(|line| lines.send(line).is_ok()));
+    let first = log.recv_timeout(TIMEOUT).unwrap();
+    assert!(first.contains(&format!("{NEAR}, mtu 1500")), "{first}");
+    (broker, log)
+}
+
+/// Ends a program that is still there.
+fn end(mut child: Child) -> Output {
+    drop(child.stdin.take());
+    let _ = child.kill();
+    child.wait_with_output().unwrap()
+}
+
+/// Echoes at the far end: TCP and UDP port 7000.
+fn echo(wire: &Wire) {
+    let (listener, socket) =
+        wire.far.run(|| (TcpListener::bind((THEIRS, 7_000)).unwrap(), UdpSocket::bind((THEIRS, 7_000)).unwrap()));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut bytes = [0; 256];
+            while let Ok(len @ 1..) = stream.read(&mut bytes) {
+                stream.write_all(&bytes[..len]).unwrap();
+            }
+        }
+    });
+    thread::spawn(move || {
+        let mut bytes = [0; 256];
+        while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+            let _ = socket.send_to(&bytes[..len], from);
+        }
+    });
+}
+
+/// Segments and datagrams that the near kernel has received.
+fn received_by_kernel(wire: &Wire, protocol: &str, name: &str) -> u64 {
+    let tables = wire.near.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
+    let mut lines = tables.lines().filter(|line| line.starts_with(protocol)).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.position(|found| found == name).unwrap();
+    values.nth(place).unwrap().parse().unwrap()
+}
+
+#[test]
+fn program_without_capabilities_talks_tcp_and_udp_past_the_kernel() {
+    let test = "program_without_capabilities_talks_tcp_and_udp_past_the_kernel";
+    let Some(rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    assert_eq!(rig.talk(&["socat", "-", &format!("TCP:{THEIRS}:7000")], "by tcp"), "by tcp");
+    assert_eq!(rig.talk(&["socat", "-", &format!("UDP:{THEIRS}:7000")], "by udp"), "by udp");
+    let server = rig.start(SERVED, &["socat", "TCP-LISTEN:7005,reuseaddr", "PIPE"]);
+    let mut called = None;
+    wait_until("the server listens", || {
+        called = rig.wire.far.run(|| TcpStream::connect((OURS, 7_005))).ok();
+        called.is_some()
+    });
+    let mut stream = called.unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.write_all(b"from afar").unwrap();
+    let mut answer = [0; 9];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"from afar");
+    end(server);
+    assert_eq!(received_by_kernel(&rig.wire, "Udp:", "InDatagrams"), 0, "datagrams that the kernel got");
+}
+
+#[test]
+fn killed_program_leaves_its_queue_and_its_port_to_the_next() {
+    let test = "killed_program_leaves_its_queue_and_its_port_to_the_next";
+    let Some(rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    let talk = |port: u16, line: &str| {
+        let peer = format!("UDP:{THEIRS}:7000,bind={OURS}:{port}");
+        let mut child = rig.start(SERVED, &["socat", "-", &peer]);
+        writeln!(child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim_end(), line);
+        child
+    };
+    let mut first = talk(7_010, "first");
+    let second = rig.start(SERVED, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);
+    let said = String::from_utf8(second.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains(&format!("all queues of {NEAR} are lent, 1 in number, to process ")), "{said}");
+    // SIGKILL, and at once the next.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    end(talk(7_010, "next"));
+    rig.until_logged("has ended, and its queue is free");
+}
+
+#[test]
+fn user_that_is_not_served_is_refused_in_a_sentence() {
+    let test = "user_that_is_not_served_is_refused_in_a_sentence";
+    let Some(rig) = Rig::new(test) else { return };
+    let output = rig.start(STRANGER, &["true"]).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let refusal = format!("wirepath: the broker does not serve user {STRANGER}: start it with --uid {STRANGER}");
+    assert!(said.starts_with(&refusal) && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    rig.until_logged(&format!("of user {STRANGER} is refused"));
+}
+
+#[test]
+fn port_of_another_user_and_a_low_port_are_refused() {
+    let test = "port_of_another_user_and_a_low_port_are_refused";
+    let Some(rig) = Rig::new(test) else { return };
+    // The kernel lets any user of this namespace bind it; the broker does not.
+    rig.wire.near.run(|| fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0").unwrap());
+    refused(&rig, "UDP-RECV:700");
+    rig.until_logged(&format!("port 700 is not for user {SERVED}: start the broker with --uid {SERVED}:700"));
+    // Root's socket, which shares its port with every user's that asks for it.
+    let _root = rig.wire.near.run(|| {
+        let mut command = Command::new("socat");
+        command.args(["-u", "UDP-RECV:7020,reuseaddr", "-"]).stdout(Stdio::null());
+        Ended(command.spawn().unwrap())
+    });
+    let is_bound = || {
+        let table = rig.wire.near.run(|| fs::read_to_string("/proc/thread-self/net/udp")).unwrap();
+        table.contains(&format!(":{:04X} ", 7_020))
+    };
+    wait_until("root has bound its port", is_bound);
+    refused(&rig, "UDP-RECV:7020,reuseaddr");
+    rig.until_logged(&format!("is refused: port {OURS}:7020 is user 0's in the kernel"));
+}
+
+/// A program that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A receiver whose `bind` fails.
+fn refused(rig: &Rig, receiver: &str) {
+    let output = rig.start(SERVED, &["socat", "-u", receiver, "-"]).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("bind("), "{said}");
+}
+
+#[test]
+fn program_is_told_where_there_is_no_broker() {
+    let test = "program_is_told_where_there_is_no_broker";
+    let Some(mut rig) = Rig::new(test) else { return };
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    let output = rig.start(SERVED, &["true"]).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("has ended: start `wirepath broker"), "{said}");
+    // Another takes the place of one that was killed.
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder);
+    assert!(rig.start(SERVED, &["true"]).wait_with_output().unwrap().status.success());
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    fs::remove_file(rig.folder.path().join("socket")).unwrap();
+    let output = rig.start(SERVED, &["true"]).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("no broker listens at"), "{said}");
+}
