@@ -346,7 +346,7 @@ impl Stack {
         let sent = port.with_app_batched(|_, cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
             0 => cx.tcp().fire(order).map(Some),
             abi::WP_MORE => cx.tcp().post(order).map(Some),
-            _ => cx.tcp().fire_fast(order).map(|is_fired| is_fired.then_some(Sent::Posted)),
+            _ => cx.tcp().try_fire(order).map(|is_fired| is_fired.then_some(Sent::Posted)),
         });
         match sent.map_err(tcp_fault)? {
             Some(Sent::Posted) => Ok(abi::WP_SENT),

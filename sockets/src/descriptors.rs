@@ -65,8 +65,9 @@ impl Descriptors {
         Self::default()
     }
 
-    /// Opens a file under the number `fd`. Returns the file that the number named before, which is
-    /// closed.
+    /// Enters `file` in the table under the number `fd`, which the kernel chose for it in `socket`,
+    /// `accept` or `epoll_create`. If the number was in use, its former file is closed, as by
+    /// `dup2`, and returned.
     ///
     /// # Errors
     /// `EBADF`: a negative number.

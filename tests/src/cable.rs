@@ -11,7 +11,7 @@ use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
-use wirepath::testing::conformance::{Link, Rig};
+use wirepath::testing::conformance::{LinkUnderTest, Rig};
 use wirepath::wire::{EtherType, MacAddr};
 
 use crate::patience::{PatientRx, TIMEOUT};
@@ -72,7 +72,7 @@ impl Cable {
 }
 
 impl Rig for Cable {
-    fn link(&mut self, buffers: usize) -> Link {
+    fn link(&mut self, buffers: usize) -> LinkUnderTest {
         let block = Block::heap();
         let (tx_pool, rx_pool) = (self.pool(buffers, FRAME_LEN_MAX), self.pool(buffers, self.data_room));
         let (near, near_rx, tx) = self.open(0, &tx_pool, &block);
@@ -85,7 +85,13 @@ impl Rig for Cable {
             let _open = &open;
             drops(&block)
         });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx::new(rx, self.patience, step)), rx_pool, dropped }
+        LinkUnderTest {
+            tx: Box::new(tx),
+            tx_pool,
+            rx: Box::new(PatientRx::new(rx, self.patience, step)),
+            rx_pool,
+            dropped,
+        }
     }
 
     fn frame_len_max(&self) -> usize {

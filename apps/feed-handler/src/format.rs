@@ -58,9 +58,9 @@ impl Format {
         }
     }
 
-    /// The largest number that a channel has in the packets; `None` where packets have no such
-    /// number.
-    pub(crate) const fn number_max(self) -> Option<u32> {
+    /// The largest channel number that the format's packet header can hold (IEX's channel ID, the
+    /// unit of Cboe); `None` where the header has no such field.
+    pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
             Self::MoldItch50 | Self::Itch50File => None,
             Self::IexTops | Self::IexDeep => Some(u32::MAX),

@@ -87,8 +87,9 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
     Err(Error::Failed(refused))
 }
 
-/// Explains why a replay found no packet of its format.
-pub fn explain(plan: &ReplayPlan) -> String {
+/// The sentence for a replay that found no packet of its format: whether the file is empty, has
+/// other groups, or holds another format, and which.
+pub fn explain_no_packets(plan: &ReplayPlan) -> String {
     let (file, format) = (plan.input.display(), plan.feed.format);
     let survey = match look(&plan.input) {
         FileKind::Capture(survey) => survey,

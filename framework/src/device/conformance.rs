@@ -3,7 +3,8 @@
 //! frames, posts them on one side of a link and checks the frames that the other side receives. It
 //! reads no clock and makes frames from a fixed pattern, so a failure is reproducible.
 //!
-//! [`run`] tries each fact on a fresh [`Link`] and returns those that do not hold, with the reason.
+//! [`run`] tries each fact on a fresh [`LinkUnderTest`] and returns those that do not hold, with
+//! the reason.
 //! It does not panic where a fact fails, so that a lab binary can print the whole list.
 
 use core::fmt::Write as _;
@@ -16,7 +17,7 @@ use crate::time::{Duration, Instant};
 pub trait Rig {
     /// A fresh link with at least `buffers` buffers in each pool: frames posted to `tx` arrive at
     /// `rx`.
-    fn link(&mut self, buffers: usize) -> Link;
+    fn link(&mut self, buffers: usize) -> LinkUnderTest;
 
     /// Bytes of the longest frame.
     fn frame_len_max(&self) -> usize;
@@ -52,8 +53,8 @@ pub trait Rig {
     }
 }
 
-/// One direction between two queues.
-pub struct Link {
+/// The two queues between which the suite sends, one direction: a link of the device under test.
+pub struct LinkUnderTest {
     /// The queue that the suite posts to.
     pub tx: Box<dyn TxQueue>,
     /// Buffers for posted frames.
@@ -130,7 +131,7 @@ pub fn assert_conforms(rig: &mut dyn Rig) {
 /// the time in each empty poll.
 const DRY_POLLS: usize = 1_000;
 
-impl Link {
+impl LinkUnderTest {
     fn now(&self) -> Instant {
         Instant::ZERO + Duration::from_secs(1)
     }
@@ -547,7 +548,7 @@ fn dropped_queues_give_mbufs_back(rig: &mut dyn Rig) -> Result<(), String> {
     let (mut burst, now) = (Burst::new(), link.now());
     link.rx.receive(&mut burst, 1, &link.rx_pool, now);
     burst.drain(..).for_each(Mbuf::free);
-    let Link { tx, tx_pool, rx, rx_pool, dropped } = link;
+    let LinkUnderTest { tx, tx_pool, rx, rx_pool, dropped } = link;
     drop((tx, rx, dropped));
     match (tx_pool.in_use(), rx_pool.in_use(), tx_pool.drops_without_reason() + rx_pool.drops_without_reason()) {
         (0, 0, 0) => Ok(()),

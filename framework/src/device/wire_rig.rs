@@ -4,7 +4,7 @@
 
 use core::any::Any;
 
-use super::conformance::{Link, Rig};
+use super::conformance::{LinkUnderTest, Rig};
 use super::memory::{MemoryConfig, MemoryDevice, pair};
 use super::{Device, Queue};
 use crate::counters::Block;
@@ -56,7 +56,7 @@ where
     RxOf<D>: 'static,
     <D::Queue as Queue>::Tx: 'static,
 {
-    fn link(&mut self, buffers: usize) -> Link {
+    fn link(&mut self, buffers: usize) -> LinkUnderTest {
         let block = Block::heap();
         let (mut near, mut far) = (self.ends)();
         let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
@@ -69,7 +69,7 @@ where
             let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/"));
             drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum()
         });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
+        LinkUnderTest { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
     }
 
     fn frame_len_max(&self) -> usize {

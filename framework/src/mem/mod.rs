@@ -56,6 +56,10 @@ pub use sizing::Sizing;
 pub const BURST_MAX: usize = 64;
 
 /// Up to [`BURST_MAX`] owned mbufs. Making one allocates nothing.
+///
+/// It is the vector of the crate `arrayvec`, and not a type of ours around one, because devices of
+/// other crates fill it by `push`, `try_push` and `extend`, and nodes take mbufs out by `drain`: a
+/// wrapper would repeat these methods, and promise no more than they do.
 pub type Burst = arrayvec::ArrayVec<Mbuf, BURST_MAX>;
 
 #[cfg(test)]

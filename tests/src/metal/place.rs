@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use wirepath::device::Device;
-use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Device, Mlx5Support};
+use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Device, Mlx5DeviceInfo};
 
 use super::Lab;
 use super::report::Report;
@@ -33,7 +33,7 @@ pub(super) fn describe(lab: &Lab, devices: &[Mlx5Device; 2], report: &mut Report
     report.item("boot", &boot(&read("/proc/cmdline")))?;
     let cores = lab.cores.map_or("left to the scheduler".into(), |(near, far)| format!("{near} and {far}"));
     report.item("cores", &cores)?;
-    let supports = Mlx5Support::list().map_err(|error| error.to_string())?;
+    let supports = Mlx5DeviceInfo::list().map_err(|error| error.to_string())?;
     for device in devices {
         report.item("device", &device.describe())?;
         let support = supports.iter().find(|support| support.name == device.name());
@@ -64,8 +64,8 @@ fn describe_abilities(capabilities: &Mlx5Capabilities, report: &mut Report<'_>) 
 
 /// Bits a second of the slower of the two links; `None` where they do not report it.
 pub(super) fn link_bits(lab: &Lab) -> Option<f64> {
-    let supports = Mlx5Support::list().ok()?;
-    let named = |support: &&Mlx5Support| {
+    let supports = Mlx5DeviceInfo::list().ok()?;
+    let named = |support: &&Mlx5DeviceInfo| {
         [&lab.device, &lab.peer].iter().any(|name| {
             support.name == **name || support.pci.as_deref() == Some(name) || support.interfaces.contains(name)
         })

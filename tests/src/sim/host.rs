@@ -413,10 +413,10 @@ impl SimApp {
         };
         order.patch(0, &bytes).expect("it is as long");
         // The result of `fire` is only that the bytes were taken. `warm` must change nothing at
-        // all. An order that `fire_fast` does not send is fired afterwards.
+        // all. An order that `try_fire` does not send is fired afterwards.
         let has_left = match count % 3 {
             0 => cx.tcp().warm(&mut order).map(|_| false)?,
-            1 => cx.tcp().fire_fast(&mut order)?,
+            1 => cx.tcp().try_fire(&mut order)?,
             _ => false,
         };
         if !has_left {

@@ -10,7 +10,7 @@ use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, CopyM
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, RxQueue};
 use wirepath::mem::{Burst, Layout, Pool, Region};
-use wirepath::testing::conformance::{Link, Rig, assert_conforms};
+use wirepath::testing::conformance::{LinkUnderTest, Rig, assert_conforms};
 use wirepath::time::Instant;
 use wirepath::wire::EtherType;
 use wirepath_tests::netns::Namespace;
@@ -52,7 +52,7 @@ impl VethRig {
 }
 
 impl Rig for VethRig {
-    fn link(&mut self, buffers: usize) -> Link {
+    fn link(&mut self, buffers: usize) -> LinkUnderTest {
         let block = Block::heap();
         let (tx_pool, rx_pool) = (self.pool(buffers), self.pool(buffers));
         let (near, near_rx, tx) = self.open(NEAR, &tx_pool, &block);
@@ -69,7 +69,7 @@ impl Rig for VethRig {
                 .map(|name| snapshot.count(name).unwrap())
                 .sum()
         });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx::new(rx, TIMEOUT, || ())), rx_pool, dropped }
+        LinkUnderTest { tx: Box::new(tx), tx_pool, rx: Box::new(PatientRx::new(rx, TIMEOUT, || ())), rx_pool, dropped }
     }
 
     fn frame_len_max(&self) -> usize {

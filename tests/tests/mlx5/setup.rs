@@ -10,7 +10,7 @@ use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{CompletionQueue, CqRequest, ProtectionDomain, QpCaps, QpRequest, QueuePair, ThreadDomain};
 use softhca::testing::{is_inside, is_inside_under};
 use wirepath::counters::Block;
-use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Support, Pace, RssConfig, RxDistribution};
+use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5DeviceInfo, Pace, RssConfig, RxDistribution};
 use wirepath::device::steering::{Fields, Rule, SteerError};
 use wirepath::device::{Device, DeviceError, Offload, Queue, RxState, TxQueue};
 use wirepath::mem::Mbuf;
@@ -45,7 +45,7 @@ fn device_is_found_by_its_name_and_its_pci_address() {
         return;
     }
     assert_eq!(open(&config("mlx5_1")).name(), "mlx5_1");
-    let devices = Mlx5Support::list().unwrap();
+    let devices = Mlx5DeviceInfo::list().unwrap();
     let pci = devices.iter().find(|device| device.name == "mlx5_0").unwrap().pci.clone().unwrap();
     assert_eq!(open(&config(&pci)).name(), "mlx5_0");
     let said = refused(&config("mlx5_7"));

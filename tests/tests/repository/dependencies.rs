@@ -35,12 +35,12 @@ fn listed(key: &str) -> Vec<String> {
 }
 
 /// Whether one of the alternatives of an SPDX expression is allowed in all its parts. A bracket
-/// stands around alternatives only, and an exception only widens its licence.
+/// stands around alternatives only, and an exception only widens its license.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let alternative = |one: &str| {
-        let licence = one.trim().trim_matches(['(', ')']).split(" WITH ").next().unwrap();
-        allowed.iter().any(|allowed| allowed == licence)
+        let license = one.trim().trim_matches(['(', ')']).split(" WITH ").next().unwrap();
+        allowed.iter().any(|allowed| allowed == license)
     };
     expression.split(" AND ").all(|part| part.split(" OR ").any(alternative))
 }
@@ -53,8 +53,8 @@ fn name(package: &Value) -> &str {
 fn licences_are_permissive() {
     let allowed = listed("allow");
     for package in dependencies() {
-        let licence = package["license"].as_str().unwrap_or("no licence");
-        assert!(is_allowed(licence, &allowed), "{}: {licence} is not in deny.toml", name(&package));
+        let license = package["license"].as_str().unwrap_or("no license");
+        assert!(is_allowed(license, &allowed), "{}: {license} is not in deny.toml", name(&package));
     }
 }
 
@@ -64,7 +64,7 @@ fn licence_expressions_are_read_as_they_are_meant() {
     for good in ["MIT", "MIT/Apache-2.0", "GPL-2.0 OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"] {
         assert!(is_allowed(good, &allowed), "{good}");
     }
-    for bad in ["GPL-2.0", "MIT AND GPL-2.0", "(MIT OR Apache-2.0) AND GPL-2.0", "no licence"] {
+    for bad in ["GPL-2.0", "MIT AND GPL-2.0", "(MIT OR Apache-2.0) AND GPL-2.0", "no license"] {
         assert!(!is_allowed(bad, &allowed), "{bad}");
     }
 }

@@ -406,7 +406,7 @@ impl Config {
 fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
     let Some(numbers) = &section.numbers else { return Ok(()) };
     let format = *section.format.get_ref();
-    let Some(most) = format.number_max() else {
+    let Some(most) = format.channel_number_max() else {
         let what = format!("packets of {format} have no channel number: leave this out");
         return Err(ConfigProblem::new(numbers.span(), what));
     };

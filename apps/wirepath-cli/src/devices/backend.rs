@@ -1,7 +1,7 @@
 //! The verdicts: which backend could drive an interface, or why not, and the remedy.
 
-use wirepath::device::af_xdp::{DriverSupport, Support};
-use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Support};
+use wirepath::device::af_xdp::{AfXdpCapabilities, DriverCapabilities};
+use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5DeviceInfo};
 
 use crate::ethtool::Offload;
 use crate::interface::Interface;
@@ -43,7 +43,7 @@ const CONNECTX_DRIVER: &str = "mlx5_core";
 pub(crate) struct Evidence<'a> {
     pub(crate) interface: &'a Interface,
     /// The kernel's report about AF_XDP there, or why there is none.
-    pub(crate) support: &'a Result<Support, String>,
+    pub(crate) support: &'a Result<AfXdpCapabilities, String>,
     pub(crate) offloads: &'a [Offload],
 }
 
@@ -61,7 +61,7 @@ const ZERO_COPY: &str = "af_xdp zero-copy";
 const GENERIC: &str = "af_xdp generic";
 const MLX5: &str = "mlx5";
 
-fn af_xdp(evidence: &Evidence<'_>, support: &Support) -> Vec<Backend> {
+fn af_xdp(evidence: &Evidence<'_>, support: &AfXdpCapabilities) -> Vec<Backend> {
     let name = &evidence.interface.name;
     if !evidence.interface.ethernet {
         return AF_XDP.map(|backend| no(backend, "its frames have no Ethernet header".into(), None)).into();
@@ -86,7 +86,7 @@ fn af_xdp(evidence: &Evidence<'_>, support: &Support) -> Vec<Backend> {
     vec![native, zero_copy, generic]
 }
 
-fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
+fn native(evidence: &Evidence<'_>, driver: DriverCapabilities) -> Backend {
     let driver_name = driver_name(evidence.interface);
     if !driver.native {
         let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
@@ -106,7 +106,7 @@ fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
     yes(NATIVE, format!("{driver_name} runs programs, on frames {buffers}"))
 }
 
-fn zero_copy(interface: &Interface, driver: DriverSupport, native: Usability) -> Backend {
+fn zero_copy(interface: &Interface, driver: DriverCapabilities, native: Usability) -> Backend {
     if !driver.zero_copy {
         let why = format!("{} cannot receive into our memory: frames are copied", driver_name(interface));
         return no(ZERO_COPY, why, None);
@@ -126,8 +126,8 @@ fn driver_name(interface: &Interface) -> String {
 
 /// Our own device for a ConnectX: the result of opening it, `verbs`, or the reason why it could not
 /// be opened.
-pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Backend {
-    let is_of = |device: &&Mlx5Support| {
+pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5DeviceInfo>, String>) -> Backend {
+    let is_of = |device: &&Mlx5DeviceInfo| {
         device.interfaces.contains(&interface.name) || interface.rdma.as_deref() == Some(&*device.name)
     };
     let device = verbs.as_ref().ok().and_then(|devices| devices.iter().find(is_of));
@@ -154,7 +154,7 @@ pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, Strin
     }
 }
 
-fn on_a_connectx(device: &Mlx5Support, capabilities: &Mlx5Capabilities) -> Backend {
+fn on_a_connectx(device: &Mlx5DeviceInfo, capabilities: &Mlx5Capabilities) -> Backend {
     let is_ethernet = capabilities.ports.first().is_some_and(|port| port.is_ethernet);
     if !is_ethernet {
         let pci = device.pci.as_deref().unwrap_or(&device.name);
@@ -186,10 +186,10 @@ fn unknown(name: &'static str, why: String, remedy: Option<String>) -> Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wirepath::device::af_xdp::{AttachedProgram, DriverSupport};
+    use wirepath::device::af_xdp::{AttachedProgram, DriverCapabilities};
     use wirepath::device::mlx5::Mlx5Port;
 
-    const DRIVER: DriverSupport = DriverSupport {
+    const DRIVER: DriverCapabilities = DriverCapabilities {
         native: true,
         zero_copy: true,
         zero_copy_segments_max: 17,
@@ -197,21 +197,21 @@ mod tests {
         rx_timestamps: false,
         rx_vlan: false,
     };
-    const SUPPORT: Support = Support { index: 2, queues: 1, driver: Some(DRIVER), program: None };
+    const SUPPORT: AfXdpCapabilities = AfXdpCapabilities { index: 2, queues: 1, driver: Some(DRIVER), program: None };
 
     fn interface(driver: &str) -> Interface {
         Interface { name: "eth1".into(), driver: Some(driver.into()), ethernet: true, ..Interface::default() }
     }
 
     /// Checks the verdicts on native, zero-copy and generic, and words in their texts.
-    fn check(interface: &Interface, support: Result<Support, String>, verdicts: [&str; 3], words: &str) {
+    fn check(interface: &Interface, support: Result<AfXdpCapabilities, String>, verdicts: [&str; 3], words: &str) {
         check_with(&[], interface, support, verdicts, words);
     }
 
     fn check_with(
         offloads: &[Offload],
         interface: &Interface,
-        support: Result<Support, String>,
+        support: Result<AfXdpCapabilities, String>,
         verdicts: [&str; 3],
         words: &str,
     ) {
@@ -228,14 +228,14 @@ mod tests {
 
     #[test]
     fn old_kernel_knows_generic_only() {
-        let support = Support { driver: None, ..SUPPORT };
+        let support = AfXdpCapabilities { driver: None, ..SUPPORT };
         check(&interface("ice"), Ok(support), ["unknown", "unknown", "yes"], "Linux 6.3");
     }
 
     #[test]
     fn program_of_somebody_else_keeps_us_out_and_is_named() {
         let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
-        let support = Support { program: Some(program), ..SUPPORT };
+        let support = AfXdpCapabilities { program: Some(program), ..SUPPORT };
         check(&interface("ice"), Ok(support), ["no", "no", "no"], "process 4711 (other)");
     }
 
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn driver_without_xdp_leaves_generic() {
-        let driver = DriverSupport { native: false, ..DRIVER };
-        let support = Support { driver: Some(driver), ..SUPPORT };
+        let driver = DriverCapabilities { native: false, ..DRIVER };
+        let support = AfXdpCapabilities { driver: Some(driver), ..SUPPORT };
         check(&interface("bnx2"), Ok(support), ["no", "no", "yes"], "bnx2 runs no XDP programs");
     }
 
@@ -267,12 +267,12 @@ mod tests {
         check(&interface("ice"), Ok(SUPPORT), ["yes", "yes", "yes"], "up to 17 buffers");
     }
 
-    fn connectx(capabilities: Result<Mlx5Capabilities, String>) -> Mlx5Support {
+    fn connectx(capabilities: Result<Mlx5Capabilities, String>) -> Mlx5DeviceInfo {
         let interfaces = vec!["eth1".to_owned()];
-        Mlx5Support { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, capabilities }
+        Mlx5DeviceInfo { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, capabilities }
     }
 
-    fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5Support>, String>, verdict: Usability, words: &str) {
+    fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5DeviceInfo>, String>, verdict: Usability, words: &str) {
         let backend = mlx5(interface, &verbs);
         assert_eq!(backend.verdict, verdict);
         assert!(format!("{backend:?}").contains(words), "{words} is not in {backend:?}");

@@ -2,14 +2,14 @@
 //! values are null.
 
 use serde_json::{Value, json};
-use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};
+use wirepath::device::mlx5::{Mlx5DeviceInfo, Mlx5Port};
 
 use super::backend::Backend;
 use super::table::link;
 use super::{Device, Timestamping};
 
 /// One object and a newline.
-pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String>) -> String {
+pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5DeviceInfo>, String>) -> String {
     let devices: Vec<Value> = devices.iter().map(device).collect();
     let (verbs, no_verbs) = match verbs {
         Ok(verbs) => (verbs.iter().map(verbs_device).collect(), None),
@@ -18,7 +18,7 @@ pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String
     format!("{}\n", json!({ "devices": devices, "verbs_devices": verbs, "no_verbs": no_verbs }))
 }
 
-fn verbs_device(device: &Mlx5Support) -> Value {
+fn verbs_device(device: &Mlx5DeviceInfo) -> Value {
     let capabilities = device.capabilities.as_ref().ok();
     json!({
         "name": device.name,

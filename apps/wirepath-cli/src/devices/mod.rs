@@ -14,8 +14,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use wirepath::counters::printable_lines;
-use wirepath::device::af_xdp::Support;
-use wirepath::device::mlx5::Mlx5Support;
+use wirepath::device::af_xdp::AfXdpCapabilities;
+use wirepath::device::mlx5::Mlx5DeviceInfo;
 
 use crate::ethtool::{Ethtool, Timestamping};
 use crate::interface::Interface;
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let mut interfaces = Interface::list(&root);
-    let mut verbs = Mlx5Support::list().map_err(|error| error.to_string());
+    let mut verbs = Mlx5DeviceInfo::list().map_err(|error| error.to_string());
     if let Some(name) = &options.interface {
         interfaces.retain(|interface| interface.name == *name);
         if interfaces.is_empty() {
@@ -73,12 +73,12 @@ struct Device {
 }
 
 impl Device {
-    fn ask(mut interface: Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Self {
+    fn ask(mut interface: Interface, verbs: &Result<Vec<Mlx5DeviceInfo>, String>) -> Self {
         let ethtool = Ethtool::of(&interface.name).ok();
         let ethtool = ethtool.as_ref();
         interface.driver = interface.driver.or_else(|| ethtool?.driver().ok());
         let offloads = ethtool.and_then(|ethtool| ethtool.offloads().ok()).unwrap_or_default();
-        let support = Support::of(&interface.name).map_err(|error| error.to_string());
+        let support = AfXdpCapabilities::of(&interface.name).map_err(|error| error.to_string());
         let mut backends = backend::judge(&Evidence { interface: &interface, support: &support, offloads: &offloads });
         backends.push(backend::mlx5(&interface, verbs));
         let support = support.ok();

@@ -1,7 +1,7 @@
 //! The report for people: a line an interface, and below it a line a backend; then a line a verbs
 //! device, and below it a line a feature.
 
-use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};
+use wirepath::device::mlx5::{Mlx5DeviceInfo, Mlx5Port};
 
 use super::Device;
 use crate::ethtool::Timestamping;
@@ -14,7 +14,7 @@ const VERDICT_WIDTH: usize = 7;
 const FEATURE_WIDTH: usize = 23;
 
 /// The whole report.
-pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String>) -> String {
+pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5DeviceInfo>, String>) -> String {
     let mut reports: Vec<String> = devices.iter().map(render_device).collect();
     match verbs {
         Ok(verbs) => reports.extend(verbs.iter().map(render_verbs)),
@@ -23,7 +23,7 @@ pub(super) fn render(devices: &[Device], verbs: &Result<Vec<Mlx5Support>, String
     reports.join("\n")
 }
 
-fn render_verbs(device: &Mlx5Support) -> String {
+fn render_verbs(device: &Mlx5DeviceInfo) -> String {
     let mut words = vec![device.name.clone()];
     words.extend(device.pci.clone());
     words.extend(device.interfaces.iter().cloned());

@@ -2,7 +2,7 @@
 //! driver's report.
 
 use wirepath::counters::{Snapshot, default_directory};
-use wirepath::device::af_xdp::Support;
+use wirepath::device::af_xdp::AfXdpCapabilities;
 use wirepath::worker::topology::{CpuList, Machine};
 
 use crate::ethtool::{Coalescing, Ethtool, Offload, Rings};
@@ -26,7 +26,7 @@ pub(super) struct Inspected {
 pub(super) struct Nic {
     pub(super) interface: Interface,
     /// The kernel's report about AF_XDP there, or why there is none.
-    pub(super) support: Option<Result<Support, String>>,
+    pub(super) support: Option<Result<AfXdpCapabilities, String>>,
     /// The wirepath process whose program is on it, in words.
     pub(super) polled_by: Option<String>,
     pub(super) offloads: Vec<Offload>,
@@ -76,7 +76,7 @@ impl Nic {
     /// A query that the driver does not answer stays open.
     fn ask(&mut self) {
         let name = &self.interface.name;
-        let support = Support::of(name).map_err(|error| error.to_string());
+        let support = AfXdpCapabilities::of(name).map_err(|error| error.to_string());
         self.polled_by = support.as_ref().ok().and_then(one_of_ours);
         self.support = Some(support);
         let Ok(ethtool) = Ethtool::of(name) else { return };
@@ -107,7 +107,7 @@ impl Nic {
 }
 
 /// The process that holds the program there, if its counters are wirepath's.
-fn one_of_ours(support: &Support) -> Option<String> {
+fn one_of_ours(support: &AfXdpCapabilities) -> Option<String> {
     let holder = &support.program.as_ref()?.holder;
     let running = Snapshot::list(&default_directory()).ok()?.running;
     let mut running = running.into_iter().filter(Snapshot::is_credible);

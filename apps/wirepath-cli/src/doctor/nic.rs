@@ -184,7 +184,7 @@ mod tests {
     use super::super::testing::finds_on;
     use super::*;
     use crate::interface::Interface;
-    use wirepath::device::af_xdp::{AttachedProgram, DriverSupport, Support};
+    use wirepath::device::af_xdp::{AfXdpCapabilities, AttachedProgram, DriverCapabilities};
 
     fn nic() -> Nic {
         let interface = Interface {
@@ -200,8 +200,8 @@ mod tests {
         Nic { interface, ..Nic::default() }
     }
 
-    fn support() -> Support {
-        let driver = DriverSupport {
+    fn support() -> AfXdpCapabilities {
+        let driver = DriverCapabilities {
             native: true,
             zero_copy: true,
             zero_copy_segments_max: 1,
@@ -209,7 +209,7 @@ mod tests {
             rx_timestamps: false,
             rx_vlan: false,
         };
-        Support { index: 2, queues: 1, driver: Some(driver), program: None }
+        AfXdpCapabilities { index: 2, queues: 1, driver: Some(driver), program: None }
     }
 
     /// Checks the findings of an interface that differs from the best one in `change`.
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn program_of_somebody_else_is_a_fault_and_one_of_ours_is_good() {
         let program = AttachedProgram { id: 7, holder: "kept by process 4711 (other)".into() };
-        let taken = Support { program: Some(program), ..support() };
+        let taken = AfXdpCapabilities { program: Some(program), ..support() };
         let ours = |nic: &mut Nic| {
             nic.support = Some(Ok(taken.clone()));
             nic.polled_by = Some("feed-handler (process 4711)".into());
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn generic_is_a_warning_and_native_is_good() {
-        let driver = support().driver.map(|driver| DriverSupport { native: false, ..driver });
-        let generic = Support { driver, ..support() };
+        let driver = support().driver.map(|driver| DriverCapabilities { native: false, ..driver });
+        let generic = AfXdpCapabilities { driver, ..support() };
         finds(
             |nic| nic.support = Some(Ok(generic)),
             backend,
@@ -315,8 +315,8 @@ mod tests {
         let told = |nic: &mut Nic| {
             on("rx-vlan-hw-parse", false)(nic);
             let support = support();
-            let driver = support.driver.map(|driver| DriverSupport { rx_vlan: true, ..driver });
-            nic.support = Some(Ok(Support { driver, ..support }));
+            let driver = support.driver.map(|driver| DriverCapabilities { rx_vlan: true, ..driver });
+            nic.support = Some(Ok(AfXdpCapabilities { driver, ..support }));
         };
         finds(told, offloads, "good", "no offload", "");
         finds(on("rx-gro-hw", true), offloads, "note", "rx-gro-hw is on", "host");

@@ -22,7 +22,7 @@ use crate::bindings::*;
 use crate::inline;
 
 /// The owner of memory: it remains valid until the keeper is dropped.
-pub type Keeper = Arc<dyn Any + Send + Sync>;
+pub type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// A protection domain: a QP can access only memory of its own domain. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ pub struct MemoryRegion(Arc<MrInner>);
 struct MrInner {
     handle: Handle<ibv_mr>,
     pd: ProtectionDomain,
-    _keeper: Keeper,
+    _keeper: MemoryOwner,
 }
 
 impl MemoryRegion {
@@ -155,7 +155,7 @@ impl MemoryRegion {
         start: NonNull<u8>,
         len: usize,
         access: Access,
-        keeper: Keeper,
+        keeper: MemoryOwner,
     ) -> Result<Self, VerbsError> {
         let verbs = pd.context().core().verbs();
         let write = if access.local_write { IBV_ACCESS_LOCAL_WRITE } else { 0 };

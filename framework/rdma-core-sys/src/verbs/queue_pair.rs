@@ -317,8 +317,8 @@ impl QueuePair {
         let numbers_told = out.comp_mask & u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0;
         Ok(QpRings {
             doorbell: doorbell.cast(),
-            send: Ring::of(out.sq.buf.cast(), out.sq.wqe_cnt, out.sq.stride),
-            receive: Ring::of(out.rq.buf.cast(), out.rq.wqe_cnt, out.rq.stride),
+            send: QpRing::of(out.sq.buf.cast(), out.sq.wqe_cnt, out.sq.stride),
+            receive: QpRing::of(out.rq.buf.cast(), out.rq.wqe_cnt, out.rq.stride),
             uar: NonNull::new(out.bf.reg).map(NonNull::cast),
             blueflame_len: out.bf.size,
             send_number: numbers_told.then_some(out.sqn),
@@ -358,9 +358,9 @@ pub struct QpRings {
     /// Two big-endian words: the receive ring's producer index, the send ring's.
     pub doorbell: NonNull<[u32; 2]>,
     /// The send ring: its stride is the basic block of 64 bytes.
-    pub send: Option<Ring>,
+    pub send: Option<QpRing>,
     /// The receive ring.
-    pub receive: Option<Ring>,
+    pub receive: Option<QpRing>,
     /// The UAR register.
     pub uar: Option<NonNull<u8>>,
     /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 if only eight bytes may be
@@ -372,9 +372,9 @@ pub struct QpRings {
     pub receive_number: Option<u32>,
 }
 
-/// A ring.
+/// The send ring or the receive ring of a queue pair, in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ring {
+pub struct QpRing {
     /// The first entry.
     pub start: NonNull<u8>,
     /// Entries, a power of two.
@@ -383,7 +383,7 @@ pub struct Ring {
     pub stride: u32,
 }
 
-impl Ring {
+impl QpRing {
     /// `None` if a QP has no such ring.
     fn of(start: *mut u8, count: u32, stride: u32) -> Option<Self> {
         NonNull::new(start).filter(|_| count != 0).map(|start| Self { start, count, stride })

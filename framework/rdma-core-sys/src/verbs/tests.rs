@@ -148,7 +148,7 @@ fn thread_domain_that_is_refused_leaves_nothing() {
 #[test]
 fn memory_is_kept_until_its_region_is_gone() {
     let (_context, pd) = fake::open();
-    let memory: Keeper = Arc::new([0_u8; 64]);
+    let memory: MemoryOwner = Arc::new([0_u8; 64]);
     let region = MemoryRegion::register(&pd, NonNull::dangling(), 64, Access::default(), Arc::clone(&memory)).unwrap();
     let clone = region.clone();
     drop(region);

@@ -11,7 +11,7 @@ use super::rx::PcapRx;
 use super::tx::PcapTx;
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::conformance::{LinkUnderTest, Rig, assert_conforms};
 use crate::device::steering::{Rule, SteerError};
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
@@ -141,7 +141,7 @@ impl TxQueue for FileTx {
 struct FileRig(TempDir, usize);
 
 impl Rig for FileRig {
-    fn link(&mut self, buffers: usize) -> Link {
+    fn link(&mut self, buffers: usize) -> LinkUnderTest {
         self.1 += 1;
         let path = self.0.path().join(format!("{}.pcap", self.1));
         let config = PcapConfig { record: Some(path.clone()), ..PcapConfig::default() };
@@ -152,7 +152,7 @@ impl Rig for FileRig {
         let tx = Rc::new(RefCell::new(Some(tx)));
         let dropped = Box::new(move || block.snapshot().count("near/tx/drop/too_long").unwrap());
         let rx = FileRx { path, tx: Rc::clone(&tx), opened: None };
-        Link { tx: Box::new(FileTx(tx)), tx_pool, rx: Box::new(rx), rx_pool, dropped }
+        LinkUnderTest { tx: Box::new(FileTx(tx)), tx_pool, rx: Box::new(rx), rx_pool, dropped }
     }
 
     fn frame_len_max(&self) -> usize {

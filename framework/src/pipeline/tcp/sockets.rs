@@ -333,7 +333,7 @@ impl TcpCalls<'_, '_> {
     /// doorbell, of this turn or of [`Cx::ring_doorbell`], where the peer is reachable. Where the
     /// link is down, no route leads there or the neighbor is not known, the data waits, and is sent
     /// once and in order as soon as there is a path. A caller that must know at once uses
-    /// [`fire`](Self::fire), which reports it, or [`fire_fast`](Self::fire_fast), which then takes
+    /// [`fire`](Self::fire), which reports it, or [`try_fire`](Self::try_fire), which then takes
     /// nothing.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {

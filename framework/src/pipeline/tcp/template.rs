@@ -266,11 +266,13 @@ impl TcpCalls<'_, '_> {
         if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
-    /// Like [`fire`](Self::fire), but only where the order may leave at once, for orders that are
-    /// worthless or harmful when late. Returns false and changes nothing where the order would
-    /// wait, or where the segment must carry SACK blocks or congestion flags.
+    /// Sends the order as [`fire`](Self::fire) does if it can leave in this call, and otherwise not
+    /// at all: for orders that are worthless or harmful when late. Returns whether it was sent.
+    /// Where it returns false nothing has changed and nothing is queued: the windows are full, the
+    /// ring is, the next hop is not known, or the segment must carry SACK blocks or congestion
+    /// flags, which the prepared headers have no room for.
     #[inline]
-    pub fn fire_fast(&mut self, template: &mut Template) -> Result<bool, SendError> {
+    pub fn try_fire(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 

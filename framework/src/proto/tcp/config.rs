@@ -94,8 +94,9 @@ impl TcpConfig {
         variables + flow + lists + Sources::ENTRY_LEN + Self::LINK_HEADER_CACHE_LEN
     }
 
-    /// Bytes that the output keeps for a connection: its prepared link header, and the host's
-    /// change count for it.
+    /// Bytes of a connection's entry in the link header cache: the Ethernet header to its next hop,
+    /// ready to be copied in front of each segment, and the change count of the host's routes that
+    /// it was made for. The output stores the entries, beside the machine.
     pub const LINK_HEADER_CACHE_LEN: usize = 32;
 
     /// How long `retries` take with the usual minimum timeout of 200 ms, which is the least: nine

@@ -329,7 +329,7 @@ fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
         assert!(error.to_string().contains("Closed has told how it ended"), "{error}");
         mbuf.free();
         assert_eq!(cx.tcp().fire(&mut order), Err(SendError::NotFound));
-        assert_eq!(cx.tcp().fire_fast(&mut order), Err(SendError::NotFound));
+        assert_eq!(cx.tcp().try_fire(&mut order), Err(SendError::NotFound));
         assert_eq!(cx.tcp().warm(&mut order), Err(SendError::NotFound));
         let calls =
             [cx.tcp().shutdown(id), cx.tcp().close(id), cx.tcp().abort(id), cx.tcp().pause(id), cx.tcp().resume(id)];

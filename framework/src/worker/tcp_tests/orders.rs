@@ -121,7 +121,7 @@ fn fired_order_does_not_wait_for_the_end_of_the_turn() {
     let mut line = Line::connected(Wanted::default());
     let (mut order, id) = (template(&mut line, b"fired "), line.id());
     assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
-    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire_fast(&mut order).map(|_| Sent::Posted)));
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().try_fire(&mut order).map(|_| Sent::Posted)));
     assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().post(&mut order)));
     assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().send(id, b"sent ").map(|_| Sent::Posted)));
     assert!(leaves_before_the_turn_ends(&mut line, |cx| {
@@ -168,7 +168,7 @@ fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     line.client.poll_once(now);
     let fast = line.ask(|_, cx| {
         let mut probe = cx.tcp().template(id, b"x").unwrap();
-        cx.tcp().fire_fast(&mut probe)
+        cx.tcp().try_fire(&mut probe)
     });
     assert_eq!(fast, Ok(false), "the fast way is not open");
     assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
@@ -353,7 +353,7 @@ fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
 fn order_that_is_to_leave_at_once_or_never_is_not_kept() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
-    let at_once = |line: &mut Line, order: &mut Template| line.ask(|_, cx| cx.tcp().fire_fast(order));
+    let at_once = |line: &mut Line, order: &mut Template| line.ask(|_, cx| cx.tcp().try_fire(order));
     hear(&mut line, HostEvent::Link { is_up: false });
     assert_eq!(at_once(&mut line, &mut order), Ok(false));
     hear(&mut line, HostEvent::Link { is_up: true });

@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 const PROG_LOAD: i64 = 5;
 const LINK_CREATE: i64 = 28;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
-/// The helpers that we call require no particular licence; this is ours.
-const LICENCE: &[u8] = b"Dual MIT/GPL\0";
+/// The helpers that we call require no particular license; this is ours.
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Where on an interface a program stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ struct ProgLoad {
     kind: u32,
     insn_count: u32,
     insns: u64,
-    licence: u64,
+    license: u64,
     log: [u64; 2],
     kernel_version: u32,
     flags: u32,
@@ -55,13 +55,13 @@ pub(super) fn attach(ifindex: u32, hook: Hook, insns: &[u64]) -> io::Result<Owne
         kind: PROG_TYPE_SCHED_CLS,
         insn_count: insns.len() as u32,
         insns: insns.as_ptr() as u64,
-        licence: LICENCE.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
         log: [0; 2],
         kernel_version: 0,
         flags: 0,
         name: *b"softhca\0\0\0\0\0\0\0\0\0",
     };
-    // SAFETY: 1, 2: instructions and licence live until the call is over; the count and the final
+    // SAFETY: 1, 2: instructions and license live until the call is over; the count and the final
     // zero give their lengths.
     let program = unsafe { bpf(PROG_LOAD, &load) }?;
     let create = LinkCreate {

@@ -43,8 +43,8 @@ const PROG_FLAG_DEV_BOUND_ONLY: u32 = 1 << 6;
 const LINK_UPDATE_REPLACE: u32 = 1 << 2;
 /// The name in the kernel's character set: letters, digits, `_` and `.`, with a terminating zero.
 const NAME: [u8; 16] = *b"wirepath\0\0\0\0\0\0\0\0";
-/// The helpers that we call require no particular licence; this is the project's.
-const LICENCE: &[u8] = b"Dual MIT/GPL\0";
+/// The helpers that we call require no particular license; this is the project's.
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Kinds of maps, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,7 @@ struct ProgLoad {
     kind: u32,
     insn_count: u32,
     insns: u64,
-    licence: u64,
+    license: u64,
     log_level: u32,
     log_len: u32,
     log: u64,
@@ -202,7 +202,7 @@ impl Program {
             kind: PROG_TYPE_XDP,
             insn_count: insns.len() as u32,
             insns: insns.as_ptr() as u64,
-            licence: LICENCE.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
             log_level: 0,
             log_len: 0,
             log: 0,
@@ -212,7 +212,7 @@ impl Program {
             ifindex: options.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
         };
-        // SAFETY: instructions and licence are borrowed until the call has returned, with their
+        // SAFETY: instructions and license are borrowed until the call has returned, with their
         // count and terminating zero (1).
         let error = match unsafe { new_fd(PROG_LOAD, &attribute) } {
             Ok(fd) => return Ok(Self { fd }),
@@ -427,7 +427,7 @@ impl Program {
             kind: PROG_TYPE_SCHED_CLS,
             insn_count: insns.len() as u32,
             insns: insns.as_ptr() as u64,
-            licence: LICENCE.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
             log_level: 0,
             log_len: 0,
             log: 0,

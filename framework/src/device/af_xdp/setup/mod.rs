@@ -1,6 +1,7 @@
 //! The control path: finds the interface, loads and attaches the program, binds sockets, installs
 //! rules. System calls and netlink, and none of it while packets flow.
 
+pub(super) mod capabilities;
 #[cfg(test)]
 pub(super) mod detach_tests;
 pub(super) mod device;
@@ -13,4 +14,3 @@ pub(super) mod netlink;
 pub(super) mod port;
 pub(super) mod stamping;
 pub(super) mod steering;
-pub(super) mod support;

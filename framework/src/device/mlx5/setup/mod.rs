@@ -3,6 +3,7 @@
 
 pub(super) mod capabilities;
 pub(super) mod device;
+pub(super) mod device_info;
 pub(super) mod filter;
 pub(super) mod find;
 #[allow(unsafe_code)]
@@ -11,5 +12,4 @@ pub(super) mod parts;
 pub(super) mod port;
 pub(super) mod queue;
 pub(super) mod steering;
-pub(super) mod support;
 pub(super) mod table;

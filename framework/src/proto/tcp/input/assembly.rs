@@ -370,7 +370,7 @@ impl Connection {
     /// timeout.
     #[inline(always)]
     fn is_quick(&mut self, len: u32) -> bool {
-        let is_quick = self.is_on(switch::QUICKLY);
+        let is_quick = self.is_on(switch::ACK_AT_ONCE);
         if is_quick {
             self.end_stretch(len);
         }

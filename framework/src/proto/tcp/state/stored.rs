@@ -51,8 +51,9 @@ pub(in crate::proto::tcp) mod switch {
     pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
     /// Something was lost of late.
     pub(crate) const DISORDERLY: u8 = DISORDER | DISORDER_BEFORE;
-    /// The reasons to acknowledge each segment at once.
-    pub(crate) const QUICKLY: u8 = QUICKACK | DISORDERLY;
+    /// Set where each segment is acknowledged at once instead of after the delayed-ACK time: the
+    /// app asked for it, or segments were lost a moment ago (RFC 5681 4.2).
+    pub(crate) const ACK_AT_ONCE: u8 = QUICKACK | DISORDERLY;
     /// The options that a SYN offers.
     pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }

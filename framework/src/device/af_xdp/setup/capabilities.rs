@@ -1,28 +1,28 @@
-//! The AF_XDP support of an interface, queried without touching it: for tools, and for programs
-//! that choose a backend.
+//! The capabilities of an interface for AF_XDP, queried without touching it: for tools, and for
+//! programs that choose a backend.
 
 use super::super::program::kfuncs::RxHint;
 use super::holder;
 use super::interface::Interface;
 use crate::device::DeviceError;
 
-/// The kernel's facts about an interface and its driver.
+/// What the kernel reports of an interface and its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Support {
+pub struct AfXdpCapabilities {
     /// The interface index, constant across renames.
     pub index: u32,
     /// Number of receive queues.
     pub queues: u16,
     /// The driver's XDP features; `None` if the kernel does not report them (the netdev family came
     /// with Linux 6.3).
-    pub driver: Option<DriverSupport>,
+    pub driver: Option<DriverCapabilities>,
     /// The XDP program already attached: no other can be attached beside it.
     pub program: Option<AttachedProgram>,
 }
 
 /// The driver's reported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DriverSupport {
+pub struct DriverCapabilities {
     /// Runs programs itself, before the kernel makes an skb of the frame.
     pub native: bool,
     /// Receives into our memory without a copy.
@@ -46,7 +46,7 @@ pub struct AttachedProgram {
     pub holder: String,
 }
 
-impl Support {
+impl AfXdpCapabilities {
     /// Queries the kernel about `interface`, in the calling thread's network namespace. Needs no
     /// privilege, but only root sees the holder of a program. Makes a few system calls, and scans
     /// /proc if there is a program.
@@ -56,7 +56,7 @@ impl Support {
     pub fn of(interface: &str) -> Result<Self, DeviceError> {
         let Interface { index, queues, program, driver, .. } = Interface::find(interface)?;
         let program = program.map(|id| AttachedProgram { id, holder: holder::of_program(Some(id)) });
-        let driver = driver.known.then_some(DriverSupport {
+        let driver = driver.known.then_some(DriverCapabilities {
             native: driver.native,
             zero_copy: driver.zero_copy,
             zero_copy_segments_max: driver.zero_copy_segments_max,
@@ -74,13 +74,13 @@ mod tests {
 
     #[test]
     fn unknown_interface_is_a_sentence() {
-        let error = Support::of("not-there").unwrap_err().to_string();
+        let error = AfXdpCapabilities::of("not-there").unwrap_err().to_string();
         assert!(error.contains("no interface not-there"), "{error}");
     }
 
     #[test]
     fn loopback_runs_no_programs_in_a_driver() {
-        let support = Support::of("lo").unwrap();
+        let support = AfXdpCapabilities::of("lo").unwrap();
         assert_eq!(support.program, None);
         assert!(support.driver.is_none_or(|driver| !driver.zero_copy), "{support:?}");
     }

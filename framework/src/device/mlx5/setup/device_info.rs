@@ -13,7 +13,7 @@ use crate::device::DeviceError;
 
 /// A verbs device, and its reported properties.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mlx5Support {
+pub struct Mlx5DeviceInfo {
     /// The verbs name.
     pub name: String,
     /// The address of the PCI function, if it has one.
@@ -47,7 +47,7 @@ pub struct Mlx5Port {
     pub gbps: f32,
 }
 
-impl Mlx5Support {
+impl Mlx5DeviceInfo {
     /// All verbs devices of this machine. Opens each and changes nothing.
     ///
     /// # Errors
