@@ -75,7 +75,7 @@ typedef struct wp_timer { uint64_t id; } wp_timer;   /* a timer that runs */
 #define WP_E_NAME (-11)        /* there is no counter of this name */
 #define WP_E_UNSUPPORTED (-12) /* the device cannot do that */
 #define WP_E_ENDED (-13)       /* the device has ended: the capture is over, the interface is gone */
-#define WP_E_BROKEN (-14)      /* the stack broke a promise of its own: close it; your memory is fine */
+#define WP_E_BROKEN (-14)      /* the stack failed by a fault of its own: close it; your memory is intact */
 
 /* The version of the library, "0.1.0". */
 WP_API const char *wp_version(void);
@@ -140,7 +140,7 @@ WP_API int wp_close(wp_stack stack);
 #define WP_CLOSED_FINISHED 1    /* both sides sent all, and it was acknowledged */
 #define WP_CLOSED_ABORTED 2     /* by wp_tcp_abort */
 #define WP_CLOSED_RESET 3       /* by the peer */
-#define WP_CLOSED_REFUSED 4     /* nobody listens there */
+#define WP_CLOSED_REFUSED 4     /* no program listens there */
 #define WP_CLOSED_NO_ROUTE 5    /* no path when the SYN was given up */
 #define WP_CLOSED_NO_ANSWER 6   /* the SYN was not answered */
 #define WP_CLOSED_TIMED_OUT 7   /* the peer stopped acknowledging */

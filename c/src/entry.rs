@@ -35,7 +35,7 @@ fn broken(panic: &(dyn core::any::Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Fault::because(
         Code::Broken,
-        format!("the stack broke a promise of its own, close it: {}", text.unwrap_or("it has no words")),
+        format!("the stack failed by a fault of its own, close it: {}", text.unwrap_or("no message")),
     )
 }
 
@@ -373,7 +373,7 @@ mod tests {
     fn panic_becomes_a_code_and_the_stack_is_only_good_to_be_closed() {
         let (broken, fine) = (stack(c"memory:panics"), stack(c"memory:panics"));
         assert_eq!(on::<c_int>(broken, |_| panic!("a bug of ours")), Code::Broken as c_int);
-        assert_eq!(last(), "the stack broke a promise of its own, close it: a bug of ours");
+        assert_eq!(last(), "the stack failed by a fault of its own, close it: a bug of ours");
         assert_eq!(wp_poll(broken, core::ptr::null_mut(), 0), Code::Broken as c_int);
         assert_eq!(wp_poll(fine, core::ptr::null_mut(), 0), 0, "others go on");
         assert_eq!([wp_close(broken), wp_close(fine)], [0, 0]);

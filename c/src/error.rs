@@ -76,7 +76,7 @@ impl Code {
             Self::Name => c"there is no counter of this name",
             Self::Unsupported => c"the device of this stack cannot do that",
             Self::Ended => c"the device has ended, and no event waits",
-            Self::Broken => c"the stack broke a promise of its own in an earlier call: close it",
+            Self::Broken => c"the stack failed by a fault of its own in an earlier call: close it",
         }
     }
 }

@@ -41,10 +41,10 @@ enum Verb {
 
 #[derive(Args)]
 struct Amount {
-    /// Pages altogether, those in use included
+    /// The total number of pages, including those in use
     #[arg(long, value_name = "N", conflicts_with = "size")]
     pages: Option<u64>,
-    /// The same in bytes, rounded up to whole pages: 512M, 4G
+    /// The total in bytes, rounded up to whole pages: 512M, 4G
     #[arg(long, value_name = "SIZE", value_parser = hugepages::parse_size)]
     size: Option<u64>,
     /// 2M or 1G
@@ -62,11 +62,11 @@ struct Change {
     /// Print the steps and the files; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Make it outlive a reboot: a file in /etc/sysctl.d, or the words for the kernel command line
-    /// (1 GiB pages, one node)
+    /// Keep the pages after a reboot: by a file in /etc/sysctl.d, or print the parameters for the
+    /// kernel command line (1 GiB pages, one node)
     #[arg(long)]
     persist: bool,
-    /// Give back pages beyond the number, but only if none of them is in use
+    /// Release the pages beyond the number, but only if none of them is in use
     #[arg(long)]
     shrink: bool,
 }

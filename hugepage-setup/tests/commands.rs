@@ -111,7 +111,7 @@ fn pages_in_use_are_not_given_back() {
     let machine = fake_machine(11);
     let (code, _, errors) = run(Some(machine.path()), "apply --pages 4 --shrink");
     assert_eq!((code, total(&machine).as_str()), (1, "12\n"));
-    assert_has(&errors, "uses 1 of 12 pages of 2 MiB");
+    assert_has(&errors, "1 of 12 pages of 2 MiB are in use");
 }
 
 #[test]

@@ -61,7 +61,7 @@ errnos! {
     ETIMEDOUT = 110, "The peer did not answer";
     ECONNREFUSED = 111, "Nobody listens there";
     EHOSTUNREACH = 113, "The host, or the router to it, does not answer";
-    EALREADY = 114, "The handshake goes on";
+    EALREADY = 114, "The handshake is in progress";
     EINPROGRESS = 115, "The handshake has begun";
 }
 

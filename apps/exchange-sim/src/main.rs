@@ -30,14 +30,14 @@ struct Cli {
 enum Command {
     /// Write the day into a capture (pcap with nanoseconds), and the truth about it beside it.
     Generate {
-        /// The capture; the truth goes to the same name with .truth.json added.
+        /// The capture; the truth is written to the same name with .truth.json appended.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
         #[command(flatten)]
         day: Day,
     },
-    /// Send the day through kernel UDP sockets, each packet at its time, until it is over or SIGINT
-    /// or SIGTERM ends it.
+    /// Send the day through kernel UDP sockets, each packet at its time, until the day ends or
+    /// SIGINT or SIGTERM arrives.
     Publish {
         #[command(flatten)]
         live: Live,
@@ -90,7 +90,7 @@ struct Day {
     /// Messages a second while the market is open, on average; k, M and G are understood.
     #[arg(long, default_value = "100k", value_parser = parse_count)]
     rate: u64,
-    /// Microbursts within the rate: messages in one, and how many a second; or none [default: a
+    /// Microbursts within the rate: messages of one burst and bursts a second; or none [default: a
     /// tenth of the rate, in bursts of 200].
     #[arg(long, value_name = "SIZE@PER_SECOND")]
     burst: Option<Burst>,
@@ -133,8 +133,7 @@ struct Injected {
     /// A packet is lost on line B.
     #[arg(long, value_name = "P", conflicts_with = "loss")]
     loss_b: Option<Probability>,
-    /// A packet is held back for 10 to 100 us, on either line, so that those close behind overtake
-    /// it.
+    /// A packet is held back for 10 to 100 us, on either line, so that later packets overtake it.
     #[arg(long, value_name = "P")]
     reorder: Option<Probability>,
     /// A packet is held back on line A.
@@ -143,13 +142,13 @@ struct Injected {
     /// A packet is held back on line B.
     #[arg(long, value_name = "P", conflicts_with = "reorder")]
     reorder_b: Option<Probability>,
-    /// A packet comes twice, on either line.
+    /// A packet is duplicated, on either line.
     #[arg(long, value_name = "P")]
     duplicate: Option<Probability>,
-    /// A packet comes twice on line A.
+    /// A packet is duplicated on line A.
     #[arg(long, value_name = "P", conflicts_with = "duplicate")]
     duplicate_a: Option<Probability>,
-    /// A packet comes twice on line B.
+    /// A packet is duplicated on line B.
     #[arg(long, value_name = "P", conflicts_with = "duplicate")]
     duplicate_b: Option<Probability>,
 }

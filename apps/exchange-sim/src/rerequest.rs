@@ -58,7 +58,7 @@ impl RerequestSettings {
 pub fn parse_server_address(text: &str) -> Result<SocketAddrV4, String> {
     const FORM: &str = "use ADDRESS:PORT such as 127.0.0.1:26478, or 0.0.0.0:26478 for all addresses of this host";
     match text.parse::<SocketAddrV4>() {
-        Ok(address) if address.port() == 0 => Err(format!("nobody could find port 0; {FORM}")),
+        Ok(address) if address.port() == 0 => Err(format!("port 0 cannot be reached; {FORM}")),
         Ok(address) => Ok(address),
         Err(_) => Err(format!("not an IPv4 address and port; {FORM}")),
     }

@@ -29,20 +29,20 @@ pub enum Command {
     /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole
     /// pipeline.
     Replay(ReplayArgs),
-    /// Receive from a live interface through the whole pipeline, until Ctrl-C: only what the port
-    /// and channels of the configuration name.
+    /// Receive the configured channels from a live interface through the whole pipeline, until
+    /// Ctrl-C.
     Run(RunArgs),
 }
 
 /// The options of a live run.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The interface, whose it is, channels, sizes and policies; flags go before it.
+    /// The file with the interface, its owner, channels, sizes and policies; flags override it.
     pub(crate) config: PathBuf,
-    /// Another interface than the configuration's.
+    /// Use this interface instead of the configuration's.
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
-    /// Stop by itself after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) seconds: Option<Duration>,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(crate) struct WorkerArgs {
     /// Pin the worker to this core, or to none with any [default: the last core that it may use].
     #[arg(long, value_name = "N|any")]
     pub(crate) cpu: Option<Placement>,
-    /// Fail where there are no hugepages, instead of going on with small pages.
+    /// Fail if there are no hugepages, instead of using small pages.
     #[arg(long)]
     pub(crate) require_hugepages: bool,
 }
@@ -69,17 +69,17 @@ pub struct OutputArgs {
     /// The summary as a table for people, or as one JSON object on standard output.
     #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
     pub summary: SummaryFormat,
-    /// How many instruments' best bid and offer the summary shows: a number, or all.
+    /// The number of instruments whose best bid and offer the summary shows, or all.
     #[arg(long, value_name = "N|all", default_value = "5", value_parser = parse_tops)]
     pub tops: Tops,
-    /// Compare with the truth file of exchange-sim, at the end; fail where they differ.
+    /// Compare the results with the truth file of exchange-sim, and fail if they differ.
     #[arg(long, value_name = "FILE")]
     pub(crate) truth: Option<PathBuf>,
     /// No progress and no notices; only the summary and errors.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print how the pipeline was built, what its buffers are for, and what this machine could do
-    /// better.
+    /// Print the parts of the pipeline, the use of its buffers, and possible improvements of this
+    /// machine.
     #[arg(long, short)]
     pub verbose: bool,
 }
@@ -92,16 +92,16 @@ pub struct ReplayArgs {
     /// The format of the file: mold-itch50, iex-tops, iex-deep, cboe-pitch or itch50-file.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Channels, sizes and policies from a file; flags go before it.
+    /// A file with channels, sizes and policies; flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// Listen to this group only; may be repeated [default: every group of the capture].
     #[arg(long = "group", value_name = "GROUP:PORT", value_parser = parse_group)]
     pub(crate) groups: Vec<SocketAddrV4>,
-    /// full, recorded, or so many times as fast as recorded, such as 10x [default: full].
+    /// full, recorded, or a multiple of the recorded speed such as 10x [default: full].
     #[arg(long, value_parser = parse_pace)]
     pub(crate) pace: Option<Pace>,
-    /// Stop after so many packets.
+    /// Stop after this many packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_packets: Option<u64>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct FaultArgs {
     /// A packet is lost.
     #[arg(long, value_name = "P")]
     fault_loss: Option<Probability>,
-    /// A packet comes twice.
+    /// A packet is duplicated.
     #[arg(long, value_name = "P")]
     fault_duplicate: Option<Probability>,
     /// A packet is overtaken by up to four others.

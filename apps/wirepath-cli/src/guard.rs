@@ -8,11 +8,11 @@ use clap::Args;
 use wirepath::counters::default_directory;
 use wirepath::worker::guard::{Guardian, Target};
 
-/// Waits for a process to end, however it ends, and resets the TCP connections that it left open.
+/// Waits for a process to exit or crash, and resets the TCP connections that it left open.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The process: its number, or the name of its application. Not needed where only one process
-    /// has connections to guard
+    /// The process, by its id or its application's name; may be omitted if only one process has
+    /// connections to guard
     #[arg(value_name = "PID|NAME")]
     process: Option<String>,
     /// The directory of its shared files, if neither WIREPATH_SHM nor /dev/shm/wirepath

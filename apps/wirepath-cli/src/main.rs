@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use wirepath::counters::printable;
 
-/// Looks at the machine and at running wirepath processes.
+/// Inspects the machine and running wirepath processes.
 #[derive(Parser)]
 #[command(name = "wirepath", version = env!("VERSION_AND_COMMIT"))]
 struct Cli {

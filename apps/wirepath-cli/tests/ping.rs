@@ -263,10 +263,10 @@ fn nobody_answers_and_the_exit_code_is_1() {
         assert!(said(&output).contains(says), "{}", said(&output));
     };
     check(&[&[NOBODY], &OWN[..]].concat(), &format!("no ICMP echo of {NOBODY} came back (3 sent)"));
-    check(&[&["10.9.0.2", "--udp", "9"], &OWN[..]].concat(), "nobody listens there");
+    check(&[&["10.9.0.2", "--udp", "9"], &OWN[..]].concat(), "no program listens there");
     share(&wire);
-    check(&["10.9.0.2", "--udp", "9", "--via", NEAR], "nobody listens there");
-    check(&["10.9.0.2", "--udp", "9"], "nobody listens there");
+    check(&["10.9.0.2", "--udp", "9", "--via", NEAR], "no program listens there");
+    check(&["10.9.0.2", "--udp", "9"], "no program listens there");
 }
 
 #[test]

@@ -208,7 +208,7 @@ impl LinkUnderTest {
             let (mut burst, now) = (Burst::new(), self.now());
             if self.rx.receive(&mut burst, 32, &self.rx_pool, now) > 0 {
                 burst.drain(..).for_each(Mbuf::free);
-                return Err("a frame came that nobody sent".into());
+                return Err("a frame arrived that was not sent".into());
             }
         }
         Ok(())

@@ -249,7 +249,7 @@ impl fmt::Display for ReserveError {
             ),
             Self::InUse { target, total, in_use } => write!(
                 f,
-                "somebody uses {in_use} of {total} pages of {}, so none is given back; stop their user first (grep -l huge /proc/*/numa_maps)",
+                "{in_use} of {total} pages of {} are in use, so none is released; stop their user first (grep -l huge /proc/*/numa_maps)",
                 format_size(target.page_size)
             ),
             Self::NotRoot(path) => write!(f, "writing {} needs root", path.display()),

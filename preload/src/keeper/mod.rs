@@ -23,7 +23,7 @@ pub(crate) fn start() {
     let started = thread::Builder::new().name("wirepath-keeper".into()).spawn(move || keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
-            "no thread for timers: {error}; a program that computes for long is not heard"
+            "no thread for timers: {error}; peers get no answer while the program computes"
         ));
     }
 }

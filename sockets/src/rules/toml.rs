@@ -104,7 +104,9 @@ impl Reader<'_> {
         }
         if role == Role::Both && !traffic.contains(Traffic::TcpServer) {
             let span = table.get("use").map_or(rule.span(), Spanned::span);
-            return Err(self.at(span, "expected \"both\" for a tcp-server alone: only a listener hears two sides"));
+            return Err(
+                self.at(span, "expected \"both\" for a tcp-server alone: only a listener can be on both stacks")
+            );
         }
         Ok(Rule { role, traffic, local, remote, why })
     }

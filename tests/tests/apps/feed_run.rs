@@ -393,7 +393,7 @@ fn silence_has_a_likely_cause() {
     assert_eq!(summary.failures, Vec::<String>::new());
     says(&notices, "veth0 is down or has no carrier");
     says(&notices, "veth0 has no IPv4 address");
-    says(&notices, "nothing came for channel c: nobody sends now");
+    says(&notices, "nothing came for channel c: the senders are silent");
     assert!(
         !notices.iter().any(|notice| notice.contains("not asked for")),
         "arrival times were asked for: {notices:?}"

@@ -305,7 +305,7 @@ impl Config {
         let port = self.port.as_ref().and_then(PortSection::vlan);
         match (&line.vlan, port) {
             (Some(vlan), Some(port)) if vlan.get_ref().0 != port => {
-                let what = format!("the port is in VLAN {port} and hears no other: leave this out, or the port's vlan");
+                let what = format!("the port is in VLAN {port} and receives no other: omit this vlan, or the port's");
                 Err(ConfigProblem::new(vlan.span(), what))
             }
             _ => Ok(()),

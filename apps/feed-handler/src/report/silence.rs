@@ -51,8 +51,7 @@ fn causes(plan: &RunPlan, summary: &Summary) -> String {
             _ => "a switch on the way does not forward the groups",
         };
         let interface = plan.live.port.interface();
-        causes
-            .push(format!("nobody sends now, or {igmp}: `wirepath doctor` looks at {interface} and what is before it"));
+        causes.push(format!("the senders are silent, or {igmp}: check with `wirepath doctor {interface}`"));
     }
     causes.join("; ")
 }

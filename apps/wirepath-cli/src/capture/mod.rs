@@ -37,16 +37,16 @@ const ANSWER_SPAN: Duration = Duration::from_secs(1);
 /// Shows the frames that the queues of a running process receive and send, as pcap or one line
 /// each.
 #[derive(Args)]
-#[command(after_help = "Filters, all of whose words must hold:\n  \
+#[command(after_help = "Filters; a frame must match all of its words:\n  \
     udp | tcp | icmp | igmp | arp    the protocol\n  \
     [host] ADDRESS[:PORT]            either end\n  \
-    from ADDRESS[:PORT]              who sent it\n  \
-    to | group ADDRESS[:PORT]        whom it is for\n  \
-    port PORT                        of either end\n  \
+    from ADDRESS[:PORT]              the sender\n  \
+    to | group ADDRESS[:PORT]        the destination\n  \
+    port PORT                        the port of either end\n  \
     vlan NUMBER                      the outermost tag\n\
 Example: wirepath capture feed-handler --rx --filter \"udp group 239.1.2.3:9000\" -w - | tcpdump -r -")]
 pub(crate) struct Options {
-    /// The process: its application's name or its id; not needed where only one can be listened to
+    /// The process, by its application's name or its id; may be omitted if only one can be captured
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
     /// Only queues with this number
@@ -61,13 +61,13 @@ pub(crate) struct Options {
     /// Only sent frames
     #[arg(long)]
     tx: bool,
-    /// Keep so many bytes of each frame
+    /// Keep only this many bytes of each frame
     #[arg(long, value_name = "BYTES", default_value = "65528", value_parser = clap::value_parser!(u16).range(1..=65_528))]
     snap: u16,
-    /// Stop after so many frames
+    /// Stop after this many frames
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     seconds: Option<Duration>,
     /// Only frames that match this filter, as below
@@ -211,7 +211,7 @@ impl Capture<'_> {
         let names: Vec<_> = self.queues.iter().map(Queue::name).collect();
         eprintln!("wirepath: listening to {}", names.join(", "));
         if !waiting.is_empty() {
-            eprintln!("wirepath: nobody polls {}: frames are seen when somebody does", waiting.join(", "));
+            eprintln!("wirepath: no worker polls {}: frames appear when one does", waiting.join(", "));
         }
     }
 

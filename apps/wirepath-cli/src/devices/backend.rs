@@ -112,7 +112,7 @@ fn zero_copy(interface: &Interface, driver: DriverCapabilities, native: Usabilit
         return no(ZERO_COPY, why, None);
     }
     if native != Usability::Yes {
-        return no(ZERO_COPY, "goes with af_xdp native only".into(), None);
+        return no(ZERO_COPY, "requires af_xdp native".into(), None);
     }
     match driver.zero_copy_segments_max {
         1 => yes(ZERO_COPY, "frames of one buffer".into()),

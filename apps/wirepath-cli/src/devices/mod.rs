@@ -23,7 +23,7 @@ use crate::root::Root;
 use backend::{Backend, Evidence};
 
 /// Shows the interfaces of this network namespace, with the backends that could drive each, or the
-/// reason why none can.
+/// reason if none can.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only this interface

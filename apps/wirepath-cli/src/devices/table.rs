@@ -105,7 +105,7 @@ fn timestamps(device: &Device) -> String {
         }
     };
     match device.xdp_timestamps {
-        Some(true) => words + "; the driver tells XDP programs when a frame arrived",
+        Some(true) => words + "; the driver gives XDP programs the arrival time of a frame",
         _ => words,
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn deferral(inspected: &Inspected) -> Vec<Finding> {
     if timeout_ns > 0 {
         return warning(
             format!(
-                "{name} is not heard for up to {timeout_ns} ns after a poll (gro_flush_timeout, napi_defer_hard_irqs {polls})"
+                "interrupts of {name} are delayed by up to {timeout_ns} ns after a poll (gro_flush_timeout, napi_defer_hard_irqs {polls})"
             ),
             format!(
                 "`for file in gro_flush_timeout napi_defer_hard_irqs; do echo 0 > /sys/class/net/{name}/$file; done`"
@@ -85,7 +85,7 @@ pub(super) fn deferral(inspected: &Inspected) -> Vec<Finding> {
             format!("`echo 0 > /sys/class/net/{name}/threaded`, or give each thread a core with `taskset -p`"),
         );
     }
-    good(format!("interrupts of {name} are heard at once"))
+    good(format!("interrupts of {name} are handled at once"))
 }
 
 #[cfg(test)]

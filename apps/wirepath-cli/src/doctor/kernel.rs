@@ -11,7 +11,7 @@ use super::inspected::Inspected;
 pub(super) const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
 /// Features of AF_XDP that versions before this lack, oldest first.
 const MILESTONES: [(u32, u32, &str); 3] = [
-    (5, 9, "has no XDP links, with which our program goes when the process does"),
+    (5, 9, "has no XDP links, which remove our program when the process ends"),
     (6, 3, "does not tell what drivers can do"),
     (6, 6, "has no frames in several buffers, so that the MTU must fit one"),
 ];

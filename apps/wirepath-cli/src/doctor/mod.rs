@@ -40,8 +40,8 @@ pub(crate) use kernel::missing_capabilities;
 /// that keep its sockets on the kernel, and prints the remedies.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The interface that workers shall poll, or the program that `wirepath run` shall start;
-    /// without it only the host is looked at
+    /// The interface that workers will poll, or the program that `wirepath run` will start; without
+    /// it only the host is checked
     #[arg(value_name = "INTERFACE|PROGRAM")]
     subject: Option<String>,
     /// The cores for the workers, such as 2-3,6; without it the isolated cores, or else the last

@@ -109,7 +109,7 @@ pub(super) fn rings(inspected: &Inspected) -> Vec<Finding> {
         return good(format!("the NIC's receive ring holds {rx} frames of {rx_max}"));
     }
     warning(
-        format!("the NIC's receive ring holds {rx} frames: a burst that comes while nobody looks is lost"),
+        format!("the NIC's receive ring holds {rx} frames: a longer burst between two polls is lost"),
         format!("`ethtool -G {name} rx {}`", RING_LEN.min(rx_max)),
     )
 }

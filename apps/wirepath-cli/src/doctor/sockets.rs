@@ -29,7 +29,7 @@ pub(super) fn buffers(inspected: &Inspected) -> Vec<Finding> {
     }
     if let Some(default) = rmem("rmem_default").filter(|&default| default < RMEM_DEFAULT) {
         findings.extend(note(
-            format!("a kernel socket that asks for no buffer of its own has {default} bytes: a burst overruns it"),
+            format!("a kernel socket without SO_RCVBUF has {default} bytes: a burst overruns it"),
             format!("`sysctl -w net.core.rmem_default={RMEM_DEFAULT}`"),
         ));
     }

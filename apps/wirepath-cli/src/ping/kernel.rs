@@ -115,7 +115,8 @@ impl Path for KernelPath {
         match self.socket.recv(&mut self.buffer) {
             Ok(len) => received.extend(self.read(len)),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                received.push(Received::Refused(Refusal { reporter: self.remote, why: "nobody listens on the port" }));
+                received
+                    .push(Received::Refused(Refusal { reporter: self.remote, why: "no program listens on the port" }));
             }
             Err(error) if error.kind() == ErrorKind::HostUnreachable => {
                 received.push(Received::Refused(Refusal { reporter: self.remote, why: "the host does not answer" }));

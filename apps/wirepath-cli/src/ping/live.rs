@@ -240,7 +240,7 @@ impl OpenPort<Ping> {
     fn error_of_kernel(&self) -> Option<Refusal> {
         let error = self.reserved.as_ref()?.take_error().ok()??;
         let why = match error.kind() {
-            ErrorKind::ConnectionRefused => "nobody listens on the port",
+            ErrorKind::ConnectionRefused => "no program listens on the port",
             ErrorKind::HostUnreachable => "the host does not answer",
             _ => "unreachable",
         };
@@ -292,7 +292,7 @@ fn in_words(error: &LiveError) -> String {
 
 fn why(kind: FlowErrorKind) -> &'static str {
     match kind {
-        FlowErrorKind::Unreachable(Unreachable::Port) => "nobody listens on the port",
+        FlowErrorKind::Unreachable(Unreachable::Port) => "no program listens on the port",
         FlowErrorKind::Unreachable(Unreachable::Host | Unreachable::HostUnknown) => "the host does not answer",
         FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) => "too long for the path",
         FlowErrorKind::Unreachable(_) => "unreachable",

@@ -59,10 +59,10 @@ pub(crate) struct Options {
     /// Send UDP echoes, to this port, instead of ICMP
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     udp: Option<u16>,
-    /// Serve echoes: send back the datagrams that come to the UDP port, 7 if none is given
+    /// Serve echoes: send back the datagrams that arrive at the UDP port, by default 7
     #[arg(long, conflicts_with_all = ["address", "compare", "count", "interval", "flood", "size", "timeout", "json"])]
     serve: bool,
-    /// What sends: AF_XDP on an interface, or the sockets of the kernel
+    /// The sender: AF_XDP on an interface, or kernel sockets
     #[arg(long, value_name = "INTERFACE|kernel", default_value = KERNEL)]
     via: String,
     /// An address on the interface that the kernel does not have, with ARP and ICMP of our own
@@ -74,16 +74,16 @@ pub(crate) struct Options {
     /// The queue of the interface on which answers come
     #[arg(long, value_name = "N", default_value_t = 0)]
     queue: u16,
-    /// Measure both by turns, the interface and the kernel
+    /// Measure the interface and the kernel in turns
     #[arg(long, requires = "udp", conflicts_with = "local")]
     compare: bool,
-    /// Stop after this many echoes, of each where two are compared; by default on Ctrl-C
+    /// Stop after this many echoes, of each sender with --compare; by default on Ctrl-C
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The time between two echoes: 10ms, 250us, 1s
     #[arg(short, long, value_name = "SPAN", default_value = "1s", value_parser = parse_span)]
     interval: Duration,
-    /// Send the next echo as soon as the answer is there, or is late
+    /// Send the next echo as soon as the answer arrives or is late
     #[arg(short, long, conflicts_with = "interval")]
     flood: bool,
     /// Bytes of an echo behind the UDP or ICMP header
@@ -223,7 +223,7 @@ fn no_answer(target: &Target, lanes: &[MeasuredPath]) -> String {
     let what = text::what(target);
     match (target.udp, lanes.iter().any(|lane| lane.ledger.counts().refused > 0)) {
         (Some(port), true) => {
-            format!("no {what}: nobody listens there; start `wirepath ping --serve --udp {port}` on it")
+            format!("no {what}: no program listens there; start `wirepath ping --serve --udp {port}` on it")
         }
         _ => format!("no {what} came back ({sent} sent)"),
     }

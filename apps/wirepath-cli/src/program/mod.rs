@@ -63,10 +63,7 @@ impl Program {
                 Finding {
                     severity: Severity::Warning,
                     what: format!("{} uses io_uring ({library}), which sees the kernel's sockets alone", self.name()),
-                    remedy: Some(
-                        "have it wait with epoll, by its own option, or by rules leave those sockets to the kernel"
-                            .into(),
-                    ),
+                    remedy: Some("set its option to use epoll, or leave these sockets to the kernel by rules".into()),
                 },
             ));
         }
@@ -79,7 +76,7 @@ impl Program {
         let Some(elf) = &self.elf else {
             return Finding {
                 severity: Severity::Note,
-                what: format!("{name} may be run, but not read, so nothing is known of it"),
+                what: format!("{name} is executable but not readable, so its kind is unknown"),
                 remedy: Some("run this as root".into()),
             };
         };

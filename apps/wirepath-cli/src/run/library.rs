@@ -19,7 +19,7 @@ pub(crate) fn find() -> Result<PathBuf, Obstacle> {
             true => Ok(std::path::absolute(&path).unwrap_or(path)),
             false => Err(Obstacle::new(
                 format!("{VARIABLE} names {}, which is no file", path.display()),
-                format!("have it name {NAME}, or leave it out"),
+                format!("set it to the path of {NAME}, or unset it"),
             )),
         };
     }
@@ -29,7 +29,7 @@ pub(crate) fn find() -> Result<PathBuf, Obstacle> {
     found.map(|path| path.canonicalize().unwrap_or(path)).ok_or_else(|| {
         Obstacle::new(
             format!("{NAME} is neither in {} nor in {}", folder.display(), places[1].display()),
-            format!("`cargo build --release -p wirepath-preload` builds it; {VARIABLE} says where it is"),
+            format!("build it with `cargo build --release -p wirepath-preload`, or set {VARIABLE} to its path"),
         )
     })
 }

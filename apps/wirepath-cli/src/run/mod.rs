@@ -152,7 +152,7 @@ impl Options {
 fn check_rules(path: &Path) -> Result<PathBuf, Obstacle> {
     match Rules::load(path) {
         Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
-        Err(error) => Err(Obstacle::new(error.to_string(), "mend the file, or leave --rules out")),
+        Err(error) => Err(Obstacle::new(error.to_string(), "correct the file, or omit --rules")),
     }
 }
 
@@ -164,7 +164,7 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Obstacle>
     if shown.contains([' ', ':']) {
         return Err(Obstacle::new(
             format!("the path of the library, {shown}, has a blank or a colon, which LD_PRELOAD cannot have"),
-            "move it, and say where it is in WIREPATH_PRELOAD",
+            "move it, and set WIREPATH_PRELOAD to its path",
         ));
     }
     let mut list = OsString::from(library);

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// One JSON object; with --live one a line
     #[arg(long)]
     json: bool,
-    /// Show again every so many seconds until interrupted
+    /// Repeat every SECONDS until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     live: Option<Duration>,
     /// The directory of the files, if neither WIREPATH_SHM nor /dev/shm/wirepath

@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// One JSON object with all values; with --watch one a line
     #[arg(long)]
     json: bool,
-    /// Show again every so many seconds until interrupted
+    /// Repeat every SECONDS until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
     watch: Option<Duration>,
     /// Show zeros too (JSON always does)

@@ -108,11 +108,11 @@ impl fmt::Display for CloseReason {
             Self::Finished => "both sides finished",
             Self::Aborted => "aborted by us",
             Self::Reset => "reset by the peer: its log may say why",
-            Self::Refused => "refused, nobody listens there: check address and port",
+            Self::Refused => "refused, no program listens there: check address and port",
             Self::NoRoute => {
                 "the call found no way out: the link is down, or no route leads there; check cable, switch and routes"
             }
-            Self::NoAnswer => "nobody answered the call: check address and port, and what filters on the way",
+            Self::NoAnswer => "no answer to the SYN: check address, port, and filters on the path",
             Self::TimedOut => "the peer stopped acknowledging: it is gone, or the way to it is; connect again",
             Self::KeepaliveTimedOut => {
                 "the peer answered no keepalive probe: it is gone, or the way to it is; connect again"
@@ -333,7 +333,10 @@ impl fmt::Display for ConnectError {
                 write!(f, "{remote} is no host's address and port: name one host, and its port")
             }
             Self::LocalAddress(remote) => {
-                write!(f, "{remote} is ourselves, and nothing goes there by the wire: name another host")
+                write!(
+                    f,
+                    "{remote} is an address of this host, and no frame to it leaves by the wire: name another host"
+                )
             }
             Self::NotOurs(error) => error.fmt(f),
             Self::NotSubscribed { local, remote } => {
@@ -377,7 +380,7 @@ impl fmt::Display for OptionError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => f.write_str("there is no such connection any more: Closed has told how it ended"),
+            Self::NotFound => f.write_str("there is no such connection any more: its Closed event gave the reason"),
             Self::NotConnected => f.write_str("the handshake is not done: wait for Connected"),
             Self::Closed => f.write_str("the connection is closed for sending: connect again to send more"),
             Self::Full => {

@@ -558,7 +558,7 @@ impl fmt::Display for GuardError {
             Self::Packets(error) => write!(f, "no frames can be sent: {error}; {RIGHTS}"),
             Self::PeersNotReset { workers } => write!(
                 f,
-                "not all peers of {workers} workers could be told, see the reports: call the venue, its sessions may still be open"
+                "not all peers of {workers} workers could be reset, see the reports: call the venue, its sessions may still be open"
             ),
         }
     }

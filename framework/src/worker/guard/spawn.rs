@@ -62,7 +62,9 @@ impl Guard {
 /// [`serve_if_spawned`] first.
 pub fn spawn() -> io::Result<Guard> {
     if whom().is_some() {
-        return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
+        return Err(io::Error::other(
+            "a guardian cannot start another guardian: call guard::serve_if_spawned first in main",
+        ));
     }
     // The socket shows that the guardian can send and that we are allowed to: see `may_ask`.
     let right = PacketSocket::open(ANY_INTERFACE).map_err(|error| {

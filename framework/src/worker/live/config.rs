@@ -255,7 +255,7 @@ impl LiveConfig {
         let ours = self.vlan.inner().map(|tag| tag.vid());
         let other = |vlan: &u16| ours.is_some_and(|ours| ours != *vlan);
         if let Some(other) = self.flows.iter().filter_map(|flow| flow.vlan).find(other) {
-            let what = format!("VLAN {other} is wanted on a port that is in another one: leave it out, or the port's");
+            let what = format!("VLAN {other} is wanted on a port of another VLAN: omit it, or the port's");
             return Err(LiveError::Config(what));
         }
         if host.addresses.is_empty() {

@@ -100,7 +100,7 @@ impl fmt::Display for LiveError {
 }
 
 fn write_icmp_errors(f: &mut fmt::Formatter<'_>, interface: &str, error: &io::Error) -> fmt::Result {
-    write!(f, "the ICMP errors that come to the kernel on {interface} cannot be heard ({error}): ")?;
+    write!(f, "the ICMP errors that come to the kernel on {interface} cannot be received ({error}): ")?;
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => f.write_str("run as root, or give the program cap_net_raw"),
         // pthread_create(3): a limit on threads, of the user or of the cgroup.

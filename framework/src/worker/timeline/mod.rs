@@ -117,9 +117,7 @@ impl TimelineThread {
             return Err(io::Error::other("the system's clock cannot be read"));
         }
         if sampler.nic.is_some() && first.nic.is_none() {
-            return Err(io::Error::other(
-                "the NIC's clock cannot be read: leave it out, or use its PTP hardware clock",
-            ));
+            return Err(io::Error::other("the NIC's clock cannot be read: omit it, or use its PTP hardware clock"));
         }
         let mut ring = lossy::ring::<Words>(RING_LEN).expect("a power of two");
         let readers = (0..readers).map(|_| TimelineReader { ring: ring.reader(), latest: first }).collect();

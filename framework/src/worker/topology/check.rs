@@ -145,7 +145,7 @@ fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut
         report.add(
             Severity::Note,
             format!(
-                "/sys does not show the network interface {interface:?}: whether it is on the NUMA node of core {core} nobody knows"
+                "/sys does not show the network interface {interface:?}, so it is unknown whether it is on the NUMA node of core {core}"
             ),
             "`mount -t sysfs sysfs /sys` in its network namespace shows it; `ip -brief link` shows those that there are".to_owned(),
         );

@@ -196,7 +196,7 @@ fn cpu_number(text: &str, last_cpu: Option<usize>) -> Result<usize, &'static str
     if let ("N", Some(last)) = (text, last_cpu) {
         return Ok(last);
     }
-    let cpu = number(text).ok_or("it wants whole numbers, ranges and commas only")?;
+    let cpu = number(text).ok_or("use whole numbers, ranges and commas only")?;
     if cpu >= CPU_COUNT_MAX {
         return Err("no kernel has a CPU above 8191");
     }

@@ -69,7 +69,7 @@ impl fmt::Display for Absent {
         match self {
             Self::NotWanted => f.write_str("not asked for"),
             Self::BehindTheDriver => f.write_str("a program behind the driver cannot ask it"),
-            Self::Driver => f.write_str("the driver tells none"),
+            Self::Driver => f.write_str("the driver gives none"),
             Self::NoBtf(why) => {
                 write!(f, "the kernel does not describe its functions in {VMLINUX}, CONFIG_DEBUG_INFO_BTF: {why}")
             }

@@ -221,7 +221,7 @@ fn veth_is_asked_and_tells_the_hash_but_no_arrival_time() {
         }
         let rx = rig.device.capabilities().rx;
         assert!(rx.timestamp && rx.hash && rx.vlan, "{words}");
-        assert!(words.contains("which it was not told to: Operation not supported"), "{words}");
+        assert!(words.contains("which could not be enabled: Operation not supported"), "{words}");
         let mut hashes = Vec::new();
         for _ in 0..2 {
             send();

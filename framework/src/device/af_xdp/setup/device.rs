@@ -195,7 +195,7 @@ impl AfXdpDevice {
         let timestamp = match (timestamp, &port.unstamped) {
             (Ok(_), None) => "; arrival times by the NIC's clock".into(),
             (Ok(_), Some(error)) => {
-                format!("; arrival times where the NIC takes them, which it was not told to: {error}")
+                format!("; arrival times if the NIC takes them, which could not be enabled: {error}")
             }
             (Err(Absent::NotWanted), _) => "; arrival times not asked for".into(),
             (Err(why), _) => format!("; no arrival times: {why}"),

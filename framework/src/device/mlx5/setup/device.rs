@@ -31,7 +31,7 @@ const LINK_HEADER_LEN: usize = 14 + 4;
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// The notice for a kernel without the counter.
 const UNCOUNTED: &str =
-    "; frames that find no buffer are counted by nobody: the kernel has no hw_counters/out_of_buffer of this device";
+    "; frames that find no buffer are not counted: the kernel has no hw_counters/out_of_buffer of this device";
 /// The notice for a bond in hardware (docs/hardware.md).
 const BOND: &str =
     "frames of either come to the queues, and the kernel decides by which one a queue sends, anew after each reset";

@@ -158,7 +158,7 @@ impl Port {
 
     /// libmlx5 returned an impossible object.
     pub(in crate::device::mlx5) fn strange(&self, doing: &'static str) -> SetupError {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 tells of a ring that cannot be");
+        let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 reports an impossible ring");
         SetupError::System { device: self.name().into(), doing, error }
     }
 
