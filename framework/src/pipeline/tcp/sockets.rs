@@ -291,8 +291,9 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(ConnectError::NoTcp))
     }
 
-    /// Whether no connection has these two ends, or one in TIME-WAIT that [`connect`](Self::connect)
-    /// would replace now. For a caller that gets its local port from elsewhere; port 0 is not free.
+    /// Whether no connection has these two ends, or one in TIME-WAIT that
+    /// [`connect`](Self::connect) would replace now. For a caller that gets its local port from
+    /// elsewhere; port 0 is not free.
     pub fn is_free(&self, local: SocketAddrV4, remote: SocketAddrV4, options: &ConnectionOptions) -> bool {
         let (Ok(flow), Some(inner)) = (self.flow_from(local, remote), &self.0.tcp.0) else { return false };
         inner.machine.is_free(flow, options, self.0.now)
