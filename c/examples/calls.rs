@@ -10,6 +10,7 @@
 //! The instructions over those of `rust-receive`, by the rounds times 32 datagrams. An event is
 //! written down and read back, so it costs more than a callback; `c-send` is the call alone.
 
+use core::hint::black_box;
 use core::net::SocketAddrV4;
 use core::ptr;
 use std::ffi::{CStr, CString};
@@ -102,14 +103,15 @@ fn measured_c_receive(stack: Handle, events: &mut [Event; ROUND]) -> usize {
 #[inline(never)]
 fn measured_rust_send(port: &mut EmbeddedPort<Heard>, flow: &mut UdpFlow) {
     for _ in 0..ROUND {
-        port.with_app_batched(|_, cx| flow.send(&PAYLOAD, cx)).expect("room");
+        port.with_app_batched(|_, cx| flow.send(black_box(&PAYLOAD[..]), cx)).expect("room");
     }
 }
 
 #[inline(never)]
 fn measured_c_send(stack: Handle, flow: Handle) {
     for _ in 0..ROUND {
-        done(entry::wp_udp_send(stack, flow, PAYLOAD.as_ptr().cast(), PAYLOAD.len(), WP_MORE));
+        let payload = black_box(&PAYLOAD[..]);
+        done(entry::wp_udp_send(stack, flow, payload.as_ptr().cast(), payload.len(), WP_MORE));
     }
 }
 

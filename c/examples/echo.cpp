@@ -35,7 +35,7 @@ try {
                 wirepath::check(client.send(conn, lines));
             if (event.type == WP_EVENT_DATA) {
                 held.push_back(client.hold(event));
-                echoed += wirepath::bytes(event);
+                echoed += wirepath::bytes(event).str();
                 if (echoed.size() == lines.size())
                     wirepath::check(client.shutdown(conn));
             }

@@ -29,8 +29,10 @@
  * (sockaddr_in).
  *
  * Cost. "Hot" calls allocate nothing and make no system call of their own; the device may make one
- * for a doorbell (AF_XDP does, a ConnectX does not). A call costs some 12 ns more than the same
- * call in Rust, an event with bytes some 25 ns more than a callback: docs/c.md has the count.
+ * for a doorbell (AF_XDP does, a ConnectX does not). docs/c.md has the instructions that a call and
+ * an event add to the same in Rust.
+ *
+ * Standards: C99 or later, C++11 or later. Calls from a signal handler are not supported.
  */
 #ifndef WIREPATH_H
 #define WIREPATH_H
@@ -92,12 +94,16 @@ WP_API const char *wp_last_error(void);
 /* Flags of wp_options. */
 #define WP_LOG 1u              /* lines for the operator go to standard error; else there are none */
 #define WP_ACCEPT_CHECKSUMS 2u /* accept checksums of the pseudo header only, as on a veth */
+#define WP_TIMESTAMPS 4u       /* the device stamps frames: received ones (wp_event.timestamp_ns), and
+                                  if it can, sent ones (wp_stamp). Without this flag a ConnectX stamps
+                                  no frame; with it, one without a clock cannot be opened. Other devices
+                                  stamp received frames in any case, AF_XDP if the driver does */
 
 /* Options of a stack. Begin with WP_OPTIONS_INIT: it sets `size`, and zero is the default of all
  * other members. */
 typedef struct wp_options {
     uint32_t size;        /* sizeof(wp_options) */
-    uint32_t flags;       /* WP_LOG, WP_ACCEPT_CHECKSUMS */
+    uint32_t flags;       /* WP_LOG, WP_ACCEPT_CHECKSUMS, WP_TIMESTAMPS */
     const char *name;     /* for `wirepath stats`; null: the executable's */
     const char *address;  /* an address of the stack's own with its network, "10.0.0.2/24"; null: the
                              interface is shared with the kernel, and has the kernel's addresses, routes
@@ -106,7 +112,7 @@ typedef struct wp_options {
     uint32_t connections; /* TCP connections at the same time; 0: no TCP */
     uint32_t held;        /* buffers that wp_hold keeps at the same time; beyond, they are missing for receive */
 } wp_options;
-#define WP_OPTIONS_INIT { .size = sizeof(wp_options) }
+#define WP_OPTIONS_INIT { sizeof(wp_options), 0, NULL, NULL, NULL, 0, 0 }
 
 /* Opens a port by its name, with one worker, on this thread: "eth1" (AF_XDP), "mlx5:eth1" or
  * "mlx5:0000:3b:00.0" (a ConnectX by its own queues), "pcap:day.pcap.gz", "memory:wire" (one end of
@@ -135,6 +141,7 @@ WP_API int wp_close(wp_stack stack);
 #define WP_EVENT_CLOSED 7u      /* conn, tag, reason: the connection is gone and its handle stale */
 #define WP_EVENT_NO_ROUTE 8u    /* conn, tag: the SYN waits for a path and leaves by itself */
 #define WP_EVENT_TIMER 9u       /* token */
+#define WP_EVENT_SENT 10u       /* token, timestamp_ns: a frame of wp_stamp left */
 
 /* Reasons of WP_EVENT_CLOSED. */
 #define WP_CLOSED_FINISHED 1    /* both sides sent all, and it was acknowledged */
@@ -157,8 +164,8 @@ typedef struct wp_event {
     const uint8_t *data;   /* where the NIC put the bytes; until the next wp_poll, or wp_release */
     size_t len;
     uint64_t chunk;        /* for wp_hold */
-    uint64_t timestamp_ns; /* arrival by the NIC's clock since 1970; 0 where the device stamps none */
-    uint64_t token;        /* of wp_after */
+    uint64_t timestamp_ns; /* arrival, or departure, by the NIC's clock since 1970; 0 where the device stamps none */
+    uint64_t token;        /* of wp_after, or wp_stamp */
     struct sockaddr_in source;
     struct sockaddr_in destination;
     int32_t reason;        /* WP_CLOSED_... */
@@ -175,8 +182,7 @@ typedef struct wp_event {
  * between.
  *
  * WP_E_ENDED: the device has ended and no event is left. WP_E_ARGUMENT.
- * Hot: an idle turn some 20 ns, of which the clock is half; an event with bytes some 25 ns above
- * the stack's own work. */
+ * Hot: an idle turn some 20 ns, of which the clock is half. */
 WP_API int wp_poll(wp_stack stack, wp_event *events, int max);
 
 /* A sentence for `reason`. Static memory. */
@@ -253,6 +259,15 @@ WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 /* Rings the doorbell for all waiting frames. Hot. */
 WP_API int wp_flush(wp_stack stack);
 
+/* Requests the times at which the frames of the next call that sends leave: WP_EVENT_SENT comes with
+ * `token` for each frame, a few polls later. Frames that leave after that call, because they waited
+ * for a neighbor or a window, have none. Open the stack with WP_TIMESTAMPS. Hot: some 20 ns with the
+ * send.
+ *
+ * WP_E_UNSUPPORTED: opened without the flag, or the device cannot stamp sent frames (AF_XDP,
+ * captures). */
+WP_API int wp_stamp(wp_stack stack, uint64_t token);
+
 /* ---- UDP -------------------------------------------------------------------------------------- */
 
 #define WP_UDP_DONT_FRAGMENT 1u /* refuse what is longer than the MTU, by WP_E_TOO_LONG */
@@ -265,7 +280,7 @@ typedef struct wp_udp_options {
     uint8_t tos;
     uint8_t reserved[6]; /* zero */
 } wp_udp_options;
-#define WP_UDP_OPTIONS_INIT { .size = sizeof(wp_udp_options) }
+#define WP_UDP_OPTIONS_INIT { sizeof(wp_udp_options), 0, 0, 0, { 0, 0, 0, 0, 0, 0 } }
 
 /* Prepares the headers of datagrams to one destination. If `local` is null or INADDR_ANY, the route
  * determines the source address; its port is the source port. The headers follow changes of routes
@@ -307,7 +322,7 @@ struct wp_tcp_options {
     uint32_t send_buffer;     /* bytes that may wait, 256 KiB */
     uint32_t receive_buffer;  /* the window, 256 KiB */
 };
-#define WP_TCP_OPTIONS_INIT { .size = sizeof(wp_tcp_options) }
+#define WP_TCP_OPTIONS_INIT { sizeof(wp_tcp_options), 0, 0, 0, 0, 0, 0, 0 }
 
 /* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED
  * follows. If `local` is null, the route determines the address, and the port is any free one. An
@@ -328,6 +343,50 @@ WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const
  * WP_E_STALE.
  * Hot: some 40 ns for 64 bytes, and the device's doorbell unless WP_MORE. */
 WP_API int64_t wp_tcp_send(wp_stack stack, wp_conn conn, const void *data, size_t len, uint32_t flags);
+
+/* A connection at a moment, as TCP_INFO of Linux has it. Begin with WP_TCP_INFO_INIT. */
+typedef struct wp_tcp_info {
+    uint32_t size;           /* sizeof(wp_tcp_info) */
+    uint32_t state;          /* WP_TCP_ESTABLISHED... */
+    uint64_t rto_ns;         /* the retransmission timeout */
+    uint64_t srtt_ns;        /* the smoothed round trip time; 0 before the first sample */
+    uint64_t rttvar_ns;
+    uint64_t rtt_min_ns;     /* the recent least */
+    uint64_t silence_ns;     /* since a segment of the peer arrived */
+    uint64_t bytes_sent;     /* for the first time */
+    uint64_t bytes_acked;
+    uint64_t bytes_received; /* in order */
+    uint64_t segments_out;
+    uint64_t segments_in;
+    uint32_t mss;            /* the largest payload of our segments */
+    uint32_t cwnd;           /* the congestion window, in bytes */
+    uint32_t send_window;    /* the peer's, in bytes */
+    uint32_t receive_window; /* ours, in bytes */
+    uint32_t unacked;        /* bytes sent and not acknowledged */
+    uint32_t unsent;         /* bytes that wait to be sent */
+    uint32_t unread;         /* bytes that a paused connection keeps */
+    uint32_t resent;         /* segments sent again */
+    uint32_t timeouts;       /* retransmission timeouts */
+    uint32_t reserved;       /* zero */
+} wp_tcp_info;
+#define WP_TCP_INFO_INIT \
+    { sizeof(wp_tcp_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* States of a connection: the numbers of Linux's <netinet/tcp.h>. */
+#define WP_TCP_ESTABLISHED 1
+#define WP_TCP_SYN_SENT 2
+#define WP_TCP_SYN_RECEIVED 3
+#define WP_TCP_FIN_WAIT_1 4
+#define WP_TCP_FIN_WAIT_2 5
+#define WP_TCP_TIME_WAIT 6
+#define WP_TCP_CLOSED 7
+#define WP_TCP_CLOSE_WAIT 8
+#define WP_TCP_LAST_ACK 9
+#define WP_TCP_CLOSING 11
+
+/* Reads the state of a connection. No system call. WP_E_STALE. WP_E_ARGUMENT: `info` is null, or of a
+ * newer version. */
+WP_API int wp_tcp_get_info(wp_stack stack, wp_conn conn, wp_tcp_info *info);
 
 /* Ends our direction: a FIN follows the sent data. The peer's data still comes. WP_E_STALE,
  * WP_E_AGAIN, WP_E_STATE. */
@@ -391,7 +450,22 @@ WP_API int wp_cancel(wp_stack stack, wp_timer timer);
  * 10 us. WP_E_NAME. */
 WP_API int wp_counter(wp_stack stack, const char *name, uint64_t *value);
 
-/* An address from four numbers and a port in host byte order. */
+/* A counter or gauge with its name. */
+typedef struct wp_stat {
+    char name[100]; /* as in `wirepath stats`; a zero byte ends it */
+    uint32_t kind;  /* WP_STAT_... */
+    uint64_t value;
+} wp_stat;
+
+#define WP_STAT_COUNTER 1u /* a number that only grows */
+#define WP_STAT_GAUGE 2u   /* a number that is set, at most 256 turns ago */
+
+/* Writes up to `max` counters and gauges of the stack, and returns how many it has, some hundred: with
+ * null and 0 it only counts them. `wirepath stats` alone has distributions and texts. Not hot: some
+ * 20 us. */
+WP_API int wp_stats(wp_stack stack, wp_stat *stats, int max);
+
+/* An address from four numbers and a port in the order of the machine. */
 static inline struct sockaddr_in wp_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint16_t port)
 {
     struct sockaddr_in address;

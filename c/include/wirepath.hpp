@@ -1,14 +1,19 @@
-// wirepath for C++17: the handles of wirepath.h as owners that close themselves, and refusals as
-// exceptions at set-up. Calls on the hot path return what C returns, and throw nothing.
+// wirepath for C++11 and later: the handles of wirepath.h as owners that close themselves, and refusals
+// as exceptions at set-up. Calls on the hot path return what C returns, and throw nothing.
 #ifndef WIREPATH_HPP
 #define WIREPATH_HPP
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
+
+#if __cplusplus >= 201703L
+#include <string_view>
+#endif
 
 #include "wirepath.h"
 
@@ -32,10 +37,36 @@ template <class T> T check(T result)
     return result;
 }
 
-// The bytes of an event.
-inline std::string_view bytes(const wp_event &event) noexcept
+// Bytes that are not owned: of an event, a string, a literal, or whatever has data() and size().
+class Bytes {
+public:
+    Bytes(const void *data, std::size_t size) noexcept : data_(static_cast<const char *>(data)), size_(size) {}
+    Bytes(const char *text) noexcept : data_(text), size_(std::strlen(text)) {}
+    template <class T, class = decltype(std::declval<const T &>().data()),
+              class = decltype(std::declval<const T &>().size())>
+    Bytes(const T &owner) noexcept
+        : data_(reinterpret_cast<const char *>(owner.data())), size_(owner.size() * sizeof *owner.data())
+    {
+    }
+
+    const char *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    const char *begin() const noexcept { return data_; }
+    const char *end() const noexcept { return data_ + size_; }
+    std::string str() const { return std::string(data_, size_); }
+#if __cplusplus >= 201703L
+    operator std::string_view() const noexcept { return {data_, size_}; }
+#endif
+
+private:
+    const char *data_;
+    std::size_t size_;
+};
+
+// The bytes of an event: until the next poll, unless they are held.
+inline Bytes bytes(const wp_event &event) noexcept
 {
-    return {reinterpret_cast<const char *>(event.data), event.len};
+    return Bytes(event.data, event.len);
 }
 
 // A handle of a stack that Close gives back. It must not outlive its stack; if it does, the handle
@@ -44,7 +75,7 @@ template <class Handle, int (*Close)(wp_stack, Handle)> class Owned {
 public:
     Owned() noexcept = default;
     Owned(wp_stack stack, Handle handle) noexcept : stack_(stack), handle_(handle) {}
-    Owned(Owned &&other) noexcept : stack_(other.stack_), handle_(std::exchange(other.handle_, Handle{0})) {}
+    Owned(Owned &&other) noexcept : stack_(other.stack_), handle_(other.release()) {}
     Owned &operator=(Owned &&other) noexcept
     {
         std::swap(stack_, other.stack_);
@@ -63,7 +94,12 @@ public:
     explicit operator bool() const noexcept { return handle_.id != 0; }
 
     // Gives the handle away: it is not closed.
-    Handle release() noexcept { return std::exchange(handle_, Handle{0}); }
+    Handle release() noexcept
+    {
+        const Handle handle = handle_;
+        handle_ = Handle{0};
+        return handle;
+    }
 
 protected:
     wp_stack stack_{0};
@@ -78,7 +114,7 @@ using Timer = Owned<wp_timer, wp_cancel>;
 class Flow : public Owned<wp_flow, wp_udp_close> {
 public:
     using Owned::Owned;
-    int send(std::string_view data, uint32_t flags = 0) noexcept
+    int send(Bytes data, uint32_t flags = 0) noexcept
     {
         return wp_udp_send(stack_, handle_, data.data(), data.size(), flags);
     }
@@ -88,7 +124,7 @@ public:
 class Order : public Owned<wp_order, wp_order_free> {
 public:
     using Owned::Owned;
-    int patch(std::size_t offset, std::string_view data) noexcept
+    int patch(std::size_t offset, Bytes data) noexcept
     {
         return wp_order_patch(stack_, handle_, offset, data.data(), data.size());
     }
@@ -96,25 +132,22 @@ public:
     int warm() noexcept { return wp_order_warm(stack_, handle_); }
 };
 
-// Options with `size` set: C++17 has no designated initializers.
+// Options with `size` set.
 inline wp_options options() noexcept
 {
-    wp_options options{};
-    options.size = sizeof options;
+    const wp_options options = WP_OPTIONS_INIT;
     return options;
 }
 
 inline wp_tcp_options tcp_options() noexcept
 {
-    wp_tcp_options options{};
-    options.size = sizeof options;
+    const wp_tcp_options options = WP_TCP_OPTIONS_INIT;
     return options;
 }
 
 inline wp_udp_options udp_options() noexcept
 {
-    wp_udp_options options{};
-    options.size = sizeof options;
+    const wp_udp_options options = WP_UDP_OPTIONS_INIT;
     return options;
 }
 
@@ -125,7 +158,7 @@ public:
     {
         check(wp_open(port.c_str(), &options, &stack_));
     }
-    Stack(Stack &&other) noexcept : stack_(std::exchange(other.stack_, wp_stack{0})) {}
+    Stack(Stack &&other) noexcept : stack_(other.stack_) { other.stack_ = wp_stack{0}; }
     Stack &operator=(Stack &&other) noexcept
     {
         std::swap(stack_, other.stack_);
@@ -164,6 +197,8 @@ public:
     int64_t time_to_next() { return check(wp_time_to_next(stack_)); }
     void wait(int64_t timeout_ns = -1) { check(wp_wait(stack_, timeout_ns)); }
     int flush() noexcept { return wp_flush(stack_); }
+    int64_t now() const { return check(wp_now(stack_)); }
+    int stamp(uint64_t token) noexcept { return wp_stamp(stack_, token); }
 
     Buffer hold(const wp_event &event)
     {
@@ -194,6 +229,11 @@ public:
             [&](wp_flow *made) { return wp_udp_connect(stack_, &local, &remote, options, made); });
     }
 
+    int send_to(const sockaddr_in &local, const sockaddr_in &remote, Bytes data, uint32_t flags = 0) noexcept
+    {
+        return wp_udp_send_to(stack_, &local, &remote, data.data(), data.size(), flags);
+    }
+
     // A connection has no owner: it ends by close or abort, and WP_EVENT_CLOSED says so.
     wp_conn connect(const sockaddr_in &local, const sockaddr_in &remote, uint32_t tag = 0,
                     const wp_tcp_options *options = nullptr)
@@ -203,7 +243,7 @@ public:
         return conn;
     }
 
-    int64_t send(wp_conn conn, std::string_view data, uint32_t flags = 0) noexcept
+    int64_t send(wp_conn conn, Bytes data, uint32_t flags = 0) noexcept
     {
         return wp_tcp_send(stack_, conn, data.data(), data.size(), flags);
     }
@@ -213,7 +253,14 @@ public:
     int pause(wp_conn conn) noexcept { return wp_tcp_pause(stack_, conn); }
     int resume(wp_conn conn) noexcept { return wp_tcp_resume(stack_, conn); }
 
-    Order prepare(wp_conn conn, std::string_view data)
+    wp_tcp_info info(wp_conn conn) const
+    {
+        wp_tcp_info info = WP_TCP_INFO_INIT;
+        check(wp_tcp_get_info(stack_, conn, &info));
+        return info;
+    }
+
+    Order prepare(wp_conn conn, Bytes data)
     {
         return make<Order, wp_order>(
             [&](wp_order *made) { return wp_order_prepare(stack_, conn, data.data(), data.size(), made); });
@@ -229,6 +276,14 @@ public:
         uint64_t value = 0;
         check(wp_counter(stack_, name.c_str(), &value));
         return value;
+    }
+
+    // All counters and gauges.
+    std::vector<wp_stat> stats() const
+    {
+        std::vector<wp_stat> stats(static_cast<std::size_t>(check(wp_stats(stack_, nullptr, 0))));
+        check(wp_stats(stack_, stats.data(), static_cast<int>(stats.size())));
+        return stats;
     }
 
 private:

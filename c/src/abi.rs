@@ -19,7 +19,7 @@ pub struct Handle {
 pub struct Options {
     /// The size of the structure in the header that the caller was compiled with.
     pub size: u32,
-    /// `WP_LOG`, `WP_ACCEPT_CHECKSUMS`.
+    /// `WP_LOG`, `WP_ACCEPT_CHECKSUMS`, `WP_TIMESTAMPS`.
     pub flags: u32,
     /// The name for `wirepath stats`; by default that of the executable.
     pub name: *const c_char,
@@ -89,7 +89,7 @@ pub struct Event {
     pub chunk: u64,
     /// The NIC's arrival timestamp, since the epoch; 0 if there is none.
     pub timestamp_ns: u64,
-    /// The token of a timer.
+    /// The token of a timer, or of a frame that was sent.
     pub token: u64,
     /// The sender of a datagram, the peer of a connection.
     pub source: sockaddr_in,
@@ -104,6 +104,71 @@ pub struct Event {
     /// Tag control information of its VLAN tag.
     pub vlan: u16,
 }
+
+/// `wp_tcp_info`: a connection at a moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpInfo {
+    /// Bytes of the structure as the caller was compiled with it.
+    pub size: u32,
+    /// `WP_TCP_ESTABLISHED` and the others: Linux's numbers.
+    pub state: u32,
+    /// The retransmission timeout.
+    pub rto_ns: u64,
+    /// The smoothed round trip time; 0 before the first sample.
+    pub srtt_ns: u64,
+    /// Its variation.
+    pub rttvar_ns: u64,
+    /// The recent least.
+    pub rtt_min_ns: u64,
+    /// Since a segment of the peer arrived.
+    pub silence_ns: u64,
+    /// Bytes sent for the first time.
+    pub bytes_sent: u64,
+    /// Bytes that the peer acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+    /// Segments sent.
+    pub segments_out: u64,
+    /// Segments received.
+    pub segments_in: u64,
+    /// The largest payload of our segments.
+    pub mss: u32,
+    /// The congestion window.
+    pub cwnd: u32,
+    /// The peer's window.
+    pub send_window: u32,
+    /// Ours.
+    pub receive_window: u32,
+    /// Bytes sent and not acknowledged.
+    pub unacked: u32,
+    /// Bytes that wait to be sent.
+    pub unsent: u32,
+    /// Bytes received that a paused connection keeps.
+    pub unread: u32,
+    /// Segments sent again.
+    pub resent: u32,
+    /// Retransmission timeouts.
+    pub timeouts: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `wp_stat`: a counter with its name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Its name, which a zero byte ends.
+    pub name: [c_char; STAT_NAME_LEN],
+    /// `WP_STAT_COUNTER` or `WP_STAT_GAUGE`.
+    pub kind: u32,
+    /// Its value.
+    pub value: u64,
+}
+
+/// Bytes of a counter's name with the zero byte: names have 96 at most.
+pub const STAT_NAME_LEN: usize = 100;
 
 const NO_ADDRESS: sockaddr_in =
     sockaddr_in { sin_family: 0, sin_port: 0, sin_addr: libc::in_addr { s_addr: 0 }, sin_zero: [0; 8] };
@@ -157,11 +222,15 @@ constants! {
     WP_EVENT_NO_ROUTE: u32 = 8;
     /// A timer expired.
     WP_EVENT_TIMER: u32 = 9;
+    /// A frame left for which the time was asked.
+    WP_EVENT_SENT: u32 = 10;
 
     /// Lines for the operator go to standard error.
     WP_LOG: u32 = 1;
     /// Checksums that cover the pseudo header only are accepted.
     WP_ACCEPT_CHECKSUMS: u32 = 2;
+    /// The device stamps frames.
+    WP_TIMESTAMPS: u32 = 4;
 
     /// More calls follow: the frames leave with a later one.
     WP_MORE: u32 = 1;
@@ -186,6 +255,32 @@ constants! {
     WP_UDP_DONT_FRAGMENT: u32 = 1;
     /// Send no UDP checksum.
     WP_UDP_NO_CHECKSUM: u32 = 2;
+
+    /// States of a connection, by Linux's numbers.
+    WP_TCP_ESTABLISHED: u32 = 1;
+    /// Our SYN is not answered yet.
+    WP_TCP_SYN_SENT: u32 = 2;
+    /// The peer's SYN is answered, and not confirmed yet.
+    WP_TCP_SYN_RECEIVED: u32 = 3;
+    /// Our side is closed, and that is not acknowledged yet.
+    WP_TCP_FIN_WAIT_1: u32 = 4;
+    /// Our side is closed.
+    WP_TCP_FIN_WAIT_2: u32 = 5;
+    /// Both sides are closed, and late segments are waited for.
+    WP_TCP_TIME_WAIT: u32 = 6;
+    /// Gone; its event is on the way.
+    WP_TCP_CLOSED: u32 = 7;
+    /// The peer's side is closed.
+    WP_TCP_CLOSE_WAIT: u32 = 8;
+    /// Both sides are closed, and ours is not acknowledged yet.
+    WP_TCP_LAST_ACK: u32 = 9;
+    /// Both sides closed at the same time.
+    WP_TCP_CLOSING: u32 = 11;
+
+    /// A number that only grows.
+    WP_STAT_COUNTER: u32 = 1;
+    /// A number that is set.
+    WP_STAT_GAUGE: u32 = 2;
 
     /// Both sides finished.
     WP_CLOSED_FINISHED: i32 = 1;

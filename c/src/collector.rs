@@ -1,10 +1,12 @@
-//! The app of a stack's worker: it queues an event for each callback, and holds the buffer of its
-//! bytes until the caller polls again.
+//! The app of a stack's worker: it writes each callback as an event into the caller's array, and
+//! holds the buffer of its bytes, until the caller polls again. Events for which the array has no
+//! room wait for the next poll.
 
 use core::ffi::CStr;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use arrayvec::ArrayVec;
 use wirepath::mem::Held;
 use wirepath::pipeline::tcp::{CloseReason, ConnectionId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -12,13 +14,18 @@ use wirepath::time::Instant;
 
 use crate::abi::{self, Event, Handle};
 use crate::error::{Code, Result};
-use crate::foreign::socket_address;
+use crate::foreign::{Output, socket_address};
 
-/// Events for which there is room from the start: a turn of 32 frames causes some 40, and several
-/// hundred where a paused connection resumes. Beyond it the queue grows.
+/// Buffers that one poll lends by the fast path: a turn of 32 frames causes some 40, and several
+/// hundred where a paused connection resumes. Further ones take the path of unusual bytes.
+const BUFFERS_MAX: usize = 1_024;
+/// Events that wait before their queue grows.
 const QUEUE_LEN: usize = 1_024;
 
-/// An event that the caller has not taken, and its bytes.
+/// Marks the chunks of unusual bytes: in a chain of buffers, copied, or of an event that waited.
+const IS_UNUSUAL: u64 = 1 << 63;
+
+/// An event that had no room in the caller's array, and its bytes.
 struct Waiting {
     event: Event,
     kept: Option<Bytes>,
@@ -32,88 +39,161 @@ pub(crate) enum Bytes {
     Copy(Rc<[u8]>),
 }
 
+impl Bytes {
+    /// Another reference to them.
+    fn another(&self) -> Self {
+        match self {
+            Self::Held(held) => Self::Held(held.another()),
+            Self::Copy(copy) => Self::Copy(Rc::clone(copy)),
+        }
+    }
+}
+
 /// The app.
 pub(crate) struct Collector {
+    /// The caller's array, during a poll.
+    output: Rc<Output<Event>>,
+    /// The bytes of the last poll's events, which lie in one buffer each.
+    buffers: ArrayVec<Held, BUFFERS_MAX>,
+    /// Those that are unusual.
+    unusual: Vec<Bytes>,
+    /// The chunk of the first entry of either. Chunks are never used again, so that the chunk of an
+    /// older event is refused; 0 is the chunk of no bytes.
+    first_chunk: u64,
     queue: VecDeque<Waiting>,
-    /// The bytes of the events that the last poll returned.
-    lent: Vec<Bytes>,
-    /// The number of that poll, by which the chunk of an older event is refused.
-    poll: u32,
+    has_tx_timestamps: bool,
 }
 
 impl Collector {
-    pub(crate) fn new() -> Self {
-        Self { queue: VecDeque::with_capacity(QUEUE_LEN), lent: Vec::with_capacity(QUEUE_LEN), poll: 0 }
+    pub(crate) fn new(output: Rc<Output<Event>>) -> Self {
+        Self {
+            output,
+            buffers: ArrayVec::new(),
+            unusual: Vec::new(),
+            first_chunk: 1,
+            queue: VecDeque::with_capacity(QUEUE_LEN),
+            has_tx_timestamps: false,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Ends the loan of the last poll's bytes. Returns whether events of an earlier turn wait.
-    #[inline]
-    pub(crate) fn begin_poll(&mut self) -> bool {
-        self.lent.clear();
-        self.poll = self.poll.wrapping_add(1);
-        !self.queue.is_empty()
+    /// From now on, events say when frames left for which that was asked.
+    pub(crate) fn take_tx_timestamps(&mut self) {
+        self.has_tx_timestamps = true;
     }
 
-    /// The next event, lent until the next poll.
+    pub(crate) fn has_tx_timestamps(&self) -> bool {
+        self.has_tx_timestamps
+    }
+
+    /// Returns the buffers of the last poll's events to the pool. Writes the waiting events, and
+    /// returns whether there were any.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Event> {
-        let Waiting { mut event, kept } = self.queue.pop_front()?;
-        if let Some(kept) = kept {
-            self.lent.push(kept);
-            event.chunk = (u64::from(self.poll) << 32) | self.lent.len() as u64;
+    pub(crate) fn begin_poll(&mut self) -> bool {
+        self.first_chunk += BUFFERS_MAX.max(self.unusual.len()) as u64;
+        if !self.buffers.is_empty() {
+            Held::drop_all(self.buffers.drain(..));
         }
-        Some(event)
+        self.unusual.clear();
+        !self.queue.is_empty() && self.write_waiting()
+    }
+
+    #[cold]
+    fn write_waiting(&mut self) -> bool {
+        while self.output.has_room()
+            && let Some(Waiting { mut event, kept }) = self.queue.pop_front()
+        {
+            if let Some(kept) = kept {
+                event.chunk = self.lend(kept);
+            }
+            self.output.push(event); // there is room
+        }
+        true
     }
 
     /// Another reference to the bytes of an event of the last poll.
     pub(crate) fn keep(&self, chunk: u64) -> Result<Bytes> {
-        let place = (chunk as u32).checked_sub(1).ok_or(Code::Stale)?;
-        match self.lent.get(place as usize) {
-            Some(bytes) if (chunk >> 32) as u32 == self.poll => Ok(match bytes {
-                Bytes::Held(held) => Bytes::Held(held.another()),
-                Bytes::Copy(copy) => Bytes::Copy(Rc::clone(copy)),
-            }),
-            _ => Err(Code::Stale.into()),
+        let place = (chunk & !IS_UNUSUAL).checked_sub(self.first_chunk).ok_or(Code::Stale)? as usize;
+        let kept = match chunk & IS_UNUSUAL {
+            0 => self.buffers.get(place).map(|held| Bytes::Held(held.another())),
+            _ => self.unusual.get(place).map(Bytes::another),
+        };
+        kept.ok_or_else(|| Code::Stale.into())
+    }
+
+    /// Writes an event with its bytes, which `held` keeps where they lie in its buffer.
+    ///
+    /// The event is made only where it is written, and no table grows here, so that the compiler
+    /// keeps the members in registers.
+    #[inline(always)]
+    fn with_bytes(&mut self, payload: &[u8], held: Held, event: impl Fn() -> Event) {
+        if self.buffers.is_full() || !held.bytes().is_some_and(|bytes| is_inside(payload, bytes)) {
+            return self.with_unusual_bytes(payload, held, event());
+        }
+        let chunk = self.first_chunk + self.buffers.len() as u64;
+        self.buffers.push(held);
+        if !self.output.push(Event { data: payload.as_ptr(), len: payload.len(), chunk, ..event() })
+            && let Some(held) = self.buffers.pop()
+        {
+            self.with_unusual_bytes(payload, held, event());
         }
     }
 
-    /// Queues an event with its bytes: held if they lie in the buffers of `held`, copied if they
-    /// were reassembled elsewhere.
-    #[inline]
-    fn with_bytes(&mut self, mut event: Event, payload: &[u8], held: Held) {
-        event.len = payload.len();
-        let kept = if is_inside(payload, &held) { Bytes::Held(held) } else { Bytes::Copy(payload.into()) };
-        event.data = match &kept {
+    /// The same where the array or the table is full, and for bytes in a chain of buffers. Bytes
+    /// outside the buffers were reassembled elsewhere, and are copied.
+    #[cold]
+    #[inline(never)]
+    fn with_unusual_bytes(&mut self, payload: &[u8], held: Held, event: Event) {
+        let is_held = held.segments().any(|bytes| is_inside(payload, bytes));
+        let kept = if is_held { Bytes::Held(held) } else { Bytes::Copy(payload.into()) };
+        let data = match &kept {
             Bytes::Held(_) => payload.as_ptr(),
             Bytes::Copy(copy) => copy.as_ptr(),
         };
-        self.queue.push_back(Waiting { event, kept: Some(kept) });
+        let event = Event { data, len: payload.len(), ..event };
+        if !self.output.has_room() {
+            return self.queue.push_back(Waiting { event, kept: Some(kept) });
+        }
+        let chunk = self.lend(kept);
+        self.output.push(Event { chunk, ..event });
+    }
+
+    /// Keeps bytes until the next poll. Returns the chunk that names them.
+    fn lend(&mut self, bytes: Bytes) -> u64 {
+        self.unusual.push(bytes);
+        (self.first_chunk + self.unusual.len() as u64 - 1) | IS_UNUSUAL
     }
 
     fn push(&mut self, event: Event) {
-        self.queue.push_back(Waiting { event, kept: None });
+        if !self.output.push(event) {
+            self.queue.push_back(Waiting { event, kept: None });
+        }
+    }
+
+    /// Writes when frames left. A device keeps a few hundred times, so this is bounded.
+    #[cold]
+    pub(crate) fn write_tx_timestamps(&mut self, cx: &mut Cx<'_>) {
+        while let Some(time) = cx.take_timestamp() {
+            let timestamp_ns = time.at.as_nanos();
+            self.push(Event { kind: abi::WP_EVENT_SENT, token: time.token, timestamp_ns, ..Event::EMPTY });
+        }
     }
 }
 
-/// Whether the bytes lie in one of the held buffers.
-#[inline]
-fn is_inside(payload: &[u8], held: &Held) -> bool {
-    let range = payload.as_ptr_range();
-    let holds = |bytes: &[u8]| bytes.as_ptr() <= range.start && range.end <= bytes.as_ptr_range().end;
-    match held.bytes() {
-        Some(bytes) => holds(bytes),
-        None => held.segments().any(holds),
-    }
+/// Whether the bytes lie within others.
+#[inline(always)]
+fn is_inside(bytes: &[u8], others: &[u8]) -> bool {
+    let (bytes, others) = (bytes.as_ptr_range(), others.as_ptr_range());
+    others.start <= bytes.start && bytes.end <= others.end
 }
 
 impl App for Collector {
-    #[inline]
+    #[inline(always)]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
-        let event = Event {
+        self.with_bytes(datagram.payload, datagram.hold(), || Event {
             kind: abi::WP_EVENT_DATAGRAM,
             tag: datagram.consumer.0,
             timestamp_ns: datagram.timestamp.map_or(0, |time| time.as_nanos()),
@@ -123,20 +203,18 @@ impl App for Collector {
             tos: datagram.tos,
             vlan: datagram.vlan.unwrap_or(0),
             ..Event::EMPTY
-        };
-        self.with_bytes(event, datagram.payload, datagram.hold());
+        });
     }
 
     #[inline]
     fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
-        let event = Event {
+        self.with_bytes(data.payload, data.hold(), || Event {
             kind: abi::WP_EVENT_DATA,
             tag: data.consumer.0,
             connection: Handle { id: data.connection.to_bits() },
             timestamp_ns: data.timestamp.map_or(0, |time| time.as_nanos()),
             ..Event::EMPTY
-        };
-        self.with_bytes(event, data.payload, data.hold());
+        });
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -163,7 +241,14 @@ impl App for Collector {
         self.push(Event { kind: abi::WP_EVENT_TIMER, token, ..Event::EMPTY });
     }
 
-    /// The app has no tick.
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        if self.has_tx_timestamps {
+            self.write_tx_timestamps(cx);
+        }
+    }
+
+    /// Its tick depends on no time.
     fn next_deadline(&self, _: &Cx<'_>) -> Instant {
         Instant::MAX
     }

@@ -14,14 +14,13 @@ use libc::sockaddr_in;
 use wirepath::pipeline::UdpOptions;
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions};
 
-use crate::abi::{self, Event, Handle, Options, TcpOptions};
+use crate::abi::{self, Event, Handle, Options, Stat, TcpInfo, TcpOptions};
 use crate::error::{self, Code, Fault, Result};
-use crate::foreign::{self, Places};
+use crate::foreign;
 use crate::registry;
 use crate::stack::{ANY, Settings, Stack, check_flags, tcp_options, udp_options};
 
 /// Runs a call. An error becomes its code, and is stored for `wp_last_error`.
-#[inline(always)]
 fn run<T: From<i32>>(act: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(result)) => result,
@@ -39,10 +38,19 @@ fn broken(panic: &(dyn core::any::Any + Send)) -> Fault {
     )
 }
 
-/// Runs a call of a stack.
+/// Runs a call of a stack. An error becomes its code where it occurs, so that the result of the
+/// call stays in a register.
 #[inline(always)]
 fn on<T: From<i32>>(stack: Handle, act: impl FnOnce(&mut Stack) -> Result<T>) -> T {
-    run(|| registry::with(stack, act))
+    let act = |stack: &mut Stack| act(stack).unwrap_or_else(|fault| T::from(error::note(fault)));
+    match catch_unwind(AssertUnwindSafe(|| registry::with(stack, act))) {
+        Ok(Ok(result)) => result,
+        Ok(Err(code)) => T::from(error::note(code.into())),
+        Err(panic) => {
+            registry::refuse_calls(stack);
+            T::from(error::note(broken(&*panic)))
+        }
+    }
 }
 
 /// Runs a call of a stack that returns nothing.
@@ -92,7 +100,7 @@ pub extern "C" fn wp_open(port: *const c_char, options: *const Options, stack: *
         let settings = match &options {
             None => Settings::default(),
             Some(options) => {
-                check_flags(options.flags, abi::WP_LOG | abi::WP_ACCEPT_CHECKSUMS)?;
+                check_flags(options.flags, abi::WP_LOG | abi::WP_ACCEPT_CHECKSUMS | abi::WP_TIMESTAMPS)?;
                 let owned = |text, what| Ok::<_, Fault>(foreign::text(text, what)?.map(str::to_owned));
                 Settings {
                     flags: options.flags,
@@ -121,8 +129,7 @@ pub extern "C" fn wp_close(stack: Handle) -> c_int {
 pub extern "C" fn wp_poll(stack: Handle, events: *mut Event, max: c_int) -> c_int {
     on(stack, |stack| {
         let room = usize::try_from(max).map_err(|_| Fault::because(Code::Argument, "fewer than no events"))?;
-        let mut places = Places::new(events, room)?;
-        stack.poll(room, |idx, event| places.write(idx, event))
+        stack.poll(events, room)
     })
 }
 
@@ -181,7 +188,7 @@ pub extern "C" fn wp_udp_join(
     tag: u32,
     sub: *mut Handle,
 ) -> c_int {
-    make(stack, sub, |stack| stack.join(foreign::required_address(group)?, foreign::addresses(sources, count), tag))
+    make(stack, sub, |stack| stack.join(foreign::required_address(group)?, foreign::addresses(sources, count)?, tag))
 }
 
 #[unsafe(no_mangle)]
@@ -272,6 +279,11 @@ pub extern "C" fn wp_tcp_send(stack: Handle, conn: Handle, data: *const c_void, 
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn wp_tcp_get_info(stack: Handle, conn: Handle, info: *mut TcpInfo) -> c_int {
+    done(stack, |stack| foreign::write_sized(info, || stack.tcp_info(conn)))
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn wp_tcp_shutdown(stack: Handle, conn: Handle) -> c_int {
     done(stack, |stack| stack.shutdown(conn))
 }
@@ -352,6 +364,19 @@ pub extern "C" fn wp_counter(stack: Handle, name: *const c_char, value: *mut u64
         foreign::check_place(value)?;
         foreign::write(value, stack.counter(foreign::required(name, "the name of the counter")?)?)
     })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn wp_stats(stack: Handle, stats: *mut Stat, max: c_int) -> c_int {
+    on(stack, |stack| {
+        let room = usize::try_from(max).map_err(|_| Fault::because(Code::Argument, "fewer than no counters"))?;
+        foreign::fill(stats, room, || stack.stats())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn wp_stamp(stack: Handle, token: u64) -> c_int {
+    done(stack, |stack| stack.stamp(token))
 }
 
 #[cfg(test)]

@@ -92,56 +92,57 @@ pub(crate) fn sentence(code: i32) -> &'static CStr {
     }
 }
 
-/// A code, and a sentence for particulars.
-#[derive(Debug)]
+/// A code, and whether there is a sentence for particulars. The sentence is stored for
+/// `wp_last_error` when the fault is made, so that a fault fits into a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
-    sentence: Option<String>,
+    has_sentence: bool,
 }
 
 pub(crate) type Result<T> = core::result::Result<T, Fault>;
+
+thread_local! {
+    /// The last fault that a call of this thread returned.
+    static LAST: Cell<Option<Fault>> = const { Cell::new(None) };
+    /// The sentence of the last fault that has one of its own.
+    static SENTENCE: RefCell<CString> = RefCell::new(CString::default());
+}
 
 impl Fault {
     /// A fault with a sentence of its own.
     #[cold]
     pub(crate) fn because(code: Code, why: impl ToString) -> Self {
-        Self { code, sentence: Some(why.to_string()) }
+        let text = CString::new(why.to_string().replace('\0', "?")).unwrap_or_default();
+        // Fails only while the thread ends, when its last error is gone.
+        let has_sentence = SENTENCE.try_with(|sentence| sentence.replace(text)).is_ok();
+        Self { code, has_sentence }
     }
 }
 
 impl From<Code> for Fault {
+    #[inline]
     fn from(code: Code) -> Self {
-        Self { code, sentence: None }
+        Self { code, has_sentence: false }
     }
-}
-
-thread_local! {
-    static LAST: Cell<i32> = const { Cell::new(0) };
-    static SENTENCE: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 /// Stores the fault of a call of this thread. Returns the result of the call.
+#[cold]
+#[inline(never)]
 pub(crate) fn note(fault: Fault) -> i32 {
-    let code = fault.code as i32;
-    let before = LAST.replace(code);
-    if fault.sentence.is_some() || before != code {
-        // Fails only while the thread ends, when its last error is gone.
-        let _ = SENTENCE.try_with(|sentence| {
-            let text = fault.sentence.map(|text| text.replace('\0', "?"));
-            sentence.replace(text.and_then(|text| CString::new(text).ok()));
-        });
-    }
-    code
+    LAST.set(Some(fault));
+    fault.code as i32
 }
 
 /// Runs `act` with the last error's sentence on this thread.
-pub(crate) fn with_last<T>(act: impl FnOnce(&CStr) -> T) -> T {
-    let general = sentence(LAST.get());
-    let mut act = Some(act);
-    let mut call = |text: &CStr| (act.take().expect("called once"))(text);
-    match SENTENCE.try_with(|sentence| call(sentence.borrow().as_deref().unwrap_or(general))) {
-        Ok(result) => result,
-        Err(_) => call(general),
+pub(crate) fn with_last<T>(act: impl Fn(&CStr) -> T) -> T {
+    match LAST.get() {
+        None => act(sentence(0)),
+        Some(Fault { code, has_sentence: false }) => act(code.sentence()),
+        Some(Fault { code, .. }) => {
+            SENTENCE.try_with(|text| act(&text.borrow())).unwrap_or_else(|_| act(code.sentence()))
+        }
     }
 }
 
@@ -160,6 +161,8 @@ mod tests {
         assert_eq!(last(), "no room at the moment: poll, then call again");
         note(Fault::because(Code::Again, "this one has a \0 in it"));
         assert_eq!(last(), "this one has a ? in it");
+        note(Code::Again.into());
+        assert_eq!(last(), "no room at the moment: poll, then call again");
         note(Code::Stale.into());
         assert_eq!(last(), "the handle names nothing, or nothing any more");
     }

@@ -9,6 +9,7 @@
 //!
 //! Everything else is checked: null, lengths, the family of an address, the size of a structure.
 
+use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::mem::size_of;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -56,27 +57,79 @@ pub(crate) fn check_place<T>(place: *mut T) -> Result<()> {
     if place.is_null() { Err(missing("the place for the result")) } else { Ok(()) }
 }
 
-/// The places of an array, written by index.
-pub(crate) struct Places<T> {
-    first: *mut T,
-    count: usize,
+/// The caller's array for the length of one call. Its users write to the next place.
+pub(crate) struct Output<T> {
+    /// The next place, and the end of the array. Both are null outside [`during`](Self::during).
+    next: Cell<*mut T>,
+    end: Cell<*mut T>,
 }
 
-impl<T> Places<T> {
+impl<T> Output<T> {
+    pub(crate) const fn new() -> Self {
+        Self { next: Cell::new(ptr::null_mut()), end: Cell::new(ptr::null_mut()) }
+    }
+
+    /// Lends the array while `act` runs, and takes it back even if `act` panics. Also returns the
+    /// number of places written.
     #[inline]
-    pub(crate) fn new(first: *mut T, count: usize) -> Result<Self> {
+    pub(crate) fn during<R>(&self, first: *mut T, count: usize, act: impl FnOnce() -> R) -> Result<(R, usize)> {
+        struct TakeBack<'a, T>(&'a Output<T>);
+
+        impl<T> Drop for TakeBack<'_, T> {
+            fn drop(&mut self) {
+                self.0.next.set(ptr::null_mut());
+                self.0.end.set(ptr::null_mut());
+            }
+        }
+
         if first.is_null() && count > 0 {
             return Err(missing("the array of events"));
         }
-        Ok(Self { first, count })
+        self.next.set(first);
+        self.end.set(first.wrapping_add(count));
+        let lent = TakeBack(self);
+        let result = act();
+        let written = (self.next.get().addr() - first.addr()) / size_of::<T>();
+        drop(lent);
+        Ok((result, written))
     }
 
+    /// Whether there is a place to write to.
     #[inline]
-    pub(crate) fn write(&mut self, idx: usize, value: T) {
-        assert!(idx < self.count, "an event beyond the caller's array");
-        // SAFETY: the array has `count` writable places (1, 2), and this is one of them.
-        unsafe { self.first.add(idx).write(value) };
+    pub(crate) fn has_room(&self) -> bool {
+        self.next.get() != self.end.get()
     }
+
+    /// Writes to the next place. Returns false, and writes nothing, where there is none.
+    #[inline(always)]
+    pub(crate) fn push(&self, value: T) -> bool {
+        let place = self.next.get();
+        if place == self.end.get() {
+            return false;
+        }
+        self.next.set(place.wrapping_add(1));
+        // SAFETY: this runs within `during`, whose array has a writable place between `next` and
+        // `end` (1, 2), and nothing is read there.
+        unsafe { place.write(value) };
+        true
+    }
+}
+
+/// Writes as many values as there is room for. Returns the number of values, so null without room
+/// only counts them.
+pub(crate) fn fill<T, I: Iterator<Item = T>>(first: *mut T, room: usize, values: impl FnOnce() -> I) -> Result<i32> {
+    if first.is_null() && room > 0 {
+        return Err(missing("the array of results"));
+    }
+    let mut count = 0;
+    for (idx, value) in values().enumerate() {
+        if idx < room {
+            // SAFETY: the array has `room` writable places (1, 2), and nothing is read there.
+            unsafe { first.wrapping_add(idx).write(value) };
+        }
+        count = idx + 1;
+    }
+    Ok(count as i32)
 }
 
 /// A text; `None` if the pointer is null.
@@ -116,12 +169,19 @@ pub(crate) fn required_address(pointer: *const sockaddr_in) -> Result<SocketAddr
     address(pointer)?.ok_or_else(|| missing("an address"))
 }
 
+/// The most addresses of one array. More are a mistake: the filter of a group takes far fewer.
+const ADDRESSES_MAX: usize = 1_024;
+
 /// The addresses of an array, each read as the iterator reaches it.
-pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> impl Iterator<Item = Result<SocketAddrV4>> {
-    (0..count).map(move |idx| match first.is_null() {
-        true => Err(missing("the array of addresses")),
-        false => required_address(first.wrapping_add(idx)),
-    })
+pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> Result<impl Iterator<Item = Result<SocketAddrV4>>> {
+    if first.is_null() && count > 0 {
+        return Err(missing("the array of addresses"));
+    }
+    if count > ADDRESSES_MAX {
+        let why = format!("{count} addresses, where one call takes {ADDRESSES_MAX}");
+        return Err(Fault::because(Code::Argument, why));
+    }
+    Ok((0..count).map(move |idx| required_address(first.wrapping_add(idx))))
 }
 
 /// Converts an address to C.
@@ -139,7 +199,7 @@ pub(crate) fn socket_address(address: SocketAddrV4) -> sockaddr_in {
 /// default.
 ///
 /// # Safety
-/// A `repr(C)` structure of integers and raw pointers, with `size: u32` in front.
+/// A `repr(C)` structure of integers and raw pointers without padding, with `size: u32` in front.
 pub(crate) unsafe trait Sized32: Copy {}
 
 // SAFETY: integers and raw pointers, `size` in front.
@@ -149,6 +209,21 @@ unsafe impl Sized32 for crate::abi::TcpOptions {}
 // SAFETY: integers, `size` in front.
 unsafe impl Sized32 for crate::abi::UdpOptions {}
 
+// SAFETY: integers, `size` in front.
+unsafe impl Sized32 for crate::abi::TcpInfo {}
+
+/// The `size` member of a structure, if this library knows as many bytes.
+fn size_of_caller<T: Sized32>(structure: *const T) -> Result<usize> {
+    // SAFETY: at least the size is readable (1, 2), and stands in front.
+    let size = unsafe { structure.cast::<u32>().read() } as usize;
+    if (8..=size_of::<T>()).contains(&size) {
+        return Ok(size);
+    }
+    let why =
+        format!("a structure of {size} bytes, where this library knows 8 to {}: set `size` to sizeof", size_of::<T>());
+    Err(Fault::because(Code::Argument, why))
+}
+
 /// A structure of options; `None` if the pointer is null. An older caller's structure is shorter:
 /// its missing members are zero, the default. A newer caller's is longer, and refused, because its
 /// additional members may matter.
@@ -156,13 +231,7 @@ pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
     if options.is_null() {
         return Ok(None);
     }
-    // SAFETY: at least the size is readable (1, 2), and stands in front.
-    let size = unsafe { options.cast::<u32>().read() } as usize;
-    if !(8..=size_of::<T>()).contains(&size) {
-        let why =
-            format!("options of {size} bytes, where this library knows 8 to {}: set `size` to sizeof", size_of::<T>());
-        return Err(Fault::because(Code::Argument, why));
-    }
+    let size = size_of_caller(options)?;
     // SAFETY: zero is a value of each member (`Sized32`).
     let mut read: T = unsafe { core::mem::zeroed() };
     // SAFETY: `size` readable bytes (1, 2) into a value that has at least as many, of which every
@@ -171,7 +240,19 @@ pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
     Ok(Some(read))
 }
 
-/// The chunk of an event, which names its bytes.
+/// Writes the members of a structure that the caller knows, and leaves `size` as it is.
+pub(crate) fn write_sized<T: Sized32>(place: *mut T, value: impl FnOnce() -> Result<T>) -> Result<()> {
+    check_place(place)?;
+    let size = size_of_caller(place)?;
+    let value = value()?;
+    let members = ptr::from_ref(&value).cast::<u8>().wrapping_add(size_of::<u32>());
+    // SAFETY: `size` writable bytes (1, 2) of which those behind the size are written, from a value
+    // that has at least as many, without padding (`Sized32`).
+    unsafe { ptr::copy_nonoverlapping(members, place.cast::<u8>().add(size_of::<u32>()), size - size_of::<u32>()) };
+    Ok(())
+}
+
+/// The chunk of an event: what names its bytes.
 pub(crate) fn chunk(event: *const Event) -> Result<u64> {
     if event.is_null() {
         return Err(missing("the event"));

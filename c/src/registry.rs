@@ -2,7 +2,9 @@
 //! call from another thread is refused before it accesses the stack.
 
 use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::Handle;
 use crate::error::{Code, Result};
@@ -14,88 +16,138 @@ const GENERATION_SHIFT: u32 = 8;
 /// The most stacks of one thread.
 const STACKS_MAX: usize = 255;
 
+/// The table of a thread, and its number: 1 for the first that opens a stack. It has no destructor,
+/// so that no call has to check whether the destructor has run.
+struct Thread {
+    number: Cell<u32>,
+    places: RefCell<ManuallyDrop<Vec<Place>>>,
+}
+
 /// One place of the table.
 struct Place {
-    generation: u32,
+    /// The handle of the stack while it may be called, else 0: after a call that panicked, and
+    /// without a stack. So one comparison decides.
+    callable: u64,
+    /// The handle of the stack, or of the last one.
+    handle: u64,
     stack: Option<Box<Stack>>,
-    /// Set during a call: a call that finds it set comes after a panic.
-    is_in_call: bool,
 }
+
+/// Closes the stacks of a thread that ends.
+struct AtEnd;
 
 thread_local! {
-    static THREAD: Cell<u32> = const { Cell::new(0) };
-    static STACKS: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    static THREAD: Thread =
+        const { Thread { number: Cell::new(0), places: RefCell::new(ManuallyDrop::new(Vec::new())) } };
+    static AT_END: AtEnd = const { AtEnd };
 }
 
-/// The number of this thread, 1 for the first that opens a stack.
-fn this_thread() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    if THREAD.get() == 0 {
-        THREAD.set(NEXT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        THREAD.with(|thread| {
+            let Ok(mut places) = thread.places.try_borrow_mut() else { return };
+            for place in places.iter_mut() {
+                let stack = place.stack.take();
+                place.callable = 0;
+                // A panic in a destructor of a thread's values would abort the process.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
+            }
+        });
     }
-    THREAD.get()
+}
+
+impl Thread {
+    fn number(&self) -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        if self.number.get() == 0 {
+            self.number.set(NEXT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
+        }
+        self.number.get()
+    }
 }
 
 /// Adds a stack of this thread, and returns its handle.
 pub(crate) fn add(stack: Box<Stack>) -> Result<Handle> {
-    let thread = this_thread();
-    STACKS.with_borrow_mut(|places| {
+    // Registers the destructor. Fails where it has run: the thread is about to end.
+    AT_END.try_with(|_| ()).map_err(|_| Code::Thread)?;
+    THREAD.with(|thread| {
+        let mut places = thread.places.borrow_mut();
         let free = places.iter().position(|place| place.stack.is_none());
         let slot = match free {
             Some(slot) => slot,
             None if places.len() == STACKS_MAX => return Err(Code::Limit.into()),
             None => {
-                places.push(Place { generation: 0, stack: None, is_in_call: false });
+                places.push(Place { callable: 0, handle: 0, stack: None });
                 places.len() - 1
             }
         };
         let place = &mut places[slot];
-        place.generation = place.generation.wrapping_add(1);
-        (place.stack, place.is_in_call) = (Some(stack), false);
-        let id = (u64::from(thread) << THREAD_SHIFT) | (u64::from(place.generation) << GENERATION_SHIFT);
-        Ok(Handle { id: id | (slot as u64 + 1) })
+        let generation = ((place.handle >> GENERATION_SHIFT) as u32).wrapping_add(1);
+        let id = (u64::from(thread.number()) << THREAD_SHIFT) | (u64::from(generation) << GENERATION_SHIFT);
+        place.handle = id | (slot as u64 + 1);
+        (place.callable, place.stack) = (place.handle, Some(stack));
+        Ok(Handle { id: place.handle })
     })
 }
 
-/// The place of a handle.
+/// The place that a handle names, whether it has this stack or not.
 #[inline]
-fn place(places: &mut [Place], handle: Handle) -> Result<&mut Place> {
-    let thread = (handle.id >> THREAD_SHIFT) as u32;
-    if thread != THREAD.get() || thread == 0 {
-        return Err(if handle.id == 0 { Code::Stale } else { Code::Thread }.into());
-    }
-    let slot = ((handle.id & 0xff) as usize).checked_sub(1).ok_or(Code::Stale)?;
-    let place = places.get_mut(slot).ok_or(Code::Stale)?;
-    if place.generation != (handle.id >> GENERATION_SHIFT) as u32 || place.stack.is_none() {
-        return Err(Code::Stale.into());
-    }
-    Ok(place)
+fn place(places: &mut [Place], handle: Handle) -> Option<&mut Place> {
+    places.get_mut((handle.id as usize & 0xff).wrapping_sub(1))
 }
 
-/// Calls a stack. A call that panics leaves the mark set, so every later call except [`remove`] is
-/// refused.
-#[inline]
-pub(crate) fn with<T>(handle: Handle, act: impl FnOnce(&mut Stack) -> Result<T>) -> Result<T> {
-    let called = STACKS.try_with(|places| {
-        let mut places = places.try_borrow_mut().map_err(|_| Code::Broken)?;
-        let place = place(&mut places, handle)?;
-        if place.is_in_call {
-            return Err(Code::Broken.into());
+/// Calls a stack, by one comparison of its handle.
+///
+/// # Errors
+/// The handle names no stack of this thread that may be called.
+#[inline(always)]
+pub(crate) fn with<T>(handle: Handle, act: impl FnOnce(&mut Stack) -> T) -> core::result::Result<T, Code> {
+    THREAD.with(|thread| {
+        let Ok(mut places) = thread.places.try_borrow_mut() else { return Err(Code::Broken) };
+        if let Some(place) = place(&mut places, handle)
+            && place.callable == handle.id
+            && let Some(stack) = &mut place.stack
+        {
+            return Ok(act(stack));
         }
-        place.is_in_call = true;
-        let stack = place.stack.as_mut().ok_or(Code::Stale)?;
-        let result = act(stack);
-        place.is_in_call = false;
-        result
+        Err(why_not(&mut places, handle, thread.number.get()))
+    })
+}
+
+/// After a call that has panicked: every later one but [`remove`] is refused.
+#[cold]
+pub(crate) fn refuse_calls(handle: Handle) {
+    THREAD.with(|thread| {
+        if let Ok(mut places) = thread.places.try_borrow_mut()
+            && let Some(place) = place(&mut places, handle).filter(|place| place.callable == handle.id)
+        {
+            place.callable = 0;
+        }
     });
-    called.unwrap_or_else(|_| Err(Code::Thread.into()))
+}
+
+/// Why a handle names no stack that may be called.
+#[cold]
+#[inline(never)]
+fn why_not(places: &mut [Place], handle: Handle, thread: u32) -> Code {
+    match place(places, handle) {
+        _ if handle.id == 0 => Code::Stale,
+        _ if thread == 0 || (handle.id >> THREAD_SHIFT) as u32 != thread => Code::Thread,
+        Some(place) if place.handle == handle.id && place.stack.is_some() => Code::Broken,
+        _ => Code::Stale,
+    }
 }
 
 /// Takes a stack out, to be dropped. Its handle is stale from now on.
 pub(crate) fn remove(handle: Handle) -> Result<Box<Stack>> {
-    let removed = STACKS.try_with(|places| {
-        let mut places = places.try_borrow_mut().map_err(|_| Code::Broken)?;
-        Ok(place(&mut places, handle)?.stack.take().ok_or(Code::Stale)?)
-    });
-    removed.unwrap_or_else(|_| Err(Code::Thread.into()))
+    THREAD.with(|thread| {
+        let mut places = thread.places.try_borrow_mut().map_err(|_| Code::Broken)?;
+        if let Some(place) = place(&mut places, handle).filter(|place| place.handle == handle.id)
+            && let Some(stack) = place.stack.take()
+        {
+            place.callable = 0;
+            return Ok(stack);
+        }
+        Err(why_not(&mut places, handle, thread.number.get()).into())
+    })
 }

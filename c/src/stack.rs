@@ -1,13 +1,15 @@
 //! A stack: a port's worker, and the tables of its caller's objects. All calls of the C API in safe
 //! Rust.
 
+use core::ffi::c_char;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
 use std::time::Duration as StdDuration;
 
 use wirepath::counters::Reading;
 use wirepath::pipeline::tcp::{
-    CallError, ConnectError, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, SendError, Sent, TcpConfig,
-    Template, TemplateError,
+    CallError, ConnectError, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, SendError, Sent, State,
+    TcpConfig, Template, TemplateError,
 };
 use wirepath::pipeline::{self as udp, Checksum, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
 use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast, tcp_from};
@@ -18,6 +20,7 @@ use wirepath::worker::live::sleep_on;
 use crate::abi::{self, Event, Handle};
 use crate::collector::{Bytes, Collector};
 use crate::error::{Code, Fault, Result};
+use crate::foreign::Output;
 use crate::handles::Handles;
 
 /// How long `wait` sleeps between two looks at a device without a descriptor.
@@ -32,6 +35,10 @@ pub(crate) struct Stack {
     /// The peers and local ports whose segments are steered here, on an interface that is shared
     /// with the kernel.
     answers: Vec<(SocketAddrV4, u16)>,
+    /// The token for the times of the next call's frames, if `wp_stamp` requested them.
+    stamp: Option<u64>,
+    /// Where the collector writes during a poll.
+    output: Rc<Output<Event>>,
     port: EmbeddedPort<Collector>,
 }
 
@@ -54,6 +61,9 @@ impl Stack {
             0 => port.log(|_| ()),
             _ => port.log(|line| eprintln!("{line}")),
         };
+        if settings.flags & abi::WP_TIMESTAMPS != 0 {
+            port = port.timestamps();
+        }
         if settings.flags & abi::WP_ACCEPT_CHECKSUMS != 0 {
             port = port.checksum(ChecksumPolicy::AcceptPartial);
         }
@@ -75,33 +85,37 @@ impl Stack {
             let connections_max = settings.connections as usize;
             port = port.tcp_with(TcpConfig { connections_max, ..TcpConfig::default() });
         }
+        let output = Rc::new(Output::new());
+        let mut port = port.embed(Collector::new(Rc::clone(&output))).map_err(|error| refused(&error))?;
+        if settings.flags & abi::WP_TIMESTAMPS != 0 {
+            // A device without transmit timestamps may still stamp received frames.
+            port.with_app(|app, cx| cx.enable_timestamps().map_or((), |()| app.take_tx_timestamps()));
+        }
         Ok(Self {
             held: Handles::new(),
             flows: Handles::new(),
             orders: Handles::new(),
             subscriptions: Handles::new(),
             answers: Vec::new(),
-            port: port.embed(Collector::new()).map_err(|error| refused(&error))?,
+            stamp: None,
+            output,
+            port,
         })
     }
 
-    /// Makes a turn unless events of the last one are left, and hands at most `room` events to
-    /// `put`.
+    /// Makes a turn unless events of the last one are left, and writes at most `room` events from
+    /// `events` on.
     #[inline]
-    pub(crate) fn poll(&mut self, room: usize, mut put: impl FnMut(usize, Event)) -> Result<i32> {
-        let waits = self.port.app_mut().begin_poll();
-        if !waits {
-            self.port.poll();
-        }
-        let collector = self.port.app_mut();
-        let mut count = 0;
-        while count < room
-            && let Some(event) = collector.next()
-        {
-            put(count, event);
-            count += 1;
-        }
-        if count == 0 && !waits && self.port.has_ended() && self.port.app().is_empty() {
+    pub(crate) fn poll(&mut self, events: *mut Event, room: usize) -> Result<i32> {
+        let Self { output, port, .. } = self;
+        let (has_waited, count) = output.during(events, room, || {
+            let has_waited = port.app_mut().begin_poll();
+            if !has_waited {
+                port.poll();
+            }
+            has_waited
+        })?;
+        if count == 0 && !has_waited && port.has_ended() && port.app().is_empty() {
             return Err(Code::Ended.into());
         }
         Ok(count as i32)
@@ -132,6 +146,10 @@ impl Stack {
 
     /// Nanoseconds until the next poll has work; `i64::MAX` for never.
     pub(crate) fn time_to_next(&mut self) -> i64 {
+        if self.port.app().has_tx_timestamps() {
+            // Timestamps that have arrived neither wake the descriptor nor have a deadline.
+            self.port.with_app_batched(|app, cx| app.write_tx_timestamps(cx));
+        }
         if !self.port.app().is_empty() {
             return 0;
         }
@@ -219,14 +237,12 @@ impl Stack {
 
     #[inline]
     pub(crate) fn udp_send(&mut self, flow: Handle, payload: &[u8], flags: u32) -> Result<i32> {
-        let Self { flows, port, .. } = self;
+        let Self { flows, port, stamp, .. } = self;
         let flow = flows.get_mut(flow)?;
-        let sent = if flags & abi::WP_MORE == 0 {
-            port.with_app(|_, cx| flow.send(payload, cx))
-        } else {
-            port.with_app_batched(|_, cx| flow.send(payload, cx))
-        };
-        sent.map(udp_sent).map_err(udp_fault)
+        match send(port, stamp, flags, |cx| flow.send(payload, cx)) {
+            Ok(sent) => Ok(udp_sent(sent)),
+            Err(error) => Err(udp_fault(error)),
+        }
     }
 
     pub(crate) fn udp_send_to(
@@ -236,7 +252,8 @@ impl Stack {
         payload: &[u8],
         flags: u32,
     ) -> Result<i32> {
-        let sent = self.call(flags, |cx| send_to(local, remote, &UdpOptions::default(), payload, cx));
+        let Self { port, stamp, .. } = self;
+        let sent = send(port, stamp, flags, |cx| send_to(local, remote, &UdpOptions::default(), payload, cx));
         sent.map(udp_sent).map_err(|error| match error {
             udp::SendToError::Send(error) => udp_fault(error),
             error => Fault::because(Code::Unreachable, error),
@@ -287,8 +304,11 @@ impl Stack {
     #[inline]
     pub(crate) fn tcp_send(&mut self, connection: Handle, payload: &[u8], flags: u32) -> Result<i64> {
         let id = ConnectionId::from_bits(connection.id);
-        let sent = self.call(flags, |cx| cx.tcp().send(id, payload));
-        sent.map(|count| count as i64).map_err(tcp_fault)
+        let Self { port, stamp, .. } = self;
+        match send(port, stamp, flags, |cx| cx.tcp().send(id, payload)) {
+            Ok(count) => Ok(count as i64),
+            Err(error) => Err(tcp_fault(error)),
+        }
     }
 
     pub(crate) fn shutdown(&mut self, connection: Handle) -> Result<()> {
@@ -309,6 +329,35 @@ impl Stack {
 
     pub(crate) fn resume(&mut self, connection: Handle) -> Result<()> {
         self.on_connection(connection, |id, cx| cx.tcp().resume(id))
+    }
+
+    pub(crate) fn tcp_info(&mut self, connection: Handle) -> Result<abi::TcpInfo> {
+        let id = ConnectionId::from_bits(connection.id);
+        let info = self.port.with_app_batched(|_, cx| cx.tcp().info(id)).ok_or(Code::Stale)?;
+        Ok(abi::TcpInfo {
+            size: size_of::<abi::TcpInfo>() as u32,
+            state: state(info.state),
+            rto_ns: info.rto.as_nanos(),
+            srtt_ns: info.srtt.as_nanos(),
+            rttvar_ns: info.rttvar.as_nanos(),
+            rtt_min_ns: info.rtt_min.as_nanos(),
+            silence_ns: info.silence.as_nanos(),
+            bytes_sent: info.bytes_sent,
+            bytes_acked: info.bytes_acked,
+            bytes_received: info.bytes_received,
+            segments_out: info.segments_out,
+            segments_in: info.segments_in,
+            mss: info.snd_mss.into(),
+            cwnd: info.cwnd,
+            send_window: info.snd_wnd,
+            receive_window: info.rcv_wnd,
+            unacked: info.unacked_len,
+            unsent: info.unsent_len,
+            unread: info.unread_len,
+            resent: info.resent_segments,
+            timeouts: info.timeouts,
+            reserved: 0,
+        })
     }
 
     fn on_connection(
@@ -340,10 +389,10 @@ impl Stack {
 
     #[inline]
     pub(crate) fn fire(&mut self, order: Handle, flags: u32) -> Result<i32> {
-        let Self { orders, port, .. } = self;
+        let Self { orders, port, stamp, .. } = self;
         let order = orders.get_mut(order)?;
         // `fire` rings the doorbell itself.
-        let sent = port.with_app_batched(|_, cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
+        let sent = send(port, stamp, abi::WP_MORE, |cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
             0 => cx.tcp().fire(order).map(Some),
             abi::WP_MORE => cx.tcp().post(order).map(Some),
             _ => cx.tcp().try_fire(order).map(|is_fired| is_fired.then_some(Sent::Posted)),
@@ -383,6 +432,32 @@ impl Stack {
         }
     }
 
+    /// Requests the times at which the frames of the next call that sends leave.
+    pub(crate) fn stamp(&mut self, token: u64) -> Result<()> {
+        if !self.port.app().has_tx_timestamps() {
+            let why = "frames that are sent are not stamped: open the stack with WP_TIMESTAMPS, on a device that can";
+            return Err(Fault::because(Code::Unsupported, why));
+        }
+        self.stamp = Some(token);
+        Ok(())
+    }
+
+    /// All counters and gauges, in the order of `wirepath stats`.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = abi::Stat> {
+        self.port.counters().samples.into_iter().filter_map(|sample| {
+            let (kind, value) = match sample.reading {
+                Reading::Counter(count) => (abi::WP_STAT_COUNTER, count),
+                Reading::Gauge(count) => (abi::WP_STAT_GAUGE, count),
+                _ => return None,
+            };
+            let mut name = [0; abi::STAT_NAME_LEN];
+            // The last byte stays zero.
+            let letters = name[..abi::STAT_NAME_LEN - 1].iter_mut().zip(sample.name.bytes());
+            letters.for_each(|(place, letter)| *place = letter as c_char);
+            Some(abi::Stat { name, kind, value })
+        })
+    }
+
     pub(crate) fn counter(&self, name: &str) -> Result<u64> {
         let unknown =
             || Fault::because(Code::Name, format!("there is no counter `{name}`: `wirepath stats` lists them"));
@@ -391,6 +466,25 @@ impl Stack {
             _ => Err(unknown()),
         }
     }
+}
+
+/// Calls the worker to send. The frames leave before this returns, except with `WP_MORE`, and are
+/// stamped if `wp_stamp` requested that.
+#[inline(always)]
+fn send<T>(
+    port: &mut EmbeddedPort<Collector>,
+    stamp: &mut Option<u64>,
+    flags: u32,
+    act: impl FnOnce(&mut Cx<'_>) -> T,
+) -> T {
+    let act = |cx: &mut Cx<'_>| match *stamp {
+        None => act(cx),
+        Some(token) => {
+            *stamp = None;
+            cx.timestamped(token, act).0
+        }
+    };
+    if flags & abi::WP_MORE == 0 { port.with_app(|_, cx| act(cx)) } else { port.with_app_batched(|_, cx| act(cx)) }
 }
 
 fn udp_sent(sent: udp::Sent) -> i32 {
@@ -407,6 +501,21 @@ fn udp_fault(error: udp::SendError) -> Fault {
         udp::SendError::PoolEmpty | udp::SendError::RingFull => Code::Again.into(),
         udp::SendError::TooLong | udp::SendError::DontFragment { .. } => Fault::because(Code::TooLong, error),
         error => Fault::because(Code::Unreachable, error),
+    }
+}
+
+fn state(state: State) -> u32 {
+    match state {
+        State::SynSent => abi::WP_TCP_SYN_SENT,
+        State::SynReceived => abi::WP_TCP_SYN_RECEIVED,
+        State::Established => abi::WP_TCP_ESTABLISHED,
+        State::FinWait1 => abi::WP_TCP_FIN_WAIT_1,
+        State::FinWait2 => abi::WP_TCP_FIN_WAIT_2,
+        State::CloseWait => abi::WP_TCP_CLOSE_WAIT,
+        State::Closing => abi::WP_TCP_CLOSING,
+        State::LastAck => abi::WP_TCP_LAST_ACK,
+        State::TimeWait => abi::WP_TCP_TIME_WAIT,
+        State::Closed => abi::WP_TCP_CLOSED,
     }
 }
 

@@ -1,4 +1,5 @@
 /* Every misuse that the library can see is refused with its code, a sentence, and no effect. */
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,11 +31,166 @@ static void done(int64_t result, const char *call, int line)
     faults++;
 }
 
+/* Every call that takes a stack, with arguments that could be right: for a stack that is not to be called. */
+static void each_call(wp_stack stack, int code)
+{
+    struct sockaddr_in address = wp_ipv4(192, 0, 2, 9, 9), group = wp_ipv4(239, 9, 9, 9, 9);
+    wp_tcp_info info = WP_TCP_INFO_INIT;
+    wp_event events[1];
+    wp_stat stats[1];
+    wp_sub sub = {1};
+    wp_flow flow = {1};
+    wp_conn conn = {1};
+    wp_order order = {1};
+    wp_buffer buffer = {1};
+    wp_timer timer = {1};
+    uint64_t value;
+
+    memset(events, 0, sizeof events);
+    REFUSED(wp_poll(stack, events, 1), code, "");
+    REFUSED(wp_flush(stack), code, "");
+    REFUSED(wp_now(stack), code, "");
+    REFUSED(wp_wait_fd(stack), code, "");
+    REFUSED(wp_time_to_next(stack), code, "");
+    REFUSED(wp_wait(stack, 1000), code, "");
+    REFUSED(wp_hold(stack, events, &buffer), code, "");
+    REFUSED(wp_release(stack, buffer), code, "");
+    REFUSED(wp_udp_bind(stack, &address, 1, &sub), code, "");
+    REFUSED(wp_udp_join(stack, &group, &address, 1, 1, &sub), code, "");
+    REFUSED(wp_tcp_listen(stack, &address, NULL, 1, &sub), code, "");
+    REFUSED(wp_unsubscribe(stack, sub), code, "");
+    REFUSED(wp_udp_connect(stack, &address, &address, NULL, &flow), code, "");
+    REFUSED(wp_udp_close(stack, flow), code, "");
+    REFUSED(wp_udp_send(stack, flow, "x", 1, 0), code, "");
+    REFUSED(wp_udp_send_to(stack, &address, &address, "x", 1, 0), code, "");
+    REFUSED(wp_tcp_connect(stack, &address, &address, NULL, 1, &conn), code, "");
+    REFUSED(wp_tcp_send(stack, conn, "x", 1, 0), code, "");
+    REFUSED(wp_tcp_get_info(stack, conn, &info), code, "");
+    REFUSED(wp_tcp_shutdown(stack, conn), code, "");
+    REFUSED(wp_tcp_close(stack, conn), code, "");
+    REFUSED(wp_tcp_abort(stack, conn), code, "");
+    REFUSED(wp_tcp_pause(stack, conn), code, "");
+    REFUSED(wp_tcp_resume(stack, conn), code, "");
+    REFUSED(wp_order_prepare(stack, conn, "x", 1, &order), code, "");
+    REFUSED(wp_order_patch(stack, order, 0, "x", 1), code, "");
+    REFUSED(wp_order_fire(stack, order, 0), code, "");
+    REFUSED(wp_order_warm(stack, order), code, "");
+    REFUSED(wp_order_free(stack, order), code, "");
+    REFUSED(wp_after(stack, 1, 1, &timer), code, "");
+    REFUSED(wp_cancel(stack, timer), code, "");
+    REFUSED(wp_counter(stack, "worker0/frames", &value), code, "");
+    REFUSED(wp_stats(stack, stats, 1), code, "");
+    REFUSED(wp_stamp(stack, 1), code, "");
+    REFUSED(wp_close(stack), code, "");
+}
+
+/* Every handle that names nothing, on a stack that may be called: never given out, and made up. */
+static void each_handle(wp_stack stack, uint64_t id)
+{
+    wp_tcp_info info = WP_TCP_INFO_INIT;
+    wp_sub sub = {id};
+    wp_flow flow = {id};
+    wp_conn conn = {id};
+    wp_order order = {id};
+    wp_buffer buffer = {id};
+    wp_timer timer = {id};
+
+    REFUSED(wp_release(stack, buffer), WP_E_STALE, "");
+    REFUSED(wp_unsubscribe(stack, sub), WP_E_STALE, "");
+    REFUSED(wp_udp_close(stack, flow), WP_E_STALE, "");
+    REFUSED(wp_udp_send(stack, flow, "x", 1, 0), WP_E_STALE, "");
+    REFUSED(wp_tcp_send(stack, conn, "x", 1, 0), WP_E_STALE, "");
+    REFUSED(wp_tcp_get_info(stack, conn, &info), WP_E_STALE, "");
+    REFUSED(wp_tcp_shutdown(stack, conn), WP_E_STALE, "");
+    REFUSED(wp_tcp_close(stack, conn), WP_E_STALE, "");
+    REFUSED(wp_tcp_abort(stack, conn), WP_E_STALE, "");
+    REFUSED(wp_tcp_pause(stack, conn), WP_E_STALE, "");
+    REFUSED(wp_tcp_resume(stack, conn), WP_E_STALE, "");
+    REFUSED(wp_order_prepare(stack, conn, "x", 1, &order), WP_E_STALE, "");
+    order.id = id;
+    REFUSED(wp_order_patch(stack, order, 0, "x", 1), WP_E_STALE, "");
+    REFUSED(wp_order_fire(stack, order, 0), WP_E_STALE, "");
+    REFUSED(wp_order_warm(stack, order), WP_E_STALE, "");
+    REFUSED(wp_order_free(stack, order), WP_E_STALE, "");
+    REFUSED(wp_cancel(stack, timer), WP_E_STALE, "");
+}
+
+/* Every pointer as null, and lengths and counts at their ends. */
+static void each_pointer(wp_stack stack, wp_flow flow)
+{
+    struct sockaddr_in local = wp_ipv4(192, 0, 2, 2, 6000), far_end = wp_ipv4(192, 0, 2, 1, 6000);
+    struct sockaddr_in group = wp_ipv4(239, 1, 1, 2, 9000);
+    wp_conn conn = {1};
+    wp_order order = {1};
+    wp_sub sub;
+    wp_buffer buffer;
+    wp_event none, events[1];
+    wp_stat stats[1];
+    wp_tcp_info info = WP_TCP_INFO_INIT;
+    uint64_t value;
+    char byte = 'x';
+
+    memset(&none, 0, sizeof none);
+    REFUSED(wp_poll(stack, NULL, 1), WP_E_ARGUMENT, "the array of events is null");
+    REFUSED(wp_poll(stack, NULL, INT_MAX), WP_E_ARGUMENT, "the array of events is null");
+    REFUSED(wp_poll(stack, events, -1), WP_E_ARGUMENT, "fewer than no events");
+    REFUSED(wp_poll(stack, events, INT_MIN), WP_E_ARGUMENT, "fewer than no events");
+    DONE(wp_poll(stack, events, 0));
+    DONE(wp_poll(stack, NULL, 0));
+    REFUSED(wp_hold(stack, NULL, &buffer), WP_E_ARGUMENT, "the event is null");
+    REFUSED(wp_hold(stack, &none, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_hold(stack, &none, &buffer), WP_E_STALE, ""); /* an event without bytes */
+    none.chunk = UINT64_MAX;
+    REFUSED(wp_hold(stack, &none, &buffer), WP_E_STALE, "");
+    REFUSED(wp_udp_bind(stack, NULL, 0, &sub), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_udp_bind(stack, &local, 0, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_udp_join(stack, NULL, NULL, 0, 0, &sub), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_udp_join(stack, &group, NULL, 0, 0, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_udp_join(stack, &group, NULL, SIZE_MAX, 0, &sub), WP_E_ARGUMENT, "the array of addresses is null");
+    REFUSED(wp_udp_join(stack, &group, &far_end, SIZE_MAX, 0, &sub), WP_E_ARGUMENT, "1024");
+    REFUSED(wp_tcp_listen(stack, NULL, NULL, 0, &sub), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_tcp_listen(stack, &local, NULL, 0, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_udp_connect(stack, NULL, NULL, NULL, &flow), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_udp_connect(stack, NULL, &far_end, NULL, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_udp_send(stack, flow, NULL, 1, 0), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_udp_send(stack, flow, NULL, SIZE_MAX, 0), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_udp_send(stack, flow, &byte, SIZE_MAX, 0), WP_E_TOO_LONG, "");
+    REFUSED(wp_udp_send(stack, flow, &byte, 1, UINT32_MAX), WP_E_ARGUMENT, "flags");
+    DONE(wp_udp_send(stack, flow, NULL, 0, 0));
+    DONE(wp_udp_send(stack, flow, &byte, 0, 0));
+    REFUSED(wp_udp_send_to(stack, NULL, &far_end, &byte, 1, 0), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_udp_send_to(stack, &local, NULL, &byte, 1, 0), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_udp_send_to(stack, &local, &far_end, NULL, 1, 0), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_udp_send_to(stack, &local, &far_end, &byte, SIZE_MAX, 0), WP_E_TOO_LONG, "");
+    REFUSED(wp_tcp_connect(stack, NULL, NULL, NULL, 0, &conn), WP_E_ARGUMENT, "an address is null");
+    REFUSED(wp_tcp_connect(stack, NULL, &far_end, NULL, 0, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_tcp_send(stack, conn, NULL, 1, 0), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_tcp_send(stack, conn, &byte, SIZE_MAX, 0), WP_E_TOO_LONG, "");
+    REFUSED(wp_tcp_get_info(stack, conn, NULL), WP_E_ARGUMENT, "the place");
+    info.size = 4;
+    REFUSED(wp_tcp_get_info(stack, conn, &info), WP_E_ARGUMENT, "sizeof");
+    info.size = UINT32_MAX;
+    REFUSED(wp_tcp_get_info(stack, conn, &info), WP_E_ARGUMENT, "sizeof");
+    REFUSED(wp_order_prepare(stack, conn, NULL, 1, &order), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_order_prepare(stack, conn, &byte, 1, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_order_prepare(stack, conn, &byte, SIZE_MAX, &order), WP_E_TOO_LONG, "");
+    REFUSED(wp_order_patch(stack, order, 0, NULL, 1), WP_E_ARGUMENT, "data is null");
+    REFUSED(wp_order_patch(stack, order, SIZE_MAX, &byte, SIZE_MAX), WP_E_TOO_LONG, "");
+    REFUSED(wp_order_fire(stack, order, 4), WP_E_ARGUMENT, "flags 0x4");
+    REFUSED(wp_after(stack, 1, 1, NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_counter(stack, NULL, &value), WP_E_ARGUMENT, "the name of the counter is null");
+    REFUSED(wp_counter(stack, "worker0/frames", NULL), WP_E_ARGUMENT, "the place");
+    REFUSED(wp_counter(stack, "", &value), WP_E_NAME, "");
+    REFUSED(wp_counter(stack, "\xff", &value), WP_E_ARGUMENT, "UTF-8");
+    REFUSED(wp_stats(stack, NULL, 1), WP_E_ARGUMENT, "the array of results is null");
+    REFUSED(wp_stats(stack, stats, -1), WP_E_ARGUMENT, "fewer than no counters");
+    REFUSED(wp_stamp(stack, 1), WP_E_UNSUPPORTED, "WP_TIMESTAMPS");
+}
+
 static void *another_thread(void *stack)
 {
     wp_event events[1];
-    REFUSED(wp_poll(*(wp_stack *)stack, events, 1), WP_E_THREAD, "thread");
-    REFUSED(wp_close(*(wp_stack *)stack), WP_E_THREAD, "thread");
+    each_call(*(wp_stack *)stack, WP_E_THREAD);
     /* A stack that is left open goes with its thread. */
     wp_options options = WP_OPTIONS_INIT;
     wp_stack mine;
@@ -96,14 +252,16 @@ int main(void)
     DONE(wp_open("memory:misuse", &options, &peer));
 
     /* Stacks. */
-    REFUSED(wp_poll(none, events, 8), WP_E_STALE, "");
-    REFUSED(wp_poll(forged, events, 8), WP_E_THREAD, "");
-    forged.id = stack.id + 1;
-    forged.id += 16;
-    REFUSED(wp_poll(forged, events, 8), WP_E_STALE, "");
-    REFUSED(wp_poll(stack, NULL, 8), WP_E_ARGUMENT, "the array of events is null");
-    REFUSED(wp_poll(stack, events, -1), WP_E_ARGUMENT, "fewer than no events");
-    DONE(wp_poll(stack, NULL, 0));
+    each_call(none, WP_E_STALE);
+    each_call(forged, WP_E_THREAD);
+    forged.id = stack.id + 17; /* a place that was never taken */
+    each_call(forged, WP_E_STALE);
+    forged.id = stack.id + 0x100; /* a later generation */
+    each_call(forged, WP_E_STALE);
+    each_handle(peer, 0);
+    each_handle(peer, 1);
+    each_handle(peer, UINT64_MAX);
+    each_handle(peer, 0x100000001);
     pthread_t thread;
     pthread_create(&thread, NULL, another_thread, &stack);
     pthread_join(thread, NULL);
@@ -126,6 +284,12 @@ int main(void)
     REFUSED(wp_unsubscribe(stack, sub), WP_E_STALE, "");
     REFUSED(wp_tcp_listen(stack, &local, NULL, 0, &sub), WP_E_REFUSED, "TCP");
     DONE(wp_udp_bind(peer, &far_end, 3, &sub));
+    DONE(wp_udp_connect(peer, &far_end, &local, NULL, &flow));
+    each_pointer(peer, flow);
+    DONE(wp_udp_close(peer, flow));
+    REFUSED(wp_udp_close(peer, flow), WP_E_STALE, ""); /* once more */
+    DONE(wp_udp_connect(peer, &far_end, &local, NULL, &flow)); /* in the same place */
+    DONE(wp_udp_close(peer, flow));
 
     /* Datagrams. */
     REFUSED(wp_udp_connect(stack, &local, NULL, NULL, &flow), WP_E_ARGUMENT, "an address is null");
@@ -219,7 +383,7 @@ int main(void)
 
     DONE(wp_close(stack));
     DONE(wp_close(peer));
-    REFUSED(wp_poll(peer, events, 8), WP_E_STALE, "");
+    each_call(peer, WP_E_STALE);
     if (faults == 0)
         printf("all refused, %d timers\n", timers);
     return faults != 0;

@@ -12,6 +12,9 @@ use core::slice;
 use super::mbuf::Mbuf;
 use super::metadata::{Metadata, release};
 
+/// Buffers that return to their pool by one copy: those of a turn.
+const DROPPED_AT_ONCE: usize = 32;
+
 /// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in
 /// the buffer.
 ///
@@ -88,6 +91,43 @@ impl Held {
         Ok(mbuf)
     }
 
+    /// Drops handles, many at a time: buffers of one pool that are plain, and have no other handle,
+    /// return to it together, for half of what each costs by itself.
+    pub fn drop_all(handles: impl IntoIterator<Item = Self>) {
+        let mut handles = handles.into_iter();
+        let mut plain = [NonNull::dangling(); DROPPED_AT_ONCE];
+        // The pool of the last buffer that was freed by itself: of the first one at the latest.
+        let mut pool = NonNull::dangling();
+        loop {
+            let (mut count, mut odd) = (0, None);
+            for (place, held) in plain.iter_mut().zip(&mut handles) {
+                let buffer = held.into_buffer();
+                // SAFETY: its handle was given up without being counted down, so it is alive (1).
+                if !unsafe { &(*buffer.as_ptr()).home }.is_straight_to(pool) {
+                    odd = Some(buffer);
+                    break;
+                }
+                *place = buffer;
+                count += 1;
+            }
+            if count > 0 {
+                // SAFETY: it is the pool of these buffers, which are in use until here, so it is
+                // alive (1). They are not marked, so these were their last handles, and their other
+                // fields are as (7) demands (8).
+                unsafe { pool.as_ref() }.put_back_many(&plain[..count]);
+            }
+            match odd {
+                Some(buffer) => {
+                    // SAFETY: alive, as above.
+                    pool = unsafe { &(*buffer.as_ptr()).home }.pool();
+                    release(buffer);
+                }
+                None if count < plain.len() => return,
+                None => (),
+            }
+        }
+    }
+
     /// Resolves a handle to a view into a handle to the bytes' own buffer, and releases the view.
     /// So no view refers to a view, and freeing one frees at most one more buffer, however often
     /// bytes were forwarded.
@@ -100,6 +140,7 @@ impl Held {
     }
 
     /// Gives up the handle and returns its buffer; the reference count is unchanged.
+    #[inline]
     fn into_buffer(self) -> NonNull<Metadata> {
         let buffer = self.buffer;
         forget(self);

@@ -193,6 +193,36 @@ fn held_chain_survives_the_mbuf() {
 }
 
 #[test]
+fn handles_that_are_dropped_together_go_home_as_one_by_one() {
+    let (first, second) = (pool(80), pool(2));
+    let kept = packet(&first, b"kept");
+    let view_of = packet(&second, b"0123456789");
+    let mut all = vec![kept.hold()];
+    for idx in 0..70 {
+        let mbuf = match idx {
+            20 => chain(&first, &[b"ab", b"cd"]),
+            40 => first.view(view_of.hold()).unwrap(),
+            _ => packet(&first, b"plain"),
+        };
+        all.push(mbuf.hold());
+        mbuf.free();
+    }
+    let of_another_pool = packet(&second, b"x");
+    all.insert(30, of_another_pool.hold());
+    of_another_pool.free();
+    Held::drop_all(all);
+    assert_eq!((first.in_use(), second.in_use()), (1, 1), "the packet that is kept, and what the view showed");
+    assert_eq!(kept.bytes(), b"kept");
+    kept.free();
+    view_of.free();
+    Held::drop_all([]);
+    assert_eq!((first.in_use(), second.in_use()), (0, 0));
+    let mut again: Vec<Mbuf> = (0..80).map(|_| first.alloc().unwrap()).collect();
+    assert!(first.alloc().is_none() && again.iter().all(Mbuf::is_writable), "each buffer once");
+    again.drain(..).for_each(Mbuf::free);
+}
+
+#[test]
 fn shared_bytes_cannot_be_written() {
     let pool = pool(1);
     let mut mbuf = packet(&pool, b"x");

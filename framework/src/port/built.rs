@@ -9,7 +9,7 @@ use crate::device::Absent;
 #[cfg(feature = "af-xdp")]
 use crate::device::af_xdp::AfXdpConfig;
 #[cfg(feature = "mlx5")]
-use crate::device::mlx5::Mlx5Config;
+use crate::device::mlx5::{Feature, Mlx5Config};
 #[cfg(feature = "pcap")]
 use crate::device::pcap::{PcapConfig, PcapDevice};
 use crate::worker::live::PortConfig;
@@ -41,6 +41,17 @@ pub(super) fn mlx5(interface: &str) -> Result<PortConfig, Error> {
 pub(super) fn mlx5(_interface: &str) -> Result<PortConfig, Error> {
     Err(Error::NotBuilt("mlx5"))
 }
+
+/// Has a ConnectX stamp the frames. Other devices stamp them without being asked, or cannot.
+#[cfg(feature = "mlx5")]
+pub(super) fn stamp(port: &mut PortConfig) {
+    if let PortConfig::Mlx5(config) = port {
+        config.timestamps = Feature::Required;
+    }
+}
+
+#[cfg(not(feature = "mlx5"))]
+pub(super) fn stamp(_port: &mut PortConfig) {}
 
 /// A capture file, replayed at full speed.
 #[cfg(feature = "pcap")]

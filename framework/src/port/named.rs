@@ -33,6 +33,13 @@ impl Named {
             PortName::AfXdp(_) | PortName::Mlx5(_) => unreachable!("they are live"),
         }))
     }
+
+    /// Has the device stamp frames, where it does so only when asked.
+    pub(super) fn stamp(&mut self) {
+        if let ByName::Live(port) = &mut self.0 {
+            built::stamp(port);
+        }
+    }
 }
 
 /// One end of a wire: the first caller that names the wire gets one end, the second the other.

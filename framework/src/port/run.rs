@@ -90,6 +90,15 @@ impl Port {
     pub fn open(name: &str) -> Result<Self> {
         Ok(Self { source: Named::open(&name.parse()?)?, settings: Settings::new(program()) })
     }
+
+    /// Has a ConnectX stamp the frames that it receives, and those sent by
+    /// [`Cx::timestamped`](crate::pipeline::Cx::timestamped). Opening the port fails if the NIC
+    /// cannot. By default a ConnectX stamps no frame. Other devices do not need this option: they
+    /// stamp frames in any case, or never.
+    pub fn timestamps(mut self) -> Self {
+        self.source.stamp();
+        self
+    }
 }
 
 impl Port<LiveConfig> {

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use wirepath_c::Code;
-use wirepath_c::abi::{CONSTANTS, Event, Handle, Options, TcpOptions, UdpOptions};
+use wirepath_c::abi::{CONSTANTS, Event, Handle, Options, Stat, TcpInfo, TcpOptions, UdpOptions};
 use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program};
 
 fn root() -> &'static Path {
@@ -57,16 +57,23 @@ fn succeeded(output: Output) -> String {
     said
 }
 
-/// Compiles a program of the folder `c`, as its user would, with every warning an error.
+/// What every program is compiled with: every warning is an error.
+const FLAGS: [&str; 6] = ["-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
+
+/// Compiles a program of the folder `c`, as its user would, by the oldest standard of its language.
 fn compiled(source: &str, place: &Path) -> PathBuf {
-    let name = Path::new(source).file_stem().unwrap();
-    let program = place.join(name);
-    let (compiler, standard) = if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
+    compiled_as(source, if source.ends_with(".cpp") { "c++11" } else { "c99" }, place)
+}
+
+fn compiled_as(source: &str, standard: &str, place: &Path) -> PathBuf {
+    let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    let program = place.join(format!("{name}-{standard}"));
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     let mut find = Command::new("pkg-config");
     find.env("PKG_CONFIG_PATH", place.join("lib/pkgconfig")).args(["--cflags", "--libs", "wirepath"]);
     let flags = succeeded(find.output().unwrap());
     let mut compile = Command::new(compiler);
-    compile.args([standard, "-D_DEFAULT_SOURCE", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
+    compile.args(FLAGS).args([&format!("-std={standard}"), "-O1", "-o"]);
     compile.arg(&program).arg(root().join("c").join(source)).args(flags.split_whitespace());
     compile.arg(format!("-Wl,-rpath,{}", place.join("lib").display()));
     succeeded(compile.output().unwrap());
@@ -94,6 +101,70 @@ fn misuse_is_refused_with_a_code_and_a_sentence() {
 }
 
 #[test]
+fn calls_do_what_the_header_promises() {
+    let Some(place) = installed("calls_do_what_the_header_promises") else { return };
+    assert_eq!(run("tests/events.c", place), "as promised\n");
+}
+
+#[test]
+fn owners_of_the_wrapper_give_back_once_in_old_and_new_cpp() {
+    let Some(place) = installed("owners_of_the_wrapper_give_back_once_in_old_and_new_cpp") else { return };
+    for standard in ["c++11", "c++17"] {
+        let program = compiled_as("tests/wrapper.cpp", standard, place);
+        assert_eq!(succeeded(Command::new(program).output().unwrap()), "as promised\n", "{standard}");
+    }
+}
+
+/// The sources of a language in the folders of examples and tests.
+fn sources(extension: &str) -> Vec<PathBuf> {
+    let folders = ["c/examples", "c/tests"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+}
+
+#[test]
+fn headers_and_programs_compile_by_every_standard_without_a_warning() {
+    let test = "headers_and_programs_compile_by_every_standard_without_a_warning";
+    let languages = [
+        ("c", ["cc", "clang"], ["c99", "c11", "c17"], "wirepath.h"),
+        ("cpp", ["c++", "clang++"], ["c++11", "c++17", "c++20"], "wirepath.hpp"),
+    ];
+    let mut compiled = 0;
+    for (extension, compilers, standards, header) in languages {
+        for compiler in compilers.into_iter().filter(|compiler| has_program(test, compiler)) {
+            for standard in standards {
+                let mut compile = Command::new(compiler);
+                compile.args(FLAGS).args([&format!("-std={standard}"), "-fsyntax-only", "-I"]);
+                succeeded(compile.arg(root().join("c/include")).args(sources(extension)).output().unwrap());
+                // The header alone, by the strict standard: without the system's extensions.
+                let mut alone = Command::new(compiler);
+                alone.args(&FLAGS[1..]).args([&format!("-std={standard}"), "-fsyntax-only", "-include"]);
+                alone.arg(root().join("c/include").join(header));
+                alone.args(["-x", if extension == "c" { "c" } else { "c++" }, "/dev/null"]);
+                succeeded(alone.output().unwrap());
+                compiled += 1;
+            }
+        }
+    }
+    println!("{compiled} of 12 compilers and standards");
+}
+
+#[test]
+fn every_function_that_takes_a_stack_is_misused() {
+    let misuse = fs::read_to_string(root().join("c/tests/misuse.c")).unwrap();
+    let each_call = misuse.split("static void each_call").nth(1).and_then(|rest| rest.split("\n}\n").next()).unwrap();
+    let entry = fs::read_to_string(root().join("c/src/entry.rs")).unwrap();
+    let forgotten: Vec<&str> = entry
+        .split("extern \"C\" fn ")
+        .skip(1)
+        .filter(|rest| rest.split(')').next().unwrap().contains("stack: Handle"))
+        .map(|rest| rest.split('(').next().unwrap())
+        .filter(|name| !each_call.contains(&format!("({name}(")))
+        .collect();
+    assert_eq!(forgotten, [""; 0], "calls that misuse.c does not make on a stack that is not to be called");
+}
+
+#[test]
 fn structures_are_laid_out_as_the_header_says() {
     let Some(place) = installed("structures_are_laid_out_as_the_header_says") else { return };
     let theirs = run("tests/layout.c", place);
@@ -117,6 +188,16 @@ fn structures_are_laid_out_as_the_header_says() {
         places!(TcpOptions: ack_delay_ns = ack_delay_ns, user_timeout_ns = user_timeout_ns, rto_min_ns = rto_min_ns,
                 pacing_rate = pacing_rate, send_buffer = send_buffer, receive_buffer = receive_buffer),
     );
+    structure(
+        "wp_tcp_info",
+        size_of::<TcpInfo>(),
+        places!(TcpInfo: state = state, rto_ns = rto_ns, srtt_ns = srtt_ns, rttvar_ns = rttvar_ns,
+                rtt_min_ns = rtt_min_ns, silence_ns = silence_ns, bytes_sent = bytes_sent, bytes_acked = bytes_acked,
+                bytes_received = bytes_received, segments_out = segments_out, segments_in = segments_in, mss = mss,
+                cwnd = cwnd, send_window = send_window, receive_window = receive_window, unacked = unacked,
+                unsent = unsent, unread = unread, resent = resent, timeouts = timeouts, reserved = reserved),
+    );
+    structure("wp_stat", size_of::<Stat>(), places!(Stat: name = name, kind = kind, value = value));
     structure(
         "wp_event",
         size_of::<Event>(),
@@ -178,7 +259,7 @@ fn program_is_linked_with_the_static_library() {
     let Some(place) = installed("program_is_linked_with_the_static_library") else { return };
     let program = place.join("static");
     let mut compile = Command::new("cc");
-    compile.args(["-std=c11", "-D_DEFAULT_SOURCE", "-o"]).arg(&program).arg(root().join("c/examples/feed_receiver.c"));
+    compile.args(["-std=c99", "-D_DEFAULT_SOURCE", "-o"]).arg(&program).arg(root().join("c/examples/feed_receiver.c"));
     compile.arg("-I").arg(place.join("include")).arg(place.join("lib/libwirepath.a"));
     succeeded(compile.args(["-lgcc_s", "-lrt", "-lpthread", "-lm", "-ldl"]).output().unwrap());
     assert!(succeeded(Command::new(program).output().unwrap()).contains("1000 packets"));

@@ -1,0 +1,88 @@
+// wirepath.hpp: owners give back what they own, once; refusals are exceptions; bytes come from strings, literals
+// and containers.
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <wirepath.hpp>
+
+#define MUST(fact)                                                                                                     \
+    do {                                                                                                               \
+        if (!(fact)) {                                                                                                 \
+            std::cout << "line " << __LINE__ << ": not " << #fact << "; " << wp_last_error() << "\n";                  \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (false)
+
+template <class Act> static int refusal(Act &&act)
+{
+    try {
+        act();
+    } catch (const wirepath::Error &error) {
+        MUST(std::string(error.what()).size() > 5);
+        return error.code();
+    }
+    return 0;
+}
+
+int main()
+{
+    auto options = wirepath::options();
+    options.flags = WP_TIMESTAMPS;
+    options.held = 16;
+    options.address = "192.0.2.1/24";
+    wirepath::Stack near("memory:wrapper", options);
+    options.address = "192.0.2.2/24";
+    wirepath::Stack first("memory:wrapper", options), far(std::move(first));
+    MUST(first.get().id == 0 && far.get().id != 0);
+    MUST(refusal([] { wirepath::Stack("dpdk:eth1"); }) == WP_E_OPEN);
+    MUST(refusal([&] { near.wait_fd(); }) == WP_E_UNSUPPORTED);
+
+    const sockaddr_in here = wp_ipv4(192, 0, 2, 1, 5000), there = wp_ipv4(192, 0, 2, 2, 5000);
+    auto sub = far.bind(there, 3);
+    MUST(refusal([&] { far.bind(there, 4); }) == WP_E_REFUSED);
+    auto flow = near.flow(here, there);
+    const std::string text = "from a string";
+    const std::vector<unsigned char> data = {1, 2, 3};
+    std::vector<std::string> heard;
+    std::vector<wirepath::Buffer> held;
+    int stamped = 0;
+    MUST(flow.send("first") >= 0); // waits for ARP
+    while (heard.size() < 4) {
+        near.poll([&](const wp_event &event) { stamped += event.type == WP_EVENT_SENT && event.token == 9; });
+        far.poll([&](const wp_event &event) {
+            heard.push_back(wirepath::bytes(event).str());
+            held.push_back(far.hold(event));
+            if (heard.size() == 1) {
+                MUST(near.stamp(9) == 0 && flow.send(text) == WP_SENT);
+                MUST(flow.send(data, WP_MORE) == WP_SENT && near.flush() == 0);
+                MUST(near.send_to(here, there, wirepath::Bytes("literal", 3)) >= 0);
+            }
+        });
+    }
+    near.poll([&](const wp_event &event) { stamped += event.type == WP_EVENT_SENT && event.token == 9; });
+    MUST(heard[1] == text && heard[2] == std::string("\1\2\3") && heard[3] == "lit" && stamped == 1);
+
+    // Once given back, a handle is stale, and its owner has none to give back.
+    const wp_buffer given_back = held[0].get();
+    held.clear();
+    MUST(wp_release(far.get(), given_back) == WP_E_STALE);
+    wirepath::Subscription other = std::move(sub);
+    MUST(!sub && other);
+    {
+        const wirepath::Subscription gone = std::move(other);
+    }
+    far.bind(there, 3); // the address is free again, and again at once
+    const wp_timer timer = near.after(1000000000, 1).release(); // not cancelled with its owner
+    MUST(wp_cancel(near.get(), timer) == 0);
+    MUST(refusal([&] { near.info(wp_conn{5}); }) == WP_E_STALE);
+    MUST(near.counter("worker0/frames") > 0 && near.stats().size() > 20);
+    MUST(refusal([&] { near.counter("no/such"); }) == WP_E_NAME);
+    MUST(near.now() >= 0 && near.time_to_next() >= 0);
+#if __cplusplus >= 201703L
+    MUST(std::string_view(wirepath::Bytes(text)) == text);
+#endif
+    std::cout << "as promised\n";
+}
