@@ -4,7 +4,8 @@
 # beyond them stands in its `want` lines, and is installed from the distribution when you are root,
 # and named when you are not: for `make run` the linker and iproute2; for `make test` also the
 # unmodified programs and headers that tests run against, rdma-core and DPDK among them; for
-# `make bench` valgrind, strace, rdma-core and DPDK; for `make fuzz` a C++ compiler for libFuzzer.
+# `make bench` valgrind, strace, rdma-core, DPDK and servers with their benchmarks; for `make fuzz` a
+# C++ compiler for libFuzzer.
 
 # rustup puts cargo where a shell finds it only after the next login, and sudo does not look there
 # at all.
@@ -141,6 +142,12 @@ bench: tools ## the promised figures side by side with the incumbents, appended 
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,to measure against libmlx5,true)
 	$(call want,pkg-config,pkgconf,to measure against DPDK,true)
 	$(call want,dpdk-testpmd,dpdk-dev librte-net-af-xdp23,to measure against DPDK,true)
+	$(call want,sockperf,sockperf,to measure programs on wirepath,true)
+	$(call want,redis-server,redis-server redis-tools,to measure programs on wirepath,true)
+	$(call want,memcached,memcached,to measure programs on wirepath,true)
+	$(call want,nginx,nginx-light,to measure programs on wirepath,true)
+	$(call want,haproxy,haproxy,to measure programs on wirepath,true)
+	$(call want,wrk,wrk,to measure programs on wirepath,true)
 	RECORD=1 cargo bench -p wirepath-benches $(if $(PART),--bench report -- $(PART))
 
 .PHONY: figures

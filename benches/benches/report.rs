@@ -25,7 +25,7 @@ use wirepath_benches::measure::sampling::{Spread, interleave};
 use wirepath_benches::measure::table::{DemuxMatch, Line, TargetOutcome, heading};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
-use wirepath_benches::{connectx, decoding, handoff, is_quick, tcp};
+use wirepath_benches::{connectx, decoding, handoff, is_quick, sockets, tcp};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -34,16 +34,20 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
 /// The same on software NICs.
 const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
+/// The binary that runs under the preload library.
+const CALLER: &str = env!("CARGO_BIN_EXE_caller");
 
 /// The parts that may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 10] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
+    ("sockets", "calls of sockets in memory"),
     ("connectx", "mlx5, alone and on software ConnectXs"),
-    ("counts", "of these three what is counted, which is the same on a busy machine"),
+    ("counts", "of these four what is counted, which is the same on a busy machine"),
     ("live", "AF_XDP on a veth pair, and live-tcp"),
     ("live-tcp", "TCP to a kernel over a veth pair"),
     ("live-orders", "of that orders behind a burst"),
+    ("live-sockets", "unmodified programs on wirepath, and on the kernel, over a veth pair"),
     ("live-echo", "TCP over a wire that loses much, ten minutes; only where it is asked for"),
 ];
 
@@ -116,6 +120,10 @@ impl Report {
             self.section = Section::Tcp;
             tcp::lines::lines(self.samples / 8, instructions, |line| self.add(line));
         }
+        if is_wanted(&["sockets", "counts"]) {
+            self.section = Section::Sockets;
+            sockets::lines(self.samples / 8, instructions, |line| self.add(line));
+        }
         if is_wanted(&["connectx", "counts"]) {
             self.connectx();
         }
@@ -124,6 +132,9 @@ impl Report {
         }
         if is_wanted(&["live", "live-tcp"]) {
             self.live(Section::LiveTcp, |live| live.tcp());
+        }
+        if is_wanted(&["live-sockets"]) {
+            self.live(Section::LiveSockets, |live| live.programs());
         }
         match part {
             Some("live-orders") => self.live(Section::LiveTcp, |live| live.orders()),
@@ -262,7 +273,7 @@ impl Report {
     fn live(&mut self, section: Section, measure: fn(&mut Live<'_>)) {
         self.section = section;
         let cores = self.cores;
-        measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS });
+        measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS, caller: CALLER });
     }
 
     /// The hand-off, between two measurements of the cores' distance. Returns those, in ns one way.

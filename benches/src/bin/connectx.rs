@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use wirepath_benches::connectx::{
-    Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish,
+    Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish, exchange,
 };
 use wirepath_benches::frames::group;
 use wirepath_benches::measure::outside::between_marks;
@@ -15,7 +15,7 @@ use wirepath_benches::receiver::ROUND;
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-const PATHS: &str = "libmlx5-rx, libmlx5-tx, rx, rx-compressed, tx, tx-single, times";
+const PATHS: &str = "libmlx5-rx, libmlx5-tx, rx, rx-compressed, tx, tx-single, sockets, times";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -45,6 +45,7 @@ fn run(path: &str, rounds: usize) -> Result<(), Error> {
         "rx-compressed" => receive(ours(Wish::Compressed)?, rounds),
         "tx" => send(ours(Wish::Usual)?, rounds),
         "tx-single" => send(ours(Wish::SinglePacket)?, rounds),
+        "sockets" => sockets(rounds)?,
         "times" => times(rounds)?,
         _ => return Err(format!("no path {path}: choose one of {PATHS}").into()),
     }
@@ -83,6 +84,14 @@ fn play<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize, round: impl Fn(&
         }
     }
     println!("allocations {}", allocations::count() - before);
+}
+
+/// Requests and their responses by the calls of sockets; a packet is one of both.
+fn sockets(rounds: usize) -> Result<(), Error> {
+    let (mut exchange, _ports) = exchange(model()?)?;
+    exchange.exchange();
+    between_marks(|| (0..rounds * ROUND).for_each(|_| exchange.exchange()));
+    Ok(())
 }
 
 /// Samples of both drivers in turns, each on its own rings in the same NICs.

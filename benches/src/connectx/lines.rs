@@ -61,6 +61,9 @@ impl Lines<'_> {
         for (path, what) in [("rx", "received"), ("tx", "sent")] {
             self.what_a_packet_must_not_cost(&subject, path, what);
         }
+        let calls = subject.and_then(|subject| subject.system_calls("sockets").map(Spread::exactly));
+        let what = "system calls of a request and its response by sockets over mlx5, by strace of a million";
+        self.add(Line::new(what, "calls", calls).at_most(0.0).hoping(0.0));
     }
 
     /// The device over plain memory, where the bench plays the NIC.

@@ -11,6 +11,7 @@
 #[allow(unsafe_code)]
 mod calls;
 mod dpdk;
+mod exchange;
 mod libmlx5;
 mod lines;
 mod mlx5;
@@ -19,6 +20,7 @@ use core::net::SocketAddrV4;
 use std::time;
 
 pub use calls::Model;
+pub use exchange::{OnPorts, exchange};
 pub use libmlx5::{Error, VerbsReceiver, VerbsSender};
 pub use lines::Lines;
 pub use mlx5::{OurReceiver, OurSender, Wish};

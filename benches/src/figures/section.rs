@@ -16,13 +16,26 @@ pub enum Section {
     Live,
     /// TCP to the Linux kernel over a veth pair.
     LiveTcp,
+    /// The calls of sockets in plain memory.
+    Sockets,
+    /// Unmodified programs on sockets, over a veth pair.
+    LiveSockets,
     /// TCP echoes over a veth pair that loses much.
     LiveEcho,
 }
 
 impl Section {
     /// All, in the order of the page.
-    pub const ALL: [Self; 6] = [Self::Memory, Self::Tcp, Self::Mlx5, Self::Live, Self::LiveTcp, Self::LiveEcho];
+    pub const ALL: [Self; 8] = [
+        Self::Memory,
+        Self::Tcp,
+        Self::Sockets,
+        Self::Mlx5,
+        Self::Live,
+        Self::LiveTcp,
+        Self::LiveSockets,
+        Self::LiveEcho,
+    ];
 
     /// The heading.
     pub(super) const fn title(self) -> &'static str {
@@ -32,6 +45,8 @@ impl Section {
             Self::Mlx5 => "mlx5",
             Self::Live => "AF_XDP on a veth pair",
             Self::LiveTcp => "TCP to the Linux kernel over a veth pair",
+            Self::Sockets => "Sockets in memory",
+            Self::LiveSockets => "Unmodified programs over a veth pair",
             Self::LiveEcho => "TCP over a wire that loses much",
         }
     }
@@ -62,6 +77,15 @@ impl Section {
                 "A kernel's client or sender in the other namespace, a kernel in our place in the same run. As root, \
                  `PART=live-tcp`; of it the orders alone: `PART=live-orders`."
             }
+            Self::Sockets => {
+                "What the calls of [sockets](sockets.md) add to the framework's own API: both on one core over a \
+                 memory device, the same workers. `PART=sockets`."
+            }
+            Self::LiveSockets => {
+                "Programs as they are installed, under [the preload library](sockets.md) on AF_XDP, and the same on \
+                 the kernel in the same run; the other end is a kernel's, unless the figure says otherwise. As root, \
+                 `PART=live-sockets`."
+            }
             Self::LiveEcho => "Ten minutes, so it is measured only where it is asked for. As root, `PART=live-echo`.",
         }
     }
@@ -74,6 +98,8 @@ impl Section {
             Self::Mlx5 => "mlx5.svg",
             Self::Live => "live.svg",
             Self::LiveTcp => "live-tcp.svg",
+            Self::Sockets => "sockets.svg",
+            Self::LiveSockets => "live-sockets.svg",
             Self::LiveEcho => "live-echo.svg",
         }
     }

@@ -23,6 +23,8 @@ pub struct Live<'a> {
     pub cores: Option<[usize; 2]>,
     /// The binary that strace runs.
     pub packets: &'a str,
+    /// The binary that runs on the kernel's sockets and on ours.
+    pub caller: &'a str,
 }
 
 /// Pairs of runs.
@@ -231,11 +233,11 @@ impl Live<'_> {
         self.add(Line::new("allocations in a million such frames", "count", allocations_of_a_million()).at_most(0.0));
     }
 
-    fn add(&mut self, line: Line) {
+    pub(super) fn add(&mut self, line: Line) {
         (self.add)(line);
     }
 
-    fn cores(&self) -> Result<[usize; 2], String> {
+    pub(super) fn cores(&self) -> Result<[usize; 2], String> {
         self.cores.ok_or_else(|| "this process may use one core only".to_owned())
     }
 }
@@ -245,7 +247,7 @@ fn window() -> Duration {
 }
 
 /// The results of runs in turn, ours and theirs.
-type Runs<T> = Result<Vec<(T, T)>, String>;
+pub(super) type Runs<T> = Result<Vec<(T, T)>, String>;
 
 /// Runs of both in turn.
 fn take_turns<T>(ours: impl FnMut() -> Result<T, String>, theirs: impl FnMut() -> Result<T, String>) -> Runs<T> {
@@ -253,7 +255,7 @@ fn take_turns<T>(ours: impl FnMut() -> Result<T, String>, theirs: impl FnMut() -
 }
 
 /// So many pairs of them.
-fn turns<T>(
+pub(super) fn turns<T>(
     pairs: usize,
     mut ours: impl FnMut() -> Result<T, String>,
     mut theirs: impl FnMut() -> Result<T, String>,
@@ -262,7 +264,7 @@ fn turns<T>(
 }
 
 /// Our figure, theirs, and their ratio, pair by pair.
-fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (DemuxMatch, DemuxMatch, DemuxMatch) {
+pub(super) fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (DemuxMatch, DemuxMatch, DemuxMatch) {
     match found {
         Ok(runs) => {
             let (ours, theirs): (Samples, Samples) =

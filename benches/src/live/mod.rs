@@ -25,5 +25,6 @@ pub mod testpmd;
 pub mod turnaround;
 
 mod lines;
+mod sockets;
 
 pub use lines::Live;

@@ -64,10 +64,16 @@ pub fn ours(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Recepti
 /// # Errors
 /// Why it could not be measured.
 pub fn theirs(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
-    measure(cores, habit, window, || {
-        let socket = joined().map_err(|error| format!("the receiver has no socket: {error}"))?;
-        Ok(Kernel { socket, batch: Batch::new(vec![vec![0; 2048]; BATCH]) })
-    })
+    measure(cores, habit, window, open_socket)
+}
+
+/// The datagrams of another process at the far end, by recvmmsg(2): by the kernel's, or by that of
+/// a library in front of it.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn by_calls(core: usize, habit: Habit, window: Duration) -> Result<Reception, String> {
+    receive(core, habit, window, open_socket)
 }
 
 impl Receiver for Port<AfXdpTx, UdpStack, Ear> {
@@ -90,6 +96,11 @@ impl Receiver for Kernel {
     }
 }
 
+fn open_socket() -> Result<Kernel, String> {
+    let socket = joined().map_err(|error| format!("the receiver has no socket: {error}"))?;
+    Ok(Kernel { socket, batch: Batch::new(vec![vec![0; 2048]; BATCH]) })
+}
+
 fn joined() -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, GROUP.port()))?;
     socket.join_multicast_v4(GROUP.ip(), &FAR.address)?;
@@ -104,21 +115,36 @@ fn measure<R: Receiver>(
     open: impl FnOnce() -> Result<R, String> + Send,
 ) -> Result<Reception, String> {
     let pair = Pair::new()?;
-    let receive = || {
-        cores::pin(receiving);
-        sys::run_first();
-        let mut receiver = open()?;
-        // Until both ends are at their steady rate.
-        for_a_while(&mut receiver, habit, window / 4);
-        let start = Instant::now();
-        let (heard, cpu) = for_a_while(&mut receiver, habit, window);
-        let nanoseconds = |time: Duration| time.as_nanos() as f64 / heard as f64;
-        match heard {
-            0 => Err("no datagram has come".to_owned()),
-            _ => Ok(Reception { rate: 1e3 / nanoseconds(start.elapsed()), cpu: nanoseconds(cpu) }),
-        }
-    };
-    flooded(&pair, sending, Source::Datagrams(GROUP, LEN), || pair.far.run(receive))?
+    beside_sender(&pair, sending, || pair.far.run(|| receive(receiving, habit, window, open)))
+}
+
+/// Runs `act` while the near end sends on `core`.
+///
+/// # Errors
+/// The sender has no socket; that of `act`.
+pub fn beside_sender<T>(pair: &Pair, core: usize, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    flooded(pair, core, Source::Datagrams(GROUP, LEN), act)?
+}
+
+/// On the calling thread, which is at the far end.
+fn receive<R: Receiver>(
+    core: usize,
+    habit: Habit,
+    window: Duration,
+    open: impl FnOnce() -> Result<R, String>,
+) -> Result<Reception, String> {
+    cores::pin(core);
+    sys::run_first();
+    let mut receiver = open()?;
+    // Until both ends are at their steady rate.
+    for_a_while(&mut receiver, habit, window / 4);
+    let start = Instant::now();
+    let (heard, cpu) = for_a_while(&mut receiver, habit, window);
+    let nanoseconds = |time: Duration| time.as_nanos() as f64 / heard as f64;
+    match heard {
+        0 => Err("no datagram has come".to_owned()),
+        _ => Ok(Reception { rate: 1e3 / nanoseconds(start.elapsed()), cpu: nanoseconds(cpu) }),
+    }
 }
 
 /// Receives for as long as `window`; returns the number of datagrams, and the CPU time of the

@@ -32,6 +32,18 @@ pub fn run_first() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
 }
 
+/// Lets this process, and those that it starts from now on, have as many descriptors as it is
+/// allowed to; returns how many.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: borrowed mutably for the call (1), plain data (2).
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: borrowed for the call (1).
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_max)
+}
+
 /// Sets room for `bytes` of waiting datagrams, also beyond the system's limit where we are root.
 pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)

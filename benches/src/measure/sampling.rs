@@ -61,6 +61,11 @@ impl Samples {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).spread()
     }
 
+    /// What they exceed `other` by, turn by turn.
+    pub fn minus(&self, other: &Self) -> Result<Spread, String> {
+        Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect()).spread()
+    }
+
     /// From nanoseconds each: millions a second.
     pub fn rate(&self) -> Result<Spread, String> {
         self.spread().map(Spread::rate)

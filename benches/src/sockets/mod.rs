@@ -1,10 +1,12 @@
 //! The calls of sockets beside the framework's own API, over the same workers: what a call adds.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::time;
 
 use sockets::{Kind, SocketId, Sockets, Stack};
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use wirepath::device::{Device, Queue};
 use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, HostStack};
 use wirepath::proto::{ConsumerId, Group, HashSeed, InterfaceId};
@@ -17,10 +19,20 @@ use crate::frames::{OUR_MAC, PAYLOAD_LEN, SENDER_MAC, UdpChecksum, frame, group,
 use crate::receiver::{Ear, ROUND};
 use crate::tcp::MESSAGE_LEN;
 
+mod lines;
+
+pub use lines::lines;
+
 type HostWorker<A> = Worker<MemoryRx, MemoryTx, HostStack, A>;
 
 /// A worker with all that a host has, and TCP.
-fn worker<A: App>(port: &mut MemoryDevice, host: u8, mac: MacAddr, app: A, block: &Block) -> HostWorker<A> {
+fn worker<D: Device, A: App>(
+    port: &mut D,
+    host: u8,
+    mac: MacAddr,
+    app: A,
+    block: &Block,
+) -> Worker<<D::Queue as Queue>::Rx, <D::Queue as Queue>::Tx, HostStack, A> {
     let address = format!("10.0.0.{host}/24").parse().expect("an address");
     let worker = Worker::builder(port).expect("a fresh port has its queue").address(address).mac(mac);
     // The peer is known: nothing waits for ARP.
@@ -54,6 +66,18 @@ impl Wire {
         let feeder = Feeder::new(far_port, frames, shuffled(1, 4_096, 1), &block.scope("feeder"));
         Self { port, feeder, block }
     }
+
+    fn feed(&mut self) {
+        self.feeder.drain();
+        self.feeder.feed(ROUND);
+    }
+}
+
+/// Nanoseconds that each of so many things takes.
+fn time_each(count: usize, mut act: impl FnMut()) -> f64 {
+    let start = time::Instant::now();
+    act();
+    start.elapsed().as_nanos() as f64 / count as f64
 }
 
 /// Reception by an app.
@@ -89,8 +113,7 @@ impl OwnReception {
 
     /// Fills the wire. Not measured.
     pub fn feed(&mut self) {
-        self.wire.feeder.drain();
-        self.wire.feeder.feed(ROUND);
+        self.wire.feed();
     }
 
     /// Measured: turns until the wire is empty.
@@ -100,6 +123,12 @@ impl OwnReception {
             self.now += Duration::from_nanos(500);
             left -= self.worker.poll_once(self.now);
         }
+    }
+
+    /// Nanoseconds a datagram.
+    pub fn time(&mut self) -> f64 {
+        self.feed();
+        time_each(ROUND, || self.drain())
     }
 
     /// Datagrams that the app has read.
@@ -138,8 +167,7 @@ impl SocketReception {
 
     /// Fills the wire. Not measured.
     pub fn feed(&mut self) {
-        self.wire.feeder.drain();
-        self.wire.feeder.feed(ROUND);
+        self.wire.feed();
     }
 
     /// Measured: a call for each datagram, and a turn where there is none.
@@ -156,6 +184,12 @@ impl SocketReception {
                 Err(_) => _ = self.stack.turn(),
             }
         }
+    }
+
+    /// Nanoseconds a datagram.
+    pub fn time(&mut self) -> f64 {
+        self.feed();
+        time_each(ROUND, || self.drain())
     }
 }
 
@@ -183,7 +217,8 @@ impl App for Talker {
     }
 }
 
-const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+/// The server of an exchange.
+pub const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
 
 /// Request and response by two apps.
 pub struct OwnExchange {
@@ -229,23 +264,40 @@ impl OwnExchange {
         self.turn();
         assert_eq!(self.client.app().received - before, MESSAGE_LEN, "the response is there at once");
     }
+
+    /// Nanoseconds a request with its response.
+    pub fn time(&mut self, count: usize) -> f64 {
+        time_each(count, || (0..count).for_each(|_| self.exchange()))
+    }
 }
 
 /// Request and response by two sockets.
-pub struct SocketExchange {
+pub struct SocketExchange<W = fn()> {
     client: (Stack, SocketId),
     server: (Stack, SocketId),
+    /// Has the wire carry what is on it, where that is not memory.
+    carry: W,
 }
 
 impl SocketExchange {
-    /// Connected.
+    /// Connected in plain memory.
     #[expect(clippy::new_without_default, reason = "it takes some milliseconds")]
     pub fn new() -> Self {
         let (mut left, mut right) = pair("tcp", MemoryConfig::default());
+        Self::over(&mut left, &mut right, || ())
+    }
+}
+
+/// The client's port, for rules of a NIC.
+pub const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 81);
+
+impl<W: FnMut()> SocketExchange<W> {
+    /// Connected over two ports that a wire joins, at the ends [`CLIENT`] and [`SERVER`].
+    pub fn over<D: Device<Queue: Queue<Rx: 'static, Tx: 'static>>>(left: &mut D, right: &mut D, mut carry: W) -> Self {
         let block = Block::heap();
         let stack = |worker| Stack::over(worker, Steps(Instant::ZERO));
-        let client = stack(worker(&mut left, 1, OUR_MAC, Sockets::new(64), &block));
-        let server = stack(worker(&mut right, 2, SENDER_MAC, Sockets::new(64), &block));
+        let client = stack(worker(left, 1, OUR_MAC, Sockets::new(64), &block));
+        let server = stack(worker(right, 2, SENDER_MAC, Sockets::new(64), &block));
         let made = |stack: &Stack| {
             stack.call(|sockets, cx| {
                 let id = sockets.socket(Kind::Stream)?;
@@ -257,25 +309,35 @@ impl SocketExchange {
         let ours = made(&client).expect("a fresh table has room");
         server.call(|sockets, cx| sockets.bind(listener, SERVER, cx)).expect("the address is ours");
         server.call(|sockets, cx| sockets.listen(listener, 8, cx)).expect("the port is free");
+        client.call(|sockets, cx| sockets.bind(ours, CLIENT, cx)).expect("the address is ours");
         let _ = client.call(|sockets, cx| sockets.connect(ours, SERVER, cx));
         for _ in 0..10 {
             server.turn();
+            carry();
             client.turn();
+            carry();
         }
         let (theirs, _) = server.call(|sockets, _| sockets.accept(listener)).expect("it has connected");
-        Self { client: (client, ours), server: (server, theirs) }
+        Self { client: (client, ours), server: (server, theirs), carry }
     }
 
     /// Measured: a request and its response, by two calls of each end.
     pub fn exchange(&mut self) {
-        let Self { client: (client, ours), server: (server, theirs) } = self;
+        let Self { client: (client, ours), server: (server, theirs), carry } = self;
         let (request, mut answer) = ([7; MESSAGE_LEN], [0; MESSAGE_LEN]);
         client.call(|sockets, cx| sockets.send(*ours, &request, cx)).expect("the connection is open");
+        carry();
         server.turn();
         let count = server.call(|sockets, cx| sockets.recv(*theirs, &mut answer, cx)).expect("the request is there");
         server.call(|sockets, cx| sockets.send(*theirs, &answer[..count], cx)).expect("the connection is open");
+        carry();
         client.turn();
         let count = client.call(|sockets, cx| sockets.recv(*ours, &mut answer, cx)).expect("the response is there");
         assert_eq!(count, MESSAGE_LEN);
+    }
+
+    /// Nanoseconds a request with its response.
+    pub fn time(&mut self, count: usize) -> f64 {
+        time_each(count, || (0..count).for_each(|_| self.exchange()))
     }
 }

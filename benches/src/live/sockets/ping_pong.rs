@@ -1,0 +1,102 @@
+//! sockperf's ping-pong of 64 bytes, one message on its way at a time: the half of a round trip, as
+//! sockperf says it.
+//!
+//! The kernel's ends spin as ours do (`--nonblocked`): an end that sleeps waits for the scheduler,
+//! which is longer than all that is measured. Ours block, and the library polls.
+
+use super::super::pair::{FAR, NEAR, Pair};
+use super::super::round_trip::{self, Kind};
+use super::super::tcp_round_trip::{self, exchange};
+use super::program::{Server, Side, installed, pinned, run};
+use super::{Live, Title, both, window};
+use crate::is_quick;
+use crate::live::lines::apart;
+use crate::measure::table::Line;
+
+const PORT: u16 = 11_111;
+/// Trips without sockets.
+const COUNT: usize = 5_000;
+
+/// Times of half a round trip, in nanoseconds.
+struct Trip {
+    p50: f64,
+    p99: f64,
+    /// The same without a stack, or by the framework's own calls, in the same run.
+    floor: f64,
+}
+
+impl Live<'_> {
+    pub(super) fn ping_pongs(&mut self) {
+        let found = self.cores().and_then(|cores| {
+            installed(&["sockperf"])?;
+            both(|side| {
+                let floor = round_trip::median(cores, Kind::Ours, Kind::Ours, count())? / 2.0;
+                ping_pong(cores, [side; 2], false).map(|trip| Trip { floor, ..trip })
+            })
+        });
+        let what = "sockperf over UDP and veth, both ends ours, half a round trip, p50";
+        self.compare(&Title { what, unit: "ns", must: 0.6, hope: 0.5, less: true }, &found, |trip| trip.p50);
+        let what = "  p99: both ends ours";
+        self.compare(&Title { what, unit: "ns", must: 0.7, hope: 0.7, less: true }, &found, |trip| trip.p99);
+        let (floor, ..) = apart(&found, |trip| trip.floor);
+        self.add(Line::new(
+            "  workers of the framework at both ends, without sockets, in the same run, p50",
+            "ns",
+            floor,
+        ));
+        let found = self.cores().and_then(|cores| {
+            installed(&["sockperf"])?;
+            both(|side| {
+                let floor = exchange(cores, tcp_round_trip::Server::NoTcp, count())?.p50 / 2.0;
+                ping_pong(cores, [Side::Kernel, side], true).map(|trip| Trip { floor, ..trip })
+            })
+        });
+        let what = "sockperf over TCP and veth, a kernel's client, our server, half a round trip, p50";
+        self.compare(&Title { what, unit: "ns", must: 0.85, hope: 0.78, less: true }, &found, |trip| trip.p50);
+        let (ours, theirs, ratio) = apart(&found, |trip| trip.p99);
+        self.add(Line::new("  p99", "ns", ours));
+        self.add(Line::new("  p99, the kernel in the same run", "ns", theirs));
+        self.add(Line::new("  p99, wirepath over the kernel", "x", ratio));
+        let (floor, ..) = apart(&found, |trip| trip.floor);
+        self.add(Line::new(
+            "  each request its own answer, without a stack: the floor of AF_XDP here, p50",
+            "ns",
+            floor,
+        ));
+    }
+}
+
+fn count() -> usize {
+    if is_quick() { COUNT / 2 } else { COUNT }
+}
+
+/// Of a client and a server on these sides.
+fn ping_pong(cores: [usize; 2], [client, server]: [Side; 2], is_tcp: bool) -> Result<Trip, String> {
+    let pair = Pair::new()?;
+    let cores = cores.map(|core| core.to_string());
+    let (host, port, seconds) = (FAR.address.to_string(), PORT.to_string(), window().as_secs().to_string());
+    let protocol: &[&str] = if is_tcp { &["--tcp"] } else { &[] };
+    let common = |side| {
+        let polls: &[&str] = if side == Side::Kernel { &["--nonblocked"] } else { &[] };
+        [&["-i", host.as_str(), "-p", port.as_str()], protocol, polls].concat()
+    };
+    let line = [&["sockperf", "server"], &common(server)[..]].concat();
+    let line = pinned(&cores[1], &line);
+    let _server = match is_tcp {
+        true => Server::start(&pair, server, PORT, &line)?,
+        false => Server::start_udp(&pair, server, PORT, &line)?,
+    };
+    let line = [&["sockperf", "ping-pong", "-m", "64", "-t", seconds.as_str()], &common(client)[..]].concat();
+    let said = run(&pair.near, NEAR, client, &pinned(&cores[0], &line))?;
+    Ok(Trip { p50: percentile(&said, "50.000")?, p99: percentile(&said, "99.000")?, floor: f64::NAN })
+}
+
+/// `sockperf: ---> percentile 50.000 =    5.123`, in microseconds.
+fn percentile(said: &str, which: &str) -> Result<f64, String> {
+    let found = said.lines().find_map(|line| {
+        let (_, figures) = line.split_once("percentile ")?;
+        let (name, figure) = figures.split_once('=')?;
+        (name.trim() == which).then(|| figure.trim().parse::<f64>().ok())?
+    });
+    found.map(|us| us * 1e3).ok_or_else(|| format!("sockperf printed no percentile {which}"))
+}

@@ -1,0 +1,172 @@
+//! Servers as they are, with the load that their own benchmarks make: requests a second.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use tempfile::TempDir;
+use wirepath_tests::live::Program;
+
+use super::super::lines::Runs;
+use super::super::pair::{FAR, NEAR, Pair};
+use super::super::sys;
+use super::program::{Server, Side, far, installed, near, pinned, run};
+use super::{Live, Title, both, window};
+use crate::is_quick;
+
+/// Clients of memcached, nginx and haproxy, with a request each on its way.
+const CLIENTS: usize = 50;
+const MEMCACHED_PORT: u16 = 11_211;
+const REDIS_PORT: u16 = 6_379;
+const HTTP_PORT: u16 = 8_080;
+/// Of the server behind haproxy, on the kernel of the near end.
+const BEHIND_PORT: u16 = 8_081;
+/// Clients, requests of each on their way, and how many in all.
+const REDIS_LOADS: [(usize, usize, usize); 4] =
+    [(1, 1, 50_000), (50, 1, 150_000), (1, 16, 400_000), (50, 16, 1_000_000)];
+
+impl Live<'_> {
+    pub(super) fn servers(&mut self) {
+        let cores = self.cores().map(|cores| cores.map(|core| core.to_string()));
+        let found = installed(&["redis-server", "redis-benchmark"]).and(cores);
+        let found = found.and_then(|cores| both(|side| redis(&cores, side)));
+        for (at, (clients, deep, _)) in REDIS_LOADS.iter().enumerate() {
+            for (test, name) in ["SET", "GET"].into_iter().enumerate() {
+                let what = format!("redis-benchmark {name}, clients: {clients}, requests on the way of each: {deep}");
+                self.rate(&what, 1.1, 1.5, &found, |rates| rates[at][test]);
+            }
+        }
+        let found = installed(&["memcached"]).and_then(|()| both(memcached));
+        self.rate("memcached with 4 threads, 50 clients, sets and gets", 1.0, 1.3, &found, |rate| *rate);
+        for workers in [1, 2] {
+            let found = installed(&["nginx", "wrk"]).and_then(|()| both(|side| nginx(side, workers)));
+            let what = format!("nginx, keep-alive, 50 clients, workers: {workers}");
+            self.rate(&what, 1.0, 1.3, &found, |rate| *rate);
+        }
+        let found = installed(&["haproxy", "nginx", "wrk"]).and_then(|()| both(haproxy));
+        self.rate("haproxy with 2 threads before a kernel's nginx, 50 clients", 1.0, 1.3, &found, |rate| *rate);
+    }
+
+    fn rate<T>(&mut self, what: &str, must: f64, hope: f64, runs: &Runs<T>, figure: impl Fn(&T) -> f64) {
+        self.compare(&Title { what, unit: "req/s", must, hope, less: false }, runs, figure);
+    }
+}
+
+/// SETs and GETs a second, for each load.
+fn redis(cores: &[String; 2], side: Side) -> Result<[[f64; 2]; 4], String> {
+    let (pair, folder) = (Pair::new()?, folder()?);
+    let (port, place) = (REDIS_PORT.to_string(), path(&folder, ""));
+    let options = ["--bind", "0.0.0.0", "--protected-mode", "no", "--save", "", "--dir", &place];
+    let line = [&["redis-server", "--port", port.as_str()], &options[..]].concat();
+    let _server = Server::start(&pair, side, REDIS_PORT, &pinned(&cores[1], &line))?;
+    let mut rates = [[0.0; 2]; 4];
+    for (rates, (clients, deep, requests)) in rates.iter_mut().zip(REDIS_LOADS) {
+        let requests = if is_quick() { requests / 4 } else { requests };
+        let [clients, deep, requests] = [clients, deep, requests].map(|number| number.to_string());
+        let host = FAR.address.to_string();
+        let load = ["-c", clients.as_str(), "-P", deep.as_str(), "-n", requests.as_str()];
+        let line = [&["redis-benchmark", "-h", host.as_str(), "-t", "set,get", "--csv"], &load[..]].concat();
+        let said = run(&pair.near, NEAR, Side::Kernel, &pinned(&cores[0], &line))?;
+        *rates = [redis_rate(&said, "SET")?, redis_rate(&said, "GET")?];
+    }
+    Ok(rates)
+}
+
+/// `"SET","123456.78","0.35",…`
+fn redis_rate(said: &str, test: &str) -> Result<f64, String> {
+    let line = said.lines().find_map(|line| line.strip_prefix(&format!("\"{test}\",\"")));
+    let rate = line.and_then(|line| line.split('"').next()?.parse().ok());
+    rate.ok_or_else(|| format!("redis-benchmark printed no {test}"))
+}
+
+fn memcached(side: Side) -> Result<f64, String> {
+    let pair = Pair::new()?;
+    let port = MEMCACHED_PORT.to_string();
+    let line = ["memcached", "-u", "root", "-p", &port, "-U", "0", "-t", "4", "-l", "0.0.0.0"];
+    let _server = Server::start(&pair, side, MEMCACHED_PORT, &line)?;
+    pair.near.run(ask_memcached).map_err(|error| format!("memcached: {error}"))
+}
+
+/// Requests a second: each client has one on its way, by turns a set and a get.
+fn ask_memcached() -> std::io::Result<f64> {
+    sys::run_first();
+    const SET: &[u8] = b"set key 0 0 32\r\n0123456789abcdef0123456789abcdef\r\n";
+    const GET: &[u8] = b"get key\r\n";
+    const STORED_LEN: usize = b"STORED\r\n".len();
+    const VALUE_LEN: usize = b"VALUE key 0 32\r\n0123456789abcdef0123456789abcdef\r\nEND\r\n".len();
+    let connect = || {
+        let stream = TcpStream::connect((FAR.address, MEMCACHED_PORT))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(10 * window()))?;
+        Ok(stream)
+    };
+    let mut clients = (0..CLIENTS).map(|_| connect()).collect::<std::io::Result<Vec<TcpStream>>>()?;
+    let (start, mut requests, mut answer) = (Instant::now(), 0, [0; VALUE_LEN]);
+    while start.elapsed() < window() {
+        for (request, len) in [(SET, STORED_LEN), (GET, VALUE_LEN)] {
+            clients.iter_mut().try_for_each(|client| client.write_all(request))?;
+            clients.iter_mut().try_for_each(|client| client.read_exact(&mut answer[..len]))?;
+            requests += CLIENTS;
+        }
+    }
+    Ok(requests as f64 / start.elapsed().as_secs_f64())
+}
+
+fn nginx(side: Side, workers: usize) -> Result<f64, String> {
+    let (pair, folder) = (Pair::new()?, folder()?);
+    let configuration = nginx_configuration(&folder, HTTP_PORT, &format!("worker_processes {workers};"))?;
+    // One process has the interface: the others stay on the kernel, and are not to end for it.
+    let line = ["env", "WIREPATH_POLICY=warn", "nginx", "-c", &configuration];
+    let _server = Server::start(&pair, side, HTTP_PORT, &line)?;
+    wrk(&pair)
+}
+
+fn haproxy(side: Side) -> Result<f64, String> {
+    let (pair, folder) = (Pair::new()?, folder()?);
+    // One process, which ends with its handle.
+    let behind = nginx_configuration(&folder, BEHIND_PORT, "master_process off;")?;
+    let _behind = Program::start(&pair.near, "nginx", &["-c", &behind]);
+    let file = path(&folder, "haproxy.cfg");
+    let configuration = format!(
+        "global\n nbthread 2\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+         frontend here\n bind :{HTTP_PORT}\n default_backend there\n\
+         backend there\n http-reuse always\n server behind {}\n",
+        near(BEHIND_PORT)
+    );
+    std::fs::write(&file, configuration).map_err(|error| format!("{file}: {error}"))?;
+    let _server = Server::start(&pair, side, HTTP_PORT, &["haproxy", "-db", "-f", &file])?;
+    wrk(&pair)
+}
+
+/// The file of a server with one page of 612 bytes, as nginx' own greeting is.
+fn nginx_configuration(folder: &TempDir, port: u16, processes: &str) -> Result<String, String> {
+    let (file, place) = (path(folder, "nginx.conf"), path(folder, ""));
+    let configuration = format!(
+        "user root;\n{processes}\ndaemon off;\npid {place}/pid;\nerror_log {place}/errors;\nevents {{ }}\n\
+         http {{ access_log off; keepalive_requests 1000000000; server {{ listen {port}; root {place}; }} }}\n"
+    );
+    let write = |file: &str, text: &str| std::fs::write(file, text).map_err(|error| format!("{file}: {error}"));
+    write(&path(folder, "page"), &"0123456789abcdef\n".repeat(36))?;
+    write(&file, &configuration)?;
+    Ok(file)
+}
+
+/// Pages a second.
+fn wrk(pair: &Pair) -> Result<f64, String> {
+    let (clients, seconds) = (CLIENTS.to_string(), format!("{}s", window().as_secs()));
+    let url = format!("http://{}/page", far(HTTP_PORT));
+    let said = run(&pair.near, NEAR, Side::Kernel, &["wrk", "-t", "1", "-c", &clients, "-d", &seconds, &url])?;
+    if let Some(refused) = said.lines().find(|line| line.contains("Non-2xx")) {
+        return Err(format!("wrk: {}", refused.trim()));
+    }
+    let rate = said.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
+    rate.and_then(|rate| rate.trim().parse().ok()).ok_or_else(|| "wrk printed no Requests/sec".to_owned())
+}
+
+fn folder() -> Result<TempDir, String> {
+    tempfile::tempdir().map_err(|error| format!("no folder for a server's files: {error}"))
+}
+
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).display().to_string()
+}

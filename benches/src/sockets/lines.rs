@@ -1,0 +1,45 @@
+//! The lines of the table: what the calls of sockets add to the framework's own.
+
+use super::{OwnExchange, OwnReception, SocketExchange, SocketReception};
+use crate::measure::sampling::{Spread, interleave};
+use crate::measure::table::{DemuxMatch, Line};
+
+/// Requests of a sample.
+const REQUESTS: usize = 500;
+
+/// All lines, each as soon as it is measured, without times for zero samples; `instructions` counts
+/// those of a path.
+pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add: impl FnMut(Line)) {
+    receptions(samples, &instructions, &mut add);
+    exchanges(samples, &instructions, &mut add);
+}
+
+fn receptions(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
+    let (mut own, mut sockets) = (OwnReception::new(), SocketReception::new());
+    let [own, sockets] = interleave(samples, [&mut || own.time(), &mut || sockets.time()]);
+    add(Line::new(
+        "UDP, a call of recvfrom in memory, 64 B: what it adds to the framework's own",
+        "ns",
+        sockets.minus(&own),
+    )
+    .at_most(120.0)
+    .hoping(60.0));
+    add(Line::new("  with the framework's share", "ns", sockets.spread()));
+    add(Line::new("  the framework alone, in the same run", "ns", own.spread()));
+    add(Line::new("  instructions added", "instr", added(&instructions, "sockets-udp", "host-udp")));
+}
+
+fn exchanges(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
+    let (mut own, mut sockets) = (OwnExchange::new(), SocketExchange::new());
+    let [own, sockets] = interleave(samples, [&mut || own.time(REQUESTS), &mut || sockets.time(REQUESTS)]);
+    let what = "TCP, four calls for a request and its response in memory, 64 B: what they add";
+    add(Line::new(what, "ns", sockets.minus(&own)).at_most(120.0).hoping(60.0));
+    add(Line::new("  with the framework's share, both ends", "ns", sockets.spread()));
+    add(Line::new("  the framework alone, in the same run", "ns", own.spread()));
+    add(Line::new("  instructions added", "instr", added(&instructions, "sockets-tcp", "host-tcp")));
+}
+
+/// The difference of two counts.
+fn added(instructions: impl Fn(&str) -> DemuxMatch, path: &str, without: &str) -> DemuxMatch {
+    Ok(Spread::exactly(instructions(path)?.median - instructions(without)?.median))
+}
