@@ -101,6 +101,11 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,redis-server,redis-server redis-tools,for tests of unmodified programs on wirepath,:)
 	$(call want,memcached,memcached,for tests of unmodified programs on wirepath,:)
 	$(call want,nginx,nginx-light,for tests of unmodified programs on wirepath,:)
+	$(call want,haproxy,haproxy,for tests of unmodified programs on wirepath,:)
+	$(call want,ab,apache2-utils,for tests of unmodified programs on wirepath,:)
+	$(call want,wrk,wrk,for tests of unmodified programs on wirepath,:)
+	$(call want,strace,strace,for tests of unmodified programs on wirepath,:)
+	$(call want,/usr/lib/$(shell cc -print-multiarch 2>/dev/null)/libjemalloc.so.2,libjemalloc2,for tests of unmodified programs on wirepath,:)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
 	$(call want,/usr/include/infiniband/verbs.h,libibverbs-dev,for tests against programs in C,:)
 	$(call want,pkg-config,pkgconf,for tests against programs in C,:)
@@ -160,7 +165,7 @@ sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rin
 	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
 
 .PHONY: soak
-soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP
+soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP; large programs under the preload library
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
 	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-sockets --lib
@@ -169,6 +174,12 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 	cargo test --release -p wirepath-tests --test live_tcp -- --ignored --nocapture --test-threads 1
+	$(call want,gdb,gdb,for tests of unmodified programs on wirepath,:)
+	$(call want,node,nodejs,for tests of unmodified programs on wirepath,:)
+	$(call want,java,default-jdk-headless,for tests of unmodified programs on wirepath,:)
+	$(call want,psql,postgresql,for tests of unmodified programs on wirepath,:)
+	$(call want,go,golang-go,for tests of unmodified programs on wirepath,:)
+	cargo test --release -p wirepath-tests --test preload_large -- --ignored --nocapture
 
 .PHONY: metal
 metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3

@@ -15,6 +15,7 @@ mod iperf3;
 pub mod peer;
 pub mod preload;
 mod program;
+pub mod programs;
 mod recorder;
 mod traffic;
 mod wire;

@@ -49,6 +49,14 @@ pub fn until_it_listens(wire: &Wire, port: u16) {
     wait_until("the server listens", || call(&wire.far, port).is_ok());
 }
 
+/// Whether a socket of a namespace's kernel listens on a port. That of a program under the library
+/// does once ours listens; to ask disturbs no server that serves one caller alone.
+pub fn is_listening(namespace: &Namespace, port: u16) -> bool {
+    let read = |table: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+    let tables = namespace.run(|| read("tcp") + &read("tcp6"));
+    tables.lines().any(|line| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A "))
+}
+
 /// A connection of the far kernel to a server at the near end.
 ///
 /// # Errors

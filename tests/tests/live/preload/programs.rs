@@ -1,0 +1,224 @@
+//! More programs that never heard of wirepath: proxies, event loops, generators of load. Each is a
+//! client, a server or both under the library, against the kernel.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::process::Output;
+
+use wirepath_tests::live::preload::{
+    echo, is_listening, run, segments_received, start, text, under_library, until_it_listens, wire,
+};
+use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
+
+use wirepath_tests::live::programs::{Folder, Household, fetch, is_echoed, runs, serve_pages};
+
+#[test]
+fn haproxy_with_two_threads_hands_connections_on() {
+    let test = "haproxy_with_two_threads_hands_connections_on";
+    let Some(wire) = wire(test, &["haproxy"]) else { return };
+    echo(&wire);
+    serve_pages(&wire, 8_081, 100_000);
+    let folder = Folder::new();
+    let configuration = format!(
+        "global\n  nbthread 2\ndefaults\n  timeout connect 30s\n  timeout client 30s\n  timeout server 30s\n\
+         listen echo\n  mode tcp\n  bind :7100\n  server far {THEIRS}:7000\n\
+         listen pages\n  mode http\n  bind :8080\n  server far {THEIRS}:8081\n"
+    );
+    let configuration = folder.write("haproxy.cfg", &configuration);
+    let haproxy = start(&wire, "haproxy", &["-db", "-f", &configuration]);
+    until_it_listens(&wire, 7_100);
+    let before = segments_received(&wire.near);
+    is_echoed(&wire, 7_100, 40);
+    assert_eq!(fetch(&wire, 8_080).len(), 100_000);
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+    haproxy.interrupt();
+}
+
+#[test]
+fn socat_speaks_with_a_server_of_the_kernel() {
+    let test = "socat_speaks_with_a_server_of_the_kernel";
+    let Some(wire) = wire(test, &["socat"]) else { return };
+    echo(&wire);
+    let folder = Folder::new();
+    let input = folder.write("input", &"over the wire and back\n".repeat(5_000));
+    let script =
+        format!("{} < {input}", under_library("socat", &["-t30", "-", &format!("TCP4:{THEIRS}:7000")]).join(" "));
+    let output = wire.near.command("sh", &["-c", &script]).unwrap();
+    assert_eq!(output.stdout.len(), 115_000, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+/// A socat that makes a child for each connection.
+fn forking_socat(wire: &Wire, rules: &str) -> Program {
+    let mut line = under_library("socat", &["TCP4-LISTEN:7100,fork,reuseaddr", "SYSTEM:cat"]);
+    line.insert(1, format!("WIREPATH_RULES={rules}"));
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    Program::start(&wire.near, line[0], &line[1..])
+}
+
+#[test]
+fn socat_that_forks_for_each_connection_serves_where_a_rule_leaves_it_to_the_kernel() {
+    let test = "socat_that_forks_for_each_connection_serves_where_a_rule_leaves_it_to_the_kernel";
+    let Some(wire) = wire(test, &["socat"]) else { return };
+    let _household = Household(&wire);
+    let folder = Folder::new();
+    let rules = folder.write("rules.toml", "[[rules]]\nuse = \"os\"\ntraffic = \"tcp-server\"\n");
+    let _socat = forking_socat(&wire, &rules);
+    until_it_listens(&wire, 7_100);
+    is_echoed(&wire, 7_100, 5);
+}
+
+/// The distribution's Python: one of pyenv is a program of the shell.
+const PYTHON: &str = "/usr/bin/python3";
+
+const ASYNCIO: &str = r#"
+import asyncio, multiprocessing, os, sys
+
+peer, ours = sys.argv[1], sys.argv[2]
+COUNT = 20
+
+async def serve(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+async def ask(host, port, number):
+    reader, writer = await asyncio.open_connection(host, port)
+    sent = f"request {number} ".encode() * 2000
+    writer.write(sent)
+    await writer.drain()
+    assert await reader.readexactly(len(sent)) == sent
+    writer.close()
+    await writer.wait_closed()
+
+class Datagrams(asyncio.DatagramProtocol):
+    def __init__(self):
+        self.answer = asyncio.get_running_loop().create_future()
+    def datagram_received(self, data, address):
+        self.answer.set_result(data)
+
+def count(queue, limit):
+    queue.put(sum(range(limit)))
+
+def call_from_child(queue, peer):
+    # A socket that the child makes is its own, on the kernel.
+    import socket
+    with socket.create_connection((peer, 7000), timeout=30) as connection:
+        connection.sendall(b"child")
+        queue.put(connection.recv(5))
+
+async def main():
+    server = await asyncio.start_server(serve, "0.0.0.0", 7100)
+    stays, keeps = await asyncio.open_connection(peer, 7000)
+    children = multiprocessing.get_context("fork")
+    queue = children.Queue()
+    processes = [children.Process(target=count, args=(queue, 1000)), children.Process(target=call_from_child, args=(queue, peer))]
+    for process in processes:
+        process.start()
+    await asyncio.gather(*(ask(peer, 7000, number) for number in range(COUNT)))
+    loop = asyncio.get_running_loop()
+    answers = sorted(map(str, [await loop.run_in_executor(None, queue.get) for _ in processes]))
+    assert answers == ["499500", "b'child'"], answers
+    for process in processes:
+        await loop.run_in_executor(None, process.join)
+        assert process.exitcode == 0, process.exitcode
+    # The children have not harmed what was open.
+    keeps.write(b"still here")
+    assert await stays.readexactly(10) == b"still here"
+    transport, datagrams = await loop.create_datagram_endpoint(Datagrams, remote_addr=(peer, 7000))
+    transport.sendto(b"datagram")
+    assert await asyncio.wait_for(datagrams.answer, 30) == b"datagram"
+    print("serving", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    print("all done", flush=True)
+
+asyncio.run(main())
+"#;
+
+#[test]
+fn python_asyncio_serves_asks_and_forks() {
+    let test = "python_asyncio_serves_asks_and_forks";
+    let Some(wire) = wire(test, &[PYTHON]) else { return };
+    let _household = Household(&wire);
+    echo(&wire);
+    let folder = Folder::new();
+    let program = folder.write("program.py", ASYNCIO);
+    let (fifo, said) = (folder.path().join("go"), folder.path().join("said"));
+    assert!(wire.near.command("mkfifo", &[fifo.to_str().unwrap()]).unwrap().status.success());
+    let line = under_library(PYTHON, &[&program, &THEIRS.to_string(), &OURS.to_string()]).join(" ");
+    let script = format!("exec {line} <> {} > {} 2>&1", fifo.display(), said.display());
+    let python = Program::start(&wire.near, "sh", &["-c", &script]);
+    let said = || std::fs::read_to_string(&said).unwrap_or_default();
+    wait_until("it serves", || {
+        assert!(!said().contains("Error"), "{}", said());
+        said().contains("serving")
+    });
+    is_echoed(&wire, 7_100, 20);
+    std::fs::write(&fifo, "\n").unwrap();
+    python.finish();
+    assert!(said().contains("all done"), "{}", said());
+}
+
+/// Variants of a test, each short.
+const IPERF3: [&[&str]; 5] = [
+    &["--bytes", "10M", "--reverse"],
+    &["--bytes", "10M", "--parallel", "4"],
+    &["--bytes", "10M", "--zerocopy"],
+    &["--bytes", "10M", "--zerocopy", "--reverse", "--parallel", "4"],
+    &["--bytes", "2M", "--udp", "--bitrate", "40M", "--length", "1400"],
+];
+
+/// A server that ends after one test: between two it would close its listener and open it again.
+const ONE_TEST: [&str; 2] = ["--server", "--one-off"];
+
+fn is_done(options: &[&str], output: &Output) {
+    assert!(output.status.success() && text(output).contains("iperf Done"), "{options:?}: {}", text(output));
+}
+
+#[test]
+fn iperf3_as_a_client_of_ours_sends_and_receives_in_each_way() {
+    let test = "iperf3_as_a_client_of_ours_sends_and_receives_in_each_way";
+    let Some(wire) = wire(test, &["iperf3"]) else { return };
+    let (before, host) = (segments_received(&wire.near), THEIRS.to_string());
+    for options in IPERF3 {
+        let _server = Program::start(&wire.far, "iperf3", &ONE_TEST);
+        wait_until("the server listens", || is_listening(&wire.far, 5_201));
+        is_done(options, &run(&wire, "iperf3", &[&["--client", &host], options].concat()));
+    }
+    // The peer may say last words once the client has ended.
+    assert!(segments_received(&wire.near) < before + 30, "the kernel got its segments");
+}
+
+#[test]
+fn iperf3_as_a_server_of_ours_serves_in_each_way() {
+    let test = "iperf3_as_a_server_of_ours_serves_in_each_way";
+    let Some(wire) = wire(test, &["iperf3"]) else { return };
+    let host = OURS.to_string();
+    for options in IPERF3 {
+        let _server = start(&wire, "iperf3", &ONE_TEST);
+        wait_until("the server listens", || is_listening(&wire.near, 5_201));
+        is_done(options, &wire.far.command("iperf3", &[&["--client", &host], options].concat()).unwrap());
+    }
+}
+
+#[test]
+fn ab_fetches_a_page_by_a_connection_each() {
+    let test = "ab_fetches_a_page_by_a_connection_each";
+    let Some(wire) = wire(test, &["ab"]) else { return };
+    serve_pages(&wire, 8_081, 2_000);
+    let url = format!("http://{THEIRS}:8081/");
+    let output = runs(&wire, "ab", &["-q", "-n", "300", "-c", "20", &url], "Complete requests:      300");
+    assert!(text(&output).contains("Failed requests:        0"), "{}", text(&output));
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn wrk_with_two_threads_keeps_twenty_connections_busy() {
+    let test = "wrk_with_two_threads_keeps_twenty_connections_busy";
+    let Some(wire) = wire(test, &["wrk"]) else { return };
+    serve_pages(&wire, 8_081, 2_000);
+    let url = format!("http://{THEIRS}:8081/");
+    let output = runs(&wire, "wrk", &["-t", "2", "-c", "20", "-d", "1s", "--timeout", "30s", &url], "requests in");
+    assert!(!text(&output).contains("Socket errors"), "{}", text(&output));
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
