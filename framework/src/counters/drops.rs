@@ -32,6 +32,23 @@ pub trait DropReason: Copy + fmt::Debug {
 /// use wirepath::counters::DropReason;
 /// assert_eq!(EthernetDrop::NAMES[EthernetDrop::TooShort.index()], "too_short");
 /// ```
+///
+/// The last entry may embed another list, whose names follow: `..Ethernet(EthernetDrop)` makes a
+/// variant `Ethernet` with a reason of that list, and the conversion from it.
+///
+/// ```
+/// # wirepath::drop_reasons! { pub enum EthernetDrop { TooShort => "too_short" } }
+/// wirepath::drop_reasons! {
+///     /// Why my node drops a frame.
+///     pub enum MyDrop {
+///         TooLate => "too_late",
+///         ..Ethernet(EthernetDrop),
+///     }
+/// }
+/// use wirepath::counters::DropReason;
+/// assert_eq!(MyDrop::NAMES, ["too_late", "too_short"]);
+/// assert_eq!(MyDrop::from(EthernetDrop::TooShort).index(), 1);
+/// ```
 #[macro_export]
 macro_rules! drop_reasons {
     (
@@ -54,6 +71,58 @@ macro_rules! drop_reasons {
             #[inline(always)]
             fn index(self) -> usize {
                 self as usize
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident => $text:literal,)+
+            ..$embedded:ident($list:ty) $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $vis enum $name {
+            $(
+                $(#[$variant_meta])*
+                #[doc = concat!("\n\nCounted as `drop/", $text, "`.")]
+                $variant,
+            )+
+            /// A reason of another list, counted by its name there.
+            $embedded($list),
+        }
+
+        impl $crate::counters::DropReason for $name {
+            const NAMES: &'static [&'static str] = &{
+                const OWN: &[&str] = &[$($text),+];
+                const OTHERS: &[&str] = <$list as $crate::counters::DropReason>::NAMES;
+                let mut names = [""; OWN.len() + OTHERS.len()];
+                let mut idx = 0;
+                while idx < names.len() {
+                    names[idx] = if idx < OWN.len() { OWN[idx] } else { OTHERS[idx - OWN.len()] };
+                    idx += 1;
+                }
+                names
+            };
+
+            #[inline(always)]
+            fn index(self) -> usize {
+                enum Own {
+                    $($variant),+
+                }
+                const OWN_COUNT: usize = [$($text),+].len();
+                match self {
+                    $(Self::$variant => Own::$variant as usize,)+
+                    Self::$embedded(reason) => OWN_COUNT + $crate::counters::DropReason::index(reason),
+                }
+            }
+        }
+
+        impl From<$list> for $name {
+            #[inline(always)]
+            fn from(reason: $list) -> Self {
+                Self::$embedded(reason)
             }
         }
     };
@@ -132,6 +201,28 @@ mod tests {
         assert_eq!(drops.iter().collect::<Vec<_>>(), [("too_short", 1), ("too_long", 5)]);
         assert_eq!(block.snapshot().count("worker0/ethernet/drop/too_long"), Some(5));
         assert_eq!(block.check(), Ok(()));
+    }
+
+    drop_reasons! {
+        /// Why another test drops.
+        enum OuterDrop {
+            TooLate => "too_late",
+            TooSoon => "too_soon",
+            ..Inner(TestDrop),
+        }
+    }
+
+    #[test]
+    fn embedded_list_is_counted_by_its_own_names() {
+        let block = Block::heap();
+        let mut drops = block.scope("node").drops::<OuterDrop>();
+        drops.count(OuterDrop::TooSoon);
+        drops.count_many(TestDrop::TooLong.into(), 2);
+        let expected = [("too_late", 0), ("too_soon", 1), ("too_short", 0), ("too_long", 2)];
+        assert_eq!(drops.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(block.snapshot().count("node/drop/too_long"), Some(2));
+        drops.count(OuterDrop::TooLate);
+        assert_eq!(drops.get(OuterDrop::TooLate), 1);
     }
 
     #[test]

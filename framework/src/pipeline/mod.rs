@@ -19,6 +19,7 @@
 mod answer;
 mod app;
 mod arp;
+mod drop_lists;
 mod egress;
 mod either;
 mod ethernet;

@@ -13,7 +13,7 @@
 //! packet by name.
 
 #[macro_use]
-mod reason;
+pub(crate) mod reason;
 
 pub mod arp;
 pub mod checksum;

@@ -31,3 +31,28 @@ macro_rules! reasons {
         impl core::error::Error for $name {}
     };
 }
+
+/// Declares the reasons for which a machine of `proto` drops: an enum whose variants have the names
+/// by which the node above counts them.
+macro_rules! drop_list {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident => $text:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $(
+                $(#[$variant_meta])*
+                #[doc = concat!("\n\nCounted as `drop/", $text, "`.")]
+                $variant,
+            )+
+        }
+
+        impl $name {
+            /// The counters' names, in the order of declaration, which is that of `self as usize`.
+            pub const COUNTED_AS: &'static [&'static str] = &[$($text),+];
+        }
+    };
+}
+pub(crate) use drop_list;

@@ -31,24 +31,13 @@ crate::drop_reasons! {
         OtherKind => "other_kind",
         /// The sender's MAC address is a group or zero.
         SenderMac => "sender_mac",
-        /// The packet is neither from nor for an address of ours.
-        NotForUs => "not_for_us",
-        /// A reply that was not requested.
-        Unsolicited => "unsolicited",
-        /// The sender's address cannot be that of a neighbor.
-        NotANeighbor => "not_a_neighbor",
-        /// Our own frame, which the network sent back.
-        OwnStation => "own_station",
-        /// Another MAC address answered a moment ago.
-        TooSoon => "too_soon",
-        /// No room for another neighbor.
-        NoRoom => "no_room",
         /// Another host sends from an address of ours.
         AddressConflict => "address_conflict",
         /// A request that was not answered: no buffer is free.
         PoolEmpty => "pool_empty",
         /// A request that was not answered: the device's ring is full.
         RingFull => "ring_full",
+        ..NotLearned(NotLearned),
     }
 }
 
@@ -60,19 +49,6 @@ impl From<ArpError> for ArpDrop {
                 Self::OtherKind
             }
             ArpError::SenderMac => Self::SenderMac,
-        }
-    }
-}
-
-impl From<NotLearned> for ArpDrop {
-    fn from(reason: NotLearned) -> Self {
-        match reason {
-            NotLearned::NotForUs => Self::NotForUs,
-            NotLearned::Unsolicited => Self::Unsolicited,
-            NotLearned::NotANeighbor => Self::NotANeighbor,
-            NotLearned::OwnStation => Self::OwnStation,
-            NotLearned::TooSoon => Self::TooSoon,
-            NotLearned::NoRoom => Self::NoRoom,
         }
     }
 }
@@ -198,7 +174,7 @@ impl Arp {
         let outcome = self.receive(packet, cx);
         let asks_for_us = packet.operation() == ArpOperation::Request && cx.host.is_own(packet.target_ip());
         match outcome {
-            Err(reason @ (ArpDrop::AddressConflict | ArpDrop::OwnStation)) => Err(reason),
+            Err(reason @ (ArpDrop::AddressConflict | ArpDrop::NotLearned(NotLearned::OwnStation))) => Err(reason),
             // A sender that is not learned still gets a reply: a probe, or a neighbor for which the
             // table has no room.
             _ if asks_for_us => self.answer(packet, mbuf, cx),

@@ -31,33 +31,9 @@ use crate::wire::{ArpPacket, EtherType, EthernetHeader, Ipv4Packet, Protocol, Vl
 crate::drop_reasons! {
     /// Why a datagram that waited for its neighbor was not sent.
     pub(super) enum WaitingDrop {
-        /// The neighbor did not answer.
-        Unreachable => "unreachable",
-        /// Dropped for a newer frame: the neighbor's queue of waiting frames was full, or the
-        /// queues of all neighbors together, and this frame was the oldest for a remote host that
-        /// wanted to connect (`ResolutionCause::Handshake`) or for the newer frame's neighbor.
-        Superseded => "superseded",
-        /// No room for another datagram or neighbor.
-        NoRoom => "no_room",
-        /// The neighbor's entry was removed.
-        Forgotten => "forgotten",
-        /// The neighbor was not requested: remote hosts had already caused as many requests as the
-        /// rate allows.
-        RateLimited => "rate_limited",
         /// The device's ring was full when the answer came.
         RingFull => "ring_full",
-    }
-}
-
-impl From<NeighborDrop> for WaitingDrop {
-    fn from(reason: NeighborDrop) -> Self {
-        match reason {
-            NeighborDrop::Unreachable => Self::Unreachable,
-            NeighborDrop::Superseded => Self::Superseded,
-            NeighborDrop::NoRoom => Self::NoRoom,
-            NeighborDrop::Forgotten => Self::Forgotten,
-            NeighborDrop::RateLimited => Self::RateLimited,
-        }
+        ..Neighbor(NeighborDrop),
     }
 }
 

@@ -37,70 +37,7 @@ crate::drop_reasons! {
         NotUnicast => "not_unicast",
         /// This worker has no TCP.
         Disabled => "disabled",
-        /// No listener and no connection: answered with a reset.
-        NoConnection => "no_connection",
-        /// Outside of the window: a duplicate, or forged; answered with an acknowledgment.
-        NotAcceptable => "not_acceptable",
-        /// Acknowledges data that was not sent, or too old data.
-        BadAck => "bad_ack",
-        /// Flags that are invalid in this state.
-        BadFlags => "bad_flags",
-        /// From an address that is no host's, or from port 0.
-        BadAddress => "bad_address",
-        /// Its timestamp is older than the last (RFC 7323 5).
-        PawsReject => "paws_reject",
-        /// A reset whose number is not the next one (RFC 5961 3).
-        BlindReset => "blind_reset",
-        /// A SYN inside a connection (RFC 5961 4).
-        BlindSyn => "blind_syn",
-        /// SYNs beyond the listener's rate.
-        SynRateExceeded => "syn_rate_exceeded",
-        /// No room for another passive connection: `TcpConfig::connections_max`, less
-        /// `active_open_reserve`.
-        TableFull => "table_full",
-        /// The listener's limit of connections is reached: `ListenOptions::connections_max`.
-        ListenerFull => "listener_full",
-        /// The listener's limit for one source address is reached:
-        /// `ListenOptions::connections_per_source`.
-        SourceFull => "source_full",
-        /// No room for data that is out of order, or that a paused app has not read. The peer sends
-        /// it again.
-        NoRoom => "no_room",
-        /// All of its data is already queued, out of order.
-        Duplicate => "duplicate",
-        /// Data behind the peer's FIN.
-        AfterFin => "after_fin",
-        /// The app did not accept it.
-        Refused => "refused",
-        /// For a connection that is closed.
-        AfterClose => "after_close",
-        /// For a connection in TIME-WAIT.
-        TimeWait => "time_wait",
-    }
-}
-
-impl From<TcpDrop> for TcpNodeDrop {
-    fn from(reason: TcpDrop) -> Self {
-        match reason {
-            TcpDrop::NoConnection => Self::NoConnection,
-            TcpDrop::NotAcceptable => Self::NotAcceptable,
-            TcpDrop::BadAck => Self::BadAck,
-            TcpDrop::BadFlags => Self::BadFlags,
-            TcpDrop::BadAddress => Self::BadAddress,
-            TcpDrop::PawsReject => Self::PawsReject,
-            TcpDrop::BlindReset => Self::BlindReset,
-            TcpDrop::BlindSyn => Self::BlindSyn,
-            TcpDrop::SynRateExceeded => Self::SynRateExceeded,
-            TcpDrop::TableFull => Self::TableFull,
-            TcpDrop::ListenerFull => Self::ListenerFull,
-            TcpDrop::SourceFull => Self::SourceFull,
-            TcpDrop::NoRoom => Self::NoRoom,
-            TcpDrop::Duplicate => Self::Duplicate,
-            TcpDrop::AfterFin => Self::AfterFin,
-            TcpDrop::Refused => Self::Refused,
-            TcpDrop::AfterClose => Self::AfterClose,
-            TcpDrop::TimeWait => Self::TimeWait,
-        }
+        ..Machine(TcpDrop),
     }
 }
 
@@ -254,7 +191,7 @@ impl Tcp {
     #[inline(never)]
     fn push_other<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match is_flood(&mbuf, cx) {
-            true => discard(mbuf, &mut self.drops, TcpNodeDrop::SynRateExceeded),
+            true => discard(mbuf, &mut self.drops, TcpDrop::SynRateExceeded.into()),
             false => self.push_any(mbuf, app, cx),
         }
     }

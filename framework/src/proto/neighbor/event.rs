@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
+use crate::wire::reason::drop_list;
 use crate::wire::{ArpFields, MacAddr};
 
 /// An ARP packet to be sent.
@@ -64,22 +65,23 @@ pub enum NeighborAction<H> {
     },
 }
 
-/// Why a handle came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NeighborDrop {
-    /// The neighbor did not reply.
-    Unreachable,
-    /// Dropped for a newer handle: the neighbor's queue was full (`pending_per_neighbor`), or the
-    /// queues of all neighbors together (`pending_max`), and this handle was the oldest for a
-    /// remote host that wanted to connect (`ResolutionCause::Handshake`) or for the newer handle's
-    /// neighbor.
-    Superseded,
-    /// No room for another handle or neighbor, here or in the host.
-    NoRoom,
-    /// The neighbor's entry was removed.
-    Forgotten,
-    /// No request was sent, because others of its kind have used up the rate of requests.
-    RateLimited,
+drop_list! {
+    /// Why a handle came back.
+    pub enum NeighborDrop {
+        /// The neighbor did not reply.
+        Unreachable => "unreachable",
+        /// Dropped for a newer handle: the neighbor's queue was full (`pending_per_neighbor`), or
+        /// the queues of all neighbors together (`pending_max`), and this handle was the oldest for
+        /// a remote host that wanted to connect (`ResolutionCause::Handshake`) or for the newer
+        /// handle's neighbor.
+        Superseded => "superseded",
+        /// No room for another handle or neighbor, here or in the host.
+        NoRoom => "no_room",
+        /// The neighbor's entry was removed.
+        Forgotten => "forgotten",
+        /// No request was sent, because others of its kind have used up the rate of requests.
+        RateLimited => "rate_limited",
+    }
 }
 
 /// The outcome of an ARP packet.
@@ -97,22 +99,24 @@ pub enum ArpOutcome {
     Ignored(NotLearned),
 }
 
-/// Why an ARP packet taught nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NotLearned {
-    /// The packet is neither from us nor for us: a broadcast that every station of the segment
-    /// receives.
-    NotForUs,
-    /// A reply that was not requested.
-    Unsolicited,
-    /// The sender's address cannot be a neighbor's: it is our own, unspecified, or not on the link.
-    NotANeighbor,
-    /// The packet comes from our own MAC address: the network sent our frame back.
-    OwnStation,
-    /// Another MAC address replied within the last second.
-    TooSoon,
-    /// No room for another neighbor that we never requested, or no room in the host.
-    NoRoom,
+drop_list! {
+    /// Why an ARP packet taught nothing.
+    pub enum NotLearned {
+        /// The packet is neither from us nor for us: a broadcast that every station of the segment
+        /// receives.
+        NotForUs => "not_for_us",
+        /// A reply that was not requested.
+        Unsolicited => "unsolicited",
+        /// The sender's address cannot be a neighbor's: it is our own, unspecified, or not on the
+        /// link.
+        NotANeighbor => "not_a_neighbor",
+        /// The packet comes from our own MAC address: the network sent our frame back.
+        OwnStation => "own_station",
+        /// Another MAC address replied within the last second.
+        TooSoon => "too_soon",
+        /// No room for another neighbor that we never requested, or no room in the host.
+        NoRoom => "no_room",
+    }
 }
 
 impl fmt::Display for NeighborDrop {

@@ -30,6 +30,7 @@ use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFl
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
+use crate::wire::reason::drop_list;
 use crate::wire::tcp::TcpFlags;
 
 /// A segment, and its flow.
@@ -41,47 +42,48 @@ pub struct Arrival {
     pub segment: Segment,
 }
 
-/// Why a segment changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TcpDrop {
-    /// There is neither such a connection nor a listener.
-    NoConnection,
-    /// Outside the window: answered by an acknowledgment (RFC 9293 3.10.7.4, first).
-    NotAcceptable,
-    /// It acknowledges data that was never sent.
-    BadAck,
-    /// Flags that are invalid together, or in this state.
-    BadFlags,
-    /// No host's address, or port 0.
-    BadAddress,
-    /// Older than an earlier segment by its timestamp, or without one (RFC 7323 5).
-    PawsReject,
-    /// A reset that is not exactly the next number (RFC 5961 3).
-    BlindReset,
-    /// A SYN within a connection (RFC 5961 4).
-    BlindSyn,
-    /// SYNs beyond the listener's rate, or more repeats than a handshake answers.
-    SynRateExceeded,
-    /// The configured number of connections, or the part for remote callers, is used up: the peer
-    /// sends its SYN again.
-    TableFull,
-    /// The listener's limit of connections is reached.
-    ListenerFull,
-    /// The listener's limit for one address is reached.
-    SourceFull,
-    /// The connection's share of the store is used up: the peer sends the data again.
-    NoRoom,
-    /// All of it is queued already, out of order.
-    Duplicate,
-    /// Data behind the peer's own FIN.
-    AfterFin,
-    /// The listener's app does not want this peer.
-    Refused,
-    /// It ended the connection, or arrived after its end.
-    AfterClose,
-    /// The connection is in TIME-WAIT.
-    TimeWait,
+drop_list! {
+    /// Why a segment changes nothing.
+    #[non_exhaustive]
+    pub enum TcpDrop {
+        /// There is neither such a connection nor a listener.
+        NoConnection => "no_connection",
+        /// Outside the window: answered by an acknowledgment (RFC 9293 3.10.7.4, first).
+        NotAcceptable => "not_acceptable",
+        /// It acknowledges data that was never sent.
+        BadAck => "bad_ack",
+        /// Flags that are invalid together, or in this state.
+        BadFlags => "bad_flags",
+        /// No host's address, or port 0.
+        BadAddress => "bad_address",
+        /// Older than an earlier segment by its timestamp, or without one (RFC 7323 5).
+        PawsReject => "paws_reject",
+        /// A reset that is not exactly the next number (RFC 5961 3).
+        BlindReset => "blind_reset",
+        /// A SYN within a connection (RFC 5961 4).
+        BlindSyn => "blind_syn",
+        /// SYNs beyond the listener's rate, or more repeats than a handshake answers.
+        SynRateExceeded => "syn_rate_exceeded",
+        /// The configured number of connections, or the part for remote callers, is used up: the
+        /// peer sends its SYN again.
+        TableFull => "table_full",
+        /// The listener's limit of connections is reached.
+        ListenerFull => "listener_full",
+        /// The listener's limit for one address is reached.
+        SourceFull => "source_full",
+        /// The connection's share of the store is used up: the peer sends the data again.
+        NoRoom => "no_room",
+        /// All of it is queued already, out of order.
+        Duplicate => "duplicate",
+        /// Data behind the peer's own FIN.
+        AfterFin => "after_fin",
+        /// The listener's app does not want this peer.
+        Refused => "refused",
+        /// It ended the connection, or arrived after its end.
+        AfterClose => "after_close",
+        /// The connection is in TIME-WAIT.
+        TimeWait => "time_wait",
+    }
 }
 
 /// The result of a segment.
