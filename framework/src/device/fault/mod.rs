@@ -25,8 +25,8 @@ mod tx;
 
 pub use config::{FaultConfig, Faults};
 pub use device::{FaultDevice, FaultQueue};
-pub use rx::{FaultRx, FaultRxDrop};
-pub use tx::{FaultTx, FaultTxDrop};
+pub use rx::FaultRx;
+pub use tx::FaultTx;
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a fault drops a received frame.
-    #[non_exhaustive]
-    pub enum FaultRxDrop {
+    pub(crate) enum FaultRxDrop {
         /// Lost in the network.
         Loss => "loss",
         /// Lost because the ring was full.

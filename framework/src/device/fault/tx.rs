@@ -18,8 +18,7 @@ use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a fault drops a sent frame.
-    #[non_exhaustive]
-    pub enum FaultTxDrop {
+    pub(crate) enum FaultTxDrop {
         /// Lost in the network.
         Loss => "loss",
     }
