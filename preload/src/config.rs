@@ -88,6 +88,11 @@ pub(crate) fn fall_back(why: impl Display) {
     }
 }
 
+/// Whether the environment of a test asks for a panic at `place`.
+pub(crate) fn is_panic_asked_for(place: &str) -> bool {
+    env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place)
+}
+
 fn read() -> Option<Config> {
     if sys::is_privileged() {
         return None;

@@ -332,8 +332,7 @@ fn last_panic() -> String {
 
 /// Panics where a test asks for it.
 pub(crate) fn panic_in_tests(place: &str) {
-    let is_asked = || std::env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place);
-    assert!(!(cfg!(feature = "testing") && is_asked()), "a test asks for it");
+    assert!(!(cfg!(feature = "testing") && config::is_panic_asked_for(place)), "a test asks for it");
 }
 
 thread_local! {
