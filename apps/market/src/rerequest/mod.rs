@@ -163,6 +163,7 @@ impl Rerequester {
                 self.counts.given_up += 1;
                 return Some(RerequestStep::GiveUp(gap));
             }
+            self.make_room(missing.clone(), now_ns);
             self.extend(missing, now_ns);
         }
         self.requests.pop_front().map(RerequestStep::Request)
@@ -216,9 +217,26 @@ impl Rerequester {
     fn exhausted(&self, mut missing: impl Iterator<Item = Missing>, now_ns: u64) -> Option<Gap> {
         let oldest = missing.next()?.gap;
         let pending = self.outstanding.first()?;
+        (pending.range.from == oldest.from && self.is_exhausted(pending, now_ns)).then_some(oldest)
+    }
+
+    /// Ends the request for the highest numbers, if it was repeated as often as allowed, and the
+    /// oldest hole needs its place: a hole that appears before all others is given up first, so its
+    /// request cannot wait for theirs.
+    fn make_room(&mut self, mut missing: impl Iterator<Item = Missing>, now_ns: u64) {
+        let Some(Missing { gap, since_ns }) = missing.next() else { return };
+        let is_full = self.outstanding.len() == self.policy.outstanding;
+        let is_due = now_ns.saturating_sub(since_ns) >= self.policy.delay_ns;
+        let is_first = self.outstanding.first().is_some_and(|pending| pending.range.from > gap.from);
+        if is_full && is_due && is_first {
+            let last = self.outstanding.last().is_some_and(|last| self.is_exhausted(last, now_ns));
+            self.outstanding.truncate(self.outstanding.len() - usize::from(last));
+        }
+    }
+
+    fn is_exhausted(&self, pending: &Outstanding, now_ns: u64) -> bool {
         let is_late = now_ns.saturating_sub(pending.requested_ns) >= self.policy.timeout_ns;
-        let is_last = pending.attempts == self.policy.attempts;
-        (is_late && is_last && pending.range.from == oldest.from).then_some(oldest)
+        is_late && pending.attempts == self.policy.attempts
     }
 
     /// Requests holes that are old enough and not requested yet, as far as there is room.

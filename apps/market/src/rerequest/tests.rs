@@ -107,6 +107,14 @@ fn hole_of_a_dead_server_is_given_up_after_the_last_attempt() {
 }
 
 #[test]
+fn hole_that_appears_before_those_of_a_dead_server_is_given_up_before_them() {
+    let mut play = Play::new(&[(5, 30, 0)]);
+    play.check(10, "5+4 9+4").missing(&[(3, 3, 20), (5, 30, 0)]);
+    play.check(110, "5+4 9+4").check(209, "").check(215, "3+1").check(321, "3+1").check(427, "G3-3");
+    play.missing(&[(5, 30, 0)]).check(433, "G5-30");
+}
+
+#[test]
 fn later_hole_that_nobody_answers_waits_for_its_turn() {
     let mut play = Play::new(&[(5, 5, 0), (8, 8, 0)]);
     play.check(10, "5+1 8+1")
