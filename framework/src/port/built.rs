@@ -45,8 +45,10 @@ pub(super) fn mlx5(_interface: &str) -> Result<PortConfig, Error> {
 /// Has a ConnectX stamp the frames. Other devices stamp them without being asked, or cannot.
 #[cfg(feature = "mlx5")]
 pub(super) fn stamp(port: &mut PortConfig) {
-    if let PortConfig::Mlx5(config) = port {
-        config.timestamps = Feature::Required;
+    match port {
+        PortConfig::Mlx5(config) => config.timestamps = Feature::Required,
+        #[cfg(feature = "af-xdp")]
+        PortConfig::AfXdp(_) => {}
     }
 }
 
