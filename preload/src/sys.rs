@@ -10,6 +10,7 @@
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
+use std::io::IoSlice;
 
 use sockets::Errno;
 
@@ -134,6 +135,39 @@ pub(crate) fn getsockopt_int(fd: c_int, level: c_int, name: c_int) -> Result<c_i
     let (mut value, mut len) = (0 as c_int, 4_u32);
     call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
     Ok(value)
+}
+
+/// `setsockopt`.
+pub(crate) fn setsockopt(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    call!(libc::SYS_setsockopt, fd, level, name, value.as_ptr(), value.len()).map(drop)
+}
+
+/// `sendmsg` to an address with a TTL (`IP_TTL`); with 0 by the socket's own.
+pub(crate) fn send_with_ttl(
+    fd: c_int,
+    parts: &[IoSlice<'_>],
+    to: &[u8],
+    flags: c_int,
+    ttl: u8,
+) -> Result<usize, Errno> {
+    // `struct cmsghdr`, the number, and padding.
+    let mut control = [0_u8; 24];
+    control[..8].copy_from_slice(&20_usize.to_ne_bytes());
+    control[8..12].copy_from_slice(&libc::IPPROTO_IP.to_ne_bytes());
+    control[12..16].copy_from_slice(&libc::IP_TTL.to_ne_bytes());
+    control[16..20].copy_from_slice(&c_int::from(ttl).to_ne_bytes());
+    // SAFETY: a structure of integers, and of pointers that may be null.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len() as u32;
+    // An `IoSlice` is a `struct iovec`.
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len();
+    if ttl > 0 {
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = control.len();
+    }
+    call!(libc::SYS_sendmsg, fd, &raw const message, flags)
 }
 
 /// `fcntl` with a number.

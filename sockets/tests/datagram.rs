@@ -84,6 +84,15 @@ fn connected_socket_takes_datagrams_of_its_peer_alone() {
 }
 
 #[test]
+fn connected_socket_keeps_its_source_address_when_an_option_changes() {
+    let wire = wire();
+    let client = UdpSocket::bind(&wire.left, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 9)).unwrap();
+    client.connect(at(2, 7)).unwrap();
+    client.set_options(|options| options.ttl = 9).unwrap();
+    assert_eq!(client.local_addr().unwrap(), at(1, 9));
+}
+
+#[test]
 fn port_where_nobody_is_makes_the_next_call_of_a_connected_socket_refused() {
     let wire = wire();
     let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();

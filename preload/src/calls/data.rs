@@ -8,7 +8,7 @@ use sockets::rules::Traffic;
 use sockets::{DatagramInfo, Errno, Kind, Ready, RecvFlags, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{self, Direction, Outcome, offload};
+use crate::calls::{self, Direction, Outcome, groups, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides, readable};
@@ -72,6 +72,8 @@ struct Target {
     family: Family,
     kind: Kind,
     hears_twin: bool,
+    /// The group that it is connected to.
+    peer_group: Option<SocketAddrV4>,
 }
 
 /// `recv` and its family. [`Pass`] if the twin has the next bytes or datagram.
@@ -196,9 +198,9 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
         let mut engine = engine::enter();
         let Ok(target) = target(&mut engine, file) else { return Pass };
         if let (Kind::Datagram, Some(to)) = (target.kind, to)
-            && !offload::goes_by_ours(&mut engine, *to.ip())
+            && !calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true)
         {
-            return Pass;
+            return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
         }
         (target, send_once(&mut engine, &target, parts, to, flags))
     };
@@ -209,6 +211,11 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
         Err(Errno::EAGAIN) => send_datagram(file, &target, parts, to, flags),
         done => done,
     };
+    if let (Ok(_), Some(group)) = (&sent, to.or(target.peer_group).filter(|to| to.ip().is_multicast()))
+        && target.kind == Kind::Datagram
+    {
+        groups::loop_back(&mut engine::enter(), file, parts, group, flags);
+    }
     if sent == Err(Errno::EPIPE) && target.kind == Kind::Stream && flags & libc::MSG_NOSIGNAL == 0 {
         sys::raise_sigpipe();
     }
@@ -345,7 +352,10 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     match socket.place {
-        Owner::Ours { id, hears_twin } => Ok(Target { id, twin, family: socket.family, kind: socket.kind, hears_twin }),
+        Owner::Ours { id, hears_twin } => {
+            let (family, kind, peer_group) = (socket.family, socket.kind, socket.groups.peer);
+            Ok(Target { id, twin, family, kind, hears_twin, peer_group })
+        }
         Owner::Twin => Err(Errno::ENOTSOCK),
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::sys;
 
 pub(crate) mod data;
+pub(crate) mod groups;
 pub(crate) mod offload;
 pub(crate) mod poll;
 
@@ -158,7 +159,7 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
     };
     let id = match ours {
         Some(id) if kind == Kind::Stream => return Ok(Some((id, kind))),
-        Some(_) if !offload::goes_by_ours(&mut engine, *remote.ip()) => {
+        Some(id) if !leaves_by_ours(&mut engine, file, id, remote)? => {
             // The new peer is reached by another interface.
             offload::give_back(&mut engine, file);
             engine.files.give_up(file);
@@ -186,8 +187,24 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
         // Connects the twin too, so that it receives from this peer alone.
         let (address, len) = address::format(remote, family);
         sys::connect(twin, &address[..len])?;
+        engine.files.socket(file)?.groups.peer = Some(remote).filter(|remote| remote.ip().is_multicast());
     }
     Ok(Some((id, kind)))
+}
+
+/// Whether datagrams of an offloaded socket to `remote` leave by our interface.
+pub(crate) fn leaves_by_ours(
+    engine: &mut Engine,
+    file: FileId,
+    id: SocketId,
+    remote: SocketAddrV4,
+) -> Result<bool, Errno> {
+    if !remote.ip().is_multicast() {
+        return Ok(offload::goes_by_ours(engine, *remote.ip()));
+    }
+    let groups = engine.files.socket(file)?.groups;
+    let local = engine.look(|sockets, _| sockets.local_addr(id))?;
+    Ok(groups::leave_by_ours(engine, &groups, *local.ip(), *remote.ip()))
 }
 
 /// Waits for the handshake of a stream.
@@ -392,8 +409,12 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     let Ok(socket) = engine.files.socket(file) else { return Pass };
     let Some(id) = socket.ours() else {
         socket.options.push(level, name, value);
+        groups::note(socket, level, name, value);
         return Pass;
     };
+    if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
+        return Ours(groups::set(&mut engine, file, name, value));
+    }
     match engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx)) {
         Err(Errno::ENOPROTOOPT) if options::changes_what_is_sent(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
         Err(Errno::ENOPROTOOPT) => Pass,
@@ -404,7 +425,10 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
 /// `getsockopt`: returns the length of the value.
 pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Outcome<usize> {
     let Ok((id, ..)) = ours_of(file) else { return Pass };
-    // The twin has the family that the program asked for.
+    // The twin has the family that the program asked for, and the memberships of all interfaces.
+    if groups::is_the_twins(level, name) {
+        return Pass;
+    }
     if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
         return Pass;
     }

@@ -11,7 +11,8 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
-use crate::engine::file::{Owner, Watch};
+use crate::calls::groups;
+use crate::engine::file::{Groups, Owner, Watch};
 use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State};
@@ -38,7 +39,8 @@ pub(crate) fn is_ours(
     local: SocketAddrV4,
     remote: Option<SocketAddrV4>,
 ) -> Result<bool, Errno> {
-    let (is_ours, why) = decide(engine, traffic, local, remote)?;
+    let groups = engine.files.socket(file)?.groups;
+    let (is_ours, why) = decide(engine, traffic, local, remote, &groups)?;
     engine.files.socket(file)?.why = why;
     Ok(is_ours)
 }
@@ -48,6 +50,7 @@ fn decide(
     traffic: Traffic,
     local: SocketAddrV4,
     remote: Option<SocketAddrV4>,
+    groups: &Groups,
 ) -> Result<(bool, &'static str), Errno> {
     let Some(config) = config::get() else { return Ok((false, "no interface is named")) };
     let named = remote.unwrap_or(local);
@@ -65,7 +68,7 @@ fn decide(
         return Ok((false, "the interface could not be opened"));
     }
     let is_on_ours = match remote {
-        Some(remote) if remote.ip().is_multicast() => is_own(engine, *local.ip()),
+        Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
         Some(remote) => goes_by_ours(engine, *remote.ip()),
         None => local.ip().is_multicast() || is_own(engine, *local.ip()),
     };
@@ -75,9 +78,11 @@ fn decide(
 /// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source
 /// address. A few system calls for each destination, cached for about a second.
 pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
-    if remote.is_multicast() {
-        return true;
-    }
+    is_routed_by_ours(engine, remote)
+}
+
+/// The same for groups, where the program names no interface.
+pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     if let Some((_, is_ours)) = engine.destinations.iter().find(|(known, _)| *known == remote) {
         return *is_ours;
     }
@@ -105,7 +110,7 @@ pub(crate) fn take(
         (socket.kind, socket.options.clone())
     };
     let id = engine.call(|sockets, _| sockets.socket(kind))?;
-    let made = replay(engine, id, &options).and_then(|()| match local {
+    let made = replay(engine, file, id, &options).and_then(|()| match local {
         Some(local) => engine.call(|sockets, cx| sockets.bind(id, local, cx)),
         None => Ok(()),
     });
@@ -128,6 +133,7 @@ pub(crate) fn take(
 pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     let Ok(socket) = engine.files.socket(file) else { return };
     if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin) {
+        groups::restore_twin(engine, file, id);
         let _ = engine.call(|sockets, cx| sockets.close(id, cx));
     }
     engine.files.mark(file);
@@ -189,12 +195,17 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
 }
 
 /// Whether an address is the wildcard or one of the interface.
-fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
+pub(crate) fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
     ip.is_unspecified() || engine.look(|_, cx| Ok(cx.host.is_own(ip))).unwrap_or(false)
 }
 
-fn replay(engine: &mut Engine, id: SocketId, options: &Options) -> Result<(), Errno> {
+fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) -> Result<(), Errno> {
+    groups::leave_loop_to_twin(engine, id)?;
     for OptionCall { level, name, value } in options.iter() {
+        if groups::is_of_groups(*level, *name) {
+            groups::apply(engine, file, id, *name, value)?;
+            continue;
+        }
         match engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx)) {
             // An option that the engine does not know applies to the twin alone, which has taken
             // it.

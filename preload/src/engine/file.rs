@@ -3,7 +3,7 @@
 //! usual, and so that the kernel gives out each descriptor and each port once.
 
 use core::ffi::c_int;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use std::time::SystemTime;
 
 use sockets::{Errno, Kind, SocketId};
@@ -48,6 +48,8 @@ pub(crate) struct Socket {
     pub(crate) backlog: Option<c_int>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
+    /// Groups.
+    pub(crate) groups: Groups,
     /// The reason for the owner, for the listing.
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
@@ -64,6 +66,25 @@ pub(crate) enum Owner {
         /// The twin receives the frames that reach the host by another interface.
         hears_twin: bool,
     },
+}
+
+/// What a socket does with groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups {
+    /// `IP_MULTICAST_IF`: the interface's index, or its address.
+    pub(crate) sends_by: (u32, Ipv4Addr),
+    /// `IP_MULTICAST_LOOP`.
+    pub(crate) loops: bool,
+    /// The twin's `IP_MULTICAST_TTL` is 0, for datagrams that stay on this host.
+    pub(crate) stays_on_host: bool,
+    /// The group that the socket is connected to.
+    pub(crate) peer: Option<SocketAddrV4>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self { sends_by: (0, Ipv4Addr::UNSPECIFIED), loops: true, stays_on_host: false, peer: None }
+    }
 }
 
 /// A twin in a set of the kernel.
@@ -260,9 +281,20 @@ impl What {
 
 impl Socket {
     pub(crate) fn new(kind: Kind, family: Family) -> Self {
-        let opened = SystemTime::now();
+        let (opened, groups) = (SystemTime::now(), Groups::default());
         let (options, watches, why) = (Options::default(), Vec::new(), "not decided yet");
-        Self { kind, family, place: Owner::Twin, options, watches, backlog: None, is_listener: false, why, opened }
+        Self {
+            kind,
+            family,
+            place: Owner::Twin,
+            options,
+            watches,
+            backlog: None,
+            is_listener: false,
+            groups,
+            why,
+            opened,
+        }
     }
 
     /// Whether options that were set earlier keep the socket with the kernel: IPv6 only, or an
@@ -283,4 +315,4 @@ impl Socket {
 }
 
 /// The unbound address.
-pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0);
+pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

@@ -19,6 +19,7 @@ use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
 use std::panic::{self, catch_unwind};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Instant;
 
 use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
 use wirepath::pipeline::Cx;
@@ -54,6 +55,9 @@ pub(crate) struct Engine {
     /// Destinations of datagrams, and whether they leave by our interface. The keeper clears them
     /// regularly, because routes change.
     pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
+    /// Groups that were sent to: when the kernel was asked for members on this host, and whether
+    /// there were any.
+    pub(crate) members: Vec<(Ipv4Addr, Instant, bool)>,
 }
 
 /// The state of the worker.
@@ -103,6 +107,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     sleeps: 0,
     wakeups: 0,
     destinations: Vec::new(),
+    members: Vec::new(),
 }));
 
 /// Takes the lock. Signals are kept until it is released, because a handler may make a call of

@@ -110,6 +110,8 @@ pub(crate) struct DatagramSocket {
     pub(crate) dropped: u64,
     /// The peer of `connect`.
     pub(crate) remote: Option<SocketAddrV4>,
+    /// The address that it sends to the peer from.
+    pub(crate) source: Option<SocketAddrV4>,
     pub(crate) memberships: Vec<Membership>,
     /// Groups of other sockets whose datagrams this one receives as well.
     pub(crate) shared: Vec<Shared>,
@@ -131,6 +133,7 @@ impl DatagramSocket {
             charge: 0,
             dropped: 0,
             remote: None,
+            source: None,
             memberships: Vec::new(),
             shared: Vec::new(),
             is_read_shut: false,

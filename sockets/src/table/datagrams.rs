@@ -373,7 +373,7 @@ impl Sockets {
         let socket = self.find(id)?;
         let bound = socket.bound;
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
-        datagrams.remote = None;
+        (datagrams.remote, datagrams.source) = (None, None);
         datagrams.forget_flows();
         if bound.port() == 0 && socket.local.port() != 0 {
             let (flows, port) = (core::mem::take(&mut socket.flows), socket.local.port());
@@ -397,8 +397,8 @@ impl Sockets {
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         // The headers are prepared now, so that `getsockname` returns the route's source address.
         datagrams.forget_flows();
-        datagrams.prepare(socket.local, remote, &socket.options, cx)?;
-        datagrams.remote = Some(remote);
+        let source = datagrams.prepare(socket.local, remote, &socket.options, cx)?.local();
+        (datagrams.remote, datagrams.source) = (Some(remote), Some(source));
         Ok(())
     }
 }

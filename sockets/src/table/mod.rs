@@ -213,7 +213,7 @@ impl Sockets {
         match &socket.state {
             // A connected socket sends from the route's source address.
             State::Datagram(datagrams) if socket.local.ip().is_unspecified() => {
-                Ok(datagrams.remote.and_then(|remote| datagrams.source_to(remote)).unwrap_or(socket.local))
+                Ok(datagrams.source.unwrap_or(socket.local))
             }
             _ => Ok(socket.local),
         }

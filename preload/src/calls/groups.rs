@@ -1,0 +1,310 @@
+//! Groups of datagram sockets. The twin takes each option of groups first, so that limits and
+//! errors are the kernel's; what concerns our interface the offloaded socket takes as well. So a
+//! group of another interface arrives by the twin, as the kernel's own senders to a group of ours
+//! do.
+//!
+//! `IP_MULTICAST_LOOP`: a datagram that leaves by our interface goes to the twin too, with TTL 0,
+//! while the kernel knows a member on this host: the kernel delivers it to all members, in this
+//! program and in others, and lets it leave by no interface.
+
+use core::ffi::c_int;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::fs;
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+use sockets::rules::{Query, Role, Traffic};
+use sockets::{Errno, SocketId};
+
+use crate::address;
+use crate::calls::offload;
+use crate::engine::Engine;
+use crate::engine::file::{Groups, Socket};
+use crate::engine::table::FileId;
+use crate::{config, sys};
+
+const IP_MSFILTER: c_int = 41;
+const MCAST_JOIN_GROUP: c_int = 42;
+const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
+const MCAST_MSFILTER: c_int = 48;
+const IP_MULTICAST_ALL: c_int = 49;
+
+/// Whether an option is one of groups: `IP_MULTICAST_IF` to `IP_MULTICAST_ALL`.
+pub(crate) fn is_of_groups(level: c_int, name: c_int) -> bool {
+    level == libc::IPPROTO_IP && (libc::IP_MULTICAST_IF..=IP_MULTICAST_ALL).contains(&name)
+}
+
+/// Whether the twin knows the value of an option of groups, and the engine does not.
+pub(crate) fn is_the_twins(level: c_int, name: c_int) -> bool {
+    level == libc::IPPROTO_IP
+        && matches!(name, libc::IP_MULTICAST_IF | libc::IP_MULTICAST_LOOP | IP_MSFILTER | MCAST_MSFILTER)
+}
+
+/// Records an option that the twin has taken.
+pub(crate) fn note(socket: &mut Socket, level: c_int, name: c_int, value: &[u8]) {
+    if level != libc::IPPROTO_IP {
+        return;
+    }
+    match name {
+        libc::IP_MULTICAST_IF => {
+            // `struct in_addr`, or `ip_mreq`, or `ip_mreqn`.
+            let at = if value.len() >= 8 { 4 } else { 0 };
+            let address = word(value, at).map_or(Ipv4Addr::UNSPECIFIED, address_of);
+            socket.groups.sends_by = (word(value, 8).unwrap_or(0), address);
+        }
+        libc::IP_MULTICAST_LOOP => {
+            socket.groups.loops = word(value, 0).or(value.first().copied().map(u32::from)).is_some_and(|on| on != 0);
+        }
+        _ => (),
+    }
+}
+
+/// `setsockopt` of an option of groups on an offloaded socket.
+pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let twin = engine.files.twin(file)?;
+    let id = engine.files.socket(file)?.ours().ok_or(Errno::ENOTSOCK)?;
+    if name == libc::IP_MULTICAST_TTL {
+        // The twin's own value is 0 where its datagrams stay on this host.
+        return engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, name, value, cx));
+    }
+    if let Some(group) = joined(name, value)
+        && role_of(engine, id, group) == Role::Refuse
+    {
+        return Err(Errno::EACCES);
+    }
+    sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
+    engine.members.clear();
+    apply(engine, file, id, name, value)
+}
+
+/// Applies an option that the twin has taken to the offloaded socket, as far as it concerns our
+/// interface.
+pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    note(engine.files.socket(file)?, libc::IPPROTO_IP, name, value);
+    let is_ours = match name {
+        libc::IP_MULTICAST_LOOP => false,
+        libc::IP_MULTICAST_IF => {
+            let (idx, address) = engine.files.socket(file)?.groups.sends_by;
+            (idx == 0 && address.is_unspecified()) || is_on_ours(engine, Ipv4Addr::UNSPECIFIED, idx, address)
+        }
+        libc::IP_MULTICAST_TTL | IP_MULTICAST_ALL => true,
+        _ => match named(name, value) {
+            Some((group, idx, address)) => {
+                is_on_ours(engine, group, idx, address)
+                    && (joined(name, value).is_none()
+                        || matches!(role_of(engine, id, group), Role::Offload | Role::Both))
+            }
+            None => false,
+        },
+    };
+    if !is_ours {
+        return Ok(());
+    }
+    let set = engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, name, value, cx));
+    match (set, joined(name, value)) {
+        // The twin has joined the group: its datagrams arrive by the kernel.
+        (Err(error), Some(group)) if error != Errno::EADDRINUSE => {
+            config::say(format_args!(
+                "the group {group} arrives by the kernel: there is no rule for it (error {})",
+                error.0
+            ));
+            Ok(())
+        }
+        // The twin has judged the value.
+        (_, _) if is_membership(name) => Ok(()),
+        (done, _) => done,
+    }
+}
+
+/// The engine itself does not loop datagrams back: the twin does, for all members on this host.
+pub(crate) fn leave_loop_to_twin(engine: &mut Engine, id: SocketId) -> Result<(), Errno> {
+    engine.call(|sockets, cx| {
+        let options = sockets::Options { multicast_loop: false, ..sockets.options(id)? };
+        sockets.set_options(id, &options, cx)
+    })
+}
+
+/// Whether datagrams of a socket to a group leave by our interface (Linux `udp_sendmsg`,
+/// `ip_route_output_key_hash_rcu`): `IP_MULTICAST_IF` decides, then the bound address, then the
+/// route.
+pub(crate) fn leave_by_ours(engine: &mut Engine, groups: &Groups, local: Ipv4Addr, group: Ipv4Addr) -> bool {
+    let (idx, address) = groups.sends_by;
+    let address = if address.is_unspecified() && !local.is_multicast() { local } else { address };
+    is_on_ours(engine, group, idx, address)
+}
+
+/// Sends a datagram to a group by another interface, from the twin.
+pub(crate) fn send_by_twin(
+    engine: &mut Engine,
+    file: FileId,
+    parts: &[IoSlice<'_>],
+    group: SocketAddrV4,
+    flags: c_int,
+) -> Option<Result<usize, Errno>> {
+    let socket = engine.files.socket(file).ok()?;
+    let (groups, family, id) = (socket.groups, socket.family, socket.ours()?);
+    if !groups.stays_on_host {
+        // The caller passes the call on as it is.
+        return None;
+    }
+    let ttl = engine.look(|sockets, _| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
+    let twin = engine.files.twin(file).ok()?;
+    let (address, len) = address::format(group, family);
+    Some(sys::send_with_ttl(twin, parts, &address[..len], flags, ttl))
+}
+
+/// Delivers a datagram that was sent to a group to the members on this host (`IP_MULTICAST_LOOP`).
+pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>], group: SocketAddrV4, flags: c_int) {
+    let Ok(socket) = engine.files.socket(file) else { return };
+    let (groups, family) = (socket.groups, socket.family);
+    if !groups.loops || !has_members(engine, *group.ip()) {
+        return;
+    }
+    let Ok(twin) = engine.files.twin(file) else { return };
+    if !groups.stays_on_host {
+        if sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, &0_i32.to_ne_bytes()).is_err() {
+            return;
+        }
+        if let Ok(socket) = engine.files.socket(file) {
+            socket.groups.stays_on_host = true;
+        }
+    }
+    let (address, len) = address::format(group, family);
+    let flags = flags & libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // The kernel drops it where a receiver has no room, too.
+    let _ = sys::send_with_ttl(twin, parts, &address[..len], flags, 0);
+}
+
+/// Restores the twin of a socket that is the kernel's from now on.
+pub(crate) fn restore_twin(engine: &mut Engine, file: FileId, id: SocketId) {
+    let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return };
+    if core::mem::take(&mut socket.groups.stays_on_host) {
+        let ttl = engine.look(|sockets, _| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
+        let _ = sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, &i32::from(ttl).to_ne_bytes());
+    }
+}
+
+/// The role of a group that a socket joins; the port is the bound one.
+fn role_of(engine: &mut Engine, id: SocketId, group: Ipv4Addr) -> Role {
+    let Some(config) = config::get() else { return Role::Os };
+    let port = engine.look(|sockets, _| sockets.local_addr(id)).map_or(0, |local| local.port());
+    let application_id = config.application_id.as_deref();
+    let (traffic, local) = (Traffic::UdpReceiver, SocketAddrV4::new(group, port));
+    config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote: None }).role
+}
+
+/// Whether an option names our interface (Linux `ip_mc_find_dev`): by its index, by an address, or
+/// by the route to the group.
+fn is_on_ours(engine: &mut Engine, group: Ipv4Addr, idx: u32, address: Ipv4Addr) -> bool {
+    match idx {
+        0 if address.is_unspecified() => offload::is_routed_by_ours(engine, group),
+        0 => offload::is_own(engine, address),
+        idx => idx == config::system().interface_idx,
+    }
+}
+
+/// The group, the interface's index and its address, in an option of a membership.
+fn named(name: c_int, value: &[u8]) -> Option<(Ipv4Addr, u32, Ipv4Addr)> {
+    if name >= MCAST_JOIN_GROUP {
+        // An index, then the group in a `struct sockaddr_storage`.
+        let family = u16::from_ne_bytes(value.get(8..10)?.try_into().ok()?);
+        return (c_int::from(family) == libc::AF_INET)
+            .then(|| Some((word(value, 12).map(address_of)?, word(value, 0)?, Ipv4Addr::UNSPECIFIED)))?;
+    }
+    let [group, address] = [word(value, 0)?, word(value, 4)?].map(address_of);
+    let is_of_group = matches!(name, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP);
+    Some((group, if is_of_group { word(value, 8).unwrap_or(0) } else { 0 }, address))
+}
+
+/// The group that an option joins.
+fn joined(name: c_int, value: &[u8]) -> Option<Ipv4Addr> {
+    let joins = matches!(
+        name,
+        libc::IP_ADD_MEMBERSHIP | libc::IP_ADD_SOURCE_MEMBERSHIP | MCAST_JOIN_GROUP | MCAST_JOIN_SOURCE_GROUP
+    );
+    named(name, value).filter(|_| joins).map(|(group, ..)| group)
+}
+
+fn is_membership(name: c_int) -> bool {
+    (libc::IP_ADD_MEMBERSHIP..IP_MULTICAST_ALL).contains(&name)
+}
+
+/// Groups whose members are cached, and for how long: a member of another program that joins within
+/// this time misses what is sent before it is over.
+const MEMBERS_MAX: usize = 64;
+const MEMBERS_FOR: Duration = Duration::from_millis(100);
+
+/// Whether the kernel has a member of the group on our interface.
+fn has_members(engine: &mut Engine, group: Ipv4Addr) -> bool {
+    let now = Instant::now();
+    engine.members.retain(|(_, at, _)| now.duration_since(*at) < MEMBERS_FOR);
+    if let Some((.., has)) = engine.members.iter().find(|(known, ..)| *known == group) {
+        return *has;
+    }
+    // If the table cannot be read, there may be one.
+    let has = fs::read_to_string("/proc/thread-self/net/igmp")
+        .map_or(true, |table| is_listed(&table, config::system().interface_idx, group));
+    if engine.members.len() < MEMBERS_MAX {
+        engine.members.push((group, now, has));
+    }
+    has
+}
+
+/// Whether `/proc/net/igmp` has a group on an interface: a line for each interface, and below it an
+/// indented line for each group.
+fn is_listed(table: &str, interface_idx: u32, group: Ipv4Addr) -> bool {
+    let word = format!("{:08X}", u32::from_ne_bytes(group.octets()));
+    let mut is_on_interface = false;
+    for line in table.lines().skip(1) {
+        let first = line.split_ascii_whitespace().next().unwrap_or_default();
+        if !line.starts_with('\t') {
+            is_on_interface = first == interface_idx.to_string();
+        } else if is_on_interface && first == word {
+            return true;
+        }
+    }
+    false
+}
+
+fn word(value: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// An address in the order of the network.
+fn address_of(word: u32) -> Ipv4Addr {
+    Ipv4Addr::from(word.to_ne_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_is_a_member_on_its_own_interface_alone() {
+        let table = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n\
+                     1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n\
+                     7\tveth0     :     2      V3\n\t\t\t\t010101EF     2 0:00000000\t\t0\n";
+        let group = Ipv4Addr::new(239, 1, 1, 1);
+        assert!(is_listed(table, 7, group));
+        assert!(!is_listed(table, 1, group));
+        assert!(!is_listed(table, 7, Ipv4Addr::new(239, 1, 1, 2)));
+    }
+
+    #[test]
+    fn each_form_of_a_membership_names_its_interface() {
+        let group = [239, 1, 1, 1];
+        let mreq = [group, [192, 0, 2, 1]].concat();
+        let named_by = |name, value: &[u8]| named(name, value).map(|(_, idx, address)| (idx, address));
+        assert_eq!(named_by(libc::IP_ADD_MEMBERSHIP, &mreq), Some((0, Ipv4Addr::new(192, 0, 2, 1))));
+        let mreqn = [&mreq[..], &7_u32.to_ne_bytes()].concat();
+        assert_eq!(named_by(libc::IP_ADD_MEMBERSHIP, &mreqn), Some((7, Ipv4Addr::new(192, 0, 2, 1))));
+        // The third word is the source.
+        assert_eq!(named_by(libc::IP_ADD_SOURCE_MEMBERSHIP, &mreqn), Some((0, Ipv4Addr::new(192, 0, 2, 1))));
+        let mut request = vec![0; 136];
+        request[..4].copy_from_slice(&7_u32.to_ne_bytes());
+        request[8..10].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        request[12..16].copy_from_slice(&group);
+        assert_eq!(named(MCAST_JOIN_GROUP, &request), Some((group.into(), 7, Ipv4Addr::UNSPECIFIED)));
+        assert_eq!(named(MCAST_JOIN_GROUP, &request[..9]), None);
+    }
+}

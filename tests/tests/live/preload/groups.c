@@ -1,0 +1,184 @@
+// Multicast: its output is the same on the kernel's sockets and under the library.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char *name_of(int error) {
+    switch (error) {
+    case 0: return "ok";
+    case EAGAIN: return "EAGAIN";
+    case ENODEV: return "ENODEV";
+    case EADDRNOTAVAIL: return "EADDRNOTAVAIL";
+    case EADDRINUSE: return "EADDRINUSE";
+    case EINVAL: return "EINVAL";
+    case EACCES: return "EACCES";
+    case ENETUNREACH: return "ENETUNREACH";
+    default: return strerror(error);
+    }
+}
+
+static void says(const char *what, int result) { printf("%s: %s\n", what, result < 0 ? name_of(errno) : "ok"); }
+
+static struct sockaddr_in at(const char *address, int port) {
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, address, &in.sin_addr);
+    return in;
+}
+
+static int open_socket(void) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+    struct timeval limit = {.tv_sec = 10};
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+static int bind_to(int fd, const char *address, int port) {
+    struct sockaddr_in in = at(address, port);
+    return bind(fd, (void *)&in, sizeof in);
+}
+
+// The interface is an address, a name, or "-" for that of the route.
+static int member(int fd, int option, const char *group, const char *interface) {
+    struct ip_mreqn request = {.imr_multiaddr = at(group, 0).sin_addr};
+    if (strchr(interface, '.'))
+        request.imr_address = at(interface, 0).sin_addr;
+    else if (strcmp(interface, "-"))
+        request.imr_ifindex = if_nametoindex(interface);
+    return setsockopt(fd, IPPROTO_IP, option, &request, sizeof request);
+}
+
+static int sends_by(int fd, const char *interface) {
+    struct ip_mreqn request = {0};
+    if (strchr(interface, '.'))
+        request.imr_address = at(interface, 0).sin_addr;
+    else
+        request.imr_ifindex = if_nametoindex(interface);
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof request);
+}
+
+static int send_to(int fd, const char *text, const char *group, int port) {
+    struct sockaddr_in to = at(group, port);
+    return sendto(fd, text, strlen(text), 0, (void *)&to, sizeof to);
+}
+
+// Waits for a datagram with this text; others, such as repetitions, are skipped.
+static void hears(int fd, const char *text) {
+    char bytes[64];
+    for (;;) {
+        int len = recv(fd, bytes, sizeof bytes - 1, 0);
+        if (len < 0) {
+            printf("no %s: %s\n", text, name_of(errno));
+            return;
+        }
+        bytes[len] = 0;
+        if (!strcmp(bytes, text)) {
+            printf("heard %s\n", text);
+            return;
+        }
+    }
+}
+
+// How many datagrams wait; each has been sent by this host, and is there at once.
+static int waiting(int fd) {
+    char bytes[64];
+    int count = 0;
+    while (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) count++;
+    return count;
+}
+
+// Two feeds on two interfaces, joined before and after bind; the peers repeat them.
+static void feeds(const char *first, const char *second) {
+    int both = open_socket(), late = open_socket();
+    says("join the first before bind", member(both, IP_ADD_MEMBERSHIP, "239.1.1.1", first));
+    says("join the second before bind", member(both, IP_ADD_MEMBERSHIP, "239.1.1.2", second));
+    says("bind", bind_to(both, "0.0.0.0", 5000));
+    hears(both, "first");
+    hears(both, "second");
+    says("bind", bind_to(late, "0.0.0.0", 5000));
+    says("join the second after bind", member(late, IP_ADD_MEMBERSHIP, "239.1.1.2", second));
+    says("join it again", member(late, IP_ADD_MEMBERSHIP, "239.1.1.2", second));
+    hears(late, "second");
+    says("leave it", member(late, IP_DROP_MEMBERSHIP, "239.1.1.2", second));
+    says("leave it again", member(late, IP_DROP_MEMBERSHIP, "239.1.1.2", second));
+    says("join on no interface", member(late, IP_ADD_MEMBERSHIP, "239.1.1.3", "198.51.100.77"));
+    says("join by the route", member(late, IP_ADD_MEMBERSHIP, "239.1.1.3", "-"));
+    says("leave by the route", member(late, IP_DROP_MEMBERSHIP, "239.1.1.3", "-"));
+}
+
+// Requests to a group by each interface; the peers answer with the text's case changed.
+static void asks(const char *first, const char *second) {
+    int fd = open_socket();
+    says("bind", bind_to(fd, "0.0.0.0", 5001));
+    const char *order[] = {first, second, first};
+    for (int i = 0; i < 3; i++) {
+        struct in_addr set;
+        socklen_t len = sizeof set;
+        says("IP_MULTICAST_IF", sends_by(fd, order[i]));
+        says("its value", getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &set, &len));
+        says("send", send_to(fd, "ask", "239.1.1.9", 5002));
+        hears(fd, i == 1 ? "answer by the second" : "answer by the first");
+    }
+    says("IP_MULTICAST_IF of no interface", sends_by(fd, "198.51.100.77"));
+}
+
+// This program's own members hear it once each.
+static void self(const char *interface) {
+    int all[3];
+    for (int i = 0; i < 3; i++) {
+        all[i] = open_socket();
+        says("bind", bind_to(all[i], i == 1 ? "239.1.1.5" : "0.0.0.0", 5003));
+        if (i < 2) says("join", member(all[i], IP_ADD_MEMBERSHIP, "239.1.1.5", interface));
+    }
+    int off = 0, sender = open_socket();
+    // Without IP_MULTICAST_ALL a socket hears what it has joined itself.
+    says("IP_MULTICAST_ALL", setsockopt(all[2], IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off));
+    says("IP_MULTICAST_IF", sends_by(sender, interface));
+    says("send", send_to(sender, "one", "239.1.1.5", 5003));
+    hears(all[0], "one");
+    hears(all[1], "one");
+    printf("more: %d %d %d\n", waiting(all[0]), waiting(all[1]), waiting(all[2]));
+    says("IP_MULTICAST_LOOP", setsockopt(sender, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off));
+    says("send", send_to(sender, "two", "239.1.1.5", 5003));
+    struct sockaddr_in to = at("239.1.1.5", 5003);
+    int connected = open_socket();
+    says("IP_MULTICAST_IF", sends_by(connected, interface));
+    says("connect", connect(connected, (void *)&to, sizeof to));
+    says("send", send(connected, "three", 5, 0));
+    says("part", send(connected, "fo", 2, MSG_MORE));
+    says("rest", send(connected, "ur", 2, 0));
+    hears(all[0], "three");
+    hears(all[0], "four");
+    printf("more: %d %d\n", waiting(all[0]), waiting(all[1]));
+}
+
+// Hears a text that another program of this host sends.
+static void receive(const char *interface, const char *text) {
+    int fd = open_socket();
+    says("bind", bind_to(fd, "0.0.0.0", 5004));
+    says("join", member(fd, IP_ADD_MEMBERSHIP, "239.1.1.6", interface));
+    hears(fd, text);
+}
+
+static void transmit(const char *interface, const char *text) {
+    int fd = open_socket();
+    says("IP_MULTICAST_IF", sends_by(fd, interface));
+    says("send", send_to(fd, text, "239.1.1.6", 5004));
+}
+
+int main(int count, char **words) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (count < 3) return 2;
+    if (!strcmp(words[1], "feeds")) feeds(words[2], words[3]);
+    else if (!strcmp(words[1], "asks")) asks(words[2], words[3]);
+    else if (!strcmp(words[1], "self")) self(words[2]);
+    else if (!strcmp(words[1], "receive")) receive(words[2], words[3]);
+    else if (!strcmp(words[1], "transmit")) transmit(words[2], words[3]);
+    return 0;
+}

@@ -1,0 +1,201 @@
+//! Multicast of programs under the preload library: groups of several interfaces, and senders and
+//! receivers of one host, of which some are the kernel's.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use wirepath_tests::live::preload::{compile, run, start, text, wire};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
+use wirepath_tests::netns::Namespace;
+
+/// A second interface of the near end, which stays the kernel's, and the addresses of its ends.
+const SECOND: &str = "second0";
+const SECOND_NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 1);
+const SECOND_FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 1, 2);
+
+/// A wire with two interfaces at its near end. Multicast without a named interface leaves by the
+/// first.
+fn two_wires(test: &str) -> Option<(Wire, Namespace)> {
+    let wire = wire(test, &[])?;
+    let other = Namespace::new().unwrap();
+    wire.near.veth(SECOND, &other, "second1").unwrap();
+    wire.near.ip(&["addr", "add", &format!("{SECOND_NEAR}/24"), "dev", SECOND]).unwrap();
+    other.ip(&["addr", "add", &format!("{SECOND_FAR}/24"), "dev", "second1"]).unwrap();
+    other.ip(&["route", "add", "default", "dev", "second1"]).unwrap();
+    wire.near.ip(&["route", "add", "default", "dev", NEAR]).unwrap();
+    Some((wire, other))
+}
+
+fn program(test: &str, folder: &tempfile::TempDir) -> Option<String> {
+    compile(test, "groups.c", folder.path())
+}
+
+/// Repeats a text to a group until the flag is set.
+fn repeat(sender: UdpSocket, words: &'static [u8], group: (Ipv4Addr, u16), is_over: &'static AtomicBool) {
+    thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            // The far end of a veth pair that goes away refuses it.
+            let _ = sender.send_to(words, group);
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
+fn groups_of_two_interfaces_arrive_at_one_socket_whenever_they_were_joined() {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let test = "groups_of_two_interfaces_arrive_at_one_socket_whenever_they_were_joined";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some((wire, other)) = two_wires(test) else { return };
+    repeat(wire.socket((THEIRS, 0)), b"first", (Ipv4Addr::new(239, 1, 1, 1), 5_000), &IS_OVER);
+    let second = other.run(|| UdpSocket::bind((SECOND_FAR, 0)).unwrap());
+    repeat(second, b"second", (Ipv4Addr::new(239, 1, 1, 2), 5_000), &IS_OVER);
+    for second in [SECOND_NEAR.to_string(), SECOND.to_owned()] {
+        let arguments = ["feeds", &OURS.to_string(), &second];
+        let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+        let ours = text(&run(&wire, &program, &arguments));
+        assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+        assert!(ours.contains("heard first\nheard second\n"), "{ours}");
+    }
+    IS_OVER.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn datagrams_to_a_group_leave_by_the_named_interface() {
+    let test = "datagrams_to_a_group_leave_by_the_named_interface";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some((wire, other)) = two_wires(test) else { return };
+    let group = Ipv4Addr::new(239, 1, 1, 9);
+    for (place, words, address) in
+        [(&wire.far, "answer by the first", THEIRS), (&other, "answer by the second", SECOND_FAR)]
+    {
+        let socket = place.run(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 5_002)).unwrap();
+            socket.join_multicast_v4(&group, &address).unwrap();
+            socket
+        });
+        thread::spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok((_, from)) = socket.recv_from(&mut bytes) {
+                socket.send_to(words.as_bytes(), from).unwrap();
+            }
+        });
+    }
+    let arguments = ["asks", &OURS.to_string(), SECOND];
+    let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+    let ours = text(&run(&wire, &program, &arguments));
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    assert_eq!(ours.matches("heard answer").count(), 3, "{ours}");
+}
+
+#[test]
+fn each_member_of_the_program_hears_its_own_datagram_once() {
+    let test = "each_member_of_the_program_hears_its_own_datagram_once";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some((wire, _other)) = two_wires(test) else { return };
+    for interface in [OURS.to_string(), SECOND_NEAR.to_string()] {
+        let kernel = text(&wire.near.command(&program, &["self", &interface]).unwrap());
+        let ours = text(&run(&wire, &program, &["self", &interface]));
+        assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+        assert!(ours.contains("heard three\nheard four\nmore: 0 2\n"), "{ours}");
+    }
+}
+
+/// Waits until a program of the near end is a member of the group, which its kernel knows.
+fn until_it_is_a_member(wire: &Wire) {
+    wait_until("the program joins", || {
+        let table = wire.near.run(|| std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap());
+        table.contains("060101EF")
+    });
+}
+
+#[test]
+fn members_of_the_kernel_and_ours_on_one_host_hear_each_other() {
+    let test = "members_of_the_kernel_and_ours_on_one_host_hear_each_other";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some((wire, _other)) = two_wires(test) else { return };
+    let interface = OURS.to_string();
+    let receiver = Program::start(&wire.near, &program, &["receive", &interface, "from ours"]);
+    until_it_is_a_member(&wire);
+    let sent = text(&run(&wire, &program, &["transmit", &interface, "from ours"]));
+    assert_eq!(receiver.finish(), "bind: ok\njoin: ok\nheard from ours\n", "{sent}");
+
+    let receiver = start(&wire, &program, &["receive", &interface, "from the kernel"]);
+    until_it_is_a_member(&wire);
+    let sent = text(&wire.near.command(&program, &["transmit", &interface, "from the kernel"]).unwrap());
+    assert_eq!(receiver.finish(), "bind: ok\njoin: ok\nheard from the kernel\n", "{sent}");
+}
+
+/// A namespace whose multicast has a route, as on a host with a gateway.
+fn routed(test: &str, programs: &[&str]) -> Option<Wire> {
+    let wire = wire(test, programs)?;
+    wire.near.ip(&["route", "add", "default", "dev", NEAR]).unwrap();
+    Some(wire)
+}
+
+const GROUP: &str = "239.2.2.2";
+
+#[test]
+fn sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours() {
+    let test = "sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours";
+    let server = ["server", "-i", GROUP, "-p", "11111"];
+    let client = ["ping-pong", "-i", GROUP, "-p", "11111", "-t", "2", "--mps", "1000"];
+    for is_server_ours in [false, true] {
+        let Some(wire) = routed(test, &["sockperf"]) else { return };
+        let (server, said) = match is_server_ours {
+            false => {
+                let server = Program::start(&wire.far, "sockperf", &server);
+                until_bound(&wire.far, 11_111);
+                (server, text(&run(&wire, "sockperf", &client)))
+            }
+            true => {
+                let server = start(&wire, "sockperf", &server);
+                until_bound(&wire.near, 11_111);
+                (server, text(&wire.far.command("sockperf", &client).unwrap()))
+            }
+        };
+        let served = server.interrupt();
+        assert!(said.contains("dropped messages = 0; # duplicated messages = 0"), "{said}\n{served}");
+    }
+}
+
+#[test]
+fn iperf_2_sends_and_receives_multicast() {
+    let test = "iperf_2_sends_and_receives_multicast";
+    let server = ["-s", "-u", "-B", GROUP, "-i", "1"];
+    let client = ["-c", GROUP, "-u", "-T", "4", "-b", "1m", "-t", "1"];
+    for is_server_ours in [false, true] {
+        let Some(wire) = routed(test, &["iperf"]) else { return };
+        let (server, said) = match is_server_ours {
+            false => {
+                let server = Program::start(&wire.far, "iperf", &server);
+                until_bound(&wire.far, 5_001);
+                (server, text(&run(&wire, "iperf", &client)))
+            }
+            true => {
+                let server = start(&wire, "iperf", &server);
+                until_bound(&wire.near, 5_001);
+                (server, text(&wire.far.command("iperf", &client).unwrap()))
+            }
+        };
+        let served = server.interrupt();
+        assert!(said.contains("Sent "), "{said}\n{served}");
+        assert!(served.contains("(0%)"), "{said}\n{served}");
+    }
+}
+
+/// Waits until a socket of a namespace's kernel has a UDP port; a program under the library has it
+/// there, too.
+fn until_bound(namespace: &Namespace, port: u16) {
+    wait_until("the server has its port", || {
+        let table = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/udp").unwrap());
+        table.contains(&format!(":{port:04X} "))
+    });
+}
