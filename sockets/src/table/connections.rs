@@ -68,6 +68,7 @@ impl Sockets {
             connections_per_source: None,
             connection: socket.options.of_connection(),
             consumer: id.consumer(),
+            reuse_port: socket.options.reuse_port,
             ..ListenOptions::default()
         };
         let (local, listener) = listen_at(socket.local, &options, cx)?;

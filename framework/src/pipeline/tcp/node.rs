@@ -450,14 +450,14 @@ fn deliver_data<A: App>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) 
 /// Whether a segment is a SYN beyond its listener's rate.
 #[inline]
 fn is_flood(mbuf: &Mbuf, cx: &mut Cx<'_>) -> bool {
-    let Some(local) = called_by_syn(mbuf) else { return false };
-    cx.tcp.0.as_mut().is_some_and(|inner| inner.machine.refuses_syn(local, cx.now))
+    let Some(flow) = flow_of_syn(mbuf) else { return false };
+    cx.tcp.0.as_mut().is_some_and(|inner| inner.machine.refuses_syn(flow, cx.now))
 }
 
-/// The destination of a SYN without an ACK.
+/// The ends of a SYN without an ACK.
 #[inline]
-fn called_by_syn(mbuf: &Mbuf) -> Option<SocketAddrV4> {
+fn flow_of_syn(mbuf: &Mbuf) -> Option<Flow> {
     let (tcp, _) = TcpHeader::ref_from_prefix(mbuf.bytes()).ok()?;
     let is_call = tcp.flags().contains(TcpFlags::SYN) && !tcp.flags().contains(TcpFlags::ACK);
-    Some(flow(ipv4_header(mbuf)?, tcp).local).filter(|_| is_call)
+    Some(flow(ipv4_header(mbuf)?, tcp)).filter(|_| is_call)
 }

@@ -6,7 +6,7 @@ use super::super::event::{ListenError, ListenerId, OptionError};
 use super::super::options::{ConnectionOptions, Keepalive};
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
-use crate::proto::{ConsumerId, HashSeed, TokenBucket};
+use crate::proto::{ConsumerId, Flow, HashSeed, TokenBucket};
 use crate::time::Instant;
 
 /// The options of a listener.
@@ -36,6 +36,10 @@ pub struct ListenOptions {
     pub connection: ConnectionOptions,
     /// The consumer of accepted connections. By default consumer 0.
     pub consumer: ConsumerId,
+    /// `SO_REUSEPORT`: others may listen at the same address, where all of them set it. A hash of
+    /// both ends chooses whose a connection becomes, the same for each segment of its handshake;
+    /// the choice changes for open handshakes where one of them comes or goes. By default off.
+    pub reuse_port: bool,
 }
 
 impl Default for ListenOptions {
@@ -53,6 +57,7 @@ impl Default for ListenOptions {
             connections_per_source: Some(256),
             connection: ConnectionOptions { keepalive: Some(Keepalive::default()), ..ConnectionOptions::default() },
             consumer: ConsumerId::default(),
+            reuse_port: false,
         }
     }
 }
@@ -79,6 +84,9 @@ pub(in crate::proto::tcp) struct Listener {
     pub(in crate::proto::tcp) embryonic: u32,
     /// Until when a SYN cookie may come back.
     pub(in crate::proto::tcp) cookies_until: Instant,
+    /// All that listen at this address, this one included, in the order in which they began; only
+    /// the one in the table has them. Empty where it is alone.
+    sharers: Vec<u32>,
 }
 
 impl Listener {
@@ -86,12 +94,21 @@ impl Listener {
     pub(in crate::proto::tcp) fn is_full(&self) -> bool {
         self.embryonic >= self.options.backlog
     }
+
+    /// Adds one more listener at the address of this one, which is in slot `first`.
+    fn share_with(&mut self, first: u32, another: u32) {
+        if self.sharers.is_empty() {
+            self.sharers.push(first);
+        }
+        self.sharers.push(another);
+    }
 }
 
 pub(in crate::proto::tcp) struct Listeners {
     by_local: Table<LocalKey, u32>,
     pub(in crate::proto::tcp) slots: Slab<Listener>,
     refusal: Refusal,
+    seed: HashSeed,
     /// Generation of the last that was opened. Never all ones, with which no listener's id begins.
     generation: u16,
 }
@@ -124,10 +141,13 @@ fn key(local: SocketAddrV4) -> LocalKey {
     LocalKey(u64::from(local.ip().to_bits()) << 16 | u64::from(local.port()))
 }
 
+/// Derives the seed of the hash that chooses among sharers ("share" in ASCII).
+const SHARERS: u64 = 0x73_6861_7265;
+
 impl Listeners {
     pub(in crate::proto::tcp) fn new(capacity: usize, seed: HashSeed) -> Self {
         let (by_local, slots) = (Table::new(capacity, seed), Slab::new(capacity));
-        Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
+        Self { by_local, slots, refusal: Refusal::NONE, seed: seed.derive(SHARERS), generation: 0 }
     }
 
     /// Listens at `local`. The unspecified address means each address of ours that has no separate
@@ -158,15 +178,21 @@ impl Listeners {
             }
         }
         options.connection.check().map_err(ListenError::Option)?;
-        if self.by_local.get(key(local)).is_some() {
+        let first = self.by_local.get(key(local)).copied();
+        let is_shared = |first: u32| options.reuse_port && self.slots[first].options.reuse_port;
+        if first.is_some_and(|first| !is_shared(first)) {
             return Err(ListenError::AddressInUse(local));
         }
         let rate = options.syns_per_second.map(|rate| TokenBucket::new(rate, rate));
         let limit = self.slots.capacity();
         let id = ListenerId(NIL);
-        let listener = Listener { id, local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
+        let (embryonic, cookies_until, sharers) = (0, Instant::ZERO, Vec::new());
+        let listener = Listener { id, local, options: *options, rate, embryonic, cookies_until, sharers };
         let slot = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
-        assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab");
+        match first {
+            Some(first) => self.slots[first].share_with(first, slot),
+            None => assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab"),
+        }
         // The new one may match more closely than another that refuses.
         self.refusal = Refusal::NONE;
         self.generation = (self.generation + 1) % u16::MAX;
@@ -184,28 +210,51 @@ impl Listeners {
     pub(in crate::proto::tcp) fn close(&mut self, id: ListenerId) -> bool {
         let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
         self.refusal = Refusal::NONE;
+        let first = self.by_local.remove(key(local)).unwrap_or(NIL);
+        let mut sharers = core::mem::take(&mut self.slots[first].sharers);
+        sharers.retain(|&slot| slot != id.slot());
         self.slots.remove(id.slot());
-        self.by_local.remove(key(local));
+        if let Some(&next) = sharers.first() {
+            self.slots[next].sharers = sharers;
+            assert!(self.by_local.insert(key(local), next), "the table has the place of the one that went");
+        }
         true
     }
 
-    /// Whether the listener at `local` is over its rate. Takes no token.
+    /// Whether the listener that `flow` is for is over its rate. Takes no token.
     #[inline]
-    pub(in crate::proto::tcp) fn refuses(&mut self, local: SocketAddrV4, now: Instant) -> bool {
-        self.refusal.local == key(local) && now < self.refusal.until || self.begins_to_refuse(local, now)
+    pub(in crate::proto::tcp) fn refuses(&mut self, flow: Flow, now: Instant) -> bool {
+        self.refusal.local == key(flow.local) && now < self.refusal.until || self.begins_to_refuse(flow, now)
     }
 
     #[cold]
-    fn begins_to_refuse(&mut self, local: SocketAddrV4, now: Instant) -> bool {
-        let Some(listener) = self.find(local) else { return false };
+    fn begins_to_refuse(&mut self, flow: Flow, now: Instant) -> bool {
+        let Some(listener) = self.choose(flow) else { return false };
         let Some(rate) = &self.slots[listener].rate else { return false };
-        self.refusal = Refusal { local: key(local), until: rate.empty_until() };
-        now < self.refusal.until
+        let until = rate.empty_until();
+        // Among several, one may refuse what another takes.
+        if self.find(flow.local).is_some_and(|first| self.slots[first].sharers.is_empty()) {
+            self.refusal = Refusal { local: key(flow.local), until };
+        }
+        now < until
     }
 
-    /// The listener at `local`.
+    /// The listener at `local`; of several, the first.
     pub(in crate::proto::tcp) fn find(&self, local: SocketAddrV4) -> Option<u32> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         self.by_local.get(key(local)).or_else(|| self.by_local.get(key(any))).copied()
+    }
+
+    /// The listener that a segment of `flow` is for.
+    pub(in crate::proto::tcp) fn choose(&self, flow: Flow) -> Option<u32> {
+        let first = self.find(flow.local)?;
+        let sharers = &self.slots[first].sharers;
+        if sharers.is_empty() {
+            return Some(first);
+        }
+        let address = |end: SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
+        // The upper half: the quality of a folded product is there.
+        let hash = self.seed.fold_pair(address(flow.local), address(flow.remote)) >> 32;
+        Some(sharers[((hash * sharers.len() as u64) >> 32) as usize])
     }
 }

@@ -43,7 +43,7 @@ impl<P: Payload> Tcp<P> {
         if !is_host(arrival.flow) {
             return Err(TcpDrop::BadAddress);
         }
-        let Some(listener) = self.listeners.find(arrival.flow.local) else {
+        let Some(listener) = self.listeners.choose(arrival.flow) else {
             self.answer_with_reset(arrival, now, output);
             return Err(TcpDrop::NoConnection);
         };
@@ -60,12 +60,12 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Whether a SYN to `local` exceeds its listener's rate. Called before checksums are computed
+    /// Whether a SYN of `flow` exceeds its listener's rate. Called before checksums are computed
     /// and connections are looked up, it makes a flood cheapest; the price is that a restarted
     /// peer's SYN within an old connection is dropped meanwhile.
     #[inline]
-    pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
-        self.listeners.refuses(local, now)
+    pub fn refuses_syn(&mut self, flow: Flow, now: Instant) -> bool {
+        self.listeners.refuses(flow, now)
     }
 
     /// Third: a SYN.
@@ -76,7 +76,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
-        let Some(idx) = self.listeners.find(arrival.flow.local) else {
+        let Some(idx) = self.listeners.choose(arrival.flow) else {
             self.answer_with_reset(arrival, now, output);
             return Err(TcpDrop::NoConnection);
         };
@@ -245,7 +245,7 @@ impl<P: Payload> Tcp<P> {
         if !is_other || segment.has(TcpFlags::RST) || !connection.has(AppFlags::EMBRYONIC) {
             return None;
         }
-        let listener = self.listeners.find(arrival.flow.local)?;
+        let listener = self.listeners.choose(arrival.flow)?;
         Some((listener, self.check_cookie(arrival, listener, now)?))
     }
 
@@ -322,7 +322,7 @@ impl<P: Payload> Tcp<P> {
             let options = &self.connections[slot].options;
             return Some((options.ttl, options.tos));
         }
-        let listener = self.listeners.find(flow.local)?;
+        let listener = self.listeners.choose(flow)?;
         let options = &self.listeners.slots[listener].options.connection;
         Some((options.ttl, options.tos))
     }

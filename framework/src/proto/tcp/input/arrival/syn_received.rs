@@ -53,7 +53,7 @@ impl<P: Payload> Tcp<P> {
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
         if segment.ack != cx.connection.snd.nxt {
             let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
-            match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
+            match self.listeners.choose(arrival.flow).filter(|_| was_embryonic) {
                 Some(listener) => self.refuse_ack(arrival, listener, now, output),
                 None => self.answer_with_reset(arrival, now, output),
             }

@@ -39,7 +39,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
-        let listener = self.listeners.find(arrival.flow.local);
+        let listener = self.listeners.choose(arrival.flow);
         // A cookie stores no lowest number for ours, so there must be a free slot.
         let has_room = self.can_take_caller();
         let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {

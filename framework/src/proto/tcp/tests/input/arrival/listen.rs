@@ -58,17 +58,24 @@ fn data_that_completes_the_handshake_comes_after_connected() {
     assert_eq!(script.end.bytes, b"first");
 }
 
+/// As the server sees it.
+fn flow_to_server(script: &Script) -> Flow {
+    Flow { local: script.to.remote, remote: script.to.local }
+}
+
 #[test]
 fn syns_beyond_the_rate_are_dropped() {
     let mut script = listening(&ListenOptions { syns_per_second: Some(2), ..ListenOptions::default() });
     for port in 1..=4 {
         script.to.local.set_port(port);
         let wanted = if port > 2 { Some(TcpDrop::SynRateExceeded) } else { None };
-        assert_eq!(script.end.tcp.refuses_syn(SERVER, script.end.now), port > 2, "{port}");
+        let flow = flow_to_server(&script);
+        assert_eq!(script.end.tcp.refuses_syn(flow, script.end.now), port > 2, "{port}");
         assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, wanted, "{port}");
     }
     let elsewhere = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + 1);
-    assert!(!script.end.tcp.refuses_syn(elsewhere, script.end.now), "nobody listens: that is another matter");
+    let flow = Flow { local: elsewhere, ..flow_to_server(&script) };
+    assert!(!script.end.tcp.refuses_syn(flow, script.end.now), "nobody listens: that is another matter");
     script.pass(Duration::from_millis(500));
     assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
 }
@@ -79,7 +86,7 @@ fn who_listens_anew_or_nearer_takes_syns_where_another_refused() {
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
     let mut script = Script::new(End::new(2));
     let first = script.end.tcp.listen(any, &options).unwrap();
-    let refuses = |script: &mut Script| script.end.tcp.refuses_syn(SERVER, script.end.now);
+    let refuses = |script: &mut Script| script.end.tcp.refuses_syn(flow_to_server(script), script.end.now);
     assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").0, None);
     assert!(refuses(&mut script) && refuses(&mut script), "the second asks the memory of the first");
     script.end.tcp.close_listener(first);
@@ -162,4 +169,40 @@ fn port_is_listened_at_by_several_at_addresses_of_their_own() {
     assert_eq!(tcp.listeners.find(SERVER), first);
     let found = [SERVER, second, third].map(|local| tcp.listeners.find(local).unwrap());
     assert!(found[0] != found[1] && found[1] != found[2] && found[0] != found[2], "{found:?}");
+}
+
+/// Linux `inet_csk_bind_conflict`: all or none.
+#[test]
+fn address_is_shared_where_all_that_listen_there_say_so() {
+    let (shared, alone) = (ListenOptions { reuse_port: true, ..Default::default() }, ListenOptions::default());
+    let mut tcp = listening(&shared).end.tcp;
+    assert_eq!(tcp.listen(SERVER, &alone), Err(ListenError::AddressInUse(SERVER)));
+    let second = tcp.listen(SERVER, &shared).unwrap();
+    assert_ne!(tcp.listen(SERVER, &shared).unwrap(), second);
+    let mut tcp = listening(&alone).end.tcp;
+    assert_eq!(tcp.listen(SERVER, &shared), Err(ListenError::AddressInUse(SERVER)));
+}
+
+#[test]
+fn flow_is_always_the_same_sharers_and_each_gets_a_third_of_them() {
+    let shared = ListenOptions { reuse_port: true, ..Default::default() };
+    let mut script = listening(&shared);
+    let tcp = &mut script.end.tcp;
+    let others = [(); 2].map(|()| tcp.listen(SERVER, &shared).unwrap());
+    let of = |tcp: &Tcp<_>, port| {
+        let flow = Flow { local: SERVER, remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), port) };
+        tcp.listeners.choose(flow).unwrap() as usize
+    };
+    let mut taken = [0; 3];
+    (1..=3_000).for_each(|port| taken[of(tcp, port)] += 1);
+    assert!(taken.iter().all(|&count| (850..1_150).contains(&count)), "{taken:?}");
+    assert!((1..=3_000).all(|port| of(tcp, port) == of(tcp, port)));
+    // The first in the table goes, and the others stay.
+    let first = tcp.listeners.slots[tcp.listeners.find(SERVER).unwrap()].id;
+    assert!(tcp.close_listener(first) && !tcp.close_listener(first));
+    let mut taken = [0; 3];
+    (1..=1_000).for_each(|port| taken[of(tcp, port)] += 1);
+    assert!(taken[0] == 0 && taken[1] > 400 && taken[2] > 400, "{taken:?}");
+    assert!(others.iter().all(|&id| tcp.close_listener(id)));
+    assert_eq!(tcp.listeners.find(SERVER), None);
 }
