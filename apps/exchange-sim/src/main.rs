@@ -222,8 +222,8 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
     let seconds = settings.messages as f64 / settings.rate as f64;
     print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", interface));
     let rerequest = live.rerequest.map(|address| RerequestSettings { address, messages: live.rerequest_keep });
-    let outlet = SendSockets { interface, loopback: !live.no_loopback };
-    let publication = Publication { outlet, start_after: live.start_after, rerequest };
+    let send_sockets = SendSockets { interface, loopback: !live.no_loopback };
+    let publication = Publication { send_sockets, start_after: live.start_after, rerequest };
     let published = exchange_sim::publish(&settings, &publication, &stop)?;
     if let Some(file) = truth_file {
         file.write(&published.truth)?;

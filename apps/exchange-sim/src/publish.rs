@@ -35,7 +35,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Publication {
     /// The sockets of the lines.
-    pub outlet: SendSockets,
+    pub send_sockets: SendSockets,
     /// Delay before the day begins; heartbeats until then.
     pub start_after: Duration,
     /// The re-request server, if any.
@@ -61,7 +61,7 @@ pub struct Published {
 /// market. A stop ends it in some two seconds, and five where the market is just closing.
 pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) -> Result<Published, Error> {
     settings.check()?;
-    let sockets = Sockets::open(settings, &publication.outlet)?;
+    let sockets = Sockets::open(settings, &publication.send_sockets)?;
     let mut feed = if publication.rerequest.is_some() { Feed::with_archive(settings)? } else { Feed::new(settings)? };
     let mut server = publication.rerequest.as_ref().map(|own| Server::start(settings, own)).transpose()?;
     let heartbeats_before = wait_for_receivers(settings, publication.start_after, &sockets, stop)?;

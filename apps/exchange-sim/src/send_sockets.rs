@@ -38,9 +38,9 @@ pub(crate) struct Sockets([UdpSocket; 2]);
 
 impl Sockets {
     /// Opens both.
-    pub(crate) fn open(settings: &Settings, outlet: &SendSockets) -> Result<Self, Error> {
-        let source = outlet.interface.address()?;
-        let open = |line_idx| open(settings, outlet, source, line_idx);
+    pub(crate) fn open(settings: &Settings, send_sockets: &SendSockets) -> Result<Self, Error> {
+        let source = send_sockets.interface.address()?;
+        let open = |line_idx| open(settings, send_sockets, source, line_idx);
         Ok(Self([open(0)?, open(1)?]))
     }
 
@@ -61,13 +61,18 @@ impl Sockets {
     }
 }
 
-fn open(settings: &Settings, outlet: &SendSockets, source: Ipv4Addr, line_idx: usize) -> Result<UdpSocket, Error> {
+fn open(
+    settings: &Settings,
+    send_sockets: &SendSockets,
+    source: Ipv4Addr,
+    line_idx: usize,
+) -> Result<UdpSocket, Error> {
     let group = settings.lines[line_idx].group.address();
     let failed = |what: String| move |error| Error::Socket { what, error };
     let hint = "name an interface of this host or its IPv4 address, see `ip -4 address`";
     let socket = UdpSocket::bind((source, 0)).map_err(failed(format!("cannot send from {source} ({hint})")))?;
     socket.set_multicast_ttl_v4(settings.ttl.into()).map_err(failed("cannot set the multicast TTL".into()))?;
-    socket.set_multicast_loop_v4(outlet.loopback).map_err(failed("cannot set multicast loopback".into()))?;
+    socket.set_multicast_loop_v4(send_sockets.loopback).map_err(failed("cannot set multicast loopback".into()))?;
     let to = format!("cannot send to {group}:{} from {source}", settings.port);
     socket.connect((group, settings.port)).map_err(failed(to))?;
     Ok(socket)
@@ -81,7 +86,7 @@ impl Interface {
             Self::Name(name) => name,
         };
         let failed = |why: String| Error::Interface { name: name.clone(), why };
-        let mirror = Mirror::open(&Block::heap().scope("outlet")).map_err(|error| failed(error.to_string()))?;
+        let mirror = Mirror::open(&Block::heap().scope("send_sockets")).map_err(|error| failed(error.to_string()))?;
         let link =
             mirror.link(name).ok_or_else(|| failed("there is no such interface; `ip link` lists them".into()))?;
         let first = mirror.addresses(link).next();
@@ -139,8 +144,8 @@ mod tests {
     #[test]
     fn address_of_another_host_is_a_socket_error() {
         // TEST-NET-1 (RFC 5737) is never ours.
-        let outlet = SendSockets { interface: "192.0.2.1".parse().unwrap(), loopback: true };
-        let error = Sockets::open(&Settings::default(), &outlet).unwrap_err();
+        let send_sockets = SendSockets { interface: "192.0.2.1".parse().unwrap(), loopback: true };
+        let error = Sockets::open(&Settings::default(), &send_sockets).unwrap_err();
         assert!(error.to_string().contains("192.0.2.1"), "{error}");
     }
 

@@ -70,7 +70,7 @@ pub struct OutputArgs {
     #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
     pub summary: SummaryFormat,
     /// The number of instruments whose best bid and offer the summary shows, or all.
-    #[arg(long, value_name = "N|all", default_value = "5", value_parser = parse_tops)]
+    #[arg(long = "top-of-book", value_name = "N|all", default_value = "5", value_parser = parse_tops)]
     pub tops: Tops,
     /// Compare the results with the truth file of exchange-sim, and fail if they differ.
     #[arg(long, value_name = "FILE")]

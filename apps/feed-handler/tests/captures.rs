@@ -18,9 +18,9 @@ const TRUNCATED: &str = "iex_tops_prod_20180103_truncated.pcapng";
 /// Replays plainly, checks, and checks that wrappers without faults change nothing.
 fn check(test: &str, name: &str, format: &str, expect: fn(&Value)) {
     let Some(file) = wirepath_captures::find(test, name) else { return };
-    let plain = replay(&file, format, &["--tops", "all"]);
+    let plain = replay(&file, format, &["--top-of-book", "all"]);
     expect(&plain);
-    let faultless = replay(&file, format, &["--tops", "all", "--fault-loss", "0", "--fault-corrupt", "0%"]);
+    let faultless = replay(&file, format, &["--top-of-book", "all", "--fault-loss", "0", "--fault-corrupt", "0%"]);
     assert_eq!(essence(&faultless), essence(&plain), "a fault device without faults changes nothing");
     check_recording(&file, format, &plain);
     check_losses(&file, format, &plain);
@@ -30,12 +30,12 @@ fn check(test: &str, name: &str, format: &str, expect: fn(&Value)) {
 fn check_recording(file: &Path, format: &str, plain: &Value) {
     let directory = tempdir().unwrap();
     let out = directory.path().join("out.pcap");
-    let tapped = replay(file, format, &["--tops", "all", "--capture", out.to_str().unwrap()]);
+    let tapped = replay(file, format, &["--top-of-book", "all", "--capture", out.to_str().unwrap()]);
     assert_eq!(essence(&tapped), essence(plain), "a tap changes nothing");
     assert_eq!(tapped["captured"], plain["packets"]);
     // A plain file of messages travels as MoldUDP64, and is recorded as such.
     let recorded_as = if format == "itch50-file" { "mold-itch50" } else { format };
-    let again = replay(&out, recorded_as, &["--tops", "all"]);
+    let again = replay(&out, recorded_as, &["--top-of-book", "all"]);
     assert_eq!(essence(&again), essence(plain), "the recording replays to the same summary");
     assert_eq!(again["truncated"], false);
 }

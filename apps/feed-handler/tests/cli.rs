@@ -163,7 +163,7 @@ fn flags_that_make_no_sense_are_usage_errors() {
     bench.refused(&with(&["--pace", "fast"]), 2, &["full, recorded"]);
     bench.refused(&with(&["--fault-loss", "120%"]), 2, &["0.1%"]);
     bench.refused(&with(&["--max-packets", "0"]), 2, &["--max-packets"]);
-    bench.refused(&with(&["--tops", "many"]), 2, &["a number, or all"]);
+    bench.refused(&with(&["--top-of-book", "many"]), 2, &["a number, or all"]);
     bench.refused(&with(&["--formt", "x"]), 2, &["--format"]);
     bench.refused(&with(&["--truth", "x", "--fault-loss", "1%"]), 2, &["let exchange-sim inject"]);
     bench.refused(&with(&["--truth", "x", "--max-packets", "1"]), 2, &["leave --max-packets out"]);

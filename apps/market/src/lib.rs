@@ -73,6 +73,6 @@ pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use rerequest::{RerequestCounts, RerequestRange, RerequestStep, Rerequester, RetryPolicy};
 pub use sequence::{
-    Action, ChannelKey, Channels, DOUBTS_MAX, First, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict,
+    Action, ChannelKey, Channels, DOUBTS_MAX, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict, StartSequence,
 };
 pub use units::{Locate, OrderRef, Price, Side, Symbol};

@@ -281,7 +281,7 @@ unsafe fn copy_simple<P>(
 #[inline(always)]
 fn is_simple(mbuf: &Mbuf, pool: NonNull<PoolInner>) -> bool {
     // SAFETY: initialised and alive (M1), shared while the mbuf is borrowed.
-    unsafe { mbuf.0.as_ref() }.home.is_straight_to(pool)
+    unsafe { mbuf.0.as_ref() }.home.is_unmarked_of(pool)
 }
 
 #[inline(always)]

@@ -103,7 +103,7 @@ impl Held {
             for (place, held) in plain.iter_mut().zip(&mut handles) {
                 let buffer = held.into_buffer();
                 // SAFETY: its handle was given up without being counted down, so it is alive (1).
-                if !unsafe { &(*buffer.as_ptr()).home }.is_straight_to(pool) {
+                if !unsafe { &(*buffer.as_ptr()).home }.is_unmarked_of(pool) {
                     odd = Some(buffer);
                     break;
                 }

@@ -297,7 +297,7 @@ pub(super) const HAS_TICKS: u8 = 64;
 
 impl Metadata {
     /// The state on the free list, written by the pool once at start.
-    pub(super) fn home(pool: NonNull<PoolInner>, room: u16) -> Self {
+    pub(super) fn free_list_state(pool: NonNull<PoolInner>, room: u16) -> Self {
         Self {
             home: PoolPointer(Cell::new(pool)),
             data: NonNull::dangling(),
@@ -335,7 +335,7 @@ impl PoolPointer {
 
     /// Whether the buffer belongs to this pool and is not marked.
     #[inline(always)]
-    pub(super) fn is_straight_to(&self, pool: NonNull<PoolInner>) -> bool {
+    pub(super) fn is_unmarked_of(&self, pool: NonNull<PoolInner>) -> bool {
         self.0.get() == pool
     }
 

@@ -150,7 +150,7 @@ impl Pool {
         })));
         for idx in 0..count {
             // SAFETY: each buffer is inside the claimed region and starts on a cache line (2).
-            unsafe { buffer(idx).write(Metadata::home(inner, room)) };
+            unsafe { buffer(idx).write(Metadata::free_list_state(inner, room)) };
         }
         Ok(Self { inner })
     }

@@ -11,7 +11,7 @@ use core::net::Ipv4Addr;
 use super::answer::Sender;
 use super::arp::resolver::Resolver;
 use super::icmp::error::IcmpErrors;
-use super::timestamps::Asked;
+use super::timestamps::PendingTimestamps;
 use super::udp::flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::TxQueue;
@@ -94,7 +94,7 @@ pub struct Egress {
     /// back to its MAC address.
     pub(super) sender: Option<Sender>,
     /// Frames that were marked for a transmit timestamp, once an app has enabled them.
-    pub(super) asked: Option<Box<Asked>>,
+    pub(super) pending_timestamps: Option<Box<PendingTimestamps>>,
     /// Marked frames whose timestamp will never arrive.
     pub(super) timestamps_lost: Counter,
 }
@@ -125,7 +125,7 @@ impl Egress {
             path_mtus: PathMtus::new(config.path_mtus, config.seed),
             path_changes: 0,
             sender: None,
-            asked: None,
+            pending_timestamps: None,
             timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
         }
     }

@@ -20,7 +20,7 @@ crate::drop_reasons! {
         /// An IEEE 802.3 length where the EtherType should be: spanning tree, CDP and their like.
         NotEthernetII => "not_ethernet_ii",
         /// A unicast frame to another station, flooded by a switch or seen in promiscuous mode.
-        OtherStation => "other_station",
+        OtherMac => "other_mac",
         /// The frame has a VLAN that is not ours, or no tag where we require one.
         OtherVlan => "other_vlan",
         /// An EtherType that no node takes.
@@ -97,7 +97,7 @@ impl<I, R> Ethernet<I, R> {
     fn check(&self, mbuf: &mut Mbuf) -> Result<EtherType, EthernetDrop> {
         let frame = EthernetFrame::parse(mbuf.bytes())?;
         if !self.is_for_us(frame.header.dst()) {
-            return Err(EthernetDrop::OtherStation);
+            return Err(EthernetDrop::OtherMac);
         }
         let (ethertype, header_len, inner) = (frame.ethertype, frame.header_len(), frame.tags.inner());
         if let Some(tag) = inner {

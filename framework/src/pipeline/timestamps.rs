@@ -23,7 +23,7 @@ use crate::time::{Instant, UnixTime};
 /// Marked frames whose timestamp is not read yet, 16 bytes each. More than a device keeps
 /// timestamps for. Beyond it the oldest request is given up, because a frame that failed may never
 /// report a timestamp.
-const ASKED_MAX: usize = 1_024;
+const PENDING_MAX: usize = 1_024;
 
 /// The time when a frame left, for the sender that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl fmt::Display for NoTxTimestamps {
 impl core::error::Error for NoTxTimestamps {}
 
 /// The frames that were marked.
-pub(super) struct Asked {
+pub(super) struct PendingTimestamps {
     /// The device's number of the next marked frame.
     next: u64,
     /// Numbers and tokens, oldest first.
@@ -60,9 +60,9 @@ pub(super) struct Asked {
     lost: u64,
 }
 
-impl Asked {
+impl PendingTimestamps {
     fn push(&mut self, token: u64) {
-        if self.waiting.len() == ASKED_MAX {
+        if self.waiting.len() == PENDING_MAX {
             self.waiting.pop_front();
             self.lost += 1;
         }
@@ -90,7 +90,7 @@ impl Asked {
 /// The device, with a mark on each posted frame.
 struct Marking<'a> {
     tx: &'a mut dyn TxQueue,
-    asked: &'a mut Asked,
+    pending: &'a mut PendingTimestamps,
     token: u64,
     frames: usize,
 }
@@ -99,7 +99,7 @@ impl TxQueue for Marking<'_> {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.tx.post(mbuf, offload | Offload::TIMESTAMP)?;
-        self.asked.push(self.token);
+        self.pending.push(self.token);
         self.frames += 1;
         Ok(())
     }
@@ -148,9 +148,9 @@ impl Cx<'_> {
         if !self.tx.has_timestamps() {
             return Err(NoTxTimestamps);
         }
-        if self.egress.asked.is_none() {
-            let waiting = VecDeque::with_capacity(ASKED_MAX);
-            self.egress.asked = Some(Box::new(Asked { next: 0, waiting, lost: 0 }));
+        if self.egress.pending_timestamps.is_none() {
+            let waiting = VecDeque::with_capacity(PENDING_MAX);
+            self.egress.pending_timestamps = Some(Box::new(PendingTimestamps { next: 0, waiting, lost: 0 }));
         }
         Ok(())
     }
@@ -163,8 +163,8 @@ impl Cx<'_> {
     /// older data of the connection left with them. ARP requests and bare acknowledgments do not
     /// count. Some 20 ns above the send; a stamped frame takes a WQE of its own.
     pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
-        let Some(mut asked) = self.egress.asked.take() else { return (send(self), 0) };
-        let mut marking = Marking { tx: &mut *self.tx, asked: &mut asked, token, frames: 0 };
+        let Some(mut pending) = self.egress.pending_timestamps.take() else { return (send(self), 0) };
+        let mut marking = Marking { tx: &mut *self.tx, pending: &mut pending, token, frames: 0 };
         let result = send(&mut Cx {
             now: self.now,
             pool: self.pool,
@@ -176,8 +176,8 @@ impl Cx<'_> {
             tx: &mut marking,
         });
         let frames = marking.frames;
-        self.egress.timestamps_lost.add(core::mem::take(&mut asked.lost));
-        self.egress.asked = Some(asked);
+        self.egress.timestamps_lost.add(core::mem::take(&mut pending.lost));
+        self.egress.pending_timestamps = Some(pending);
         (result, frames)
     }
 
@@ -185,11 +185,11 @@ impl Cx<'_> {
     /// counts those that it had no room for. A frame that failed has none; `egress/timestamps_lost`
     /// counts it once a later frame has reported its timestamp.
     pub fn take_timestamp(&mut self) -> Option<TxTime> {
-        let asked = self.egress.asked.as_mut()?;
+        let pending = self.egress.pending_timestamps.as_mut()?;
         loop {
             let stamp = self.tx.take_timestamp()?;
-            let token = asked.token(stamp.sequence);
-            self.egress.timestamps_lost.add(core::mem::take(&mut asked.lost));
+            let token = pending.token(stamp.sequence);
+            self.egress.timestamps_lost.add(core::mem::take(&mut pending.lost));
             if let Some(token) = token {
                 return Some(TxTime { token, at: stamp.at });
             }
@@ -201,23 +201,23 @@ impl Cx<'_> {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
-        Asked { next: 0, waiting: VecDeque::new(), lost: 0 }
+    fn none_pending() -> PendingTimestamps {
+        PendingTimestamps { next: 0, waiting: VecDeque::new(), lost: 0 }
     }
 
     #[test]
     fn number_that_was_passed_over_is_lost() {
-        let mut asked = asked();
-        (100..105).for_each(|token| asked.push(token));
-        assert_eq!([0, 2, 1, 4, 9].map(|number| asked.token(number)), [Some(100), Some(102), None, Some(104), None]);
-        assert_eq!(asked.lost, 2);
+        let mut pending = none_pending();
+        (100..105).for_each(|token| pending.push(token));
+        assert_eq!([0, 2, 1, 4, 9].map(|number| pending.token(number)), [Some(100), Some(102), None, Some(104), None]);
+        assert_eq!(pending.lost, 2);
     }
 
     #[test]
     fn device_that_never_answers_costs_no_more_than_the_table() {
-        let mut asked = asked();
-        (0..5_000).for_each(|token| asked.push(token));
-        assert_eq!((asked.waiting.len(), asked.lost), (ASKED_MAX, 5_000 - ASKED_MAX as u64));
-        assert_eq!(asked.token(4_999), Some(4_999));
+        let mut pending = none_pending();
+        (0..5_000).for_each(|token| pending.push(token));
+        assert_eq!((pending.waiting.len(), pending.lost), (PENDING_MAX, 5_000 - PENDING_MAX as u64));
+        assert_eq!(pending.token(4_999), Some(4_999));
     }
 }

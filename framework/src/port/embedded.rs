@@ -38,7 +38,7 @@ type WorkerOf<S, A> =
 
 /// A port whose worker the caller polls: see [`Port::embed`]. It stays on its thread.
 pub struct EmbeddedPort<A: App> {
-    seat: Seat<A>,
+    worker: WorkerByDevice<A>,
     subscriptions: Vec<Subscription>,
     clock: AnyClock,
     /// The time of the last turn, or of the first call after a sleep.
@@ -54,7 +54,7 @@ pub struct EmbeddedPort<A: App> {
 }
 
 /// The worker, by the kind of its source, and the port that must live as long.
-enum Seat<A> {
+enum WorkerByDevice<A> {
     Live(Box<Place<LiveConfig, A>>),
     Pcap(Box<Place<Capture, A>>),
     Memory(Box<Place<MemoryDevice, A>>),
@@ -68,19 +68,19 @@ struct Place<S: PortSource, A> {
 
 /// Evaluates an expression with the place, whichever it is.
 macro_rules! of_place {
-    ($seat:expr, $place:ident => $act:expr) => {
-        match $seat {
-            Seat::Live($place) => $act,
-            Seat::Pcap($place) => $act,
-            Seat::Memory($place) => $act,
+    ($which:expr, $place:ident => $act:expr) => {
+        match $which {
+            WorkerByDevice::Live($place) => $act,
+            WorkerByDevice::Pcap($place) => $act,
+            WorkerByDevice::Memory($place) => $act,
         }
     };
 }
 
 /// Evaluates an expression with the worker, whichever it is.
 macro_rules! of_worker {
-    ($seat:expr, $worker:ident => $act:expr) => {
-        of_place!($seat, place => {
+    ($which:expr, $worker:ident => $act:expr) => {
+        of_place!($which, place => {
             let $worker = &mut place.running.worker;
             $act
         })
@@ -153,25 +153,25 @@ impl Port {
         let block = settings.block.take().unwrap_or_else(|| block(&settings.name, &mut settings.log));
         let subscriptions = settings.handle.run();
         let mut clock = AnyClock::start();
-        let (seat, is_shared, log) = match source.0 {
+        let (worker, is_shared, log) = match source.0 {
             ByName::Live(port) => {
                 let config = LiveConfig { queues: vec![0], ..LiveConfig::over(port) };
                 let (place, is_shared, log) = Place::open(config, settings, app, &block, &mut clock)?;
-                (Seat::Live(Box::new(place)), is_shared, log)
+                (WorkerByDevice::Live(Box::new(place)), is_shared, log)
             }
             ByName::Pcap(device) => {
                 let (place, is_shared, log) = Place::open(*device, settings, app, &block, &mut clock)?;
-                (Seat::Pcap(Box::new(place)), is_shared, log)
+                (WorkerByDevice::Pcap(Box::new(place)), is_shared, log)
             }
             ByName::Memory(device) => {
                 let (place, is_shared, log) = Place::open(device, settings, app, &block, &mut clock)?;
-                (Seat::Memory(Box::new(place)), is_shared, log)
+                (WorkerByDevice::Memory(Box::new(place)), is_shared, log)
             }
         };
         block.check()?;
         let now = clock.now();
         let mut port = EmbeddedPort {
-            seat,
+            worker,
             subscriptions: Vec::new(),
             clock,
             now,
@@ -236,7 +236,7 @@ impl<A: App> EmbeddedPort<A> {
     #[inline]
     pub fn poll(&mut self) -> usize {
         self.wake();
-        self.received = of_worker!(&mut self.seat, worker => worker.poll_once(self.now));
+        self.received = of_worker!(&mut self.worker, worker => worker.poll_once(self.now));
         if self.until_publish == 0 {
             self.publish();
         }
@@ -247,7 +247,7 @@ impl<A: App> EmbeddedPort<A> {
     #[cold]
     fn publish(&mut self) {
         self.until_publish = PUBLISH_TURNS;
-        of_worker!(&mut self.seat, worker => worker.publish());
+        of_worker!(&mut self.worker, worker => worker.publish());
     }
 
     /// Calls the app between two turns ([`Worker::with_app`](crate::worker::Worker::with_app)), in
@@ -258,7 +258,7 @@ impl<A: App> EmbeddedPort<A> {
         if self.is_asleep {
             self.wake();
         }
-        of_worker!(&mut self.seat, worker => worker.with_app(self.now, act))
+        of_worker!(&mut self.worker, worker => worker.with_app(self.now, act))
     }
 
     /// As [`with_app`](Self::with_app), and frames that it posts leave with the next turn, or by
@@ -268,7 +268,7 @@ impl<A: App> EmbeddedPort<A> {
         if self.is_asleep {
             self.wake();
         }
-        of_worker!(&mut self.seat, worker => worker.with_app_batched(self.now, act))
+        of_worker!(&mut self.worker, worker => worker.with_app_batched(self.now, act))
     }
 
     fn wake(&mut self) {
@@ -286,7 +286,7 @@ impl<A: App> EmbeddedPort<A> {
         if !subscription.is_for(0) {
             return Err(refused(&subscription, "an embedded port has queue 0 alone"));
         }
-        of_place!(&mut self.seat, place => place.subscribe(&subscription, self.now))?;
+        of_place!(&mut self.worker, place => place.subscribe(&subscription, self.now))?;
         self.subscriptions = subscriptions;
         Ok(())
     }
@@ -297,14 +297,14 @@ impl<A: App> EmbeddedPort<A> {
     /// There is no such subscription; or as [`PortHandle::unsubscribe`](super::PortHandle).
     pub fn unsubscribe(&mut self, subscription: &Subscription) -> Result<()> {
         Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
-        of_place!(&mut self.seat, place => place.unsubscribe(subscription, self.now))
+        of_place!(&mut self.worker, place => place.unsubscribe(subscription, self.now))
     }
 
     /// A descriptor that is readable while frames wait
     /// ([`Worker::wait_fd`](crate::worker::Worker::wait_fd)): for an epoll set. `None` where the
     /// device can only be polled.
     pub fn wait_fd(&self) -> Option<RawFd> {
-        of_place!(&self.seat, place => place.running.worker.wait_fd())
+        of_place!(&self.worker, place => place.running.worker.wait_fd())
     }
 
     /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again: zero if
@@ -313,7 +313,7 @@ impl<A: App> EmbeddedPort<A> {
     /// sleep.
     pub fn time_to_next(&mut self) -> Option<Duration> {
         self.wake();
-        let next = of_worker!(&mut self.seat, worker => worker.next_deadline(self.now))?;
+        let next = of_worker!(&mut self.worker, worker => worker.next_deadline(self.now))?;
         self.is_asleep = true;
         Some(next.since(self.now))
     }
@@ -325,7 +325,7 @@ impl<A: App> EmbeddedPort<A> {
 
     /// Whether no frame will come any more: the capture is over, or the interface is gone.
     pub fn has_ended(&self) -> bool {
-        self.received == 0 && of_place!(&self.seat, place => place.running.worker.rx().state() == RxState::Ended)
+        self.received == 0 && of_place!(&self.worker, place => place.running.worker.rx().state() == RxState::Ended)
     }
 
     /// Whether the interface is shared with the kernel: then TCP connects only where a subscription
@@ -346,13 +346,13 @@ impl<A: App> EmbeddedPort<A> {
 
     /// The app.
     pub fn app(&self) -> &A {
-        of_place!(&self.seat, place => place.running.worker.app())
+        of_place!(&self.worker, place => place.running.worker.app())
     }
 
     /// The app, for calls that need neither time nor context.
     #[inline]
     pub fn app_mut(&mut self) -> &mut A {
-        of_place!(&mut self.seat, place => place.running.worker.app_mut())
+        of_place!(&mut self.worker, place => place.running.worker.app_mut())
     }
 }
 
@@ -363,8 +363,8 @@ impl<A: App> Drop for EmbeddedPort<A> {
         if std::thread::panicking() {
             return;
         }
-        let Self { seat, clock, .. } = self;
-        of_place!(seat, place => place.running.end_in_order(clock));
+        let Self { worker, clock, .. } = self;
+        of_place!(worker, place => place.running.end_in_order(clock));
         let Self { block, log, .. } = self;
         account::lines(&block.snapshot()).iter().for_each(|line| log(line));
     }

@@ -162,20 +162,20 @@ impl Ports {
     }
 
     /// Binds a local end and returns it: the requested one, with a port where that was 0.
-    pub fn bind(&mut self, wish: Binding) -> Result<SocketAddrV4, PortError> {
+    pub fn bind(&mut self, request: Binding) -> Result<SocketAddrV4, PortError> {
         if self.bound.free_count() == 0 {
             return Err(PortError::Full);
         }
-        let address = *wish.local.ip();
-        let port = match wish.local.port() {
+        let address = *request.local.ip();
+        let port = match request.local.port() {
             0 => self.choose(address, None, |ports, port| ports.is_idle(port))?,
             port => port,
         };
-        if let Some(owner) = self.conflict(address, port, wish.share, wish.owner) {
+        if let Some(owner) = self.conflict(address, port, request.share, request.owner) {
             return Err(PortError::AddressInUse { owner });
         }
         let first = self.port(port).first;
-        let bound = Bound { address, owner: wish.owner, share: wish.share, next: first };
+        let bound = Bound { address, owner: request.owner, share: request.share, next: first };
         let Ok(idx) = self.bound.insert(bound) else { return Err(PortError::Full) };
         self.update(port, |uses| uses.first = idx);
         Ok(SocketAddrV4::new(address, port))
@@ -204,16 +204,16 @@ impl Ports {
     /// Allocates the requested flow and returns it, with a chosen local port where that was 0. A
     /// flow excludes only an equal flow, because a server has one local port and one flow for each
     /// of its peers. A chosen port is one without any other binding.
-    pub fn connect(&mut self, wish: Flow, owner: ConsumerId) -> Result<Flow, PortError> {
+    pub fn connect(&mut self, request: Flow, owner: ConsumerId) -> Result<Flow, PortError> {
         if self.connections.is_full() {
             return Err(PortError::Full);
         }
-        let with_port = |port| Flow { local: SocketAddrV4::new(*wish.local.ip(), port), ..wish };
-        let flow = match wish.local.port() {
-            0 => with_port(self.choose(*wish.local.ip(), Some(wish.remote), |ports, port| {
+        let with_port = |port| Flow { local: SocketAddrV4::new(*request.local.ip(), port), ..request };
+        let flow = match request.local.port() {
+            0 => with_port(self.choose(*request.local.ip(), Some(request.remote), |ports, port| {
                 ports.port(port).first == NIL && ports.connection(with_port(port)).is_none()
             })?),
-            _ => wish,
+            _ => request,
         };
         if let Some(owner) = self.connection(flow) {
             return Err(PortError::FlowInUse { owner });
@@ -327,7 +327,7 @@ mod tests {
         Ports::new(PortsCapacity { bindings, connections }, range, HashSeed::new(1, 2))
     }
 
-    fn wish(address: Ipv4Addr, port: u16, owner: u32, share: bool) -> Binding {
+    fn request(address: Ipv4Addr, port: u16, owner: u32, share: bool) -> Binding {
         Binding { local: SocketAddrV4::new(address, port), owner: ConsumerId(owner), share }
     }
 
@@ -349,63 +349,63 @@ mod tests {
     #[test]
     fn end_is_bound_once_unless_both_share() {
         let mut ports = ports(8, 0, (100, 200));
-        ports.bind(wish(HOST, 53, 1, false)).unwrap();
-        assert_eq!(ports.bind(wish(HOST, 53, 2, false)), in_use(1));
-        assert_eq!(ports.bind(wish(HOST, 53, 2, true)), in_use(1));
-        ports.bind(wish(GROUP, 53, 2, true)).unwrap();
-        ports.bind(wish(GROUP, 53, 3, true)).unwrap();
-        assert_eq!(ports.bind(wish(GROUP, 53, 4, false)), in_use(3));
-        assert_eq!(ports.bind(wish(GROUP, 53, 3, true)), in_use(3), "the same consumer twice");
+        ports.bind(request(HOST, 53, 1, false)).unwrap();
+        assert_eq!(ports.bind(request(HOST, 53, 2, false)), in_use(1));
+        assert_eq!(ports.bind(request(HOST, 53, 2, true)), in_use(1));
+        ports.bind(request(GROUP, 53, 2, true)).unwrap();
+        ports.bind(request(GROUP, 53, 3, true)).unwrap();
+        assert_eq!(ports.bind(request(GROUP, 53, 4, false)), in_use(3));
+        assert_eq!(ports.bind(request(GROUP, 53, 3, true)), in_use(3), "the same consumer twice");
         assert_eq!(ports.owners(SocketAddrV4::new(GROUP, 53)).count(), 2);
     }
 
     #[test]
     fn wildcard_overlaps_every_address_of_its_port() {
         let mut ports = ports(8, 0, (100, 200));
-        ports.bind(wish(ANY, 53, 1, false)).unwrap();
-        assert_eq!(ports.bind(wish(HOST, 53, 2, false)), in_use(1));
-        ports.bind(wish(HOST, 54, 2, false)).unwrap();
-        assert_eq!(ports.bind(wish(ANY, 54, 1, false)), in_use(2));
+        ports.bind(request(ANY, 53, 1, false)).unwrap();
+        assert_eq!(ports.bind(request(HOST, 53, 2, false)), in_use(1));
+        ports.bind(request(HOST, 54, 2, false)).unwrap();
+        assert_eq!(ports.bind(request(ANY, 54, 1, false)), in_use(2));
     }
 
     #[test]
     fn released_end_is_free_again() {
         let mut ports = ports(2, 0, (100, 200));
-        let local = ports.bind(wish(HOST, 53, 1, false)).unwrap();
+        let local = ports.bind(request(HOST, 53, 1, false)).unwrap();
         assert!(!ports.release(local, ConsumerId(2)));
         assert!(ports.release(local, ConsumerId(1)));
         assert!(!ports.release(local, ConsumerId(1)));
-        ports.bind(wish(HOST, 53, 2, false)).unwrap();
+        ports.bind(request(HOST, 53, 2, false)).unwrap();
     }
 
     #[test]
     fn full_table_says_so() {
         let mut ports = ports(1, 0, (100, 200));
-        ports.bind(wish(HOST, 53, 1, false)).unwrap();
-        assert_eq!(ports.bind(wish(HOST, 54, 1, false)), Err(PortError::Full));
+        ports.bind(request(HOST, 53, 1, false)).unwrap();
+        assert_eq!(ports.bind(request(HOST, 54, 1, false)), Err(PortError::Full));
         assert_eq!(ports.connect(flow(1, 1), ConsumerId(1)), Err(PortError::Full));
     }
 
     #[test]
     fn ephemeral_ports_are_all_given_once_then_exhausted() {
         let mut ports = ports(32, 0, (100, 115));
-        ports.bind(wish(HOST, 107, 1, true)).unwrap();
-        let given: HashSet<_> = (0..15).map(|_| ports.bind(wish(ANY, 0, 1, true)).unwrap().port()).collect();
+        ports.bind(request(HOST, 107, 1, true)).unwrap();
+        let given: HashSet<_> = (0..15).map(|_| ports.bind(request(ANY, 0, 1, true)).unwrap().port()).collect();
         assert_eq!(given, (100..=115).filter(|port| *port != 107).collect());
-        assert_eq!(ports.bind(wish(ANY, 0, 1, true)), Err(PortError::Exhausted));
+        assert_eq!(ports.bind(request(ANY, 0, 1, true)), Err(PortError::Exhausted));
     }
 
     #[test]
     fn range_to_the_last_port_does_not_overflow() {
         let mut ports = ports(4, 0, (65_535, 65_535));
-        assert_eq!(ports.bind(wish(HOST, 0, 1, false)).unwrap().port(), 65_535);
-        assert_eq!(ports.bind(wish(HOST, 0, 1, false)), Err(PortError::Exhausted));
+        assert_eq!(ports.bind(request(HOST, 0, 1, false)).unwrap().port(), 65_535);
+        assert_eq!(ports.bind(request(HOST, 0, 1, false)), Err(PortError::Exhausted));
     }
 
     #[test]
     fn flow_excludes_only_the_same_flow() {
         let mut ports = ports(4, 8, (100, 200));
-        ports.bind(wish(HOST, 53, 1, false)).unwrap();
+        ports.bind(request(HOST, 53, 1, false)).unwrap();
         for remote_port in [0, 1, 2] {
             assert_eq!(ports.connect(flow(53, remote_port), ConsumerId(2)), Ok(flow(53, remote_port)));
         }
@@ -421,10 +421,10 @@ mod tests {
         assert_eq!(ports.connect(flow(0, 1), ConsumerId(1)), Ok(flow(100, 1)));
         assert_eq!(ports.connect(flow(0, 2), ConsumerId(1)), Ok(flow(100, 2)));
         assert_eq!(ports.connect(flow(0, 2), ConsumerId(1)), Err(PortError::Exhausted));
-        assert_eq!(ports.bind(wish(HOST, 0, 1, false)), Err(PortError::Exhausted));
+        assert_eq!(ports.bind(request(HOST, 0, 1, false)), Err(PortError::Exhausted));
         ports.disconnect(flow(100, 1)).unwrap();
         ports.disconnect(flow(100, 2)).unwrap();
-        assert_eq!(ports.bind(wish(HOST, 0, 1, false)).unwrap().port(), 100);
+        assert_eq!(ports.bind(request(HOST, 0, 1, false)).unwrap().port(), 100);
         assert_eq!(ports.connect(flow(0, 3), ConsumerId(1)), Err(PortError::Exhausted));
     }
 

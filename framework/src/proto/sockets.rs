@@ -153,8 +153,8 @@ impl UdpSockets {
             return Err(SocketError::GroupIsJoined(*local.ip()));
         }
         self.check_room()?;
-        let wish = ports::Binding { local, owner: consumer, share: sharing != Sharing::Exclusive };
-        let local = self.ports.bind(wish)?;
+        let request = ports::Binding { local, owner: consumer, share: sharing != Sharing::Exclusive };
+        let local = self.ports.bind(request)?;
         if let Err(error) = self.demux.bind(local, Subscriber { consumer, filter: FilterId::ANY }) {
             self.ports.release(local, consumer);
             return Err(error.into());

@@ -110,12 +110,13 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     /// For prefetches only: comparing parts that distinguish nearly all keys is faster than
     /// comparing whole keys. No free slot may have that `part`.
     #[inline(always)]
-    pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
+    pub(super) fn probe_home_bucket<T: Eq>(&self, hash: u64, expected: T, part: impl Fn(&K) -> T) -> Option<&V> {
         let bucket = &self.buckets[self.home(hash)];
-        let is_sought = |key: &K| part(key) == sought;
+        let is_expected = |key: &K| part(key) == expected;
         let [_, k1, k2, k3] = &bucket.keys;
-        let slot = usize::from(is_sought(k1)) | (usize::from(is_sought(k2)) << 1) | (usize::from(is_sought(k3)) * 3);
-        is_sought(&bucket.keys[slot]).then_some(&bucket.values[slot])
+        let slot =
+            usize::from(is_expected(k1)) | (usize::from(is_expected(k2)) << 1) | (usize::from(is_expected(k3)) * 3);
+        is_expected(&bucket.keys[slot]).then_some(&bucket.values[slot])
     }
 
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {

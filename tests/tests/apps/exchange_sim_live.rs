@@ -174,7 +174,7 @@ impl Receiver {
 fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Published, Receiver, u64) {
     let settings = settings();
     let publication = Publication {
-        outlet: SendSockets { interface: Interface::Name("feed0".into()), loopback },
+        send_sockets: SendSockets { interface: Interface::Name("feed0".into()), loopback },
         start_after: Duration::from_millis(100),
         rerequest: Some(RerequestSettings { address: SERVER, messages: 100_000 }),
     };

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use market::truth::Group;
-use market::{First, Policy, Window};
+use market::{Policy, StartSequence, Window};
 use serde::Deserialize;
 use toml::Spanned;
 use wirepath::device::pcap::Pace;
@@ -372,8 +372,8 @@ impl Config {
     pub fn policy(&self) -> Policy {
         let usual = Policy::default();
         let first = match self.arbitration.first {
-            FirstWord::One => First::FromOne,
-            FirstWord::Anywhere => First::Anywhere,
+            FirstWord::One => StartSequence::FromOne,
+            FirstWord::Anywhere => StartSequence::Anywhere,
         };
         Policy { first, restart_distance: self.arbitration.restart_distance.unwrap_or(usual.restart_distance) }
     }

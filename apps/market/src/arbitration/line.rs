@@ -1,7 +1,7 @@
 //! The state of one line: its first arrivals, its losses, and the time of its last packet.
 
 use crate::framing::Header;
-use crate::sequence::{First, Policy, Track, is_numbered};
+use crate::sequence::{Policy, StartSequence, Track, is_numbered};
 
 /// A line of a channel by its number: A is 0, B is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +63,7 @@ pub(super) struct LineState {
 impl Default for LineState {
     fn default() -> Self {
         // Messages from before the line's first packet are the channel's loss, not the line's.
-        let policy = Policy { first: First::Anywhere, ..Policy::default() };
+        let policy = Policy { first: StartSequence::Anywhere, ..Policy::default() };
         let (packets, heartbeats, messages) = (0, 0, 0);
         let (restarts, first, healed, last_packet_ns) = (0, 0, 0, 0);
         Self { track: Track::new(policy, 0), restarts, packets, heartbeats, messages, first, healed, last_packet_ns }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::framing::Session;
-use crate::sequence::First;
+use crate::sequence::StartSequence;
 
 /// A packet as tests write it: its line, its time, and its numbers.
 fn data(seq: u64, count: u32) -> Header {
@@ -550,10 +550,10 @@ proptest! {
         lines in proptest::collection::vec(any_damaged_line(), 1..3),
         per_packet in 1_u32..4,
         start in prop_oneof![Just(1_u64), 1_u64..1_000_000],
-        first in prop_oneof![Just(First::FromOne), Just(First::Anywhere)],
+        first in prop_oneof![Just(StartSequence::FromOne), Just(StartSequence::Anywhere)],
     ) {
         let total = 150 * u64::from(per_packet);
-        let start = if first == First::FromOne { 1 } else { start };
+        let start = if first == StartSequence::FromOne { 1 } else { start };
         let (mut arrivals, mut lies) = (Vec::new(), Vec::<(u64, Header)>::new());
         let mut came = vec![false; total as usize];
         for (line, packets) in (0..).zip(lines) {

@@ -47,7 +47,7 @@ pub(crate) use track::{SequencePosition, Track, is_numbered};
 
 /// Where a channel's numbers begin, for a machine that has just started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum First {
+pub enum StartSequence {
     /// At 1: all messages before the first packet are missing.
     #[default]
     FromOne,
@@ -58,8 +58,8 @@ pub enum First {
 /// The operator's settings of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Where the numbers begin. By default [`First::FromOne`].
-    pub first: First,
+    /// Where the numbers begin. By default [`StartSequence::FromOne`].
+    pub first: StartSequence,
     /// A packet that ends more than this many messages behind the expected number is a restart, not
     /// a late packet, where the send time does not decide it. If it is too low, a slow line looks
     /// like restarts; if it is too high, a restart is overlooked until the next quiet second. A
@@ -72,7 +72,7 @@ pub struct Policy {
 impl Default for Policy {
     /// From one; 100,000 messages, a tenth of a second of the largest bursts known.
     fn default() -> Self {
-        Self { first: First::FromOne, restart_distance: 100_000 }
+        Self { first: StartSequence::FromOne, restart_distance: 100_000 }
     }
 }
 

@@ -50,7 +50,7 @@ fn first_packet_after_one_is_a_gap_from_one() {
 
 #[test]
 fn first_packet_anywhere_is_no_gap_when_joining_late() {
-    let policy = Policy { first: First::Anywhere, ..Policy::default() };
+    let policy = Policy { first: StartSequence::Anywhere, ..Policy::default() };
     assert_eq!(play(policy, &[data(500, 2), data(502, 1)]).0, "+0 +0");
 }
 
@@ -102,7 +102,7 @@ fn new_session_that_begins_after_one_is_a_gap() {
 
 #[test]
 fn new_session_that_may_begin_anywhere_is_no_gap() {
-    let policy = Policy { first: First::Anywhere, ..Policy::default() };
+    let policy = Policy { first: StartSequence::Anywhere, ..Policy::default() };
     let new = |seq| Header { session: Session(2), ..data(seq, 1) };
     assert_eq!(play(policy, &[data(500, 2), new(40), new(41), new(42)]).0, "+0 ? R +0 +0");
 }

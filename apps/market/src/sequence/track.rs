@@ -5,7 +5,7 @@
 //! [`Doubts`]: super::doubts::Doubts
 
 use super::doubts::Claim;
-use super::{Action, First, Gap, Policy, SequenceCounts};
+use super::{Action, Gap, Policy, SequenceCounts, StartSequence};
 use crate::framing::{Header, PacketKind, Session};
 
 /// Gaps that are kept to distinguish a late message from a duplicate.
@@ -283,8 +283,8 @@ impl Track {
     #[cold]
     fn place_first(&self, header: &Header) -> SequencePosition {
         let is_plausible = match self.policy.first {
-            First::FromOne => header.seq <= self.jump_max.saturating_add(1),
-            First::Anywhere => self.jump_max > 0,
+            StartSequence::FromOne => header.seq <= self.jump_max.saturating_add(1),
+            StartSequence::Anywhere => self.jump_max > 0,
         };
         if is_plausible { SequencePosition::First } else { SequencePosition::Doubtful(Claim::Begin) }
     }
@@ -337,8 +337,8 @@ impl Policy {
     /// The first expected number, where the numbers begin with `header`.
     fn first_seq(&self, header: &Header) -> u64 {
         match self.first {
-            First::FromOne => 1,
-            First::Anywhere => header.seq,
+            StartSequence::FromOne => 1,
+            StartSequence::Anywhere => header.seq,
         }
     }
 }

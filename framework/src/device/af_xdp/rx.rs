@@ -186,7 +186,7 @@ impl AfXdpRx {
             return 0;
         }
         for mbuf in (0..count).map_while(|_| pool.alloc()) {
-            let addr = self.lent.lend(mbuf);
+            let addr = self.lent.give_to_kernel(mbuf);
             self.fill.post(addr);
         }
         self.fill.publish();

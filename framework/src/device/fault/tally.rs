@@ -10,7 +10,7 @@ pub(super) struct Tally {
     pub(super) delayed: Counter,
     /// Faults that were drawn but not applied: no spare buffer, shared bytes, too many frames held
     /// back already.
-    pub(super) not_done: Counter,
+    pub(super) not_applied: Counter,
 }
 
 impl Tally {
@@ -21,12 +21,12 @@ impl Tally {
             corrupted: counter("corrupted"),
             reordered: counter("reordered"),
             delayed: counter("delayed"),
-            not_done: counter("not_done"),
+            not_applied: counter("not_applied"),
         }
     }
 
     /// Counts a fault that was applied (`done`), or that could not be.
     pub(super) fn count(&self, counter: &Counter, done: bool) {
-        if done { counter.inc() } else { self.not_done.inc() }
+        if done { counter.inc() } else { self.not_applied.inc() }
     }
 }

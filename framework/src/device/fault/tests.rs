@@ -209,7 +209,7 @@ fn held_bytes_are_never_corrupted() {
     wire.near.1.post(mbuf, Offload::NONE).unwrap();
     wire.near.1.ring_doorbell(Instant::ZERO);
     assert_eq!(wire.receive_at(0, 32), [frame(9)]);
-    assert_eq!((wire.count("near/fault/tx/not_done"), wire.count("near/fault/tx/corrupted")), (1, 0));
+    assert_eq!((wire.count("near/fault/tx/not_applied"), wire.count("near/fault/tx/corrupted")), (1, 0));
     assert_eq!(held.bytes().unwrap(), frame(9));
     drop(held);
     wire.close();
@@ -301,7 +301,7 @@ fn empty_pool_does_without_duplicates() {
     let mut hoard: Vec<_> = std::iter::from_fn(|| wire.pool.alloc()).collect();
     hoard.pop().unwrap().free();
     assert_eq!(wire.receive_at(0, 32).len(), 1);
-    assert_eq!(wire.count("far/fault/rx/not_done"), 1);
+    assert_eq!(wire.count("far/fault/rx/not_applied"), 1);
     hoard.into_iter().for_each(Mbuf::free);
     wire.close();
 }

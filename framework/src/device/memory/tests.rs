@@ -232,8 +232,8 @@ fn checksum_that_nobody_computed_is_good_where_the_wire_skips_them() {
         let (pool, block) = (Pool::heap(8).unwrap(), Block::heap());
         let (_, mut tx) = left.take_queue(0).unwrap().open(&pool, &block.scope("left")).unwrap();
         let (mut rx, _) = right.take_queue(0).unwrap().open(&pool, &block.scope("right")).unwrap();
-        let wish = Offload::L4_CHECKSUM;
-        tx.post(pool.alloc_copy(&[1; 60]).unwrap(), wish).unwrap();
+        let offload = Offload::L4_CHECKSUM;
+        tx.post(pool.alloc_copy(&[1; 60]).unwrap(), offload).unwrap();
         tx.ring_doorbell(Instant::ZERO);
         let mut burst = Burst::new();
         rx.receive(&mut burst, 8, &pool, Instant::ZERO);

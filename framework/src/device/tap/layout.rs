@@ -35,12 +35,12 @@ const DEVICE: usize = 16;
 
 /// Time of the last beat, in nanoseconds since the Unix epoch, written by a listener; zero without
 /// one.
-pub(super) const BEAT: usize = 32;
+pub(super) const HEARTBEAT: usize = 32;
 /// Maximum bytes of a frame that listeners request.
 pub(super) const SNAP: usize = 33;
 
 /// The last beat that the worker has read; zero while it records nothing.
-pub(super) const ANSWERED: usize = 48;
+pub(super) const HEARTBEAT_SEEN: usize = 48;
 /// The ring position up to which words may be changing.
 pub(super) const CLAIMED: usize = 49;
 /// The ring position up to which records are whole.

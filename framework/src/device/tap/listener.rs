@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::layout::{ANSWERED, BEAT, SNAP};
+use super::layout::{HEARTBEAT, HEARTBEAT_SEEN, SNAP};
 use super::ring::{Copies, Direction, FrameCounts, Reader, Record, RingEnd, SNAP_MAX};
 use super::tapped::TapError;
 use crate::counters::{is_stale, since_epoch_ns};
@@ -135,7 +135,7 @@ impl Listener {
 
     fn try_tend(&mut self) -> Result<State, RingEnd> {
         let now = Instant::now();
-        let beat = self.load(BEAT)?;
+        let beat = self.load(HEARTBEAT)?;
         self.has_company |= beat != self.beat && beat != 0;
         // Zero: the worker assumed that we were gone, or another listener left without knowing of
         // us.
@@ -143,7 +143,7 @@ impl Listener {
         if beat == 0 || is_due {
             self.beat(now)?;
         }
-        if !self.has_joined && self.load(ANSWERED)? != 0 && self.ring.join()? {
+        if !self.has_joined && self.load(HEARTBEAT_SEEN)? != 0 && self.ring.join()? {
             self.has_joined = true;
             self.state = State::Listening;
         }
@@ -159,7 +159,7 @@ impl Listener {
     /// Requests this many bytes of each frame, and no fewer than other listeners already request.
     fn ask_for(&mut self, snap_len: usize) -> io::Result<()> {
         let wanted = snap_len.clamp(1, SNAP_MAX) as u64;
-        self.has_company = self.load(BEAT)? != 0;
+        self.has_company = self.load(HEARTBEAT)? != 0;
         if self.has_company && self.load(SNAP)? >= wanted {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Listener {
         self.beat = since_epoch_ns().max(self.beat + 1);
         self.beat_at = now;
         self.beats = self.beats.saturating_add(1);
-        self.store(BEAT, self.beat)
+        self.store(HEARTBEAT, self.beat)
     }
 
     fn load(&self, idx: usize) -> io::Result<u64> {
@@ -194,9 +194,9 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Another listener keeps the tap active until it stops beating too. A listener that began
         // within this half second finds the zero and beats at once.
-        if !self.has_company && self.load(BEAT).is_ok_and(|beat| beat == self.beat) {
+        if !self.has_company && self.load(HEARTBEAT).is_ok_and(|beat| beat == self.beat) {
             // If it cannot be written the lease expires.
-            let _ = self.store(BEAT, 0);
+            let _ = self.store(HEARTBEAT, 0);
         }
     }
 }

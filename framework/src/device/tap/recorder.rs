@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::layout::{ANSWERED, BEAT, SNAP};
+use super::layout::{HEARTBEAT, HEARTBEAT_SEEN, SNAP};
 use super::ring::{Direction, FrameCounts, Head, SNAP_MAX, Words, Writer};
 use crate::counters::{Counter, Publication, Scope, Unit, WordsHandle};
 use crate::mem::Mbuf;
@@ -49,7 +49,7 @@ pub(super) struct Recorder {
 impl Recorder {
     pub(super) fn new(shared: Shared, scope: &Scope) -> Self {
         Self {
-            beat: shared.words.word(BEAT),
+            beat: shared.words.word(HEARTBEAT),
             last_beat: Cell::new(0),
             last_beat_at: Cell::new(Instant::ZERO),
             now: Cell::new(Instant::ZERO),
@@ -155,13 +155,13 @@ impl Recorder {
             ring.offer(0, 0, core::iter::empty());
             ring.seal(&self.head(None, None, 0));
         }
-        ring.words().store(ANSWERED, beat, Release);
+        ring.words().store(HEARTBEAT_SEEN, beat, Release);
     }
 
     #[cold]
     fn go_quiet(&self) -> bool {
         self.last_beat.set(0);
-        self.ring.borrow().words().store(ANSWERED, 0, Release);
+        self.ring.borrow().words().store(HEARTBEAT_SEEN, 0, Release);
         false
     }
 

@@ -222,7 +222,7 @@ fn tap_goes_quiet_by_itself_when_its_listener_is_killed() {
     port.now += Duration::from_secs(4);
     port.receive();
     assert!(!port.rx.has_listener());
-    let beat = std::fs::read(killed.path()).unwrap()[layout::BEAT * 8..][..8].to_vec();
+    let beat = std::fs::read(killed.path()).unwrap()[layout::HEARTBEAT * 8..][..8].to_vec();
     assert_eq!(beat, [0; 8]);
 }
 

@@ -174,7 +174,7 @@ impl Arp {
         let outcome = self.receive(packet, cx);
         let asks_for_us = packet.operation() == ArpOperation::Request && cx.host.is_own(packet.target_ip());
         match outcome {
-            Err(reason @ (ArpDrop::AddressConflict | ArpDrop::NotLearned(NotLearned::OwnStation))) => Err(reason),
+            Err(reason @ (ArpDrop::AddressConflict | ArpDrop::NotLearned(NotLearned::OwnMac))) => Err(reason),
             // A sender that is not learned still gets a reply: a probe, or a neighbor for which the
             // table has no room.
             _ if asks_for_us => self.answer(packet, mbuf, cx),

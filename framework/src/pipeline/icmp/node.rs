@@ -64,7 +64,7 @@ crate::drop_reasons! {
         PathMtuLimited => "path_mtu_limited",
         /// "Fragmentation needed" on a path that larger segments have passed: TCP lowers the MSS
         /// once such segments are lost (RFC 5927 7.2).
-        Doubted => "doubted",
+        PathMtuContradicted => "path_mtu_contradicted",
         /// An error about a segment that is not in flight: late or forged (RFC 5927 4.1).
         NotInFlight => "not_in_flight",
         /// An error about a connection whose handshake is done: the route may recover (RFC 5927
@@ -110,7 +110,7 @@ impl From<IcmpRefusal> for IcmpDrop {
             IcmpRefusal::NoConnection => Self::NoSocket,
             IcmpRefusal::NotInFlight => Self::NotInFlight,
             IcmpRefusal::NotSmaller => Self::BadPathMtu,
-            IcmpRefusal::NotYet => Self::Doubted,
+            IcmpRefusal::Contradicted => Self::PathMtuContradicted,
             IcmpRefusal::Soft => Self::Established,
         }
     }

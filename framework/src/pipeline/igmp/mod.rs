@@ -42,7 +42,7 @@ crate::drop_reasons! {
         /// A query of a length that no version has, or with fewer sources than it states.
         BadQuery => "bad_query",
         /// Fragmented or over several buffers: no router sends one so.
-        Scattered => "scattered",
+        Fragmented => "fragmented",
         /// A router forwarded the message, or it only claims to be from this link: the TTL is not 1
         /// (RFC 3376 4).
         NotLocal => "not_local",
@@ -204,7 +204,7 @@ impl Igmp {
     /// Checks a message and gives it to the machine.
     fn take(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
         if !mbuf.is_linear() {
-            return Err(IgmpDrop::Scattered);
+            return Err(IgmpDrop::Fragmented);
         }
         let message = IgmpMessage::parse(mbuf.bytes())?;
         let envelope = check_envelope(mbuf)?;

@@ -17,7 +17,7 @@ use super::train::Train;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{ChecksumStatus, Held, Mbuf, MbufRef, gather};
 use crate::proto::icmp::is_single_host;
-use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
+use crate::proto::tcp::{Arrival, PredictedFields, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
 use crate::time::{Instant, UnixTime};
 use crate::wire::tcp::TcpFlags;
@@ -171,7 +171,7 @@ impl Tcp {
             return None;
         }
         let parsed = TcpSegment::parse(mbuf.bytes()).ok()?;
-        let segment = Plain::of(&parsed)?;
+        let segment = PredictedFields::of(&parsed)?;
         let ipv4 = ipv4_header(mbuf)?;
         if !self.is_intact(&parsed, mbuf, ipv4) {
             return None;

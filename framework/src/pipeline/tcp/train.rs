@@ -13,7 +13,7 @@ use core::net::Ipv4Addr;
 use super::node::ipv4_header;
 use crate::mem::Mbuf;
 use crate::proto::ConsumerId;
-use crate::proto::tcp::{ConnectionId, Plain, Seq};
+use crate::proto::tcp::{ConnectionId, PredictedFields, Seq};
 use crate::wire::tcp::{TcpLikeness, Timestamps};
 use crate::wire::{Ipv4Header, TcpFlags, TcpSegment};
 
@@ -25,7 +25,7 @@ pub(super) struct Train {
     /// train, as with a kernel's GRO.
     options: [u8; Timestamps::ALIGNED_LEN],
     /// The fields of its first segment.
-    first: Plain,
+    first: PredictedFields,
     pub(super) connection: ConnectionId,
     pub(super) consumer: ConsumerId,
 }
@@ -40,7 +40,12 @@ impl Train {
 
     /// The train that an expected segment begins.
     #[inline(never)]
-    pub(super) fn begin(mbuf: &Mbuf, segment: &Plain, connection: ConnectionId, consumer: ConsumerId) -> Option<Self> {
+    pub(super) fn begin(
+        mbuf: &Mbuf,
+        segment: &PredictedFields,
+        connection: ConnectionId,
+        consumer: ConsumerId,
+    ) -> Option<Self> {
         let (parsed, ipv4) = (TcpSegment::parse(mbuf.bytes()).ok()?, ipv4_header(mbuf)?);
         Some(Self {
             addresses: addresses(ipv4),
@@ -63,8 +68,8 @@ impl Train {
 
     /// The fields of such a segment.
     #[inline(always)]
-    pub(super) fn next(&self, parsed: &TcpSegment<'_>) -> Plain {
-        Plain { seq: Seq(parsed.header.seq()), len: parsed.payload.len() as u32, ..self.first }
+    pub(super) fn next(&self, parsed: &TcpSegment<'_>) -> PredictedFields {
+        PredictedFields { seq: Seq(parsed.header.seq()), len: parsed.payload.len() as u32, ..self.first }
     }
 
     /// Whether these are the options, in a header of the same length: timestamps equal to the

@@ -201,7 +201,7 @@ fn arp_packets_that_teach_nothing_are_dropped_by_name() {
         (arp(ArpOperation::Request, PEER, stranger), "not_for_us"),
         (arp(ArpOperation::Reply, PEER, OURS), "unsolicited"),
         (arp(ArpOperation::Reply, [224, 0, 0, 1].into(), OURS), "not_a_neighbor"),
-        (arp_from(STATION, ArpOperation::Request, OURS, OURS), "own_station"),
+        (arp_from(STATION, ArpOperation::Request, OURS, OURS), "own_mac"),
     ] {
         let mut rig = stack();
         rig.push(&frame);

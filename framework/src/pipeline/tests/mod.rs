@@ -223,7 +223,7 @@ fn each_fault_has_its_own_reason() {
         (good[..13].to_vec(), "ethernet/drop/too_short"),
         (raw(12, 0x86), "ethernet/drop/unknown_ethertype"),
         (with(12, &[0x00, 0x40]), "ethernet/drop/not_ethernet_ii"),
-        (with(0, &[2, 0, 0, 0, 0, 9]), "ethernet/drop/other_station"),
+        (with(0, &[2, 0, 0, 0, 0, 9]), "ethernet/drop/other_mac"),
         (good[..30].to_vec(), "ipv4/drop/too_short"),
         (with(14, &[0x65]), "ipv4/drop/bad_version"),
         (with(14, &[0x44]), "ipv4/drop/bad_header_length"),

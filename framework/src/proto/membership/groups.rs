@@ -13,11 +13,11 @@ use crate::time::Instant;
 /// Queried sources that are in none of our filters, in all groups together. Queries of unknown
 /// hosts can use up this room but no other (RFC 3376 9.1); a query that finds no room is answered
 /// for the whole group.
-const GUESTS_MAX: usize = 512;
+const QUERIED_SOURCES_MAX: usize = 512;
 
-/// The extent of a group's answer.
+/// The part of a group that a query asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum QueryScope {
     Nothing,
     Group,
     /// The marked sources.
@@ -32,7 +32,7 @@ pub(super) struct Group {
     /// Reports left with the whole filter because the mode changed; in versions 1 and 2 those that
     /// repeat a join.
     pub(super) mode_repeats: u8,
-    pub(super) asked: Asked,
+    pub(super) queried: QueryScope,
     /// Our report was the last on this link in versions 1 and 2: the leave is ours to send.
     pub(super) is_last_reporter: bool,
     listed: u32,
@@ -57,7 +57,7 @@ pub(super) struct Source {
     pub(super) repeats: u8,
     /// It is in the filter.
     pub(super) is_listed: bool,
-    pub(super) is_asked: bool,
+    pub(super) is_queried: bool,
     /// The source is in the filter that is being set.
     is_wanted: bool,
     /// The source uses room for sources that only a query has named.
@@ -72,7 +72,7 @@ pub(super) struct Groups {
     source_index: Table<u64, u32>,
     sources: Slab<Source>,
     sources_max: usize,
-    guests: usize,
+    queried_sources: usize,
 }
 
 impl Groups {
@@ -80,10 +80,10 @@ impl Groups {
         Self {
             index: Table::new(groups, seed),
             groups: Slab::new(groups),
-            source_index: Table::new(sources + GUESTS_MAX, seed),
-            sources: Slab::new(sources + GUESTS_MAX),
+            source_index: Table::new(sources + QUERIED_SOURCES_MAX, seed),
+            sources: Slab::new(sources + QUERIED_SOURCES_MAX),
             sources_max: sources,
-            guests: 0,
+            queried_sources: 0,
         }
     }
 
@@ -91,8 +91,8 @@ impl Groups {
     pub(super) fn bytes(groups: usize, sources: usize) -> usize {
         Table::<u64, u32>::bytes(groups)
             + Slab::<Group>::bytes(groups)
-            + Table::<u64, u32>::bytes(sources + GUESTS_MAX)
-            + Slab::<Source>::bytes(sources + GUESTS_MAX)
+            + Table::<u64, u32>::bytes(sources + QUERIED_SOURCES_MAX)
+            + Slab::<Source>::bytes(sources + QUERIED_SOURCES_MAX)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -101,8 +101,8 @@ impl Groups {
 
     /// Sources that exist because a query named them.
     #[cfg(test)]
-    pub(super) fn guests(&self) -> usize {
-        self.guests
+    pub(super) fn queried_sources(&self) -> usize {
+        self.queried_sources
     }
 
     pub(super) fn places(&self) -> Range<u32> {
@@ -123,7 +123,7 @@ impl Groups {
             address,
             mode: FilterMode::Include,
             mode_repeats: 0,
-            asked: Asked::Nothing,
+            queried: QueryScope::Nothing,
             is_last_reporter: false,
             listed: 0,
             first: NIL,
@@ -240,20 +240,20 @@ impl Groups {
                 Some(source) => *source,
                 // The source is not in the list of the include filter: neither wanted nor reported.
                 None if mode == FilterMode::Include => continue,
-                None if self.guests == GUESTS_MAX => return false,
+                None if self.queried_sources == QUERIED_SOURCES_MAX => return false,
                 None => {
-                    self.guests += 1;
+                    self.queried_sources += 1;
                     self.add_source(place, address, true)
                 }
             };
-            self.sources[source].is_asked = true;
+            self.sources[source].is_queried = true;
         }
         true
     }
 
     pub(super) fn forget_asked(&mut self, place: u32) {
-        self.groups[place].asked = Asked::Nothing;
-        self.each_source(place, |source| source.is_asked = false);
+        self.groups[place].queried = QueryScope::Nothing;
+        self.each_source(place, |source| source.is_queried = false);
         self.prune(place);
     }
 
@@ -263,20 +263,20 @@ impl Groups {
         if let Some(source) = found.filter(|source| !self.sources[*source].is_from_query) {
             return Some(source);
         }
-        if self.sources.len() - self.guests == self.sources_max {
+        if self.sources.len() - self.queried_sources == self.sources_max {
             return None;
         }
         let Some(from_query) = found else { return Some(self.add_source(place, address, false)) };
         self.sources[from_query].is_from_query = false;
-        self.guests -= 1;
+        self.queried_sources -= 1;
         Some(from_query)
     }
 
     fn add_source(&mut self, place: u32, address: Ipv4Addr, is_from_query: bool) -> u32 {
         let next = self.groups[place].first;
-        let (repeats, is_listed, is_asked, is_wanted) = (0, false, false, false);
-        let source = Source { address, repeats, is_listed, is_asked, is_wanted, is_from_query, next };
-        let source = self.sources.insert(source).expect("own sources and guests were counted");
+        let (repeats, is_listed, is_queried, is_wanted) = (0, false, false, false);
+        let source = Source { address, repeats, is_listed, is_queried, is_wanted, is_from_query, next };
+        let source = self.sources.insert(source).expect("own sources and queried_sources were counted");
         assert!(self.source_index.insert(source_key(place, address), source), "the table is as large as the slab");
         self.groups[place].first = source;
         source
@@ -292,7 +292,7 @@ impl Groups {
 
     /// Removes the sources that need no report.
     fn prune(&mut self, place: u32) {
-        self.retain_sources(place, |source| source.is_listed || source.is_asked || source.repeats > 0);
+        self.retain_sources(place, |source| source.is_listed || source.is_queried || source.repeats > 0);
     }
 
     fn retain_sources(&mut self, place: u32, keep: impl Fn(&Source) -> bool) {
@@ -309,7 +309,7 @@ impl Groups {
                 }
                 self.sources.remove(idx);
                 self.source_index.remove(source_key(place, address));
-                self.guests -= usize::from(is_from_query);
+                self.queried_sources -= usize::from(is_from_query);
             }
             idx = next;
         }

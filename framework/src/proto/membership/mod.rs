@@ -22,7 +22,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::ops::RangeInclusive;
 
-use self::groups::{Asked, Groups};
+use self::groups::{Groups, QueryScope};
 use self::report::Report;
 use self::walk::WalkState;
 use super::hash::HashSeed;
@@ -413,13 +413,13 @@ impl Reporter {
             return;
         }
         self.restart(place);
-        let asks_sources = query.sources.count() > 0 && self.groups[place].asked != Asked::Group;
+        let asks_sources = query.sources.count() > 0 && self.groups[place].queried != QueryScope::Group;
         // Where its sources find no room, the whole group is reported: a superset.
         if asks_sources && self.groups.ask(place, query.sources.iter()) {
-            self.groups[place].asked = Asked::Sources;
+            self.groups[place].queried = QueryScope::Sources;
         } else {
             self.groups.forget_asked(place);
-            self.groups[place].asked = Asked::Group;
+            self.groups[place].queried = QueryScope::Group;
         }
         let state = &mut self.groups[place];
         let gap = state.answered.map_or(Instant::ZERO, |answered| answered + ANSWER_GAP);

@@ -219,7 +219,7 @@ fn check_answer(state: (FilterMode, &[u8]), asked: Option<&[u8]>, expected: &[&s
     }
     assert!(script.said().is_empty(), "an answer waits");
     assert_eq!(script.within(Duration::from_secs(10)), expected);
-    assert_eq!(script.reporter.groups.guests(), 0);
+    assert_eq!(script.reporter.groups.queried_sources(), 0);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn query_for_more_sources_than_there_is_room_gets_the_whole_group() {
         script.query(&IgmpQuery { sources: IgmpSources::new(part), ..specific(IgmpVersion::V3, G) });
     }
     assert_eq!(script.within(SECOND), ["G IS_EX{1}"]);
-    assert_eq!(script.reporter.groups.guests(), 0);
+    assert_eq!(script.reporter.groups.queried_sources(), 0);
 }
 
 #[test]
@@ -675,6 +675,6 @@ proptest! {
         for (group, filter) in wanted {
             prop_assert_eq!(router.0.get(&group).cloned().unwrap_or_default(), filter);
         }
-        prop_assert_eq!(script.reporter.groups.guests(), 0);
+        prop_assert_eq!(script.reporter.groups.queried_sources(), 0);
     }
 }

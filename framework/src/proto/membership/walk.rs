@@ -5,7 +5,7 @@
 use arrayvec::ArrayVec;
 
 use super::Reporter;
-use super::groups::{Asked, Source};
+use super::groups::{QueryScope, Source};
 use super::report::Announcement;
 use crate::proto::source_filter::FilterMode;
 use crate::time::{Duration, Instant};
@@ -72,7 +72,7 @@ enum Naming {
     /// Sources that are no longer wanted since a change.
     Blocked,
     /// Sources of a query that are wanted.
-    Asked,
+    Queried,
 }
 
 impl Naming {
@@ -82,7 +82,7 @@ impl Naming {
             Self::Listed => source.is_listed,
             Self::Allowed => source.repeats > 0 && is_wanted,
             Self::Blocked => source.repeats > 0 && !is_wanted,
-            Self::Asked => source.is_asked && is_wanted,
+            Self::Queried => source.is_queried && is_wanted,
         }
     }
 }
@@ -182,12 +182,12 @@ impl Reporter {
         if !group.is_member() {
             return plan;
         }
-        let is_asked = group.answer_at <= now;
-        if self.round.is_general || (is_asked && group.asked == Asked::Group) {
+        let is_queried = group.answer_at <= now;
+        if self.round.is_general || (is_queried && group.queried == QueryScope::Group) {
             let kind = if is_include { RecordKind::ModeIsInclude } else { RecordKind::ModeIsExclude };
             plan.push((kind, Naming::Listed));
-        } else if is_asked {
-            plan.push((RecordKind::ModeIsInclude, Naming::Asked));
+        } else if is_queried {
+            plan.push((RecordKind::ModeIsInclude, Naming::Queried));
         }
         plan
     }

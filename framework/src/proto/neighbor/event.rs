@@ -111,7 +111,7 @@ drop_list! {
         /// link.
         NotANeighbor => "not_a_neighbor",
         /// The packet comes from our own MAC address: the network sent our frame back.
-        OwnStation => "own_station",
+        OwnMac => "own_mac",
         /// Another MAC address replied within the last second.
         TooSoon => "too_soon",
         /// No room for another neighbor that we never requested, or no room in the host.

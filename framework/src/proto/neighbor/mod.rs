@@ -315,7 +315,7 @@ impl<H> Neighbors<H> {
     ) -> ArpOutcome {
         let sender = packet.sender_ip();
         if packet.sender_mac() == host.mac() {
-            return ArpOutcome::Ignored(NotLearned::OwnStation);
+            return ArpOutcome::Ignored(NotLearned::OwnMac);
         }
         if !is_neighbor(sender, host) {
             return ArpOutcome::Ignored(NotLearned::NotANeighbor);

@@ -306,7 +306,7 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
         (ArpOperation::Request, (far, PEER_MAC), OURS, NotLearned::NotANeighbor),
         (ArpOperation::Request, (peer(255), PEER_MAC), OURS, NotLearned::NotANeighbor),
         (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbor),
-        (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnStation),
+        (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnMac),
     ] {
         assert_eq!(script.receive(operation, sender, target), ArpOutcome::Ignored(reason), "{sender:?} {target}");
     }

@@ -58,7 +58,7 @@ impl<P: Payload> Tcp<P> {
             return Err(ConnectError::BadAddress(flow.remote));
         }
         let Claim { flow, last, iss_min } = self.claim(flow, options, now)?;
-        let makes_room = last.is_some_and(|last| self.connections[last].is_unheard());
+        let makes_room = last.is_some_and(|last| self.connections[last].is_orphaned_open());
         if !makes_room && !self.can_make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
@@ -100,7 +100,7 @@ impl<P: Payload> Tcp<P> {
     /// sooner.
     fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
-            Some((slot, last)) if last.is_unheard() => {
+            Some((slot, last)) if last.is_orphaned_open() => {
                 Ok(Claim { flow, last: Some(slot), iss_min: Some(last.next_iss_min()) })
             }
             _ => self.claim_port(flow, options, now),
@@ -297,7 +297,7 @@ impl<P: Payload> Tcp<P> {
             cx.abort();
             return Ok(());
         }
-        let is_its = |connection: &Connection| connection.generation == id.generation && connection.is_unheard();
+        let is_its = |connection: &Connection| connection.generation == id.generation && connection.is_orphaned_open();
         if !self.connections.get(id.slot).is_some_and(is_its) {
             return Err(CallError::NotFound);
         }

@@ -268,7 +268,7 @@ pub enum IcmpRefusal {
     NotSmaller,
     /// Larger segments passed: the claim is accepted once the quoted segment is lost (RFC 5927
     /// 7.2).
-    NotYet,
+    Contradicted,
     /// The handshake is done: the route may recover (RFC 5927 5.2).
     Soft,
 }
@@ -291,9 +291,9 @@ impl fmt::Display for IcmpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoConnection => "no such connection",
-            Self::NotInFlight => "the quoted segment is not on its way",
+            Self::NotInFlight => "the quoted segment is not in flight",
             Self::NotSmaller => "our segments are as small already",
-            Self::NotYet => "larger segments got through: believed when the one that it is about is missed",
+            Self::Contradicted => "larger segments have passed: accepted once the quoted segment is lost",
             Self::Soft => "the connection is established",
         })
     }

@@ -249,7 +249,7 @@ impl<P: Payload> Tcp<P> {
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {
             let slot = self.shared.ready.first()?;
-            if self.forget_untold(slot) {
+            if self.release_if_unowned(slot) {
                 continue;
             }
             let Some(event) = self.take_event(slot) else {
@@ -292,10 +292,10 @@ impl<P: Payload> Tcp<P> {
 
     /// When it is closed, removes a connection that the app never knew of, or gets no more events
     /// from.
-    fn forget_untold(&mut self, slot: u32) -> bool {
+    fn release_if_unowned(&mut self, slot: u32) -> bool {
         let connection = &self.connections[slot];
-        let is_untold = connection.has(AppFlags::EMBRYONIC | AppFlags::ORPHANED);
-        let is_gone = connection.state == State::Closed && is_untold;
+        let is_unowned = connection.has(AppFlags::EMBRYONIC | AppFlags::ORPHANED);
+        let is_gone = connection.state == State::Closed && is_unowned;
         if is_gone {
             self.release(slot);
         }
@@ -306,7 +306,7 @@ impl<P: Payload> Tcp<P> {
         let connection = &mut self.connections[slot];
         let readable = !connection.rare_rcv.in_order.is_empty();
         if connection.pending.take(Pending::CONNECTED) {
-            connection.clear(AppFlags::UNTOLD);
+            connection.clear(AppFlags::CONNECT_EVENT_PENDING);
             let listener = connection.accepted_by.listener();
             return Some(TcpEvent::Connected { listener });
         }
@@ -341,7 +341,7 @@ impl<P: Payload> Tcp<P> {
         connection.pending = Pending::NONE;
         match connection.state {
             State::Closed => self.release(slot),
-            State::TimeWait => self.shared.ready.set_aside(slot),
+            State::TimeWait => self.shared.ready.defer(slot),
             _ => self.shared.ready.remove(slot),
         }
     }

@@ -43,7 +43,7 @@ pub use output::delegated::DelegateError;
 pub use output::prepared::{Committed, HeaderTemplate, Numbers, SendPermit};
 pub use output::transmit::Run;
 pub use payload::{Output, Payload, Unsent};
-pub use segment::{Outgoing, Plain, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
+pub use segment::{Outgoing, PredictedFields, Range, SACK_BLOCKS_MAX, Segment, SynOptions};
 pub use seq::Seq;
 pub use state::connection::State;
 

@@ -23,7 +23,7 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 
 /// Slots that one tick checks for connections without a path, or with too long segments.
-const LOOKS_MAX: u32 = 1024;
+const SCANNED_MAX: u32 = 1024;
 
 /// Whether a connection found no path, and the progress of the walk since paths may have changed.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct RouteWatch {
     /// The caller's last change count.
     seen: u64,
     /// A connection found none since the last walk began.
-    is_missed: bool,
+    has_unrouted: bool,
     /// The interface's MTU at the last change; 0 before the first.
     link_mtu: usize,
     /// The next slot to check; `NIL` while no scan is in progress.
@@ -39,10 +39,10 @@ pub(super) struct RouteWatch {
 }
 
 impl RouteWatch {
-    pub(super) const NEW: Self = Self { seen: 0, is_missed: false, link_mtu: 0, next: NIL };
+    pub(super) const NEW: Self = Self { seen: 0, has_unrouted: false, link_mtu: 0, next: NIL };
 
     #[inline(always)]
-    pub(super) fn is_looking(&self) -> bool {
+    pub(super) fn is_scanning(&self) -> bool {
         self.next != NIL
     }
 
@@ -52,8 +52,8 @@ impl RouteWatch {
     }
 
     /// Whether a connection found no path since the last walk.
-    pub(super) fn is_missed(&self) -> bool {
-        self.is_missed
+    pub(super) fn has_unrouted(&self) -> bool {
+        self.has_unrouted
     }
 }
 
@@ -64,7 +64,7 @@ impl<P: Payload> Tcp<P> {
     #[inline(always)]
     pub fn follow_routes(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
         if self.shared.route_watch.seen != changes {
-            self.begin_look(changes, link_mtu());
+            self.begin_scan(changes, link_mtu());
         }
     }
 
@@ -81,13 +81,13 @@ impl<P: Payload> Tcp<P> {
     }
 
     #[cold]
-    fn begin_look(&mut self, changes: u64, link_mtu: usize) {
+    fn begin_scan(&mut self, changes: u64, link_mtu: usize) {
         let route_watch = &mut self.shared.route_watch;
         route_watch.seen = changes;
         let is_narrower = link_mtu < route_watch.link_mtu;
         route_watch.link_mtu = link_mtu;
-        if is_narrower || route_watch.is_missed || route_watch.is_looking() {
-            (route_watch.is_missed, route_watch.next) = (false, 0);
+        if is_narrower || route_watch.has_unrouted || route_watch.is_scanning() {
+            (route_watch.has_unrouted, route_watch.next) = (false, 0);
         }
     }
 
@@ -97,14 +97,14 @@ impl<P: Payload> Tcp<P> {
     pub(super) fn retry_unreachable<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let begin = self.shared.route_watch.next;
         let mss = receive_mss(self.shared.route_watch.link_mtu, 0);
-        let end = (self.connections.capacity() as u32).min(begin + LOOKS_MAX);
+        let end = (self.connections.capacity() as u32).min(begin + SCANNED_MAX);
         for slot in begin..end {
             let Some(connection) = self.connections.get(slot) else { continue };
             if connection.takes_more_than(mss) {
                 self.context(slot, output, now).fit_link(mss);
             }
             if self.connections[slot].has(OutputFlags::NO_ROUTE) {
-                self.context(slot, output, now).try_way_again();
+                self.context(slot, output, now).retry_route();
             }
         }
         self.shared.route_watch.next = if end == self.connections.capacity() as u32 { NIL } else { end };
@@ -116,7 +116,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(super) fn note_no_route(&mut self) {
         self.connection.set(OutputFlags::NO_ROUTE);
-        self.shared.route_watch.is_missed = true;
+        self.shared.route_watch.has_unrouted = true;
     }
 
     /// Our SYN waits for a path. The app gets one event: usually the cable is unplugged, and the
@@ -124,8 +124,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(super) fn notify_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
-        if is_call && !self.connection.has(OutputFlags::NO_ROUTE_TOLD) {
-            self.connection.set(OutputFlags::NO_ROUTE_TOLD);
+        if is_call && !self.connection.has(OutputFlags::NO_ROUTE_REPORTED) {
+            self.connection.set(OutputFlags::NO_ROUTE_REPORTED);
             self.notify(Pending::NO_ROUTE);
         }
     }
@@ -133,12 +133,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// There may be a path again. Without a path the missing acknowledgments do not indicate
     /// congestion, so the backed-off timer starts again. It starts one step later, because an
     /// acknowledgment of data that left before may be for either transmission.
-    fn try_way_again(&mut self) {
+    fn retry_route(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(OutputFlags::NO_ROUTE);
         if matches!(connection.clock.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
             connection.clock.limit_backoff(1);
-            connection.clock.hasten(self.now + connection.backed_off(connection.clock.backoff));
+            connection.clock.lower_deadline(self.now + connection.backed_off(connection.clock.backoff));
         }
         self.flush_later();
         self.arm();

@@ -58,7 +58,7 @@ pub struct Segment {
 
 /// The fields of every segment of a connection; nearly all have no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain {
+pub struct PredictedFields {
     /// SEG.SEQ.
     pub seq: Seq,
     /// SEG.ACK.
@@ -71,7 +71,7 @@ pub struct Plain {
     pub timestamps: Option<Timestamps>,
 }
 
-impl Plain {
+impl PredictedFields {
     /// The fields of a segment without others: no flag but ACK, and PSH, which is ignored; no
     /// option but timestamps in their usual position. `None` for all others.
     #[inline(always)]
@@ -159,9 +159,9 @@ impl Segment {
 
     /// The fields that every segment has.
     #[inline]
-    pub fn plain(&self) -> Plain {
+    pub fn predicted_fields(&self) -> PredictedFields {
         let Self { seq, ack, wnd, len, timestamps, .. } = *self;
-        Plain { seq, ack, wnd, len, timestamps }
+        PredictedFields { seq, ack, wnd, len, timestamps }
     }
 
     /// Whether it has no others. The congestion mark of the IPv4 header counts only where ECN was
@@ -184,7 +184,7 @@ impl Segment {
     }
 
     /// The segment without its SYN: its data, one number on.
-    pub(super) fn behind_syn(&self) -> Self {
+    pub(super) fn without_syn(&self) -> Self {
         Self { seq: self.seq + 1, flags: TcpFlags(self.flags.0 & !TcpFlags::SYN.0), ..*self }
     }
 

@@ -177,7 +177,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.back_off();
         let rare = &mut self.connection.rare_tally;
         rare.timeouts = rare.timeouts.saturating_add(1);
-        self.advise_negatively();
+        self.report_path_problem();
         self.send_syn();
     }
 
@@ -204,7 +204,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.clock.last_received_at + span >= at && !connection.has(AppFlags::RECEIVES_NO_MORE) {
             connection.clock.forget_probes();
         } else if connection.clock.probes >= self.shared.config.retries
-            && connection.was_patient(&self.shared.config, self.now)
+            && connection.r2_expired(&self.shared.config, self.now)
         {
             return self.give_up();
         }
@@ -309,7 +309,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
 impl Connection {
     /// Whether the app had the event that its linger time is over, while the connection continues.
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(super) fn is_orphaned_open(&self) -> bool {
         self.has(AppFlags::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }
 
@@ -362,7 +362,7 @@ impl Connection {
     /// low minimum timeout is for detecting a loss soon, not for ending a connection while a switch
     /// reboots.
     #[cold]
-    pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
+    pub(super) fn r2_expired(&self, config: &TcpConfig, now: Instant) -> bool {
         now.since(self.clock.unacked_since) >= config.retries_timeout()
     }
 

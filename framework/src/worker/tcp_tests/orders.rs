@@ -264,7 +264,7 @@ fn order_follows_a_neighbour_that_moves() {
     line.ask(|_, cx| cx.host.apply(moved).unwrap());
     assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
     line.turns(1);
-    assert_eq!(line.count("2/ethernet/drop/other_station"), 1, "it went to the new station");
+    assert_eq!(line.count("2/ethernet/drop/other_mac"), 1, "it went to the new station");
     let back = HostEvent::NeighborSet { address: address(2), mac: mac(2) };
     line.ask(|_, cx| cx.host.apply(back).unwrap());
     line.turn_until(|line| line.server.app().received == ORDER);

@@ -188,7 +188,7 @@ impl<C: Clock> Sampler<C> {
                 Some(sample) => {
                     nic_tracker.add(&sample);
                 }
-                None => published.nic_unread.inc(),
+                None => published.nic_clock_unreadable.inc(),
             }
         }
         let timeline = Timeline { wall: wall_tracker.line(), nic: nic_tracker.line() };
@@ -208,7 +208,7 @@ struct Published {
     samples: Counter,
     /// The wall or the NIC's clock was set.
     steps: Counter,
-    nic_unread: Counter,
+    nic_clock_unreadable: Counter,
 }
 
 impl Published {
@@ -221,7 +221,7 @@ impl Published {
             nic_error: scope.gauge("nic_error", Unit::Nanoseconds),
             samples: scope.counter("samples", Unit::Events),
             steps: scope.counter("steps", Unit::Events),
-            nic_unread: scope.counter("nic_unread", Unit::Events),
+            nic_clock_unreadable: scope.counter("nic_clock_unreadable", Unit::Events),
         }
     }
 

@@ -5,7 +5,7 @@
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, Header, PacketKind};
 use market::{Action, Arbiter, Fate, Gap, Line, Output, RerequestStep, Rerequester, RetryPolicy, Window};
-use market::{DOUBTS_MAX, First, Policy, Sequence, SequenceCounts};
+use market::{DOUBTS_MAX, Policy, Sequence, SequenceCounts, StartSequence};
 
 use crate::fuzz::Input;
 
@@ -172,7 +172,10 @@ fn check_counts(counts: &SequenceCounts, messages: u64) {
 }
 
 fn policy(input: &mut Input<'_>) -> Policy {
-    Policy { first: input.pick(&[First::FromOne, First::Anywhere]), restart_distance: input.pick(&[10, 100_000]) }
+    Policy {
+        first: input.pick(&[StartSequence::FromOne, StartSequence::Anywhere]),
+        restart_distance: input.pick(&[10, 100_000]),
+    }
 }
 
 /// The packets sent so far, so that new packets can be near them.
@@ -233,7 +236,7 @@ struct Expected {
 
 impl Expected {
     fn new(policy: Policy) -> Self {
-        let next = (policy.first == First::FromOne).then_some(1);
+        let next = (policy.first == StartSequence::FromOne).then_some(1);
         Self { next, gaps: 0, missing: 0, restarts: 0 }
     }
 

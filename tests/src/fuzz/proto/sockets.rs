@@ -556,39 +556,39 @@ impl PortsPair {
         }
     }
 
-    fn bind(&mut self, wish: Binding) {
-        match self.ports.bind(wish) {
+    fn bind(&mut self, request: Binding) {
+        match self.ports.bind(request) {
             Ok(local) => {
-                let given = Binding { local, ..wish };
-                assert!(!self.bound.iter().any(|other| conflict(other, &given)), "{wish:?} was granted");
-                let chosen = wish.local.port() == 0;
+                let given = Binding { local, ..request };
+                assert!(!self.bound.iter().any(|other| conflict(other, &given)), "{request:?} was granted");
+                let chosen = request.local.port() == 0;
                 assert!(!chosen || (2..=5).contains(&local.port()));
-                assert!(chosen || local.port() == wish.local.port());
+                assert!(chosen || local.port() == request.local.port());
                 assert!(!(chosen && self.in_use(local.port())), "an ephemeral port that somebody uses");
                 self.bound.push(given);
             }
             Err(PortError::AddressInUse { owner }) => {
-                assert!(self.bound.iter().any(|other| other.owner == owner && conflict(other, &wish)));
+                assert!(self.bound.iter().any(|other| other.owner == owner && conflict(other, &request)));
             }
             Err(PortError::Full) => assert_eq!(self.bound.len(), self.capacity.bindings),
-            Err(PortError::Exhausted) => assert!(wish.local.port() == 0 && (2..=5).all(|port| self.in_use(port))),
+            Err(PortError::Exhausted) => assert!(request.local.port() == 0 && (2..=5).all(|port| self.in_use(port))),
             Err(error) => panic!("a bind is refused with {error}"),
         }
     }
 
-    fn connect(&mut self, wish: Flow, owner: ConsumerId) {
-        match self.ports.connect(wish, owner) {
+    fn connect(&mut self, request: Flow, owner: ConsumerId) {
+        match self.ports.connect(request, owner) {
             Ok(flow) => {
                 assert!(!self.flows.iter().any(|(other, _)| *other == flow));
-                let chosen = wish.local.port() == 0;
+                let chosen = request.local.port() == 0;
                 assert!(!chosen || (2..=5).contains(&flow.local.port()));
                 assert!(!(chosen && self.bound.iter().any(|other| other.local.port() == flow.local.port())));
-                assert_eq!((flow.remote, flow.local.ip()), (wish.remote, wish.local.ip()));
+                assert_eq!((flow.remote, flow.local.ip()), (request.remote, request.local.ip()));
                 self.flows.push((flow, owner));
             }
-            Err(PortError::FlowInUse { owner }) => assert!(self.flows.contains(&(wish, owner))),
+            Err(PortError::FlowInUse { owner }) => assert!(self.flows.contains(&(request, owner))),
             Err(PortError::Full) => assert_eq!(self.flows.len(), self.capacity.connections),
-            Err(PortError::Exhausted) => assert_eq!(wish.local.port(), 0),
+            Err(PortError::Exhausted) => assert_eq!(request.local.port(), 0),
             Err(error) => panic!("a connection is refused with {error}"),
         }
     }
@@ -617,9 +617,9 @@ fn flow_with_ports(input: &mut Input<'_>) -> Flow {
 }
 
 /// Two ends that overlap, of which one does not share, or that could not be distinguished.
-fn conflict(other: &Binding, wish: &Binding) -> bool {
-    let (theirs, ours) = (other.local.ip(), wish.local.ip());
+fn conflict(other: &Binding, request: &Binding) -> bool {
+    let (theirs, ours) = (other.local.ip(), request.local.ip());
     let overlap = theirs == ours || theirs.is_unspecified() || ours.is_unspecified();
-    let twin = other.owner == wish.owner && theirs == ours;
-    other.local.port() == wish.local.port() && overlap && !(other.share && wish.share && !twin)
+    let twin = other.owner == request.owner && theirs == ours;
+    other.local.port() == request.local.port() && overlap && !(other.share && request.share && !twin)
 }

@@ -14,7 +14,7 @@
 
 use super::super::setup::steering::{Constant, Depth, Shape, UNTAGGED};
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
-use super::kfuncs::{Ask, Kfuncs, RxHint};
+use super::kfuncs::{HintSource, Kfuncs, RxHint};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
@@ -337,21 +337,21 @@ impl Program<'_> {
 
     /// Whether the rules need the VLAN tag that the NIC stripped, or only the frames that match.
     fn vlan_decides(&self) -> bool {
-        self.ask(RxHint::Vlan).is_some() && self.vlan_matters()
+        self.hint_source(RxHint::Vlan).is_some() && self.vlan_matters()
     }
 
     fn vlan_matters(&self) -> bool {
         self.any_shape(|shape| shape.has(Fields::VLAN))
     }
 
-    fn ask(&self, hint: RxHint) -> Option<Ask> {
+    fn hint_source(&self, hint: RxHint) -> Option<HintSource> {
         self.source.kfuncs[hint as usize]
     }
 
     /// Requests the driver's metadata and writes it before the frame, as [`metadata`] defines. The
     /// rule's word is in `WORD`.
     fn write_metadata(&mut self) {
-        if self.ask(RxHint::Vlan).is_some() {
+        if self.hint_source(RxHint::Vlan).is_some() {
             if !self.vlan_decides() {
                 self.ask_vlan();
             }
@@ -365,10 +365,10 @@ impl Program<'_> {
 
     /// If the NIC stripped a tag, stores it as the outermost tag of the frame.
     fn ask_vlan(&mut self) {
-        let Some(ask) = self.ask(RxHint::Vlan) else { return };
+        let Some(source) = self.hint_source(RxHint::Vlan) else { return };
         let none = self.asm.label();
         self.asm.store(Size::B8, Reg::R10, STACK_WORD, 0);
-        self.call(ask, (STACK_TPID, Size::B2), Some((STACK_TCI, Size::B2)));
+        self.call(source, (STACK_TPID, Size::B2), Some((STACK_TCI, Size::B2)));
         let asm = &mut self.asm;
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
         asm.store(Size::B4, Reg::R10, STACK_WORD, metadata::HAS_VLAN as i32);
@@ -381,9 +381,9 @@ impl Program<'_> {
     /// Drivers return the epoch itself for a frame without a timestamp (veth, and those whose
     /// stamping is off).
     fn ask_timestamp(&mut self) {
-        let Some(ask) = self.ask(RxHint::Timestamp) else { return };
+        let Some(source) = self.hint_source(RxHint::Timestamp) else { return };
         let none = self.asm.label();
-        self.call(ask, (STACK_ARRIVAL, Size::B8), None);
+        self.call(source, (STACK_ARRIVAL, Size::B8), None);
         let asm = &mut self.asm;
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
         asm.load(Size::B8, Reg::R1, Reg::R10, STACK_ARRIVAL);
@@ -394,9 +394,9 @@ impl Program<'_> {
 
     /// A hash of type 0 is invalid (enum xdp_rss_hash_type in net/xdp.h).
     fn ask_hash(&mut self) {
-        let Some(ask) = self.ask(RxHint::Hash) else { return };
+        let Some(source) = self.hint_source(RxHint::Hash) else { return };
         let none = self.asm.label();
-        self.call(ask, (STACK_HASH, Size::B4), Some((STACK_HASH_KIND, Size::B4)));
+        self.call(source, (STACK_HASH, Size::B4), Some((STACK_HASH_KIND, Size::B4)));
         let asm = &mut self.asm;
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, none);
         asm.load(Size::B4, Reg::R1, Reg::R10, STACK_HASH_KIND);
@@ -405,9 +405,10 @@ impl Program<'_> {
         asm.place(none);
     }
 
-    /// A call of the form `int ask(ctx, *first, *second)`, with pointers to the stack. The verifier
-    /// requires the eight bytes to be initialized. R0 holds the result; R1 to R5 are clobbered.
-    fn call(&mut self, ask: Ask, first: (i16, Size), second: Option<(i16, Size)>) {
+    /// A call of the form `int hint(ctx, *first, *second)`, with pointers to the stack. The
+    /// verifier requires the eight bytes to be initialized. R0 holds the result; R1 to R5 are
+    /// clobbered.
+    fn call(&mut self, source: HintSource, first: (i16, Size), second: Option<(i16, Size)>) {
         let asm = &mut self.asm;
         asm.store(Size::B8, Reg::R10, first.0, 0);
         asm.mov(Reg::R1, CTX);
@@ -415,10 +416,10 @@ impl Program<'_> {
             asm.mov(reg, Reg::R10);
             asm.alu(Alu::Add, reg, i32::from(at));
         }
-        match ask {
-            Ask::Kernel(function) => asm.call_kernel(function),
+        match source {
+            HintSource::Kernel(function) => asm.call_kernel(function),
             #[cfg(test)]
-            Ask::AsIf { result, values } => {
+            HintSource::AsIf { result, values } => {
                 for (value, (at, size)) in values.into_iter().zip([Some(first), second].into_iter().flatten()) {
                     asm.store(size, Reg::R10, at, value);
                 }
@@ -456,7 +457,7 @@ impl Program<'_> {
 
     /// Writes the driver's values, and zeros for those not requested. R1 is the destination.
     fn write_presence(&mut self) {
-        let from = |hint, at| self.ask(hint).map(|_| at);
+        let from = |hint, at| self.hint_source(hint).map(|_| at);
         for (size, to, from) in [
             (Size::B8, metadata::AT_TIMESTAMP, from(RxHint::Timestamp, STACK_ARRIVAL)),
             (Size::B4, metadata::AT_HASH, from(RxHint::Hash, STACK_HASH)),

@@ -41,7 +41,7 @@ impl RxHint {
 
 /// How the program gets a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Ask {
+pub(in crate::device::af_xdp) enum HintSource {
     /// By a call of the kernel function with this BTF id.
     Kernel(u32),
     /// As if the function had returned `result` and written the two values: a program that calls
@@ -51,7 +51,7 @@ pub(in crate::device::af_xdp) enum Ask {
 }
 
 /// The metadata that a program requests, by [`RxHint`].
-pub(in crate::device::af_xdp) type Kfuncs = [Option<Ask>; 3];
+pub(in crate::device::af_xdp) type Kfuncs = [Option<HintSource>; 3];
 
 /// Why the program does not request it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl fmt::Display for Absent {
 }
 
 /// The metadata available on an interface, or the reasons why it is not.
-pub(in crate::device::af_xdp) type Found = [Result<Ask, Absent>; 3];
+pub(in crate::device::af_xdp) type Found = [Result<HintSource, Absent>; 3];
 
 /// Determines which of `wanted` the driver of `interface` and this kernel provide to a program in
 /// `mode`.
@@ -98,7 +98,7 @@ pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted:
             return Err(Absent::Driver);
         }
         match of_this_kernel() {
-            Ok(functions) => functions[hint as usize].map(Ask::Kernel).ok_or(Absent::NoFunction(hint)),
+            Ok(functions) => functions[hint as usize].map(HintSource::Kernel).ok_or(Absent::NoFunction(hint)),
             Err(why) => Err(Absent::NoBtf(why.clone())),
         }
     })

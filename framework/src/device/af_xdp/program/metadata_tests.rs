@@ -21,7 +21,7 @@ use super::super::setup::steering::{Key, constants, shapes, tag_word};
 use super::assembler::{Alu, Assembler, Helper, Reg};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
 use super::generate::{Rules, Source, XdpAction, generate};
-use super::kfuncs::{Ask, Kfuncs};
+use super::kfuncs::{HintSource, Kfuncs};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN};
 use crate::counters::Block;
 use crate::device::steering::Rule;
@@ -31,12 +31,12 @@ use crate::time::{Instant, UnixTime};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 
-fn as_if(result: i32, values: [i32; 2]) -> Option<Ask> {
-    Some(Ask::AsIf { result, values })
+fn as_if(result: i32, values: [i32; 2]) -> Option<HintSource> {
+    Some(HintSource::AsIf { result, values })
 }
 
 /// The kernel's result for a frame without the value.
-const NONE: Option<Ask> = Some(Ask::AsIf { result: -libc::ENODATA, values: [0; 2] });
+const NONE: Option<HintSource> = Some(HintSource::AsIf { result: -libc::ENODATA, values: [0; 2] });
 
 /// The metadata in the mbuf of `frame` after a program with this rule and these driver results, and
 /// the number of bytes that the program wrote: `None` if the rule does not match. The result must

@@ -228,7 +228,7 @@ impl FillChunks {
     /// Gives the chunk of a fresh mbuf to the kernel; returns its address for the fill ring. Panics
     /// if the mbuf is from another region: the caller has compared the pools.
     #[inline]
-    pub(in crate::device::af_xdp) fn lend(&mut self, mbuf: Mbuf) -> u64 {
+    pub(in crate::device::af_xdp) fn give_to_kernel(&mut self, mbuf: Mbuf) -> u64 {
         let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
         let chunk = addr as usize >> self.geometry.shift;
         debug_assert!(self.mbufs[chunk].is_none(), "a chunk that comes from the pool is not with the kernel");
@@ -296,7 +296,7 @@ mod tests {
     fn check(addr: u64, len: u32, expected: Result<(usize, usize), DescriptorError>) {
         let pool = pool();
         let mut lent = FillChunks::new(Geometry::of(&pool));
-        assert_eq!(lent.lend(pool.alloc().unwrap()), 0);
+        assert_eq!(lent.give_to_kernel(pool.alloc().unwrap()), 0);
         let taken = lent.take_back(&Desc { addr, len, options: 0 }).map(|mbuf| {
             let seen = (mbuf.data_ptr() as usize - pool.region().base().as_ptr() as usize, mbuf.len());
             mbuf.free();
@@ -336,7 +336,7 @@ mod tests {
     fn chunk_that_comes_back_twice_is_refused() {
         let pool = pool();
         let mut lent = FillChunks::new(Geometry::of(&pool));
-        lent.lend(pool.alloc().unwrap());
+        lent.give_to_kernel(pool.alloc().unwrap());
         let desc = Desc { addr: 384, len: 60, options: 0 };
         lent.take_back(&desc).unwrap().free();
         assert_eq!(lent.take_back(&desc).map(Mbuf::free), Err(DescriptorError::Address));

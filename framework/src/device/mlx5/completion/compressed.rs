@@ -76,7 +76,7 @@ impl Session {
 
     /// Sets the title CQE's metadata.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn entitle(&mut self, title: MetaTemplate) {
+    pub(in crate::device::mlx5) fn set_title(&mut self, title: MetaTemplate) {
         self.title = title;
     }
 

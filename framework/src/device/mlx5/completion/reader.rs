@@ -60,7 +60,7 @@ pub(in crate::device::mlx5) struct CqReader {
     /// The ring is corrupt or in error: it must be reset.
     is_broken: bool,
     /// The source of the error.
-    blame: ErrorSource,
+    error_source: ErrorSource,
     place: CqPosition,
     counters: Counters,
     drops: Drops<Mlx5RxDrop>,
@@ -120,7 +120,7 @@ impl CqReader {
             parser,
             compresses: mini.is_some(),
             is_broken: false,
-            blame: ErrorSource::Ours,
+            error_source: ErrorSource::Ours,
             place: CqPosition::Known,
             counters,
             drops: scope.drops(),
@@ -148,7 +148,7 @@ impl CqReader {
 
     /// Sets whether the queue must be reset.
     pub(in crate::device::mlx5) fn set_broken(&mut self, is_broken: bool) {
-        self.blame = ErrorSource::Ours;
+        self.error_source = ErrorSource::Ours;
         self.is_broken = is_broken;
         if matches!(self.place, CqPosition::Searching(_)) {
             self.place = CqPosition::Lost;
@@ -229,7 +229,7 @@ impl CqReader {
     pub(in crate::device::mlx5) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
-        self.blame = if reason == Mlx5RxDrop::LocalLength { ErrorSource::Wire } else { ErrorSource::Ours };
+        self.error_source = if reason == Mlx5RxDrop::LocalLength { ErrorSource::Wire } else { ErrorSource::Ours };
         if self.compresses && matches!(reason, Mlx5RxDrop::SessionInvalid | Mlx5RxDrop::IndexUnexpected) {
             self.place = CqPosition::Lost;
         }
@@ -237,8 +237,8 @@ impl CqReader {
     }
 
     /// The source of the error.
-    pub(in crate::device::mlx5) fn blame(&self) -> ErrorSource {
-        self.blame
+    pub(in crate::device::mlx5) fn error_source(&self) -> ErrorSource {
+        self.error_source
     }
 
     /// Processes the oldest entry if it is no frame. `None` if it is one.

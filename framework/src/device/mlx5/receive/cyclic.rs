@@ -172,7 +172,7 @@ fn open_session(reader: &mut CqReader, rq: &Rq) -> bool {
         reader.stop(Mlx5RxDrop::SessionInvalid);
         return false;
     }
-    reader.session.entitle(rq.template(&title));
+    reader.session.set_title(rq.template(&title));
     true
 }
 

@@ -139,7 +139,7 @@ impl Mlx5Rx {
 
     /// Restarts the queue after an error, once that is due.
     fn recover(&mut self, pool: &Pool, now: Instant) {
-        if !self.recovery.reset_for(self.reader.blame(), now) {
+        if !self.recovery.reset_for(self.reader.error_source(), now) {
             return;
         }
         self.clear(Mlx5RxDrop::QueueReset);

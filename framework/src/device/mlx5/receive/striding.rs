@@ -305,7 +305,7 @@ fn open_session(reader: &mut CqReader, rq: &mut StridingRq, pool: &Pool) -> bool
         reader.stop(Mlx5RxDrop::SessionInvalid);
         return false;
     }
-    reader.session.entitle(template);
+    reader.session.set_title(template);
     rq.stride = first;
     true
 }

@@ -26,7 +26,7 @@ use super::super::health::watch::RingError;
 use super::super::setup::parts::{CqParts, SqParts, TxFeatures};
 use super::shape::{self, ETHERNET_LEN, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
-use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
+use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEADER_DS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
 use crate::device::tx_timestamps::TxTimestamps;
 use crate::device::{DeviceError, DeviceErrorKind, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
@@ -185,8 +185,7 @@ impl Mlx5Tx {
         let limits = WqeLimits {
             capabilities: parts.capabilities,
             inline_len_min: parts.sq.inline_len_min.into(),
-            inline_len_max: inline_blocks_max as usize * BLOCK_LEN
-                - (HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST),
+            inline_len_max: inline_blocks_max as usize * BLOCK_LEN - (HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST),
             wqe_units_max: sq.wqe_units_max(),
             segmentation_header_len_max: segmentation_header_len_max(sq.wqe_units_max()),
         };
@@ -418,7 +417,7 @@ impl Mlx5Tx {
                 return self.sq.write_inline(shape.checksums, shape.segment_len, &header[..shape.header_len]);
             }
         }
-        HEAD_UNITS
+        HEADER_DS
     }
 
     /// The sequence number of a frame that asks for a timestamp.

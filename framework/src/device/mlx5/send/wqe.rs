@@ -28,7 +28,7 @@ pub(in crate::device::mlx5) const WQE_UNITS_MAX: u32 = 63;
 /// support less.
 pub(in crate::device::mlx5) const MULTI_FRAMES_MAX: u32 = 60;
 /// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
-pub(in crate::device::mlx5) const HEAD_UNITS: u32 = 2;
+pub(in crate::device::mlx5) const HEADER_DS: u32 = 2;
 /// Inline bytes in the Ethernet segment's first unit; further ones start a new unit.
 pub(in crate::device::mlx5) const INLINE_LEN_FIRST: usize = 2;
 
@@ -179,7 +179,7 @@ pub(in crate::device::mlx5) const fn ethernet_units(len: usize) -> u32 {
 
 /// Offset of a WQE's inline bytes, after the control segment and the fields of the Ethernet
 /// segment. They are contiguous.
-pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST;
+pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 
 /// Maximum inline bytes in the Ethernet segment of a WQE of `units` units that ends with one
 /// pointer.

@@ -662,8 +662,8 @@ pub(in crate::device::mlx5) mod tests {
             capabilities.choose("mlx5_0", &on).unwrap();
             change(&mut capabilities);
             refused(&capabilities, &on, says);
-            let wish = Mlx5Config { striding: Feature::IfSupported, ..on.clone() };
-            let enabled = capabilities.choose("mlx5_0", &wish).unwrap();
+            let config = Mlx5Config { striding: Feature::IfSupported, ..on.clone() };
+            let enabled = capabilities.choose("mlx5_0", &config).unwrap();
             assert_eq!(enabled.striding, None);
             assert!(enabled.left_out[0].1.contains(says), "{:?}", enabled.left_out);
         };

@@ -42,7 +42,7 @@ use super::port::Port;
 const BLOCK_LEN: u32 = 64;
 /// Units before the data segments of a raw-packet request as libmlx5 counts them: control segment,
 /// and Ethernet segment with 18 bytes (`sq_overhead`).
-const RAW_HEAD_UNITS: u32 = 3;
+const RAW_HEADER_DS: u32 = 3;
 
 /// A completion queue of at least `entry_count` entries, with these `options`.
 pub(in crate::device::mlx5) fn completion_queue(
@@ -61,7 +61,7 @@ pub(in crate::device::mlx5) fn completion_queue(
     let rings = cq.rings().map_err(|error| port.error(DOING, 0, error))?;
     let possible = is_ring(rings.start, rings.entry_count, rings.entry_len) && rings.entry_len == CQE_LEN as u32;
     if !possible || rings.entry_count < entry_count {
-        return Err(port.strange(DOING));
+        return Err(port.invalid_object(DOING));
     }
     // SAFETY: 1, 2, 3.
     let memory_owner = unsafe { MemoryOwner::new(Arc::new(cq.clone())) };
@@ -93,9 +93,9 @@ pub(in crate::device::mlx5) fn sender(
     bring_up(port, queue, &qp)?;
     sender.keep_pace().map_err(|error| port.error("pacing a queue", 0, error))?;
     let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
-    let (Some(ring), Some(uar)) = (rings.send, rings.uar) else { return Err(port.strange(DOING)) };
+    let (Some(ring), Some(uar)) = (rings.send, rings.uar) else { return Err(port.invalid_object(DOING)) };
     if !is_ring(ring.start, ring.count, ring.stride) || ring.stride != BLOCK_LEN || ring.count < block_count {
-        return Err(port.strange(DOING));
+        return Err(port.invalid_object(DOING));
     }
     let is_possible = rings.blueflame_len.is_power_of_two() && rings.blueflame_len >= BLOCK_LEN;
     let blueflame = port.config().blueflame && own.is_some() && is_possible;
@@ -125,7 +125,7 @@ pub(in crate::device::mlx5) fn sender(
 pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
-        let send_sge_max = blocks * BLOCK_UNITS - RAW_HEAD_UNITS;
+        let send_sge_max = blocks * BLOCK_UNITS - RAW_HEADER_DS;
         let caps = QpCaps { send_wr_max: 1, send_sge_max, ..QpCaps::default() };
         match QueuePair::create(&QpRequest { caps, ..QpRequest::new(port.pd(), cq, cq) }) {
             Ok(_) => return Ok((blocks * BLOCK_UNITS).min(WQE_UNITS_MAX)),
@@ -169,7 +169,7 @@ pub(in crate::device::mlx5) fn receiver(
     let qp = QueuePair::create(&request).map_err(|error| port.error(DOING, shape.len(), error))?;
     bring_up(port, queue, &qp)?;
     let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
-    let ring = rings.receive.ok_or_else(|| port.strange(DOING))?;
+    let ring = rings.receive.ok_or_else(|| port.invalid_object(DOING))?;
     // SAFETY: 1, 2, 3.
     let memory_owner = unsafe { MemoryOwner::new(Arc::new((qp.clone(), cq.clone()))) };
     let [doorbell, _] = words(rings.doorbell);
@@ -271,7 +271,7 @@ impl RqShape {
         if possible && parts.wqe_count == self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
             return Ok(());
         }
-        Err(port.strange(doing))
+        Err(port.invalid_object(doing))
     }
 }
 

@@ -157,7 +157,7 @@ impl Port {
     }
 
     /// libmlx5 returned an impossible object.
-    pub(in crate::device::mlx5) fn strange(&self, doing: &'static str) -> SetupError {
+    pub(in crate::device::mlx5) fn invalid_object(&self, doing: &'static str) -> SetupError {
         let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 reports an impossible ring");
         SetupError::System { device: self.name().into(), doing, error }
     }
@@ -203,7 +203,7 @@ impl Port {
     }
 
     /// Steers the rules of queue `idx` to `qp` from now on.
-    pub(in crate::device::mlx5) fn aim(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
+    pub(in crate::device::mlx5) fn steer_queue(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
         self.open_target(idx, SteeringTarget { port: self.number(), pairs: TargetQps::One(qp) })
     }
 

@@ -84,7 +84,7 @@ impl Mlx5Queue {
         }
         if let Some(striding) = info.enabled.striding {
             let shape = RqShape::for_frames(ring_len, info.frame_len_max, striding);
-            return shape.ok_or_else(|| self.port.strange("making a striding queue"));
+            return shape.ok_or_else(|| self.port.invalid_object("making a striding queue"));
         }
         if pool.capacity() <= (ring_len * segments) as usize {
             return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
@@ -196,9 +196,9 @@ impl Mlx5Queue {
         // fails it frees them.
         let rx = Mlx5Rx::new(parts, pool, scope);
         match (way, info.config.hash()) {
-            (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
+            (Receiver::Pair { qp, .. }, _) => port.steer_queue(self.idx, qp)?,
             (Receiver::Work(wq), Some(hash)) => port.join(self.idx, wq, &hash)?,
-            (Receiver::Work(wq), None) => port.aim(self.idx, port.pair_for(&wq)?)?,
+            (Receiver::Work(wq), None) => port.steer_queue(self.idx, port.pair_for(&wq)?)?,
         }
         Ok(rx)
     }
@@ -215,8 +215,8 @@ impl Mlx5Queue {
             let _ = self.port.strides.set(why);
         }
         let registered = self.port.register(&region)?;
-        let mprq_buffer =
-            MprqBuffer::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
+        let mprq_buffer = MprqBuffer::new(region, registered.lkey())
+            .ok_or_else(|| self.port.invalid_object("making a striding queue"))?;
         Ok((mprq_buffer, registered))
     }
 

@@ -8,7 +8,7 @@
 use super::super::loss::recovery::{AckSample, Newest};
 use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
-use super::super::segment::{Plain, Segment};
+use super::super::segment::{PredictedFields, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
 use super::super::state::queue::{Dropped, SENT};
@@ -32,8 +32,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if acked > self.connection.snd.flight() {
             return self.unacceptable_ack(segment);
         }
-        self.note_arrival(&segment.plain());
-        let is_update = self.update_window(&segment.plain());
+        self.note_arrival(&segment.predicted_fields());
+        let is_update = self.update_window(&segment.predicted_fields());
         if !self.connection.is_calm(segment) {
             self.slow_path_ack(segment, acked, is_update);
         } else if acked != 0 {
@@ -75,7 +75,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.challenge_ack();
             return Err(TcpDrop::BadAck);
         }
-        self.note_arrival(&segment.plain());
+        self.note_arrival(&segment.predicted_fields());
         if segment.sack_count != 0 && self.connection.has(InputFlags::SACK) {
             self.process_old_ack(segment);
         }
@@ -98,7 +98,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// SND.UNA would move the right edge to where the peer has no room: the peer would drop
     /// segments there, and might even ignore their acknowledgments.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
+    pub(in crate::proto::tcp) fn update_window(&mut self, segment: &PredictedFields) -> bool {
         let connection = &mut *self.connection;
         let (wl1, wl2) = (connection.snd.wl1, connection.snd.wl2);
         if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {

@@ -39,7 +39,7 @@ impl<P: Payload> Tcp<P> {
         }
         if cx.has_carried_more(mss) && !cx.is_missed(seq) {
             (cx.connection.path.claimed_mss, cx.connection.path.claimed_seq) = (mss, seq);
-            return Err(IcmpRefusal::NotYet);
+            return Err(IcmpRefusal::Contradicted);
         }
         cx.lower_mss(mss);
         cx.lose_too_large();
@@ -154,7 +154,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The retransmission timer has expired: the claim that a segment was too large may have been
     /// true.
-    pub(in crate::proto::tcp) fn believe_claim(&mut self) {
+    pub(in crate::proto::tcp) fn accept_path_mtu(&mut self) {
         let (mss, seq) = (self.connection.path.claimed_mss, self.connection.path.claimed_seq);
         let is_on_its_way = seq.is_at_least(self.connection.snd.una) && seq.is_before(self.connection.snd.nxt);
         if mss != 0 && is_on_its_way {
@@ -186,7 +186,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk has arrived while full segments are on trial: if it was one, they pass.
     #[cold]
-    pub(in crate::proto::tcp) fn judge_trial(&mut self, seq: Seq, len: u32) {
+    pub(in crate::proto::tcp) fn confirm_mtu_probe(&mut self, seq: Seq, len: u32) {
         let connection = &mut *self.connection;
         if len >= connection.snd.mss.into() && seq.is_at_least(connection.path.claimed_seq) {
             connection.end_trial();

@@ -40,7 +40,7 @@ impl<P> Tcp<P> {
     /// lookup finds it.
     #[inline(always)]
     pub fn likely_slot(&self, key: &LookupKey) -> Option<u32> {
-        self.flows.guess_at_home(key.hash, key.ports, FlowKey::ports).copied()
+        self.flows.probe_home_bucket(key.hash, key.ports, FlowKey::ports).copied()
     }
 
     /// The next segment probably belongs to the connection at that slot.

@@ -116,14 +116,14 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Whether there is room for another remote caller, or
-    /// [`make_room_for_caller`](Self::make_room_for_caller) would make some.
-    pub(in crate::proto::tcp) fn can_take_caller(&self) -> bool {
+    /// [`make_room_for_peer`](Self::make_room_for_peer) would make some.
+    pub(in crate::proto::tcp) fn can_admit_peer(&self) -> bool {
         self.shared.admission.left() > 0 && self.can_make_room()
     }
 
     /// Whether there is room for another remote caller. Like [`make_room`](Self::make_room), but
     /// the reserved slots do not count.
-    pub(in crate::proto::tcp) fn make_room_for_caller(&mut self) -> bool {
+    pub(in crate::proto::tcp) fn make_room_for_peer(&mut self) -> bool {
         self.shared.admission.left() > 0 && self.make_room()
     }
 }

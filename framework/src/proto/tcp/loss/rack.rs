@@ -307,7 +307,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A second segment is in flight, so the peer has no reason to delay its acknowledgment any
     /// more.
     #[cold]
-    pub(in crate::proto::tcp) fn hasten_probe(&mut self) {
+    pub(in crate::proto::tcp) fn reschedule_tlp(&mut self) {
         if self.connection.has(LossFlags::PROBE_OUT) {
             return;
         }

@@ -177,7 +177,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.out_of_line().note_sent(seq_len, is_resent);
         }
         match self.connection.clock.timer {
-            RetransmitTimer::Probe if self.has_two_in_flight() => self.hasten_probe(),
+            RetransmitTimer::Probe if self.has_two_in_flight() => self.reschedule_tlp(),
             // RFC 8985 7.2 moves the probe with new data. It is moved when its time comes
             // (`on_probe_time`).
             RetransmitTimer::Probe => (),
@@ -353,7 +353,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         if connection.clock.backoff >= self.shared.config.retries
-            && connection.was_patient(&self.shared.config, self.now)
+            && connection.r2_expired(&self.shared.config, self.now)
         {
             return self.give_up();
         }
@@ -366,18 +366,18 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.enter_loss();
         self.mark_all_lost();
-        self.believe_claim();
+        self.accept_path_mtu();
         self.suspect_black_hole();
         let connection = &mut *self.connection;
         connection.clock.back_off();
-        self.advise_negatively();
+        self.report_path_problem();
         let connection = &mut *self.connection;
         connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         self.flush_later();
     }
 
     /// From R1 retransmissions on the path is doubted (RFC 9293 3.8.3).
-    pub(in crate::proto::tcp) fn advise_negatively(&mut self) {
+    pub(in crate::proto::tcp) fn report_path_problem(&mut self) {
         if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
             self.output.negative_advice(*self.connection.flow.remote.ip());

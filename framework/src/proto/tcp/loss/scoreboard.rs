@@ -168,7 +168,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         self.join_runs(idx);
         if self.connection.has(InputFlags::MSS_PROBE) {
-            self.judge_trial(seq, len);
+            self.confirm_mtu_probe(seq, len);
         }
         self.note_delivered(end, sent_at, resent, news);
     }
@@ -338,7 +338,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             news.oldest_sent_at.get_or_insert(sent_at);
             news.resent |= resent != 0;
             if self.connection.has(InputFlags::MSS_PROBE) {
-                self.judge_trial(seq, len);
+                self.confirm_mtu_probe(seq, len);
             }
             self.note_delivered(end, sent_at, resent, news);
         }

@@ -219,7 +219,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(DelegateError::DataWaits);
         }
         let buffer = connection.options.send_buffer.saturating_sub(connection.send.len);
-        let window = connection.open_window();
+        let window = connection.unused_send_window();
         Ok(window.min(buffer).min(self.cwnd_room()) as usize)
     }
 

@@ -55,7 +55,7 @@ impl SlotList {
     }
 
     /// Moves a slot to the end of the second list.
-    pub(in crate::proto::tcp) fn set_aside(&mut self, slot: u32) {
+    pub(in crate::proto::tcp) fn defer(&mut self, slot: u32) {
         self.remove(slot);
         self.push_to(1, slot);
     }
@@ -134,11 +134,11 @@ mod tests {
     fn slot_is_in_one_of_the_two_lists() {
         let mut list = SlotList::new(4);
         [0, 1, 2].into_iter().for_each(|slot| list.push(slot));
-        list.set_aside(1);
-        list.set_aside(0);
+        list.defer(1);
+        list.defer(0);
         list.push(1);
         assert_eq!((list.first(), list.first_aside()), (Some(2), Some(1)));
-        list.set_aside(1);
+        list.defer(1);
         assert_eq!(list.first_aside(), Some(0));
         [0, 1, 2].into_iter().for_each(|slot| list.remove(slot));
         assert!(list.is_empty() && list.first_aside().is_none());

@@ -26,7 +26,7 @@ pub(super) struct DryRun {
     last: u32,
     signaled: u32,
     signaled_mbufs: u32,
-    asked: u32,
+    requested: u32,
 }
 
 impl Sq {
@@ -41,7 +41,7 @@ impl Sq {
             last: self.last,
             signaled: self.signaled,
             signaled_mbufs: self.signaled_mbufs,
-            asked: self.ledger.asked(),
+            requested: self.ledger.requested(),
         });
     }
 
@@ -68,7 +68,7 @@ impl Sq {
         self.post(Opcode::Nop, 1, Load::default(), 0, None);
         // Further posts of this dry run begin behind it.
         let (posted, last, signaled) = (self.posted, self.last, self.signaled);
-        self.dry_run = Some(DryRun { posted, last, signaled, asked: self.ledger.asked(), ..dry_run });
+        self.dry_run = Some(DryRun { posted, last, signaled, requested: self.ledger.requested(), ..dry_run });
         true
     }
 
@@ -77,7 +77,7 @@ impl Sq {
     fn rewind(&mut self) {
         let Some(mark) = self.dry_run else { return };
         self.multi = Multi::CLOSED;
-        self.ledger.unask(mark.posted, self.posted, mark.asked);
+        self.ledger.cancel_requests(mark.posted, self.posted, mark.requested);
         while self.in_flight.head() != mark.signaled_mbufs
             && let Some(mbuf) = self.in_flight.pop_back()
         {

@@ -58,9 +58,9 @@ pub(super) struct Ledger {
     /// The first block that is not done.
     done: u32,
     /// Mbufs of all WQEs that are done.
-    home: u32,
+    reapable: u32,
     /// Completions requested, and completions received or given up; free-running counts.
-    asked: u32,
+    requested: u32,
     answered: u32,
 }
 
@@ -106,8 +106,8 @@ impl Ledger {
             notes: vec![Note::default(); blocks as usize].into(),
             requests: (0..blocks).map(Request::of_nothing_at).collect(),
             done: 0,
-            home: 0,
-            asked: 0,
+            reapable: 0,
+            requested: 0,
             answered: 0,
         }
     }
@@ -120,8 +120,8 @@ impl Ledger {
 
     /// Mbufs that may be freed, counted over all ever posted.
     #[inline(always)]
-    pub(super) fn home(&self) -> u32 {
-        self.home
+    pub(super) fn reapable(&self) -> u32 {
+        self.reapable
     }
 
     /// Records a WQE of `blocks` blocks from `first` on.
@@ -144,24 +144,24 @@ impl Ledger {
     #[inline(always)]
     pub(super) fn ask(&mut self, first: u32, end: u32, mbufs: u32, stamp: Option<u64>) {
         let slot = self.slot(first);
-        self.requests[slot] = Request { first, end, mbufs, number: self.asked, stamp };
-        self.asked = self.asked.wrapping_add(1);
+        self.requests[slot] = Request { first, end, mbufs, number: self.requested, stamp };
+        self.requested = self.requested.wrapping_add(1);
     }
 
     /// Completions requested so far.
-    pub(super) fn asked(&self) -> u32 {
-        self.asked
+    pub(super) fn requested(&self) -> u32 {
+        self.requested
     }
 
-    /// Withdraws the requests and posts from `first` to `end`; `asked` is the count of requests
+    /// Withdraws the requests and posts from `first` to `end`; `requested` is the count of requests
     /// before.
-    pub(super) fn unask(&mut self, first: u32, end: u32, asked: u32) {
+    pub(super) fn cancel_requests(&mut self, first: u32, end: u32, requested: u32) {
         for idx in 0..end.wrapping_sub(first) {
             let position = first.wrapping_add(idx);
             let slot = self.slot(position);
             self.requests[slot] = Request::of_nothing_at(position);
         }
-        self.asked = asked;
+        self.requested = requested;
     }
 
     /// A CQE reports that the WQE with index `counter`, and all before it, are done. The NIC was
@@ -191,7 +191,7 @@ impl Ledger {
 
     #[inline(always)]
     fn answer(&mut self, request: &Request) {
-        (self.done, self.home) = (request.end, request.mbufs);
+        (self.done, self.reapable) = (request.end, request.mbufs);
         self.answered = request.number.wrapping_add(1);
     }
 
@@ -215,7 +215,7 @@ impl Ledger {
     pub(super) fn reset(&mut self, posted: u32) -> Flushed {
         let passed = self.walk(posted).unwrap_or_default();
         self.pass(0, &passed);
-        self.answered = self.asked;
+        self.answered = self.requested;
         for (request, position) in self.requests.iter_mut().zip(0..) {
             *request = Request::of_nothing_at(position);
         }
@@ -225,7 +225,7 @@ impl Ledger {
     /// Removes everything before `position` from flight.
     fn pass(&mut self, position: u32, passed: &Passed) {
         self.done = position;
-        self.home = self.home.wrapping_add(passed.mbufs);
+        self.reapable = self.reapable.wrapping_add(passed.mbufs);
         self.answered = self.answered.wrapping_add(passed.requests);
     }
 
@@ -327,19 +327,21 @@ mod tests {
         books.post(3, 9, 9, false, None);
         let last = books.post(2, 1, 0, true, Some(7));
         assert_eq!(books.complete(last), Completed::Done(Some(7)));
-        assert_eq!((books.ledger.done(), books.ledger.home()), (6, 10));
+        assert_eq!((books.ledger.done(), books.ledger.reapable()), (6, 10));
     }
 
     #[test]
-    fn only_a_wqe_that_asked_can_complete_and_only_once() {
+    fn only_a_signaled_wqe_can_complete_and_only_once() {
         let mut books = Books::new(0);
         let silent = books.post(1, 1, 1, false, None);
-        let asked = books.post(4, 1, 1, true, None);
-        for counter in [silent, asked + 1, asked + 3, asked + 4, asked + 16, asked.wrapping_sub(16), 40_000] {
+        let signaled = books.post(4, 1, 1, true, None);
+        for counter in
+            [silent, signaled + 1, signaled + 3, signaled + 4, signaled + 16, signaled.wrapping_sub(16), 40_000]
+        {
             assert_eq!(books.complete(counter), Completed::Unknown, "{counter}");
         }
-        assert_eq!(books.complete(asked), Completed::Done(None));
-        assert_eq!(books.complete(asked), Completed::Unknown);
+        assert_eq!(books.complete(signaled), Completed::Done(None));
+        assert_eq!(books.complete(signaled), Completed::Unknown);
     }
 
     #[test]
@@ -357,10 +359,10 @@ mod tests {
         for start in [0, u32::MAX - 20, 0xfff8] {
             let mut books = Books::new(start);
             for turn in 0..40 {
-                let asked = books.post(4, 1, 1, turn % 2 == 0, None);
+                let signaled = books.post(4, 1, 1, turn % 2 == 0, None);
                 let last = books.post(12, 1, 1, true, None);
                 if turn % 2 == 1 {
-                    assert_eq!(books.complete(asked), Completed::Unknown, "{start} {turn}");
+                    assert_eq!(books.complete(signaled), Completed::Unknown, "{start} {turn}");
                     assert_eq!(books.complete(last), Completed::Done(None));
                 } else {
                     assert!(matches!(books.complete(last), Completed::DoneLate { missed: 1, .. }));
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(books.complete(last), Completed::DoneLate { stamp: Some(2), missed: 3, stamps_lost: 2 });
         let next = books.post(1, 1, 1, true, None);
         assert_eq!(books.complete(next), Completed::Done(None));
-        assert_eq!(books.ledger.home(), 5);
+        assert_eq!(books.ledger.reapable(), 5);
     }
 
     #[test]
@@ -392,7 +394,7 @@ mod tests {
         assert_eq!(books.ledger.fail(failed + 1, books.posted), None, "nothing begins there");
         let flushed_by = books.ledger.fail(failed, books.posted).unwrap();
         assert_eq!((flushed_by.before, flushed_by.itself), (flushed(6, 1), flushed(20, 0)));
-        assert_eq!((books.ledger.done(), books.ledger.home()), (10, 26));
+        assert_eq!((books.ledger.done(), books.ledger.reapable()), (10, 26));
         assert_eq!(books.complete(failed), Completed::Unknown);
         assert_eq!(books.complete(behind), Completed::Done(Some(1)), "no completion is missing");
     }
@@ -405,21 +407,21 @@ mod tests {
         books.post(2, 3, 2, true, Some(4));
         books.post(1, 1, 1, false, None);
         assert_eq!(books.ledger.reset(books.posted), flushed(4, 1));
-        assert_eq!((books.ledger.done(), books.ledger.home()), (0, 4));
+        assert_eq!((books.ledger.done(), books.ledger.reapable()), (0, 4));
         books.posted = 0;
         let silent = books.post(1, 1, 1, false, None);
         assert_eq!(books.complete(silent), Completed::Unknown);
-        let asked = books.post(1, 1, 1, true, None);
-        assert_eq!(books.complete(asked), Completed::Done(None));
+        let signaled = books.post(1, 1, 1, true, None);
+        assert_eq!(books.complete(signaled), Completed::Done(None));
     }
 
     #[test]
-    fn what_was_unasked_cannot_complete() {
+    fn canceled_request_cannot_complete() {
         let mut books = Books::new(0);
         let first = books.post(1, 1, 1, true, None);
-        let (mark, asked) = (books.posted, books.ledger.asked());
+        let (mark, signaled) = (books.posted, books.ledger.requested());
         let rehearsed = books.post(2, 1, 1, true, None);
-        books.ledger.unask(mark, books.posted, asked);
+        books.ledger.cancel_requests(mark, books.posted, signaled);
         (books.posted, books.mbufs) = (mark, 1);
         let again = books.post(2, 1, 1, false, None);
         assert_eq!(rehearsed, again);

@@ -25,7 +25,7 @@ pub(in crate::device::mlx5) use ledger::{Completed, Failed, Flushed, Load};
 use super::super::setup::parts::SqParts;
 use super::doorbell::Doorbell;
 use super::sq_memory::SqMemory;
-use super::wqe::{self, BLOCK_UNITS, HEAD_UNITS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
+use super::wqe::{self, BLOCK_UNITS, HEADER_DS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
 use crate::mem::{Fifo, Mbuf, Pool};
 use dry_run::DryRun;
 use ledger::Ledger;
@@ -117,7 +117,7 @@ impl Sq {
             rung: 0,
             last: 0,
             device_units_max: parts.wqe_units_max,
-            multi_units_max: parts.wqe_units_max.min(HEAD_UNITS + MULTI_FRAMES_MAX),
+            multi_units_max: parts.wqe_units_max.min(HEADER_DS + MULTI_FRAMES_MAX),
             multi: Multi::CLOSED,
             ledger: Ledger::new(blocks),
             signaled: 0,
@@ -295,7 +295,7 @@ impl Sq {
         // The NIC reads there: the address is exposed outside of this program.
         block[2] = wqe::pointer(len, self.key, bytes.as_ptr().expose_provenance() as u64);
         self.in_flight.push(mbuf);
-        self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
+        self.post(Opcode::Send, HEADER_DS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
     }
 
     /// Ensures a completion for all WQEs in the ring, even without mbufs: signals the last WQE or,
@@ -360,7 +360,7 @@ impl Sq {
     /// Frees the mbufs of all WQEs that are done; returns how many.
     #[inline(always)]
     pub(in crate::device::mlx5) fn free_completed(&mut self) -> u32 {
-        let count = self.ledger.home().wrapping_sub(self.in_flight.tail());
+        let count = self.ledger.reapable().wrapping_sub(self.in_flight.tail());
         self.in_flight.free_front(count);
         count
     }

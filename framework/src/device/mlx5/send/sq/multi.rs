@@ -7,7 +7,7 @@ use super::Sq;
 use super::at;
 use super::ledger::Load;
 use crate::device::Offload;
-use crate::device::mlx5::send::wqe::{self, BLOCK_UNITS, HEAD_UNITS, Opcode, Unit};
+use crate::device::mlx5::send::wqe::{self, BLOCK_UNITS, HEADER_DS, Opcode, Unit};
 use crate::mem::{Burst, Mbuf, Span};
 
 /// The multi-packet WQE that is being filled, which begins at `posted`.
@@ -41,7 +41,7 @@ impl Sq {
         if units == 0 {
             return false;
         }
-        self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, offload };
+        self.multi = Multi { used: HEADER_DS, limit: units, bytes: 0, offload };
         // If the WQE stays without a frame, the ring does not advance.
         self.overwrite();
         self.write(1, wqe::ethernet(offload.checksums()));
@@ -112,10 +112,10 @@ impl Sq {
             return None;
         }
         (self.multi.used, self.multi.limit) = (0, 0);
-        if used == HEAD_UNITS {
+        if used == HEADER_DS {
             return None;
         }
-        let count = (used - HEAD_UNITS) as u8;
+        let count = (used - HEADER_DS) as u8;
         Some((used, Load { frames: count, mbufs: count }, bytes))
     }
 
@@ -132,7 +132,7 @@ impl Sq {
         let takes = move |len| lens.contains(len);
         let write = move |wqe: &mut [Unit; BLOCK_UNITS as usize], Span { addr, len }, idx: usize| {
             let idx = (first as u16).wrapping_add(idx as u16);
-            wqe[0] = wqe::control(Opcode::Send, idx, number, HEAD_UNITS + 1, false);
+            wqe[0] = wqe::control(Opcode::Send, idx, number, HEADER_DS + 1, false);
             wqe[1] = wqe::ethernet(checksums);
             wqe[2] = wqe::pointer(len, key, addr);
         };

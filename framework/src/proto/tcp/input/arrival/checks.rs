@@ -5,7 +5,7 @@ use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
-use crate::proto::tcp::segment::{Plain, Segment};
+use crate::proto::tcp::segment::{PredictedFields, Segment};
 use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
@@ -78,7 +78,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         if self.connection.had_of_late(segment) {
-            self.note_arrival(&segment.plain());
+            self.note_arrival(&segment.predicted_fields());
         }
         self.answer_unacceptable(segment);
     }
@@ -108,7 +108,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// leave no trace. Otherwise a forged one could set a timestamp with which PAWS refuses the
     /// true peer.
     #[inline]
-    pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
+    pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &PredictedFields) {
         let connection = &mut *self.connection;
         connection.clock.note_received(self.now);
         if let Some(timestamps) = segment.timestamps

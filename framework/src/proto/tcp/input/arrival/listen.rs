@@ -84,11 +84,11 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         self.admit(arrival, idx, accept, now, output)?;
-        if self.is_crowded(idx) && self.can_take_caller() {
+        if self.is_crowded(idx) && self.can_admit_peer() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
         }
-        if !self.make_room_for_caller() {
+        if !self.make_room_for_peer() {
             // A cookie would be useless. The peer sends its SYN again.
             return Err(TcpDrop::TableFull);
         }
@@ -276,7 +276,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         self.ask(accept, arrival, listener, now, output)?;
         let refusal = match self.check_limits(listener, *arrival.flow.remote.ip()) {
-            Ok(()) => (!self.make_room_for_caller()).then_some(TcpDrop::TableFull),
+            Ok(()) => (!self.make_room_for_peer()).then_some(TcpDrop::TableFull),
             Err(reason) => Some(reason),
         };
         if let Some(reason) = refusal {

@@ -104,7 +104,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         let Arrival { flow, segment } = arrival;
         if segment.is_plain()
-            && let Some((id, _)) = self.receive_expected(*flow, &segment.plain(), now)
+            && let Some((id, _)) = self.receive_expected(*flow, &segment.predicted_fields(), now)
         {
             return Ok(payload.map(|data| (id, data)));
         }
@@ -211,7 +211,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.state = State::Established;
         connection.clear(AppFlags::EMBRYONIC);
-        connection.set(AppFlags::UNTOLD);
+        connection.set(AppFlags::CONNECT_EVENT_PENDING);
         connection.clock.note_received(self.now);
         connection.clock.stop();
         connection.snd.small = connection.snd.una;

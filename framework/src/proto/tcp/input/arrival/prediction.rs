@@ -13,7 +13,7 @@ use super::checks::is_older;
 use crate::proto::tcp::event::ConnectionId;
 use crate::proto::tcp::machine::{Context, Tcp, named};
 use crate::proto::tcp::payload::{Output, Payload, Unsent};
-use crate::proto::tcp::segment::{Outgoing, Plain};
+use crate::proto::tcp::segment::{Outgoing, PredictedFields};
 use crate::proto::tcp::state::connection::{AppFlags, Connection, Flags, InputFlags, LossFlags, State};
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
@@ -38,7 +38,7 @@ impl<P: Payload> Tcp<P> {
     pub fn receive_expected(
         &mut self,
         flow: Flow,
-        segment: &Plain,
+        segment: &PredictedFields,
         now: Instant,
     ) -> Option<(ConnectionId, ConsumerId)> {
         let connection = match self.connections.get_mut(self.recent) {
@@ -62,7 +62,7 @@ impl<P: Payload> Tcp<P> {
     /// can change needs no test. Returns false and changes nothing where the connection cannot take
     /// it, because of a call of the app in between.
     #[inline(always)]
-    pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
+    pub fn receive_more(&mut self, id: ConnectionId, segment: &PredictedFields, now: Instant) -> bool {
         match named(&mut self.connections, id) {
             Some(connection) if connection.goes_on(segment) => {
                 Context { connection, slot: id.slot, shared: &mut self.shared, output: &mut NullOutput, now }
@@ -78,7 +78,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
     /// Out of line, so that it has the registers to itself: between the node and the app, half of
     /// them were spilled to the stack.
     #[inline(never)]
-    fn take_expected(mut self, segment: &Plain) {
+    fn take_expected(mut self, segment: &PredictedFields) {
         self.count();
         self.note_arrival(segment);
         self.update_window(segment);
@@ -94,7 +94,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
     /// The same for a segment whose acknowledgment and window equal those of the segment before it:
     /// only the sequence number is new.
     #[inline(always)]
-    fn take_more(mut self, segment: &Plain) {
+    fn take_more(mut self, segment: &PredictedFields) {
         self.count();
         self.note_arrival(segment);
         self.connection.snd.wl1 = segment.seq;
@@ -112,7 +112,7 @@ impl Connection {
     /// Whether the app has not changed the connection, and the segment is next, has data, and fits.
     /// Losses of our own data matter only to a segment that acknowledges.
     #[inline(always)]
-    fn goes_on(&self, segment: &Plain) -> bool {
+    fn goes_on(&self, segment: &PredictedFields) -> bool {
         self.state == State::Established
             && !self.has(SLOW_PATH_FLAGS)
             && segment.seq == self.rcv.nxt
@@ -122,7 +122,7 @@ impl Connection {
 
     /// Whether a segment is the next one of a connection without loss.
     #[inline(always)]
-    fn expects(&self, segment: &Plain) -> bool {
+    fn expects(&self, segment: &PredictedFields) -> bool {
         let acked = segment.ack - self.snd.una;
         self.state == State::Established
             // No data is missing in either direction, and none waits for the app.

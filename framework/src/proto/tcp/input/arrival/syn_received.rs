@@ -39,7 +39,7 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC
             // 7323 2.2), and is converted to the scale of later ones.
-            segment = segment.behind_syn();
+            segment = segment.without_syn();
             segment.wnd >>= cx.connection.snd.wscale;
         }
         cx.check_timestamps(&segment)?;
@@ -64,7 +64,7 @@ impl<P: Payload> Tcp<P> {
             self.check_room_for_session(slot, arrival, now, output)?;
         }
         let mut cx = self.context(slot, output, now);
-        cx.note_arrival(&segment.plain());
+        cx.note_arrival(&segment.predicted_fields());
         cx.process_ack(&segment)?;
         if cx.connection.state == State::SynReceived {
             return Err(TcpDrop::BadAck);

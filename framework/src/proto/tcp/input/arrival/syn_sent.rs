@@ -60,6 +60,6 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(AckOwed::Now);
         // Data that came with the answer waits in order, because the event of the connection comes
         // first.
-        self.segment_text(&segment.behind_syn(), payload)
+        self.segment_text(&segment.without_syn(), payload)
     }
 }

@@ -41,7 +41,7 @@ impl<P: Payload> Tcp<P> {
     ) -> Received<P> {
         let listener = self.listeners.choose(arrival.flow);
         // A cookie stores no lowest number for ours, so there must be a free slot.
-        let has_room = self.can_take_caller();
+        let has_room = self.can_admit_peer();
         let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
             // Linux as well: as any late segment.
             self.context(slot, output, now).challenge_ack();
@@ -49,7 +49,7 @@ impl<P: Payload> Tcp<P> {
         };
         self.admit(arrival, idx, accept, now, output)?;
         self.end_time_wait(slot, now, output);
-        self.make_room_for_caller();
+        self.make_room_for_peer();
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
         let mut cx = self.context(slot, output, now);
         cx.connection.begin_above(iss_min);
@@ -130,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// their ends.
     pub(super) fn restart_time_wait(&mut self) {
         if self.connection.has(AppFlags::ORPHANED) {
-            self.shared.ready.set_aside(self.slot);
+            self.shared.ready.defer(self.slot);
         }
         self.idle_until(self.now + self.shared.config.time_wait);
     }

@@ -89,7 +89,7 @@ impl Connection {
 
     /// The number of repetitions left.
     fn updates_left(&self) -> u32 {
-        self.whole_room().saturating_sub(self.advertised_window()) / self.update_len().max(1)
+        self.receive_buffer_room().saturating_sub(self.advertised_window()) / self.update_len().max(1)
     }
 
     /// The window grows.
@@ -101,7 +101,7 @@ impl Connection {
     /// When SACK blocks are repeated that found no room in a full segment.
     #[inline]
     pub(super) fn sacks_again_at(&self, outgoing: &Outgoing) -> Option<Instant> {
-        let is_untold = self.clock.ack_owed == AckOwed::Delayed && outgoing.sack_count == 0 && self.owes_sacks();
-        is_untold.then_some(self.clock.ack_at)
+        let is_unowned = self.clock.ack_owed == AckOwed::Delayed && outgoing.sack_count == 0 && self.owes_sacks();
+        is_unowned.then_some(self.clock.ack_at)
     }
 }

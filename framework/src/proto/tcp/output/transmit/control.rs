@@ -75,7 +75,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let outgoing = connection.syn(self.now);
         match self.output.send(Some(self.slot), &outgoing, None) {
             Ok(()) => {
-                self.connection.clear(OutputFlags::SYN_OWED | OutputFlags::NO_ROUTE | OutputFlags::NO_ROUTE_TOLD);
+                self.connection.clear(OutputFlags::SYN_OWED | OutputFlags::NO_ROUTE | OutputFlags::NO_ROUTE_REPORTED);
                 self.connection.pending.remove(Pending::NO_ROUTE);
                 self.note_header_sent(&outgoing);
             }

@@ -333,7 +333,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
         if connection.usable_window() > 0 && !connection.has(OutputFlags::NO_ROUTE) {
-            connection.clock.hasten(self.now + OVERRIDE_AFTER);
+            connection.clock.lower_deadline(self.now + OVERRIDE_AFTER);
         }
     }
 

@@ -63,7 +63,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let network = self.cwnd_room();
         let connection = &mut *self.connection;
         let buffer = connection.options.send_buffer.saturating_sub(connection.send.len);
-        let room = connection.open_window().min(buffer).min(network);
+        let room = connection.unused_send_window().min(buffer).min(network);
         connection.send.fast_send_room = room.min(connection.unnoted_room());
         (1..=usize::from(connection.snd.mss)).contains(&len) && len <= room as usize
     }
@@ -132,7 +132,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.snd.una == seq {
             self.begin_to_wait();
         } else if self.connection.clock.timer == RetransmitTimer::Probe {
-            self.out_of_line().hasten_probe();
+            self.out_of_line().reschedule_tlp();
             self.arm_for_data();
         }
     }
@@ -234,7 +234,7 @@ impl Connection {
         let is_metered = !self.is_unlimited() && self.has(InputFlags::SACK);
         let holds = [
             ("it is no plain sender", self.is_plain_sender()),
-            ("the peer's window is smaller", room <= self.open_window()),
+            ("the peer's window is smaller", room <= self.unused_send_window()),
             ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send.len)),
             (
                 "the congestion window is smaller",

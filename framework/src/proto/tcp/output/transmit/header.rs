@@ -77,11 +77,11 @@ impl Connection {
     /// SND.UNA + SND.WND - SND.NXT: the room in the peer's window.
     #[inline]
     pub(crate) fn usable_window(&self) -> u32 {
-        if self.has(OutputFlags::DELEGATED) { 0 } else { self.open_window() }
+        if self.has(OutputFlags::DELEGATED) { 0 } else { self.unused_send_window() }
     }
 
     #[inline]
-    pub(crate) fn open_window(&self) -> u32 {
+    pub(crate) fn unused_send_window(&self) -> u32 {
         let edge = self.snd.una + self.snd.wnd;
         if edge.is_after(self.snd.nxt) { edge - self.snd.nxt } else { 0 }
     }
@@ -100,14 +100,14 @@ impl Connection {
 
     /// The whole room for data.
     #[inline]
-    pub(super) fn whole_room(&self) -> u32 {
+    pub(super) fn receive_buffer_room(&self) -> u32 {
         self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
     }
 
     /// The part of it that may be shown to the peer.
     #[inline]
     fn room(&self) -> u32 {
-        self.whole_room().saturating_sub(self.held_back())
+        self.receive_buffer_room().saturating_sub(self.held_back())
     }
 
     /// The room for data has changed, and so may the next window.

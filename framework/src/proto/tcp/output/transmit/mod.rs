@@ -46,7 +46,7 @@ impl<P: Payload> Tcp<P> {
             return now;
         }
         let watch = &shared.route_watch;
-        if watch.is_looking() || !watch.has_seen(changes) || !shared.owed_resets.is_empty() {
+        if watch.is_scanning() || !watch.has_seen(changes) || !shared.owed_resets.is_empty() {
             // Done with the wheel's next tick.
             return shared.wheel.next_look();
         }
@@ -55,14 +55,14 @@ impl<P: Payload> Tcp<P> {
 
     /// Whether a connection waits for a path: the host's next change may bring one.
     pub fn misses_route(&self) -> bool {
-        self.shared.route_watch.is_missed()
+        self.shared.route_watch.has_unrouted()
     }
 
     /// Call it after each burst, with the current time: sends the segments that waited for the end
     /// of the burst, and handles expired timers. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
-        if self.shared.route_watch.is_looking() {
+        if self.shared.route_watch.is_scanning() {
             self.retry_unreachable(now, output);
         }
         self.run_timers(now, output);

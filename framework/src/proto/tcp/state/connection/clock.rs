@@ -88,7 +88,7 @@ impl Clock {
 
     /// Moves the retransmission timer to `at`, where it would expire later.
     #[inline]
-    pub(in crate::proto::tcp) fn hasten(&mut self, at: Instant) {
+    pub(in crate::proto::tcp) fn lower_deadline(&mut self, at: Instant) {
         self.timer_at = self.timer_at.min(at);
     }
 

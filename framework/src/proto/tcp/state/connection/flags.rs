@@ -122,7 +122,7 @@ set_of_a_room! {
     /// A due segment has found no path.
     NO_ROUTE = 11,
     /// The app had the event that its SYN has no path to the peer.
-    NO_ROUTE_TOLD = 12,
+    NO_ROUTE_REPORTED = 12,
     /// Every segment shows the same window, and the stored field is exact. Valid as long as
     /// `fast_send_room` is.
     WINDOW_STAYS = 13,
@@ -173,12 +173,12 @@ set_of_a_room! {
     /// 3.6.1).
     RECEIVES_NO_MORE = 30,
     /// The app has had no event yet that the connection is open; until then data waits in order.
-    UNTOLD = 31,
+    CONNECT_EVENT_PENDING = 31,
 }
 
 impl AppFlags {
     /// States in which data in order is queued instead of delivered.
-    pub(in crate::proto::tcp) const HOLDS: Self = Self(Self::PAUSED.0 | Self::UNTOLD.0);
+    pub(in crate::proto::tcp) const HOLDS: Self = Self(Self::PAUSED.0 | Self::CONNECT_EVENT_PENDING.0);
 }
 
 #[cfg(test)]

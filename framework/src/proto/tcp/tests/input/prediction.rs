@@ -2,17 +2,17 @@
 //! untouched.
 
 use super::super::*;
-use crate::proto::tcp::Plain;
+use crate::proto::tcp::PredictedFields;
 use crate::wire::tcp::Timestamps;
 
 /// A server, and the client's first data as it receives it.
-fn heard() -> (End, Flow, Plain) {
+fn heard() -> (End, Flow, PredictedFields) {
     let (mut client, server) = connected();
     let (id, now) = (client.id.unwrap(), client.now);
     client.tcp.send(id, b"order".to_vec(), now, &mut client.sent).unwrap();
     let (Outgoing { flow, seq, ack, wnd, timestamps, .. }, payload) = client.sent.0.pop().unwrap();
     let flow = Flow { local: flow.remote, remote: flow.local };
-    (server, flow, Plain { seq, ack, wnd, len: payload.len() as u32, timestamps })
+    (server, flow, PredictedFields { seq, ack, wnd, len: payload.len() as u32, timestamps })
 }
 
 #[test]
@@ -32,16 +32,16 @@ fn any_other_segment_is_left_to_the_phases() {
     let (id, before) = (server.id.unwrap(), *server.tcp.tally());
     let times = segment.timestamps.unwrap();
     let others = [
-        ("beyond a hole", Plain { seq: segment.seq + 1, ..segment }),
-        ("partly old", Plain { seq: segment.seq - 1, ..segment }),
-        ("beyond the window", Plain { len: 1 << 24, ..segment }),
-        ("of what was never sent", Plain { ack: segment.ack + 1, ..segment }),
-        ("of what was acknowledged", Plain { ack: segment.ack - 1, ..segment }),
-        ("with nothing new", Plain { len: 0, ..segment }),
-        ("without its time", Plain { timestamps: None, ..segment }),
+        ("beyond a hole", PredictedFields { seq: segment.seq + 1, ..segment }),
+        ("partly old", PredictedFields { seq: segment.seq - 1, ..segment }),
+        ("beyond the window", PredictedFields { len: 1 << 24, ..segment }),
+        ("of what was never sent", PredictedFields { ack: segment.ack + 1, ..segment }),
+        ("of what was acknowledged", PredictedFields { ack: segment.ack - 1, ..segment }),
+        ("with nothing new", PredictedFields { len: 0, ..segment }),
+        ("without its time", PredictedFields { timestamps: None, ..segment }),
         (
             "of the past",
-            Plain { timestamps: Some(Timestamps { value: times.value.wrapping_sub(1), ..times }), ..segment },
+            PredictedFields { timestamps: Some(Timestamps { value: times.value.wrapping_sub(1), ..times }), ..segment },
         ),
     ];
     for (what, other) in others {
@@ -62,7 +62,7 @@ fn connection_that_took_the_place_of_another_is_not_taken_for_it() {
     assert!(server.tcp.receive_expected(flow, &segment, server.now).is_some());
     let id = server.id.unwrap();
     server.tcp.abort(id, server.now, &mut server.sent).unwrap();
-    let next = Plain { seq: segment.seq + segment.len, ..segment };
+    let next = PredictedFields { seq: segment.seq + segment.len, ..segment };
     assert_eq!(server.tcp.receive_expected(flow, &next, server.now), None, "closed, and the app not told");
     server.listen_to_events();
     assert_eq!(server.tcp.receive_expected(flow, &next, server.now), None, "gone");
@@ -72,14 +72,14 @@ fn connection_that_took_the_place_of_another_is_not_taken_for_it() {
 fn more_is_taken_of_who_goes_on_and_nothing_else() {
     let (mut server, flow, segment) = heard();
     let (id, now) = (server.id.unwrap(), server.now);
-    let next = Plain { seq: segment.seq + segment.len, ..segment };
+    let next = PredictedFields { seq: segment.seq + segment.len, ..segment };
     assert!(server.tcp.receive_expected(flow, &segment, now).is_some());
     let before = *server.tcp.tally();
     let others = [
         ("a repetition", segment),
-        ("beyond a hole", Plain { seq: next.seq + 1, ..next }),
-        ("beyond the window", Plain { len: 1 << 24, ..next }),
-        ("with nothing new", Plain { len: 0, ..next }),
+        ("beyond a hole", PredictedFields { seq: next.seq + 1, ..next }),
+        ("beyond the window", PredictedFields { len: 1 << 24, ..next }),
+        ("with nothing new", PredictedFields { len: 0, ..next }),
     ];
     for (what, other) in others {
         assert!(!server.tcp.receive_more(id, &other, now), "{what}");
@@ -93,7 +93,7 @@ fn more_is_taken_of_who_goes_on_and_nothing_else() {
     assert!(server.tcp.receive_more(id, &next, now), "what was expected all the time");
     assert_eq!(server.tcp.info(id, now).unwrap().bytes_received, 10);
     server.tcp.shutdown(id, now, &mut server.sent).unwrap();
-    let last = Plain { seq: next.seq + next.len, ..next };
+    let last = PredictedFields { seq: next.seq + next.len, ..next };
     assert!(
         !server.tcp.receive_more(id, &last, now),
         "for an app that has closed its side: our FIN may be acknowledged"

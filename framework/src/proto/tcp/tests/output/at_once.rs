@@ -4,7 +4,7 @@
 
 use super::super::super::output::prepared::Numbers;
 use super::super::super::payload::NoOutput;
-use super::super::super::segment::{Plain, Range};
+use super::super::super::segment::{PredictedFields, Range};
 use super::super::super::state::connection::{
     AppFlags, Connection, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
 };
@@ -109,8 +109,8 @@ fn acknowledgment_that_shows_a_smaller_window_is_believed() {
     let (mut client, _server) = warmed();
     let Connection { flow, rcv, snd, ts, .. } = *connection(&client);
     let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
-    let plain = Plain { seq: rcv.nxt, ack: snd.una + 5, wnd: 0, len: 0, timestamps };
-    assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
+    let fields = PredictedFields { seq: rcv.nxt, ack: snd.una + 5, wnd: 0, len: 0, timestamps };
+    assert!(client.tcp.receive_expected(flow, &fields, client.now).is_some(), "it is no turn like others");
     assert!(!fire(&mut client, b"third"), "nothing is sent outside of the window");
 }
 
@@ -123,8 +123,8 @@ fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
     let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
     let wnd = (snd.wnd - 1000).div_ceil(1 << snd.wscale);
     assert!(wnd << snd.wscale < snd.wnd, "it is smaller");
-    let plain = Plain { seq: rcv.nxt, ack: snd.nxt, wnd: wnd as u16, len: 0, timestamps };
-    assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
+    let fields = PredictedFields { seq: rcv.nxt, ack: snd.nxt, wnd: wnd as u16, len: 0, timestamps };
+    assert!(client.tcp.receive_expected(flow, &fields, client.now).is_some(), "it is no turn like others");
     assert_eq!((connection(&client).snd.wnd, connection(&client).send.fast_send_room), (wnd << snd.wscale, before));
 }
 
