@@ -107,11 +107,12 @@ fn each_member_of_the_program_hears_its_own_datagram_once() {
     }
 }
 
-/// Waits until a program of the near end is a member of the group, which its kernel knows.
-fn until_it_is_a_member(wire: &Wire) {
+/// Waits until a program of a namespace is a member of the group, which its kernel knows, also where
+/// it is under the library.
+fn until_a_member(namespace: &Namespace, group: Ipv4Addr) {
+    let word = format!("{:08X}", u32::from_ne_bytes(group.octets()));
     wait_until("the program joins", || {
-        let table = wire.near.run(|| std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap());
-        table.contains("060101EF")
+        namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap()).contains(&word)
     });
 }
 
@@ -123,12 +124,12 @@ fn members_of_the_kernel_and_ours_on_one_host_hear_each_other() {
     let Some((wire, _other)) = two_wires(test) else { return };
     let interface = OURS.to_string();
     let receiver = Program::start(&wire.near, &program, &["receive", &interface, "from ours"]);
-    until_it_is_a_member(&wire);
+    until_a_member(&wire.near, Ipv4Addr::new(239, 1, 1, 6));
     let sent = text(&run(&wire, &program, &["transmit", &interface, "from ours"]));
     assert_eq!(receiver.finish(), "bind: ok\njoin: ok\nheard from ours\n", "{sent}");
 
     let receiver = start(&wire, &program, &["receive", &interface, "from the kernel"]);
-    until_it_is_a_member(&wire);
+    until_a_member(&wire.near, Ipv4Addr::new(239, 1, 1, 6));
     let sent = text(&wire.near.command(&program, &["transmit", &interface, "from the kernel"]).unwrap());
     assert_eq!(receiver.finish(), "bind: ok\njoin: ok\nheard from the kernel\n", "{sent}");
 }
@@ -152,12 +153,12 @@ fn sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours() {
         let (server, said) = match is_server_ours {
             false => {
                 let server = Program::start(&wire.far, "sockperf", &server);
-                until_bound(&wire.far, 11_111);
+                until_a_member(&wire.far, GROUP.parse().unwrap());
                 (server, text(&run(&wire, "sockperf", &client)))
             }
             true => {
                 let server = start(&wire, "sockperf", &server);
-                until_bound(&wire.near, 11_111);
+                until_a_member(&wire.near, GROUP.parse().unwrap());
                 (server, text(&wire.far.command("sockperf", &client).unwrap()))
             }
         };
@@ -176,12 +177,12 @@ fn iperf_2_sends_and_receives_multicast() {
         let (server, said) = match is_server_ours {
             false => {
                 let server = Program::start(&wire.far, "iperf", &server);
-                until_bound(&wire.far, 5_001);
+                until_a_member(&wire.far, GROUP.parse().unwrap());
                 (server, text(&run(&wire, "iperf", &client)))
             }
             true => {
                 let server = start(&wire, "iperf", &server);
-                until_bound(&wire.near, 5_001);
+                until_a_member(&wire.near, GROUP.parse().unwrap());
                 (server, text(&wire.far.command("iperf", &client).unwrap()))
             }
         };
@@ -189,13 +190,4 @@ fn iperf_2_sends_and_receives_multicast() {
         assert!(said.contains("Sent "), "{said}\n{served}");
         assert!(served.contains("(0%)"), "{said}\n{served}");
     }
-}
-
-/// Waits until a socket of a namespace's kernel has a UDP port; a program under the library has it
-/// there, too.
-fn until_bound(namespace: &Namespace, port: u16) {
-    wait_until("the server has its port", || {
-        let table = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/udp").unwrap());
-        table.contains(&format!(":{port:04X} "))
-    });
 }
