@@ -29,8 +29,8 @@ fn packaged_commit() -> Option<String> {
     digits.get(..DIGITS).filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned)
 }
 
-/// The commit that is checked out. `None` where this file does not belong to the repository, for
-/// example where a tarball lies in a home directory that is one.
+/// The commit that is checked out. `None` where the source tree is not this repository, for example
+/// a tarball that was unpacked inside another one.
 fn checked_out_commit() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     let commit = git(&["rev-parse", "--verify", &format!("--short={DIGITS}"), "HEAD"])?;

@@ -201,25 +201,25 @@ impl Report {
         let mut ours_1000 = Receiver::new(Reception { groups: 1000, ..Reception::default() });
         let mut theirs_1 = SmoltcpPeer::new(1, Reading::AskEach);
         let mut theirs_1000 = SmoltcpPeer::new(1000, Reading::AskEach);
-        let mut told_1 = SmoltcpPeer::new(1, Reading::Told);
-        let mut told_1000 = SmoltcpPeer::new(1000, Reading::Told);
-        let [ours_1, theirs_1, told_1, ours_1000, theirs_1000, told_1000] = interleave(
+        let mut known_1 = SmoltcpPeer::new(1, Reading::KnownSocket);
+        let mut known_1000 = SmoltcpPeer::new(1000, Reading::KnownSocket);
+        let [ours_1, theirs_1, known_1, ours_1000, theirs_1000, known_1000] = interleave(
             self.samples,
             [
                 &mut || ours_1.time(32),
                 &mut || theirs_1.time(16),
-                &mut || told_1.time(16),
+                &mut || known_1.time(16),
                 &mut || ours_1000.time(32),
                 &mut || theirs_1000.time(4),
-                &mut || told_1000.time(4),
+                &mut || known_1000.time(4),
             ],
         );
         self.add(Line::new("smoltcp 0.14 on the same wire, 1 socket", "ns", theirs_1.spread()));
-        self.add(Line::new("  if it knew which socket to read", "ns", told_1.spread()));
+        self.add(Line::new("  if it knew which socket to read", "ns", known_1.spread()));
         self.add(Line::new("  wirepath in the same run, 1 group", "ns", ours_1.spread()));
         self.add(Line::new("  smoltcp over wirepath", "x", theirs_1.over(&ours_1)).at_least(2.0));
         self.add(Line::new("smoltcp 0.14 on the same wire, 1000 sockets", "ns", theirs_1000.spread()));
-        self.add(Line::new("  if it knew which socket to read", "ns", told_1000.spread()));
+        self.add(Line::new("  if it knew which socket to read", "ns", known_1000.spread()));
         self.add(Line::new("  wirepath in the same run, 1000 groups", "ns", ours_1000.spread()));
         self.add(Line::new("  smoltcp over wirepath", "x", theirs_1000.over(&ours_1000)).at_least(40.0));
     }

@@ -57,30 +57,30 @@ impl Default for Reception {
 
 /// The app: it reads the payload of each datagram.
 #[derive(Debug, Default)]
-pub struct Ear {
+pub struct DigestApp {
     /// Datagrams.
-    pub heard: u64,
+    pub received: u64,
     /// A digest of the payloads, so that the compiler omits no read.
     pub digest: u64,
 }
 
-impl App for Ear {
+impl App for DigestApp {
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
-        self.heard += 1;
+        self.received += 1;
         let first = datagram.payload.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         self.digest = self.digest.wrapping_add(first) ^ u64::from(datagram.consumer.0);
     }
 }
 
 /// A worker with this app, and the far end of its wire.
-pub struct Receiver<A = Ear> {
+pub struct Receiver<A = DigestApp> {
     worker: Worker<MemoryRx, MemoryTx, UdpStack, A>,
     feeder: Feeder,
     now: Instant,
 }
 
-impl Receiver<Ear> {
+impl Receiver<DigestApp> {
     /// Everything allocated and joined, nothing received.
     pub fn new(reception: Reception) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
@@ -90,12 +90,12 @@ impl Receiver<Ear> {
             (0..reception.groups).map(|idx| frame(group(idx), reception.payload_len, reception.checksum)).collect();
         let feeder = Feeder::new(far_port, frames, order, &block.scope("feeder"));
         let sockets = sockets(reception, HashSeed::new(1, 2));
-        let worker = worker(port, Ear::default(), sockets, reception.burst_len, &block);
+        let worker = worker(port, DigestApp::default(), sockets, reception.burst_len, &block);
         Self::of(worker, feeder)
     }
 
     /// The app's results.
-    pub fn ear(&self) -> &Ear {
+    pub fn app(&self) -> &DigestApp {
         self.worker.app()
     }
 }

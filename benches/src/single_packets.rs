@@ -56,7 +56,7 @@ pub struct Workshop {
     packets: Vec<Mbuf>,
     table: Demux,
     /// Datagrams for each of eight consumers.
-    heard: [u64; 8],
+    received: [u64; 8],
     _pool: Pool,
 }
 
@@ -80,13 +80,13 @@ impl Workshop {
             let subscriber = Subscriber { consumer: ConsumerId(flow % 8), filter: FilterId::ANY };
             table.bind(end(flow), subscriber).expect("the table has room for all flows");
         }
-        Self { packets, table, heard: [0; 8], _pool: pool }
+        Self { packets, table, received: [0; 8], _pool: pool }
     }
 
     /// Nanoseconds a packet, over `count` packets at least.
     pub fn time(&mut self, shape: Shape, count: usize) -> f64 {
         let laps = count.div_ceil(self.packets.len());
-        let before: u64 = self.heard.iter().sum();
+        let before: u64 = self.received.iter().sum();
         let start = time::Instant::now();
         for _ in 0..laps {
             match shape {
@@ -97,9 +97,9 @@ impl Workshop {
             }
         }
         let spent = start.elapsed().as_nanos() as f64;
-        let heard = self.heard.iter().sum::<u64>() - before;
-        assert_eq!(heard, (laps * self.packets.len()) as u64, "a datagram was not heard");
-        spent / heard as f64
+        let received = self.received.iter().sum::<u64>() - before;
+        assert_eq!(received, (laps * self.packets.len()) as u64, "a datagram was not received");
+        spent / received as f64
     }
 
     #[inline(never)]
@@ -118,7 +118,7 @@ impl Workshop {
                     && ipv4(mbuf)
                     && let Some(destination) = udp(mbuf)
                 {
-                    deliver(&self.table, destination, &mut self.heard);
+                    deliver(&self.table, destination, &mut self.received);
                 }
                 put_back(mbuf);
             }
@@ -150,7 +150,7 @@ impl Workshop {
                 }
             }
             for destination in found {
-                deliver(&self.table, destination, &mut self.heard);
+                deliver(&self.table, destination, &mut self.received);
             }
             burst.iter_mut().for_each(put_back);
         }
@@ -189,20 +189,20 @@ fn udp(mbuf: &mut Mbuf) -> Option<SocketAddrV4> {
 }
 
 #[inline(always)]
-fn deliver(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
+fn deliver(table: &Demux, destination: SocketAddrV4, received: &mut [u64; 8]) {
     if let Some(consumer) = table.only_consumer(destination) {
-        heard[consumer.0 as usize % 8] += 1;
+        received[consumer.0 as usize % 8] += 1;
     } else {
-        deliver_displaced(table, destination, heard);
+        deliver_displaced(table, destination, received);
     }
 }
 
 /// One flow in twenty is not in its home bucket.
 #[inline(never)]
-fn deliver_displaced(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
+fn deliver_displaced(table: &Demux, destination: SocketAddrV4, received: &mut [u64; 8]) {
     let remote = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
     if let wirepath::proto::DemuxMatch::One(one) = table.lookup(wirepath::proto::Flow { local: destination, remote }) {
-        heard[one.consumer.0 as usize % 8] += 1;
+        received[one.consumer.0 as usize % 8] += 1;
     }
 }
 

@@ -27,7 +27,7 @@ pub enum Reading {
     /// As smoltcp's documentation shows: poll the interface, then ask each socket.
     AskEach,
     /// The best case: after each frame, the bench names the socket that has it.
-    Told,
+    KnownSocket,
 }
 
 /// An interface with sockets, each bound to a separate port at one group.
@@ -78,7 +78,7 @@ impl SmoltcpPeer {
                 self.wire.allowance = BURST;
                 match self.reading {
                     Reading::AskEach => self.poll_and_ask(),
-                    Reading::Told => self.poll_and_be_told(),
+                    Reading::KnownSocket => self.poll_known_socket(),
                 }
             }
             spent += start.elapsed();
@@ -98,7 +98,7 @@ impl SmoltcpPeer {
         }
     }
 
-    fn poll_and_be_told(&mut self) {
+    fn poll_known_socket(&mut self) {
         for _ in 0..BURST {
             self.interface.poll_ingress_single(Instant::ZERO, &mut self.wire, &mut self.sockets);
             let idx = self.order[self.next] as usize;

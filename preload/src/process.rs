@@ -55,7 +55,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// After so long without a packet from the peers they will acknowledge no more.
+/// Silence of the peers after which an exiting process stops waiting for ACKs.
 const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
 /// The longest delay of an exit.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);

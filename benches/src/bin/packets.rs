@@ -98,7 +98,7 @@ fn receive(reception: Reception, rounds: usize) {
         receiver.feed();
         between_marks(|| measured_reception(&mut receiver));
     }
-    assert_eq!(receiver.ear().heard, (rounds * ROUND) as u64, "a datagram was not heard");
+    assert_eq!(receiver.app().received, (rounds * ROUND) as u64, "a datagram was not received");
 }
 
 /// Turns that receive nothing count as packets.
@@ -240,7 +240,7 @@ fn host_udp(rounds: usize) {
         reception.feed();
         measured_host_udp(&mut reception);
     }
-    assert_eq!(reception.heard(), (rounds * ROUND) as u64, "a datagram was not heard");
+    assert_eq!(reception.received(), (rounds * ROUND) as u64, "a datagram was not received");
 }
 
 /// Datagrams to a socket, a call for each.
@@ -250,7 +250,7 @@ fn sockets_udp(rounds: usize) {
         reception.feed();
         measured_sockets_udp(&mut reception);
     }
-    assert_eq!(reception.heard, (rounds * ROUND) as u64, "a datagram was not heard");
+    assert_eq!(reception.received, (rounds * ROUND) as u64, "a datagram was not received");
 }
 
 /// Both ends; a packet is a request and its response. Beside it [`sockets_tcp`].

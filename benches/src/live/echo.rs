@@ -189,16 +189,16 @@ fn prepared(stream: TcpStream, congestion: &str) -> Result<TcpStream, String> {
 fn ask_by_kernel(congestion: &str, len: usize) -> Result<Duration, String> {
     let stream = TcpStream::connect(address()).map_err(|error| format!("{}: {error}", address()))?;
     let (mut stream, start) = (prepared(stream, congestion)?, Instant::now());
-    let (mut bytes, mut sent, mut heard) = (vec![7; CHUNK_LEN], 0, 0);
-    while heard < len && start.elapsed() < LIMIT {
-        let before = sent + heard;
+    let (mut bytes, mut sent, mut received) = (vec![7; CHUNK_LEN], 0, 0);
+    while received < len && start.elapsed() < LIMIT {
+        let before = sent + received;
         sent += stream.write(&bytes[..CHUNK_LEN.min(len - sent)]).unwrap_or(0);
         match stream.read(&mut bytes) {
-            Ok(len) => heard += len,
+            Ok(len) => received += len,
             Err(error) if error.kind() == ErrorKind::WouldBlock => (),
             Err(error) => return Err(format!("{}: {error}", address())),
         }
-        if sent + heard == before {
+        if sent + received == before {
             pause();
         }
     }
@@ -223,13 +223,13 @@ fn answer(ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
 fn ask(len: usize) -> Result<Duration, String> {
     let place =
         Place { ours: NEAR, peer: End { mac: MIDS[0].mac, ..FAR }, mode: Mode::Native, ring_len: port::RING_LEN };
-    let asker = Asker { bytes: vec![7; CHUNK_LEN], len, sent: 0, heard: 0, since: None };
+    let asker = Asker { bytes: vec![7; CHUNK_LEN], len, sent: 0, received: 0, since: None };
     let mut port = port::open_tcp(place, ASKING_PORT, asker)?;
     let local = SocketAddrV4::new(NEAR.address, ASKING_PORT);
     port.with_app(|_, cx| cx.tcp().connect(local, address(), &ConnectionOptions::default(), ConsumerId(0)))
         .map_err(|error| format!("{}: {error}", address()))?;
     let start = Instant::now();
-    let is_over = |asker: &Asker| asker.heard >= len || asker.since.unwrap_or(start).elapsed() > LIMIT;
+    let is_over = |asker: &Asker| asker.received >= len || asker.since.unwrap_or(start).elapsed() > LIMIT;
     while !is_over(port.app()) {
         if port.turn() == 0 {
             pause();
@@ -250,7 +250,7 @@ struct Asker {
     bytes: Vec<u8>,
     len: usize,
     sent: usize,
-    heard: usize,
+    received: usize,
     since: Option<Instant>,
 }
 
@@ -269,7 +269,7 @@ impl App for Asker {
     }
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
-        self.heard += data.payload.len();
+        self.received += data.payload.len();
     }
 }
 

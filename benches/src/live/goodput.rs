@@ -70,7 +70,7 @@ pub struct Sent {
     /// receiver on another core fills the backlog, and then loses segments on a wire without loss.
     pub refused: u64,
     /// Frames, that is acknowledgments, dropped for lack of room at the sender's interface.
-    pub unheard: u64,
+    pub acks_dropped: u64,
 }
 
 /// Goodput in `window` where `per_mille` frames of a thousand are lost on their way to the
@@ -102,7 +102,7 @@ pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Durati
                     Sender::Kernel(congestion) => send_by_kernel(congestion, &stopping),
                     Sender::Ours => send(&stopping),
                 }?;
-                Ok(Sent { unheard: pair::counted(NEAR, Column::Dropped)?, ..sent })
+                Ok(Sent { acks_dropped: pair::counted(NEAR, Column::Dropped)?, ..sent })
             })
         });
         let received = pair.far.run(|| {

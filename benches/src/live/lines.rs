@@ -173,8 +173,8 @@ impl Live<'_> {
             let bbr = self.cores().and_then(|cores| run(cores, Sender::Kernel("bbr")));
             self.add(Line::new("  from a kernel with BBR, once", "Gbit/s", bbr.map(|sent| Spread::exactly(sent.rate))));
             if let Ok(runs) = &found {
-                println!("   ours:   {}", told(runs.iter().map(|(ours, _)| ours)));
-                println!("   kernel: {}", told(runs.iter().map(|(_, theirs)| theirs)));
+                println!("   ours:   {}", summary(runs.iter().map(|(ours, _)| ours)));
+                println!("   kernel: {}", summary(runs.iter().map(|(_, theirs)| theirs)));
             }
         }
     }
@@ -276,14 +276,14 @@ pub(super) fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (DemuxMat
 }
 
 /// The counts of a sender, summed over all its runs.
-fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
+fn summary<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
     let sum = |of: fn(&Sent) -> u64| runs.clone().map(of).sum::<u64>();
     let (resent, duplicates) = (sum(|sent| sent.resent), sum(|sent| sent.duplicates));
     let (timeouts, probes) = (sum(|sent| sent.timeouts), sum(|sent| sent.probes));
-    let (refused, unheard) = (sum(|sent| sent.refused), sum(|sent| sent.unheard));
+    let (refused, acks_dropped) = (sum(|sent| sent.refused), sum(|sent| sent.acks_dropped));
     format!(
         "{resent} segments resent, {duplicates} of them for nothing, {timeouts} timeouts, {probes} probes; \
-         {refused} had no room in the receiver's kernel, {unheard} acknowledgments none at the sender's interface"
+         {refused} had no room in the receiver's kernel, {acks_dropped} acknowledgments none at the sender's interface"
     )
 }
 

@@ -14,7 +14,7 @@ use super::pair::{FAR, NEAR, Pair};
 use super::port::{self, Port};
 use super::sys::{self, Batch};
 use crate::measure::cores;
-use crate::receiver::Ear;
+use crate::receiver::DigestApp;
 
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 9_000);
 /// Bytes of a datagram.
@@ -56,7 +56,7 @@ trait Receiver {
 /// # Errors
 /// Why it could not be measured.
 pub fn ours(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
-    measure(cores, habit, window, || port::open_udp((FAR, NEAR), GROUP, Ear::default()))
+    measure(cores, habit, window, || port::open_udp((FAR, NEAR), GROUP, DigestApp::default()))
 }
 
 /// The kernel's.
@@ -76,12 +76,12 @@ pub fn by_calls(core: usize, habit: Habit, window: Duration) -> Result<Reception
     receive(core, habit, window, open_socket)
 }
 
-impl Receiver for Port<AfXdpTx, UdpStack, Ear> {
+impl Receiver for Port<AfXdpTx, UdpStack, DigestApp> {
     #[inline]
     fn receive(&mut self) -> usize {
-        let before = self.app().heard;
+        let before = self.app().received;
         self.turn();
-        (self.app().heard - before) as usize
+        (self.app().received - before) as usize
     }
 }
 
@@ -139,9 +139,9 @@ fn receive<R: Receiver>(
     // Until both ends are at their steady rate.
     for_a_while(&mut receiver, habit, window / 4);
     let start = Instant::now();
-    let (heard, cpu) = for_a_while(&mut receiver, habit, window);
-    let nanoseconds = |time: Duration| time.as_nanos() as f64 / heard as f64;
-    match heard {
+    let (received, cpu) = for_a_while(&mut receiver, habit, window);
+    let nanoseconds = |time: Duration| time.as_nanos() as f64 / received as f64;
+    match received {
         0 => Err("no datagram has come".to_owned()),
         _ => Ok(Reception { rate: 1e3 / nanoseconds(start.elapsed()), cpu: nanoseconds(cpu) }),
     }
@@ -150,13 +150,13 @@ fn receive<R: Receiver>(
 /// Receives for as long as `window`; returns the number of datagrams, and the CPU time of the
 /// polls.
 fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> (u64, Duration) {
-    let (start, mut heard, mut spent) = (Instant::now(), 0, Duration::ZERO);
+    let (start, mut received, mut spent) = (Instant::now(), 0, Duration::ZERO);
     while start.elapsed() < window {
         let before = sys::thread_cpu_time();
         loop {
-            let received = receiver.receive() as u64;
-            heard += received;
-            if received == 0 || habit == Habit::Spin {
+            let count = receiver.receive() as u64;
+            received += count;
+            if count == 0 || habit == Habit::Spin {
                 break;
             }
         }
@@ -168,5 +168,5 @@ fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> 
             }
         }
     }
-    (heard, spent)
+    (received, spent)
 }

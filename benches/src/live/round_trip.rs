@@ -121,11 +121,11 @@ fn ask(kind: Kind, count: usize) -> Result<f64, String> {
         Kind::Ours => {
             let mut port = worker(NEAR, FAR, false)?;
             let mut trip = || {
-                let heard = port.app().heard;
+                let received = port.app().received;
                 port.with_app(Peer::ask);
                 until(|| {
                     port.turn();
-                    port.app().heard > heard
+                    port.app().received > received
                 })
             };
             times(count, &mut trip)?
@@ -179,7 +179,7 @@ fn socket(ours: End, peer: End) -> Result<UdpSocket, String> {
 }
 
 fn worker(ours: End, peer: End, answers: bool) -> Result<Port<AfXdpTx, UdpStack, Peer>, String> {
-    let mut port = port::open_udp((ours, peer), at(ours), Peer { flow: None, answers, heard: 0 })?;
+    let mut port = port::open_udp((ours, peer), at(ours), Peer { flow: None, answers, received: 0 })?;
     port.with_app(|app, cx| {
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
         app.flow = UdpFlow::connect(local, at(peer), &UdpOptions::default(), cx).ok();
@@ -193,7 +193,7 @@ fn worker(ours: End, peer: End, answers: bool) -> Result<Port<AfXdpTx, UdpStack,
 struct Peer {
     flow: Option<UdpFlow>,
     answers: bool,
-    heard: u64,
+    received: u64,
 }
 
 impl Peer {
@@ -211,7 +211,7 @@ impl Peer {
 
 impl App for Peer {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
-        self.heard += 1;
+        self.received += 1;
         if self.answers {
             self.send(datagram.payload, cx);
         }

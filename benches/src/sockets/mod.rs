@@ -16,7 +16,7 @@ use wirepath::worker::Worker;
 
 use crate::feeder::Feeder;
 use crate::frames::{OUR_MAC, PAYLOAD_LEN, SENDER_MAC, UdpChecksum, frame, group, shuffled};
-use crate::receiver::{Ear, ROUND};
+use crate::receiver::{DigestApp, ROUND};
 use crate::tcp::MESSAGE_LEN;
 
 mod lines;
@@ -82,16 +82,16 @@ fn time_each(count: usize, mut act: impl FnMut()) -> f64 {
 
 /// Reception by an app.
 pub struct OwnReception {
-    worker: HostWorker<Hearing>,
+    worker: HostWorker<WithoutTick>,
     wire: Wire,
     now: Instant,
 }
 
-/// As [`Ear`], and without a tick.
+/// [`DigestApp`] without a tick.
 #[derive(Default)]
-struct Hearing(Ear);
+struct WithoutTick(DigestApp);
 
-impl App for Hearing {
+impl App for WithoutTick {
     #[inline]
     fn on_datagram(&mut self, datagram: &wirepath::pipeline::Datagram<'_>, cx: &mut Cx<'_>) {
         self.0.on_datagram(datagram, cx);
@@ -103,7 +103,7 @@ impl OwnReception {
     #[expect(clippy::new_without_default, reason = "it takes some milliseconds")]
     pub fn new() -> Self {
         let mut wire = Wire::new();
-        let mut worker = worker(&mut wire.port, 1, OUR_MAC, Hearing::default(), &wire.block);
+        let mut worker = worker(&mut wire.port, 1, OUR_MAC, WithoutTick::default(), &wire.block);
         let to = group(0);
         worker.with_app(Instant::ZERO, |_, cx| {
             cx.sockets.join(ConsumerId(1), Group::new(*to.ip(), to.port())).expect("a fresh table has room")
@@ -132,8 +132,8 @@ impl OwnReception {
     }
 
     /// Datagrams that the app has read.
-    pub fn heard(&self) -> u64 {
-        self.worker.app().0.heard
+    pub fn received(&self) -> u64 {
+        self.worker.app().0.received
     }
 }
 
@@ -143,7 +143,7 @@ pub struct SocketReception {
     id: SocketId,
     wire: Wire,
     /// Datagrams that were read.
-    pub heard: u64,
+    pub received: u64,
     digest: u64,
 }
 
@@ -162,7 +162,7 @@ impl SocketReception {
             sockets.bind(id, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, to.port()), cx)?;
             sockets.join(id, *to.ip(), InterfaceId::ANY, None, cx).map(|()| id)
         });
-        Self { stack, id: id.expect("a fresh table has room"), wire, heard: 0, digest: 0 }
+        Self { stack, id: id.expect("a fresh table has room"), wire, received: 0, digest: 0 }
     }
 
     /// Fills the wire. Not measured.
@@ -177,7 +177,7 @@ impl SocketReception {
             match self.stack.call(|sockets, _| sockets.recv_from(self.id, &mut bytes)) {
                 Ok(_) => {
                     left -= 1;
-                    self.heard += 1;
+                    self.received += 1;
                     let first = bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
                     self.digest = self.digest.wrapping_add(first);
                 }

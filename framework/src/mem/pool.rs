@@ -324,7 +324,7 @@ impl Pool {
 }
 
 impl PoolInner {
-    /// Puts a buffer on the free list. No handle names it any more.
+    /// Puts an unreferenced buffer on the free list.
     #[inline(always)]
     pub(super) fn put_back(&self, buffer: NonNull<Metadata>) {
         let top = self.top.get();
@@ -334,8 +334,8 @@ impl PoolInner {
         self.top.set(top + 1);
     }
 
-    /// Puts buffers on the free list that no handle names any more and whose metadata is as its
-    /// invariant 7 demands: no field is checked or reset.
+    /// Puts unreferenced buffers, already reset (invariant 7 of the metadata), on the free list: no
+    /// field is checked.
     #[inline(always)]
     pub(super) fn put_back_many(&self, buffers: &[NonNull<Metadata>]) {
         let top = self.top.get();

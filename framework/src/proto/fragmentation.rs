@@ -67,7 +67,7 @@ impl fmt::Display for FragmentationError {
 
 impl core::error::Error for FragmentationError {}
 
-/// The packets of one datagram, in order; a single one without "more" where it fits.
+/// The packets of one datagram, in order; a single one with MF clear where it fits.
 #[derive(Clone, Debug)]
 pub struct FragmentPlan {
     payload_len: usize,

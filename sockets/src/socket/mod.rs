@@ -30,7 +30,7 @@ pub(crate) const BUFFER_CHARGE: usize = 2_048;
 pub(crate) struct Socket {
     pub(crate) state: State,
     pub(crate) options: Options,
-    /// Values that were set by number and that the options cannot express.
+    /// Values of setsockopt that `Options` has no field for.
     pub(crate) raw: RawOptions,
     /// The address given to `bind`; it does not include a port that `listen` or `connect` chose.
     pub(crate) bound: SocketAddrV4,

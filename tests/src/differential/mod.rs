@@ -28,7 +28,7 @@ mod side;
 mod smoltcp;
 mod wirepath;
 
-use self::side::{Heard, Side, Subject};
+use self::side::{Oddity, Side, Subject};
 use crate::mutate::Random;
 
 pub use self::smoltcp::forgets_a_fast_retransmission_that_finds_no_room;
@@ -272,7 +272,7 @@ impl Play {
     fn acknowledgment_of_the_future(&mut self) -> &'static str {
         let ahead = 100_000 + self.draw.below(1_000_000) as u32;
         for side in &mut self.sides {
-            side.send_with(side.acked, &[0xee; 10], Heard::Ahead(ahead), self.now);
+            side.send_with(side.acked, &[0xee; 10], Oddity::Ahead(ahead), self.now);
         }
         "an acknowledgment of what was never sent"
     }
@@ -283,7 +283,7 @@ impl Play {
         let edge = self.sides.iter().map(Side::edge).max().unwrap_or(0);
         let far = edge + 60_000 + self.draw.below(1_000_000) as u32;
         for side in &mut self.sides {
-            let (at, what) = if is_reset { (far, Heard::Reset) } else { (side.acked + 1, Heard::Syn) };
+            let (at, what) = if is_reset { (far, Oddity::Reset) } else { (side.acked + 1, Oddity::Syn) };
             side.send_with(at, &[], what, self.now);
         }
         "a SYN in the window, or a reset out of it"
@@ -311,7 +311,7 @@ impl Play {
         } else {
             self.deaf = self.draw.below(6);
         }
-        "an app that pauses, or a peer that hears nothing"
+        "an app that pauses, or a peer that receives nothing"
     }
 
     fn rarely(&mut self) -> &'static str {
@@ -322,7 +322,7 @@ impl Play {
             }
             1 if !self.is_wild && self.deaf == 0 => {
                 for side in &mut self.sides {
-                    side.send_with(side.acked, &[], Heard::Reset, self.now);
+                    side.send_with(side.acked, &[], Oddity::Reset, self.now);
                 }
                 self.is_reset = true;
                 "a reset"

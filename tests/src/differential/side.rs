@@ -9,10 +9,10 @@ use super::MSS;
 /// A stack with one connection, driven by hand. Segments are TCP's bytes, from its header on.
 pub(super) trait Subject {
     /// A segment comes.
-    fn hear(&mut self, segment: &Words<'_>, now: u64);
+    fn receive(&mut self, segment: &PeerSegment<'_>, now: u64);
     /// The end of a burst: runs timers, and sends what waited for it. Returns the segments sent
     /// since the last call.
-    fn turn(&mut self, now: u64) -> Vec<Told>;
+    fn turn(&mut self, now: u64) -> Vec<SentSegment>;
     /// The data that the app has not read yet.
     fn read(&mut self) -> Vec<u8>;
     /// The app sends, and has room for all of it.
@@ -27,7 +27,7 @@ pub(super) trait Subject {
 
 /// A segment that the peer sends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct PeerSegment<'a> {
     pub(super) seq: u32,
     pub(super) ack: Option<u32>,
     pub(super) wnd: u16,
@@ -46,7 +46,7 @@ pub(super) enum Control {
 
 /// A segment that a stack sent.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct SentSegment {
     pub(super) seq: u32,
     pub(super) ack: u32,
     pub(super) wnd: u16,
@@ -58,7 +58,7 @@ pub(super) struct Told {
 
 /// An unusual property of the peer's segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Oddity {
     /// Its acknowledgment is this much ahead of the sent data.
     Ahead(u32),
     /// It is a SYN.
@@ -78,7 +78,7 @@ pub(super) struct Side {
     /// The data that its app has read.
     pub(super) read: Vec<u8>,
     /// The data that the peer has received, in order, and beyond holes.
-    heard: Vec<u8>,
+    received: Vec<u8>,
     beyond: BTreeMap<u32, Vec<u8>>,
     fin_at: Option<u32>,
     /// Something came since the peer acknowledged last.
@@ -98,7 +98,7 @@ impl Side {
             acked: 0,
             edge: 0,
             read: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             beyond: BTreeMap::new(),
             fin_at: None,
             owes_ack: false,
@@ -109,7 +109,7 @@ impl Side {
 
     /// The peer's SYN, the answer, and the acknowledgment.
     pub(super) fn call(&mut self, now: u64) -> Result<(), String> {
-        let syn = Words {
+        let syn = PeerSegment {
             seq: self.irs,
             ack: None,
             wnd: self.wnd,
@@ -117,8 +117,8 @@ impl Side {
             mss: Some(MSS as u16),
             payload: &[],
         };
-        self.subject.hear(&syn, now);
-        let answer = self.subject.turn(now).into_iter().find(|told| told.is_syn).ok_or("no answer to a SYN")?;
+        self.subject.receive(&syn, now);
+        let answer = self.subject.turn(now).into_iter().find(|segment| segment.is_syn).ok_or("no answer to a SYN")?;
         if answer.ack != self.irs.wrapping_add(1) {
             return Err(format!("the SYN is acknowledged by {}", answer.ack));
         }
@@ -132,16 +132,16 @@ impl Side {
     /// Sends bytes of the peer's stream from `at` on, with an acknowledgment of all received data.
     pub(super) fn send(&mut self, at: u32, bytes: &[u8], has_fin: bool, now: u64) {
         let control = if has_fin { Control::Fin } else { Control::None };
-        self.say(at, bytes, control, self.heard_seq(), now);
+        self.say(at, bytes, control, self.received_seq(), now);
     }
 
-    pub(super) fn send_with(&mut self, at: u32, bytes: &[u8], what: Heard, now: u64) {
+    pub(super) fn send_with(&mut self, at: u32, bytes: &[u8], what: Oddity, now: u64) {
         let (control, ahead) = match what {
-            Heard::Ahead(ahead) => (Control::None, ahead),
-            Heard::Syn => (Control::Syn, 0),
-            Heard::Reset => (Control::Rst, 0),
+            Oddity::Ahead(ahead) => (Control::None, ahead),
+            Oddity::Syn => (Control::Syn, 0),
+            Oddity::Reset => (Control::Rst, 0),
         };
-        self.say(at, bytes, control, self.heard_seq().wrapping_add(ahead), now);
+        self.say(at, bytes, control, self.received_seq().wrapping_add(ahead), now);
     }
 
     /// An acknowledgment without data, if the peer has received anything to acknowledge.
@@ -154,23 +154,23 @@ impl Side {
     fn say(&mut self, at: u32, payload: &[u8], control: Control, ack: u32, now: u64) {
         self.owes_ack = false;
         let seq = self.irs.wrapping_add(1).wrapping_add(at);
-        self.subject.hear(&Words { seq, ack: Some(ack), wnd: self.wnd, control, mss: None, payload }, now);
+        self.subject.receive(&PeerSegment { seq, ack: Some(ack), wnd: self.wnd, control, mss: None, payload }, now);
     }
 
     /// The number after all data received in order.
-    fn heard_seq(&self) -> u32 {
-        let fin = u32::from(self.fin_at == Some(self.heard.len() as u32));
-        self.iss.wrapping_add(1 + self.heard.len() as u32 + fin)
+    fn received_seq(&self) -> u32 {
+        let fin = u32::from(self.fin_at == Some(self.received.len() as u32));
+        self.iss.wrapping_add(1 + self.received.len() as u32 + fin)
     }
 
     /// The end of a burst. Where `reads`, the app reads and the peer receives the answers.
-    pub(super) fn turn(&mut self, now: u64, reads: bool, hears: bool) {
+    pub(super) fn turn(&mut self, now: u64, reads: bool, receives: bool) {
         if reads {
             let bytes = self.subject.read();
             self.read.extend(bytes);
         }
-        for told in self.subject.turn(now) {
-            self.note(&told, hears);
+        for segment in self.subject.turn(now) {
+            self.note(&segment, receives);
         }
         let state = self.subject.state();
         if self.ended.is_none() && matches!(state.as_str(), "TIME-WAIT" | "CLOSED") {
@@ -178,36 +178,36 @@ impl Side {
         }
     }
 
-    fn note(&mut self, told: &Told, hears: bool) {
-        if told.is_reset || told.is_syn {
+    fn note(&mut self, segment: &SentSegment, receives: bool) {
+        if segment.is_reset || segment.is_syn {
             return;
         }
-        let acked = told.ack.wrapping_sub(self.irs.wrapping_add(1));
+        let acked = segment.ack.wrapping_sub(self.irs.wrapping_add(1));
         if acked < self.acked {
             self.fault = Some(format!("it acknowledges {acked} after {}", self.acked));
         }
         self.acked = acked;
-        let edge = acked + u32::from(told.wnd);
+        let edge = acked + u32::from(segment.wnd);
         self.edge = self.edge.max(edge);
-        if !hears {
+        if !receives {
             return;
         }
-        self.owes_ack |= told.is_fin || !told.payload.is_empty();
-        let at = told.seq.wrapping_sub(self.iss.wrapping_add(1));
+        self.owes_ack |= segment.is_fin || !segment.payload.is_empty();
+        let at = segment.seq.wrapping_sub(self.iss.wrapping_add(1));
         // A probe has the number before the received data.
         if at == u32::MAX {
             return;
         }
-        if told.is_fin {
-            self.fin_at = Some(at + told.payload.len() as u32);
+        if segment.is_fin {
+            self.fin_at = Some(at + segment.payload.len() as u32);
         }
-        if !told.payload.is_empty() {
-            self.beyond.insert(at, told.payload.clone());
+        if !segment.payload.is_empty() {
+            self.beyond.insert(at, segment.payload.clone());
         }
-        while let Some((&at, _)) = self.beyond.first_key_value().filter(|(at, _)| **at <= self.heard.len() as u32) {
+        while let Some((&at, _)) = self.beyond.first_key_value().filter(|(at, _)| **at <= self.received.len() as u32) {
             let bytes = self.beyond.remove(&at).unwrap_or_default();
-            let known = self.heard.len() - at as usize;
-            self.heard.extend(bytes.get(known..).unwrap_or_default());
+            let known = self.received.len() - at as usize;
+            self.received.extend(bytes.get(known..).unwrap_or_default());
         }
     }
 
@@ -226,7 +226,7 @@ impl Side {
 
     /// The data that the peer has received.
     pub(super) fn outward(&self) -> &[u8] {
-        &self.heard
+        &self.received
     }
 
     /// The state in which it ended: from TIME-WAIT it is forgotten later.
@@ -239,7 +239,7 @@ impl Side {
         self.ended.is_some()
             && self.has_read(inward)
             && self.acked as usize > inward.len()
-            && self.heard.len() == outward.len()
+            && self.received.len() == outward.len()
     }
 
     /// The errors that this side shows without a comparison.
@@ -250,7 +250,7 @@ impl Side {
         if !inward.starts_with(&self.read) {
             return Err(format!("the app got other bytes: {self}"));
         }
-        if !outward.starts_with(&self.heard) {
+        if !outward.starts_with(&self.received) {
             return Err(format!("the peer got other bytes: {self}"));
         }
         Ok(())
@@ -260,7 +260,11 @@ impl Side {
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.subject.state();
-        let (read, heard, fin) = (self.read.len(), self.heard.len(), self.fin_at);
-        write!(f, "{state}, {read} read, {} acknowledged, edge {}, {heard} heard, FIN {fin:?}", self.acked, self.edge)
+        let (read, received, fin) = (self.read.len(), self.received.len(), self.fin_at);
+        write!(
+            f,
+            "{state}, {read} read, {} acknowledged, edge {}, {received} received, FIN {fin:?}",
+            self.acked, self.edge
+        )
     }
 }

@@ -12,7 +12,7 @@ use smoltcp::wire::{
 };
 use wirepath::time::Duration;
 
-use super::side::{Control, Subject, Told, Words};
+use super::side::{Control, PeerSegment, SentSegment, Subject};
 use crate::lists::Lists;
 
 /// The address at which both stacks listen, and the peer's.
@@ -86,7 +86,7 @@ impl Theirs {
 }
 
 impl Subject for Theirs {
-    fn hear(&mut self, words: &Words<'_>, now: u64) {
+    fn receive(&mut self, words: &PeerSegment<'_>, now: u64) {
         if words.control == Control::Syn && words.ack.is_none() {
             self.introduce(now);
         }
@@ -94,9 +94,9 @@ impl Subject for Theirs {
         self.poll(now);
     }
 
-    fn turn(&mut self, now: u64) -> Vec<Told> {
+    fn turn(&mut self, now: u64) -> Vec<SentSegment> {
         self.poll(now);
-        self.device.tx.drain(..).filter(|frame| !is_arp(frame)).map(|frame| told(&frame)).collect()
+        self.device.tx.drain(..).filter(|frame| !is_arp(frame)).map(|frame| parse_segment(&frame)).collect()
     }
 
     fn read(&mut self) -> Vec<u8> {
@@ -128,7 +128,7 @@ impl Subject for Theirs {
     }
 }
 
-fn frame(words: &Words<'_>) -> Vec<u8> {
+fn frame(words: &PeerSegment<'_>) -> Vec<u8> {
     let tcp = TcpRepr {
         src_port: REMOTE.1,
         dst_port: LOCAL.1,
@@ -167,10 +167,10 @@ fn frame(words: &Words<'_>) -> Vec<u8> {
     frame
 }
 
-fn told(frame: &[u8]) -> Told {
+fn parse_segment(frame: &[u8]) -> SentSegment {
     let packet = Ipv4Packet::new_unchecked(&frame[14..]);
     let segment = TcpPacket::new_unchecked(packet.payload());
-    Told {
+    SentSegment {
         seq: segment.seq_number().0 as u32,
         ack: segment.ack_number().0 as u32,
         wnd: segment.window_len(),
@@ -191,7 +191,7 @@ fn is_arp(frame: &[u8]) -> bool {
 /// stopped for it.
 pub fn forgets_a_fast_retransmission_that_finds_no_room() -> bool {
     let mut theirs = Theirs::new(1, 4_096);
-    let words = |seq: u32, ack: Option<u32>, control: Control| Words {
+    let words = |seq: u32, ack: Option<u32>, control: Control| PeerSegment {
         seq,
         ack,
         wnd: 10_000,
@@ -199,17 +199,17 @@ pub fn forgets_a_fast_retransmission_that_finds_no_room() -> bool {
         mss: Some(1_000).filter(|_| ack.is_none()),
         payload: &[],
     };
-    theirs.hear(&words(0, None, Control::Syn), 0);
+    theirs.receive(&words(0, None, Control::Syn), 0);
     let first = theirs.turn(0)[0].seq.wrapping_add(1);
     let ack = words(1, Some(first), Control::None);
-    theirs.hear(&ack, 0);
+    theirs.receive(&ack, 0);
     theirs.write(&[7; 5_000], 0);
-    assert_eq!(theirs.turn(0).iter().map(|told| told.payload.len()).sum::<usize>(), 5_000);
+    assert_eq!(theirs.turn(0).iter().map(|segment| segment.payload.len()).sum::<usize>(), 5_000);
     theirs.device.tx_max = 0;
-    (0..3).for_each(|_| theirs.hear(&ack, 1_000_000));
+    (0..3).for_each(|_| theirs.receive(&ack, 1_000_000));
     theirs.turn(1_000_000);
     theirs.device.tx_max = usize::MAX;
     let minute = 60_000_000_000_u64;
-    (1..=10_u64).all(|minutes| theirs.turn(minutes * minute).iter().all(|told| told.payload.is_empty()))
+    (1..=10_u64).all(|minutes| theirs.turn(minutes * minute).iter().all(|segment| segment.payload.is_empty()))
         && theirs.sockets.get::<Socket<'_>>(theirs.handle).state() == State::Established
 }

@@ -8,7 +8,7 @@ use wirepath::testing::tcp::{Arrival, Segment, SynOptions, Tcp};
 use wirepath::time::Instant;
 use wirepath::wire::tcp::TcpFlags;
 
-use super::side::{Control, Subject, Told, Words};
+use super::side::{Control, PeerSegment, SentSegment, Subject};
 use super::smoltcp::{LOCAL, REMOTE, TIME_WAIT};
 use crate::script::{Bytes, Wire};
 
@@ -57,7 +57,7 @@ fn local() -> SocketAddrV4 {
 }
 
 impl Subject for Ours {
-    fn hear(&mut self, words: &Words<'_>, now: u64) {
+    fn receive(&mut self, words: &PeerSegment<'_>, now: u64) {
         let flags = match words.control {
             Control::None => TcpFlags::NONE,
             Control::Syn => TcpFlags::SYN,
@@ -86,10 +86,10 @@ impl Subject for Ours {
         self.listen_to_events();
     }
 
-    fn turn(&mut self, now: u64) -> Vec<Told> {
+    fn turn(&mut self, now: u64) -> Vec<SentSegment> {
         self.tcp.tick(Instant::from_nanos(now), &mut self.wire);
         self.listen_to_events();
-        let told = |sent: crate::script::Sent| Told {
+        let segment = |sent: crate::script::Sent| SentSegment {
             seq: sent.segment.seq.0,
             ack: sent.segment.ack.0,
             wnd: sent.segment.wnd,
@@ -98,7 +98,7 @@ impl Subject for Ours {
             is_reset: sent.segment.flags.contains(TcpFlags::RST),
             payload: sent.payload,
         };
-        self.wire.sent.drain(..).map(told).collect()
+        self.wire.sent.drain(..).map(segment).collect()
     }
 
     fn read(&mut self) -> Vec<u8> {

@@ -32,12 +32,12 @@ enum Whose {
 
 /// An app that keeps received datagrams.
 #[derive(Default)]
-struct Ear {
+struct Recorder {
     datagrams: Vec<Vec<u8>>,
     events: Vec<TcpEvent>,
 }
 
-impl App for Ear {
+impl App for Recorder {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
         self.datagrams.push(datagram.payload.to_vec());
     }
@@ -49,7 +49,7 @@ impl App for Ear {
 
 /// A worker that has not taken a turn.
 struct Unpolled {
-    worker: LiveWorker<Ear>,
+    worker: LiveWorker<Recorder>,
     _port: LivePort,
 }
 
@@ -79,12 +79,12 @@ impl Unpolled {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap_or_else(|error| panic!("{error}"));
         let queue = port.take_queue().unwrap().unwrap();
-        let worker = queue.builder().build(Ear::default(), &block.scope("worker0"));
+        let worker = queue.builder().build(Recorder::default(), &block.scope("worker0"));
         Self { worker: worker.unwrap_or_else(|error| panic!("{error}")), _port: port }
     }
 
     /// Turns at one and the same moment until it is so.
-    fn until(&mut self, what: &str, is_so: impl Fn(&Ear) -> bool) {
+    fn until(&mut self, what: &str, is_so: impl Fn(&Recorder) -> bool) {
         let start = Moment::now();
         while !is_so(self.worker.app()) {
             assert!(start.elapsed() < TIMEOUT, "this does not come about: {what}; {:?}", self.worker.app().events);

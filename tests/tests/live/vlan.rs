@@ -52,12 +52,12 @@ fn theirs(network: u8) -> Ipv4Addr {
 
 /// An app that keeps received datagrams, and sends queued ones in the tick of their leg.
 #[derive(Default)]
-struct Ear {
+struct Recorder {
     heard: Vec<(InterfaceId, Vec<u8>)>,
     orders: Vec<(InterfaceId, SocketAddrV4)>,
 }
 
-impl App for Ear {
+impl App for Recorder {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let here = cx.host.interface();
         for (_, remote) in self.orders.extract_if(.., |(interface, _)| *interface == here) {
@@ -84,7 +84,7 @@ trait Turn {
     fn turn(&mut self, clock: &mut MonotonicClock);
 }
 
-type Trunked = Worker<AfXdpRx, AfXdpTx, VlanTrunk<HostStack>, Ear>;
+type Trunked = Worker<AfXdpRx, AfXdpTx, VlanTrunk<HostStack>, Recorder>;
 
 impl Turn for Trunked {
     fn turn(&mut self, clock: &mut MonotonicClock) {
@@ -93,7 +93,7 @@ impl Turn for Trunked {
 }
 
 /// A port that is entirely in one VLAN; it exists as long as its worker.
-struct Tagged(LiveWorker<Ear>, #[allow(dead_code, reason = "held, not read")] LivePort);
+struct Tagged(LiveWorker<Recorder>, #[allow(dead_code, reason = "held, not read")] LivePort);
 
 impl Turn for Tagged {
     fn turn(&mut self, clock: &mut MonotonicClock) {
@@ -139,7 +139,7 @@ fn trunk(mode: Mode) -> (Trunked, Block) {
         rx,
         tx,
         pipeline: VlanTrunk::new(legs.collect(), &scope),
-        app: Ear::default(),
+        app: Recorder::default(),
         pool,
         // No interface exists outside the legs.
         host: host(99, &[], 99),
@@ -413,7 +413,7 @@ fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let live = live.owned(DedicatedHost { addresses, ..DedicatedHost::default() });
     let mut port = LivePort::open(&live, &block.scope("port"), &stop).unwrap();
     let queue = port.take_queue().unwrap().unwrap();
-    let worker = queue.builder().build(Ear::default(), &block.scope("worker")).unwrap();
+    let worker = queue.builder().build(Recorder::default(), &block.scope("worker")).unwrap();
     block.check().unwrap();
     (Tagged(worker, port), block)
 }

@@ -8,7 +8,7 @@
 use crate::random::Random;
 use crate::settings::Settings;
 
-/// Steps of the table that maps time; more would not show in any histogram.
+/// Steps of the table that maps time; finer ones make no visible difference.
 const STEPS: usize = 1024;
 /// Messages of a burst come 200 ns plus an exponential of this mean apart, about a million a
 /// second. Nasdaq's opening of 2019-12-30 holds 1,000 messages within 2.4 ms, and its bursts are

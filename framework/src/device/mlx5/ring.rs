@@ -31,7 +31,7 @@ pub(super) struct MemoryOwner(#[expect(dead_code, reason = "it keeps the memory"
 
 impl MemoryOwner {
     /// # Safety
-    /// The pointers, counts and lengths in the parts around this keeper are correct, and stay so as
+    /// The pointers, counts and lengths in the parts around this owner are correct, and stay so as
     /// long as `owner` lives. The memory is aligned to 16 bytes. In this process only one queue
     /// made of these parts touches it (and a fake NIC).
     pub(super) unsafe fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
@@ -67,8 +67,8 @@ pub(super) struct Ring<const LEN: usize> {
 }
 
 impl<const LEN: usize> Ring<LEN> {
-    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` state.
-    /// Panics if these are not powers of two or an entry is too short.
+    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `memory_owner`
+    /// state. Panics if these are not powers of two or an entry is too short.
     pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, memory_owner: MemoryOwner) -> Self {
         Self::behind(first, 0, count, stride, memory_owner)
     }
@@ -328,7 +328,7 @@ pub(super) struct DoorbellRecord {
 }
 
 impl DoorbellRecord {
-    /// The record at `word`, as the parts around `keeper` state.
+    /// The record at `word`, as the parts around `memory_owner` state.
     pub(super) fn new(word: NonNull<u32>, memory_owner: MemoryOwner) -> Self {
         Self { word, memory_owner }
     }

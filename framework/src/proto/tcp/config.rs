@@ -19,9 +19,9 @@ use crate::time::Duration;
 pub struct TcpConfig {
     /// Connections at the same time, those in TIME-WAIT included. By default 1,024.
     pub connections_max: usize,
-    /// Connection slots that remote callers may not use, so that an order session can be opened
-    /// again even when callers have filled the table. Connections in TIME-WAIT do not count against
-    /// the callers' slots, because new connections displace them. None: a sixteenth of all slots.
+    /// Connection slots that remote clients may not use, so that an order session can be opened
+    /// again even when clients have filled the table. Connections in TIME-WAIT do not count against
+    /// the clients' slots, because new connections displace them. None: a sixteenth of all slots.
     /// By default `None`.
     pub active_open_reserve: Option<usize>,
     /// Listeners at the same time. By default 16.
@@ -78,7 +78,7 @@ impl TcpConfig {
         self.connections_max * Self::connection_len() + self.chunks_max * size_of::<Chunk<P>>() + sources
     }
 
-    /// Connections that remote callers may not use.
+    /// Connections that remote clients may not use.
     pub fn active_open_reserve(&self) -> usize {
         self.active_open_reserve.unwrap_or(self.connections_max / 16)
     }

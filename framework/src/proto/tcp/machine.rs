@@ -69,7 +69,7 @@ pub(super) struct Shared<P> {
     pub(super) option_changes: u64,
     /// Numbers that another sender may use.
     pub(super) delegations: Delegations,
-    /// The counts of remote callers' connections.
+    /// The counts of remote clients' connections.
     pub(super) admission: Admission,
     pub(super) challenges: Challenges,
     pub(super) resets: PeerLimit,

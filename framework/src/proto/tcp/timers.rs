@@ -259,9 +259,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The app waits no longer, and the connection goes on without it (Linux: `tcp_close`, which
-    /// returns when `sk_stream_wait_close` does, and makes the socket an orphan). A peer that
-    /// acknowledges nothing is given up like any other.
+    /// SO_LINGER expired: the call returns, and the connection continues as an orphan (Linux:
+    /// `tcp_close`, after `sk_stream_wait_close`). A peer that acknowledges nothing is given up
+    /// like any other.
     fn end_linger(&mut self) {
         self.connection.ending.set(CloseReason::LingerTimedOut);
         self.notify(Pending::CLOSED);
@@ -366,8 +366,7 @@ impl Connection {
         now.since(self.clock.unacked_since) >= config.retries_timeout()
     }
 
-    /// The app has closed it, and waits only for the acknowledgment of its data, the FIN being the
-    /// last.
+    /// The app has closed it, and only ACKs of its data and FIN are outstanding.
     fn is_lingering(&self) -> bool {
         self.has(AppFlags::RECEIVES_NO_MORE)
             && self.rare_options.linger_ms != u32::MAX

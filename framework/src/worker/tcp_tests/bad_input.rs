@@ -438,7 +438,7 @@ fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
     frame
 }
 
-/// Listens for `address(3)`, whose station is known, and other callers.
+/// Listens for `address(3)`, whose station is known, and other clients.
 fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
     end.with_app(now, |_, cx| {
         cx.host.apply(HostEvent::NeighborSet { address: address(3), mac: mac(3) }).unwrap();

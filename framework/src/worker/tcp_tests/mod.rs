@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod bad_input;
-mod callers;
+mod clients;
 mod echo;
 mod frames;
 mod hang_up;

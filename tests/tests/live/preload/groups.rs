@@ -107,8 +107,8 @@ fn each_member_of_the_program_hears_its_own_datagram_once() {
     }
 }
 
-/// Waits until a program of a namespace is a member of the group, which its kernel knows, also where
-/// it is under the library.
+/// Waits until a program of a namespace is a member of the group, which its kernel knows, also
+/// where it is under the library.
 fn until_a_member(namespace: &Namespace, group: Ipv4Addr) {
     let word = format!("{:08X}", u32::from_ne_bytes(group.octets()));
     wait_until("the program joins", || {

@@ -13,7 +13,7 @@
 use super::cq::{Cq, MINIS};
 use crate::mem::{MetaTemplate, Templated};
 
-/// Frames of the longest session that devices of the fact sheet report (`cqe_comp_caps.max_num`,
+/// Frames of the longest session that the devices of docs/mlx5.md report (`cqe_comp_caps.max_num`,
 /// mlx5.md 1.4).
 const FRAMES_MAX: usize = 64;
 

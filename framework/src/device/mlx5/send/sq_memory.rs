@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. The parts of a queue are correct ([`MemoryOwner`](super::super::setup::parts::MemoryOwner)):
-//!    the ring is as long as they state, aligned to 16 bytes, and lives as long as the keeper. It
+//!    the ring is as long as they state, aligned to 16 bytes, and lives as long as the owner. It
 //!    is initialised: libmlx5 makes it of fresh pages.
 //! 2. The number of units is a power of two, and a position is masked before it is used, so it is
 //!    always inside the ring.

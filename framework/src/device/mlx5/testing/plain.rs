@@ -371,7 +371,7 @@ impl PlainNic {
         self.rq.producer_index().wrapping_sub(self.wqe_idx) & 0xffff
     }
 
-    /// On a striding ring: the number of keepers of its buffer.
+    /// On a striding ring: the number of owners of its buffer.
     pub fn mprq_buffer_owners(&self) -> usize {
         self.mprq_buffer.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
     }

@@ -1,4 +1,4 @@
-//! Reads send WQEs as the fact sheet (mlx5.md 2.2 to 2.7) describes them, and refuses all others.
+//! Reads send WQEs as docs/mlx5.md (2.2 to 2.7) describes them, and refuses all others.
 //! It shares nothing with the encoder: no constant, no type, no helper.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report

@@ -1,4 +1,4 @@
-//! Limits for remote callers: for all listeners together, so that slots are left for our own
+//! Limits for remote clients: for all listeners together, so that slots are left for our own
 //! connections; for one listener; and for one address. Connections are counted when they begin and
 //! end; segments in between cost nothing.
 //!
@@ -50,7 +50,7 @@ impl Admission {
         }
     }
 
-    /// Slots that remote callers may still take, if they are free.
+    /// Slots that remote clients may still take, if they are free.
     pub(in crate::proto::tcp) fn left(&self) -> usize {
         self.places_max - self.places
     }
@@ -71,13 +71,13 @@ impl Admission {
 }
 
 impl<P: Payload> Shared<P> {
-    /// A remote caller's handshake begins.
+    /// A remote client's handshake begins.
     pub(in crate::proto::tcp) fn count_place(&mut self, connection: &mut Connection) {
         connection.counted.insert(Counted::PLACE);
         self.admission.places += 1;
     }
 
-    /// A remote caller's handshake is done.
+    /// A remote client's handshake is done.
     pub(in crate::proto::tcp) fn count_session(&mut self, connection: &mut Connection) {
         connection.counted.insert(Counted::SESSION);
         *self.admission.of_listener(connection.accepted_by.id) += 1;
@@ -115,13 +115,13 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Whether there is room for another remote caller, or
+    /// Whether there is room for another remote client, or
     /// [`make_room_for_peer`](Self::make_room_for_peer) would make some.
     pub(in crate::proto::tcp) fn can_admit_peer(&self) -> bool {
         self.shared.admission.left() > 0 && self.can_make_room()
     }
 
-    /// Whether there is room for another remote caller. Like [`make_room`](Self::make_room), but
+    /// Whether there is room for another remote client. Like [`make_room`](Self::make_room), but
     /// the reserved slots do not count.
     pub(in crate::proto::tcp) fn make_room_for_peer(&mut self) -> bool {
         self.shared.admission.left() > 0 && self.make_room()

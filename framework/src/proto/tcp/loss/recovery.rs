@@ -202,7 +202,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Processes an acknowledgment while something is missing, or is found missing by it.
+    /// Processes an ACK during loss recovery, or one that starts it.
     pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut AckSample, is_congested: bool) {
         let was = self.connection.recovery;
         if news.resends_were_needless || self.is_echo_of_original(news) {

@@ -1,4 +1,4 @@
-//! The send half over plain memory: a decoder written from the fact sheet alone reads the ring, and
+//! The send half over plain memory: a decoder written from docs/mlx5.md alone reads the ring, and
 //! a fake NIC completes the WQEs that each test asks for.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
@@ -1601,7 +1601,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Whatever frames are posted, at any position of a ring of any size, with completions as late
-    /// as possible: the fact sheet knows each WQE, the frames are those that were posted, and every
+    /// as possible: docs/mlx5.md has each WQE, the frames are those that were posted, and every
     /// mbuf is freed.
     #[test]
     fn every_wqe_is_one_that_the_fact_sheet_knows(

@@ -1,7 +1,5 @@
 //! CLOSED and LISTEN (RFC 9293 3.10.7.1 and 3.10.7.2): a segment that belongs to no connection.
 
-use core::net::SocketAddrV4;
-
 use super::Arrival;
 use super::Received;
 use super::TcpDrop;
@@ -107,7 +105,7 @@ impl<P: Payload> Tcp<P> {
         listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
     }
 
-    /// Whether fewer than `count` slots are left for callers, those included that only wait in
+    /// Whether fewer than `count` slots are left for clients, those included that only wait in
     /// TIME-WAIT.
     #[cold]
     fn lacks_places(&self, count: usize) -> bool {

@@ -64,7 +64,7 @@ drop_list! {
         BlindSyn => "blind_syn",
         /// SYNs beyond the listener's rate, or more repeats than a handshake answers.
         SynRateExceeded => "syn_rate_exceeded",
-        /// The configured number of connections, or the part for remote callers, is used up: the
+        /// The configured number of connections, or the part for remote clients, is used up: the
         /// peer sends its SYN again.
         TableFull => "table_full",
         /// The listener's limit of connections is reached.

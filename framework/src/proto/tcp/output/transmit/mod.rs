@@ -53,7 +53,7 @@ impl<P: Payload> Tcp<P> {
         shared.wheel.next_deadline()
     }
 
-    /// Whether a connection waits for a path: the host's next change may bring one.
+    /// Whether a connection waits for a route: the host's next change may bring one.
     pub fn misses_route(&self) -> bool {
         self.shared.route_watch.has_unrouted()
     }

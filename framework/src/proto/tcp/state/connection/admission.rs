@@ -1,5 +1,5 @@
 //! The listener that accepted the connection, and the connection's share of the limits for remote
-//! callers.
+//! clients.
 //!
 //! After all fields that every segment needs. Written by `listening`, and by `input` where a SYN
 //! opens the connection.
@@ -23,7 +23,7 @@ impl AcceptedBy {
     }
 }
 
-/// How a remote caller's connection is [counted](crate::proto::tcp::listening::admission).
+/// How a remote client's connection is [counted](crate::proto::tcp::listening::admission).
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct Counted(u8);
 

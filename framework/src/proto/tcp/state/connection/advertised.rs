@@ -1,14 +1,14 @@
-//! The receive window as the peer was shown it.
+//! The receive window as last advertised.
 //!
 //! In the first line. Written by `output` with each segment that leaves, and by `input` where the
-//! SYNs have shown it.
+//! SYNs have advertised it.
 
 use crate::proto::tcp::seq::Seq;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct AdvertisedWindow {
-    /// RCV.ADV: the right edge that was shown last. It never moves left (RFC 9293 3.8.6).
+    /// RCV.ADV: the right edge last advertised. It never moves left (RFC 9293 3.8.6).
     pub(in crate::proto::tcp) adv: Seq,
     /// The last acknowledgment number sent (RFC 7323 4.3: Last.ACK.sent).
     pub(in crate::proto::tcp) last_ack_sent: Seq,

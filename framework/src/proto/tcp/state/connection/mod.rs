@@ -5,16 +5,16 @@
 //! last, as `rare_`.
 //!
 //! ```text
-//!  line 1   flow, state   rcv        what came            shown    what the peer was shown of it
-//!           pending       ts         timestamps           rtt      the round trip, and the timeout
+//!  line 1   flow, state   rcv        receive sequence     advertised  receive window last sent
+//!           pending       ts         timestamps           rtt         round trip, RTO
 //!           recovery
-//!       2   consumer      snd        what left            send     what waits
-//!       3   rack_segment  clock      deadlines            sack     what became of what was sent
-//!       4   out_of_order  options    what the app wants   tally    counts
+//!       2   consumer      snd        send sequence        send        data to send
+//!       3   rack_segment  clock      deadlines            sack        scoreboard of data sent
+//!       4   out_of_order  options    set by the app       tally       counts
 //!       5   dsack         round      the round trip, of acknowledgments only
-//!                         rack       what arrived last    congestion  how much may be on its way
-//!  behind   accepted_by   loss, reordering                path     how long a segment may be
-//!           counted       ending     what the app is told of it
+//!                         rack       RACK's last delivery congestion  window, slow start
+//!  behind   accepted_by   loss, reordering                path        MSS, path MTU
+//!           counted       ending     reason for the app
 //! ```
 //!
 //! The field `dsack` is a `Duplicate`, which is in `rcv`.

@@ -1,5 +1,5 @@
-//! Limits of slots: whatever remote callers do, some slots are left for our own connections, and
-//! for other callers.
+//! Limits of slots: whatever remote clients do, some slots are left for our own connections, and
+//! for other clients.
 
 use super::super::*;
 use crate::wire::tcp::TcpFlags;
@@ -90,7 +90,7 @@ fn host_that_holds_what_it_may_leaves_the_others_their_places() {
 }
 
 #[test]
-fn calls_of_ours_leave_callers_what_is_not_theirs_alone() {
+fn our_connects_leave_clients_the_unreserved_slots() {
     let unlimited = ListenOptions { connections_per_source: None, ..ListenOptions::default() };
     let mut server = server(32, &unlimited);
     let (now, options) = (server.now, ConnectionOptions::default());
@@ -161,7 +161,7 @@ fn connection_beyond_the_limit_is_reset_when_its_handshake_is_done() {
 
 /// A peer that closes counts no more once its first FIN is answered: TIME-WAIT does not count.
 #[test]
-fn connection_in_time_wait_is_nobodys_session_and_takes_no_place_of_callers() {
+fn time_wait_counts_as_no_session_and_takes_no_slot_of_clients() {
     let few = ListenOptions { connections_per_source: Some(1), ..ListenOptions::default() };
     let mut server = server(16, &few);
     for port in 1..=40 {
@@ -201,7 +201,7 @@ fn counts_are_nothing_when_all_are_gone() {
     assert_eq!(server.tcp.shared.admission.sessions(), 0);
 }
 
-/// A caller that has vanished without a FIN keeps its slot for two hours and eleven minutes, not
+/// A client that has vanished without a FIN keeps its slot for two hours and eleven minutes, not
 /// for ever.
 #[test]
 fn keepalive_is_on_for_whom_a_listener_takes_by_default() {

@@ -44,10 +44,10 @@ pub(in crate::hca) struct Sq {
     /// earlier doorbells.
     pub(in crate::hca) was_reset: bool,
     /// Strict mode: a mistake at the doorbell, which the next step punishes.
-    pub(super) offence: Option<Fault>,
+    pub(super) doorbell_fault: Option<Fault>,
     /// The first error was reported: WQEs that request only that report are flushed without a
     /// completion.
-    error_told: bool,
+    error_reported: bool,
     doorbell: u64,
     pd: u32,
     user_index: u32,
@@ -81,8 +81,8 @@ impl Sq {
             rung: 0,
             register: None,
             was_reset: false,
-            offence: None,
-            error_told: false,
+            doorbell_fault: None,
+            error_reported: false,
             doorbell: ring.doorbell,
             pd: request.pd,
             user_index: request.user_index,
@@ -96,8 +96,8 @@ impl Sq {
         self.state = SqState::Reset;
         self.pace = Pace::default();
         (self.ci, self.rung) = (0, 0);
-        self.offence = None;
-        self.error_told = false;
+        self.doorbell_fault = None;
+        self.error_reported = false;
     }
 
     /// The doorbell record: the position after the last WQE that the driver posted. `None` where it
@@ -122,7 +122,7 @@ impl Sq {
             return self.give_up(Fault::RingUnmapped, work);
         };
         let ahead = record.wrapping_sub(self.ci);
-        if ahead == 0 && self.offence.is_none() {
+        if ahead == 0 && self.doorbell_fault.is_none() {
             return 0;
         }
         if !work.cqs.is_alive(self.cq) {
@@ -131,10 +131,10 @@ impl Sq {
         let mut done = 0;
         let beyond = Fault::RecordBeyondRing { ahead, wqebb_count: self.wqebb_count };
         let is_beyond = u32::from(ahead) > self.wqebb_count;
-        if let Some(offence) =
-            self.offence.take().or(is_beyond.then_some(beyond)).filter(|_| self.state == SqState::Ready)
+        if let Some(doorbell_fault) =
+            self.doorbell_fault.take().or(is_beyond.then_some(beyond)).filter(|_| self.state == SqState::Ready)
         {
-            done += self.fail(offence, opcode::NOP, record, work);
+            done += self.fail(doorbell_fault, opcode::NOP, record, work);
         }
         while done < budget {
             let moved = match self.state {
@@ -201,7 +201,7 @@ impl Sq {
         work.counters.tx_errors += 1;
         let kind = CompletionKind::SendError { syndrome: fault.syndrome(), vendor: fault.vendor(), opcode };
         self.hand_over(kind, work);
-        self.error_told = true;
+        self.error_reported = true;
         self.state = SqState::Error;
         self.ci = next;
         1
@@ -214,8 +214,8 @@ impl Sq {
         }
         let fetched = transmitter.scratch.fetch(&self.place(record), work.outside.dma);
         let mode = fetched.as_ref().map_or(CompletionMode::OnError, |control| control.mode);
-        if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_told {
-            self.error_told = true;
+        if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_reported {
+            self.error_reported = true;
             let opcode = fetched.as_ref().map_or(opcode::NOP, |control| control.opcode);
             self.hand_over(CompletionKind::SendError { syndrome: Syndrome::Flushed, vendor: 0, opcode }, work);
         }

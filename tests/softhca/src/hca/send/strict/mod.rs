@@ -94,13 +94,13 @@ fn take_ring(ring: &mut Ring, register: Register, qps: &mut Qps, work: &mut Work
     match checked {
         Ok(unseen) => unseen,
         Err(_) if sq.was_reset => Unseen::Perhaps,
-        Err(offence) => {
-            match offence {
+        Err(fault) => {
+            match fault {
                 Fault::RecordLate { .. } => work.counters.strict_record_late += 1,
                 Fault::BlueFlameDiffers { .. } => work.counters.strict_blueflame_differs += 1,
                 _ => work.counters.strict_register_wrong += 1,
             }
-            sq.offence = sq.offence.or(Some(offence));
+            sq.doorbell_fault = sq.doorbell_fault.or(Some(fault));
             Unseen::Perhaps
         }
     }

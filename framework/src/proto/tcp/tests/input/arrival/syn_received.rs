@@ -44,7 +44,7 @@ fn syn_that_comes_again_is_answered_again() {
     assert_eq!((answers.len(), answers[0].flags), (1, SYN | ACK));
 }
 
-/// A forged caller makes us send the named host no more than that.
+/// A forged client makes us send the named host no more than that.
 #[test]
 fn syn_that_comes_again_and_again_is_answered_a_few_times_in_a_second() {
     let mut script = half_open();

@@ -1,4 +1,4 @@
-//! Callers on our own network, whose MAC addresses must be resolved first: genuine callers are
+//! Clients on our own network, whose MAC addresses must be resolved first: genuine clients are
 //! accepted, however many SYNs arrive from unused addresses.
 
 use super::frames::{SegmentEnds, frame};
@@ -8,11 +8,11 @@ use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::Burst;
 use crate::wire::{TcpFields, TcpFlags};
 
-/// Genuine callers: 10.0.1.1 and the next.
-const TRUE_CALLERS: u8 = 8;
+/// Genuine clients: 10.0.1.1 and the next.
+const GENUINE_CLIENTS: u8 = 8;
 /// Turns from an ARP request on the wire to its reply.
 const ANSWER_TURNS: usize = 4;
-/// The callers.
+/// The clients.
 #[derive(Clone, Copy)]
 struct Crowd {
     /// Time between two turns of the worker.
@@ -24,7 +24,7 @@ struct Crowd {
     silent: u64,
     /// ARP requests per second from made-up senders.
     questions_per_second: u64,
-    /// Whether genuine callers request our MAC address before they call; otherwise they have it
+    /// Whether genuine clients request our MAC address before they call; otherwise they have it
     /// already.
     asks_first: bool,
 }
@@ -45,7 +45,7 @@ fn silent(idx: u64) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 2, 0).to_bits() + idx as u32)
 }
 
-fn caller(idx: u8) -> (Ipv4Addr, MacAddr) {
+fn client(idx: u8) -> (Ipv4Addr, MacAddr) {
     (Ipv4Addr::new(10, 0, 1, idx), MacAddr([2, 0, 0, 0, 1, idx]))
 }
 
@@ -67,13 +67,13 @@ fn segment(from: (Ipv4Addr, MacAddr), port: u16, flags: TcpFlags, ack: u32) -> V
 /// The result for a crowd.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
-    /// Genuine callers that were accepted.
+    /// Genuine clients that were accepted.
     let_in: u64,
     /// ARP requests that all stations of the network received.
     questions: u64,
 }
 
-/// Runs a crowd in which each genuine caller calls after half of the time, and again after a
+/// Runs a crowd in which each genuine client calls after half of the time, and again after a
 /// second.
 fn run(crowd: Crowd) -> Outcome {
     let (left, mut right) = pair("tcp", MemoryConfig { slots: 1024, ..MemoryConfig::default() });
@@ -101,12 +101,12 @@ fn run(crowd: Crowd) -> Outcome {
             frames.push(arp(1, (silent(10_000 + questions % 20_000), MacAddr([2, 0, 0, 0, 9, 8]))));
             questions += 1;
         }
-        for idx in 1..=TRUE_CALLERS {
+        for idx in 1..=GENUINE_CLIENTS {
             if crowd.asks_first && turn == call_at(idx) {
-                frames.push(arp(1, caller(idx)));
+                frames.push(arp(1, client(idx)));
             }
             if turn == call_at(idx) + 2 * ANSWER_TURNS || turn == call_at(idx) + second {
-                frames.push(segment(caller(idx), 5_000, TcpFlags::SYN, 0));
+                frames.push(segment(client(idx), 5_000, TcpFlags::SYN, 0));
             }
         }
         while later.front().is_some_and(|(at, _)| *at <= turn) {
@@ -128,7 +128,7 @@ fn run(crowd: Crowd) -> Outcome {
     Outcome { let_in: end.tcp().tally().established, questions: asked }
 }
 
-/// The number of genuine callers accepted in two runs: in the second one they send an ARP request
+/// The number of genuine clients accepted in two runs: in the second one they send an ARP request
 /// first.
 fn let_in(crowd: Crowd) -> [u64; 2] {
     [false, true].map(|asks_first| run(Crowd { asks_first, ..crowd }).let_in)
@@ -155,16 +155,16 @@ fn crowded_host() -> Host {
     host
 }
 
-/// A genuine caller's answer to a frame of ours.
+/// A genuine client's answer to a frame of ours.
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {
-    let callers = || (1..=TRUE_CALLERS).map(caller);
+    let clients = || (1..=GENUINE_CLIENTS).map(client);
     match &frame[12..14] {
         [8, 6] => {
-            let asked = callers().find(|(address, _)| frame[38..42] == address.octets())?;
+            let asked = clients().find(|(address, _)| frame[38..42] == address.octets())?;
             (frame[21] == 1).then(|| arp(2, asked))
         }
         _ => {
-            let called = callers().find(|(address, mac)| frame[..6] == mac.0 && frame[30..34] == address.octets())?;
+            let called = clients().find(|(address, mac)| frame[..6] == mac.0 && frame[30..34] == address.octets())?;
             let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
             let is_syn_ack = frame[47] == (TcpFlags::SYN | TcpFlags::ACK).0;
             is_syn_ack.then(|| segment(called, 5_000, TcpFlags::ACK, word(38).wrapping_add(1)))
@@ -177,7 +177,7 @@ fn callers_who_are_there_get_in_while_nobody_else_calls() {
     assert_eq!(let_in(SLOW), [8, 8]);
 }
 
-/// A hundred SYNs per second were enough to lock out all callers, because pending requests kept
+/// A hundred SYNs per second were enough to lock out all clients, because pending requests kept
 /// their entries for seven seconds.
 #[test]
 fn slow_flood_from_250_silent_addresses_locks_nobody_out() {
@@ -203,7 +203,7 @@ fn flood_from_a_whole_network_has_us_ask_at_a_limited_rate() {
     let crowd = Crowd { flood_per_second: 90_000, silent: 60_000, ..FAST };
     for asks_first in [false, true] {
         let Outcome { let_in, questions } = run(Crowd { asks_first, ..crowd });
-        // 300 at once, 1,000 per second for a quarter of one, and those for the genuine callers'
+        // 300 at once, 1,000 per second for a quarter of one, and those for the genuine clients'
         // connections.
         assert!(let_in == 8 && (250..=300 + 250 + 8).contains(&questions), "{questions} questions, {let_in} let in");
     }
