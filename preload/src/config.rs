@@ -10,6 +10,7 @@ use sockets::System;
 use sockets::rules::Rules;
 use wirepath::worker::live::PortConfig;
 
+use crate::engine::table;
 use crate::sys;
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
@@ -72,7 +73,9 @@ pub(crate) fn system() -> &'static System {
 
 /// One line on the program's standard error.
 pub(crate) fn say(sentence: impl Display) {
-    if CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
+    // A program may have a socket at number 2.
+    let is_socket = table::find(2).is_some();
+    if !is_socket && CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
         let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
     }
 }

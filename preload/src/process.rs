@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::engine::{table, thread};
-use crate::{calls, config, engine, sys};
+use crate::{calls, config, engine, keeper, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
@@ -42,6 +42,11 @@ extern "C" fn at_exit() {
     if !is_owner_by_pid() || thread::is_inside() {
         return;
     }
+    send_the_rest();
+    keeper::end();
+}
+
+fn send_the_rest() {
     let began = Instant::now();
     let mut last = began;
     while last.elapsed() < QUIET_AT_EXIT && began.elapsed() < LONGEST_EXIT {
@@ -84,20 +89,22 @@ extern "C" fn after_fork_in_child() {
         engine.forget_waiters();
         thread::forget_eventfd();
     }
+    if held.is_some() {
+        keeper::forget();
+        // Otherwise the queue and the listing would outlive the parent, as long as the child has
+        // descriptors of them.
+        let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
+        for fd in theirs {
+            table::clear(fd);
+            sys::close(fd);
+        }
+    }
     if let Some(engine) = &held
         && matches!(engine.state, engine::State::Closed)
         && let Some(page) = OWNER.get()
     {
         PID.store(sys::getpid(), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
-    } else if held.is_some() {
-        // Otherwise the queue would outlive the parent, as long as the child has a descriptor of
-        // it.
-        let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
-        for fd in theirs {
-            table::clear(fd);
-            sys::close(fd);
-        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io::IoSlice;
 
 use sockets::Errno;
@@ -98,6 +99,22 @@ macro_rules! call {
     }};
 }
 
+/// Calls on twins so far.
+static ON_TWINS: AtomicU64 = AtomicU64::new(0);
+
+/// How many system calls this library has made on the kernel's twins of sockets.
+pub(crate) fn calls_on_twins() -> u64 {
+    ON_TWINS.load(Ordering::Relaxed)
+}
+
+/// As `call`, and counted as one on a twin.
+macro_rules! call_on_twin {
+    ($($argument:tt)*) => {{
+        ON_TWINS.fetch_add(1, Ordering::Relaxed);
+        call!($($argument)*)
+    }};
+}
+
 /// `socket`.
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_socket, domain, kind, protocol).map(|fd| fd as c_int)
@@ -110,36 +127,57 @@ pub(crate) fn close(fd: c_int) {
 
 /// `bind`.
 pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<(), Errno> {
-    call!(libc::SYS_bind, fd, address.as_ptr(), address.len()).map(drop)
+    call_on_twin!(libc::SYS_bind, fd, address.as_ptr(), address.len()).map(drop)
 }
 
 /// `connect`.
 pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<(), Errno> {
-    call!(libc::SYS_connect, fd, address.as_ptr(), address.len()).map(drop)
+    call_on_twin!(libc::SYS_connect, fd, address.as_ptr(), address.len()).map(drop)
 }
 
 /// `getsockname`: as many bytes as the address has.
 pub(crate) fn getsockname(fd: c_int, into: &mut [u8; 128]) -> Result<usize, Errno> {
     let mut len = into.len() as u32;
-    call!(libc::SYS_getsockname, fd, into.as_mut_ptr(), &raw mut len)?;
+    call_on_twin!(libc::SYS_getsockname, fd, into.as_mut_ptr(), &raw mut len)?;
+    Ok((len as usize).min(into.len()))
+}
+
+/// `getpeername`: as many bytes as the address has.
+pub(crate) fn getpeername(fd: c_int, into: &mut [u8; 128]) -> Result<usize, Errno> {
+    let mut len = into.len() as u32;
+    call!(libc::SYS_getpeername, fd, into.as_mut_ptr(), &raw mut len)?;
     Ok((len as usize).min(into.len()))
 }
 
 /// `listen`.
 pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<(), Errno> {
-    call!(libc::SYS_listen, fd, backlog).map(drop)
+    call_on_twin!(libc::SYS_listen, fd, backlog).map(drop)
 }
 
 /// `getsockopt` of a number.
 pub(crate) fn getsockopt_int(fd: c_int, level: c_int, name: c_int) -> Result<c_int, Errno> {
     let (mut value, mut len) = (0 as c_int, 4_u32);
-    call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
+    call_on_twin!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
+    Ok(value)
+}
+
+/// `getsockopt` of a structure: as many bytes as it has.
+pub(crate) fn getsockopt(fd: c_int, level: c_int, name: c_int, into: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = into.len() as u32;
+    call!(libc::SYS_getsockopt, fd, level, name, into.as_mut_ptr(), &raw mut len)?;
+    Ok((len as usize).min(into.len()))
+}
+
+/// `ioctl` that stores a number.
+pub(crate) fn ioctl_int(fd: c_int, request: usize) -> Result<c_int, Errno> {
+    let mut value: c_int = 0;
+    call!(libc::SYS_ioctl, fd, request, &raw mut value)?;
     Ok(value)
 }
 
 /// `setsockopt`.
 pub(crate) fn setsockopt(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    call!(libc::SYS_setsockopt, fd, level, name, value.as_ptr(), value.len()).map(drop)
+    call_on_twin!(libc::SYS_setsockopt, fd, level, name, value.as_ptr(), value.len()).map(drop)
 }
 
 /// `sendmsg` to an address with a TTL (`IP_TTL`); with 0 by the socket's own.
@@ -167,12 +205,12 @@ pub(crate) fn send_with_ttl(
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = control.len();
     }
-    call!(libc::SYS_sendmsg, fd, &raw const message, flags)
+    call_on_twin!(libc::SYS_sendmsg, fd, &raw const message, flags)
 }
 
 /// `fcntl` with a number.
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {
-    call!(libc::SYS_fcntl, fd, command, argument).map(|value| value as c_int)
+    call_on_twin!(libc::SYS_fcntl, fd, command, argument).map(|value| value as c_int)
 }
 
 /// `eventfd2`.
@@ -204,18 +242,18 @@ pub(crate) fn lseek(fd: c_int, offset: i64, whence: c_int) -> Result<i64, Errno>
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> Result<usize, Errno> {
     let time = timeout_ns.map(timespec);
     let time = time.as_ref().map_or(core::ptr::null(), |time| &raw const *time);
-    call!(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), time, 0, 8)
+    call_on_twin!(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), time, 0, 8)
 }
 
 /// `epoll_pwait` that does not wait.
 pub(crate) fn epoll_poll(epfd: c_int, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
-    call!(libc::SYS_epoll_pwait, epfd, events.as_mut_ptr(), events.len(), 0, 0, 8)
+    call_on_twin!(libc::SYS_epoll_pwait, epfd, events.as_mut_ptr(), events.len(), 0, 0, 8)
 }
 
 /// `epoll_ctl`.
 pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epoll_event>) -> Result<(), Errno> {
     let event = event.as_ref().map_or(core::ptr::null(), |event| &raw const *event);
-    call!(libc::SYS_epoll_ctl, epfd, op, fd, event).map(drop)
+    call_on_twin!(libc::SYS_epoll_ctl, epfd, op, fd, event).map(drop)
 }
 
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
@@ -273,7 +311,7 @@ pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::Atom
     call!(libc::SYS_madvise, page, 4_096, libc::MADV_WIPEONFORK).ok()?;
     // SAFETY: the page was mapped for us alone, is never unmapped, and is aligned for any word.
     let word = unsafe { &*(page as *const c_void).cast::<core::sync::atomic::AtomicU32>() };
-    word.store(1, core::sync::atomic::Ordering::Relaxed);
+    word.store(1, Ordering::Relaxed);
     Some(word)
 }
 
@@ -284,10 +322,10 @@ pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
 
 /// `accept4` without the peer's address.
 pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<c_int, Errno> {
-    call!(libc::SYS_accept4, fd, 0, 0, flags).map(|fd| fd as c_int)
+    call_on_twin!(libc::SYS_accept4, fd, 0, 0, flags).map(|fd| fd as c_int)
 }
 
 /// `shutdown`.
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
-    call!(libc::SYS_shutdown, fd, how).map(drop)
+    call_on_twin!(libc::SYS_shutdown, fd, how).map(drop)
 }

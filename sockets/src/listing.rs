@@ -105,11 +105,11 @@ pub struct Entry<'a> {
     pub remote: Option<SocketAddrV4>,
     /// Bytes that the program received, or may receive without waiting.
     pub rx_bytes: u64,
-    /// Segments with data, or datagrams.
+    /// Segments, or datagrams.
     pub rx_packets: u64,
     /// Bytes that were sent.
     pub tx_bytes: u64,
-    /// Segments with data, or datagrams.
+    /// Segments, or datagrams.
     pub tx_packets: u64,
     /// Bytes that wait for the program; of a listener, connections that wait for `accept`.
     pub receive_queue: u64,

@@ -59,11 +59,13 @@ pub(crate) struct Flows {
     held: Vec<(FlowSpec, usize)>,
     /// Flows of closed connections, the oldest first, and the time until which they stay.
     leaving: VecDeque<(Instant, FlowSpec)>,
+    /// Flows that were added or removed.
+    changes: u64,
 }
 
 impl Flows {
     pub(crate) fn new(steering: Box<dyn Steering>) -> Self {
-        Self { steering, held: Vec::new(), leaving: VecDeque::new() }
+        Self { steering, held: Vec::new(), leaving: VecDeque::new(), changes: 0 }
     }
 
     /// Adds the flows of a socket: all of them, or none if one fails.
@@ -82,6 +84,7 @@ impl Flows {
             *users += 1;
             return Ok(());
         }
+        self.changes += 1;
         self.steering.add_flow(flow.clone())?;
         self.held.push((flow.clone(), 1));
         Ok(())
@@ -94,6 +97,7 @@ impl Flows {
             self.held[idx].1 -= 1;
             if self.held[idx].1 == 0 {
                 self.held.swap_remove(idx);
+                self.changes += 1;
                 self.steering.remove_flow(flow);
             }
         }
@@ -102,6 +106,11 @@ impl Flows {
     /// Releases the flows of a connection once late segments cannot arrive any more.
     pub(crate) fn release_later(&mut self, flows: Vec<FlowSpec>, now: Instant) {
         self.leaving.extend(flows.into_iter().map(|flow| (now + LEAVES_AFTER, flow)));
+    }
+
+    /// Flows that were added or removed so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The time at which the next flow is removed; `Instant::MAX` if there is none.

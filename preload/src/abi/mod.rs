@@ -55,7 +55,7 @@ fn ours(fd: c_int) -> Option<FileId> {
 /// The file of a descriptor that is offloaded or may become so.
 #[inline]
 fn known(fd: c_int) -> Option<FileId> {
-    let file = table::find(fd)?;
+    let file = table::find_possible(fd)?;
     (!thread::is_inside() && process::is_owner()).then_some(file)
 }
 

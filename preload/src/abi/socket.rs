@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use sockets::Errno;
 
-use super::{give_none, known, memory, ours};
+use super::{give_none, known, may_be_ours, memory, ours};
 use crate::calls::{self, Outcome};
 use crate::process;
 use crate::real::{self, fail};
@@ -45,6 +45,9 @@ symbols! {
             None | Some(Outcome::Pass) => {
                 let accepted = pass!(real::accept4(fd, address, len, flags));
                 process::given(accepted);
+                if accepted >= 0 && may_be_ours() {
+                    calls::accepted_by_kernel(fd, accepted, flags);
+                }
                 return accepted;
             }
             Some(Outcome::Ours(accepted)) => accepted,
@@ -53,10 +56,12 @@ symbols! {
             Ok(accepted) => {
                 match accepted.peer {
                     Some(peer) => _ = memory::store_address(peer, address, len),
-                    None if address.is_null() => process::given(accepted.fd),
                     None => {
                         process::given(accepted.fd);
-                        let _ = pass!(real::getpeername(accepted.fd, address, len));
+                        calls::accepted_by_kernel(fd, accepted.fd, flags);
+                        if !address.is_null() {
+                            let _ = pass!(real::getpeername(accepted.fd, address, len));
+                        }
                     }
                 }
                 accepted.fd

@@ -20,7 +20,7 @@ use crate::real::{self, Count, fail};
 
 symbols! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
-        if table::find(fd).is_none() || !may_be_ours() {
+        if table::find_possible(fd).is_none() || !may_be_ours() {
             return pass!(real::fdopen(fd, mode));
         }
         let functions = Functions { read: read_cookie, write: write_cookie, seek: seek_cookie, close: close_cookie };

@@ -339,7 +339,7 @@ fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     let local = offload::name_of(twin).unwrap_or(ANY);
     // The owner of a bound socket was decided by `bind`.
     if local.port() != 0 || !offload::is_ours(&mut engine, file, Traffic::UdpSender, local, Some(to))? {
-        engine.files.give_up(file);
+        engine.files.keep(file);
         return Ok(());
     }
     let (bytes, len) = address::format(ANY, family);
@@ -356,7 +356,7 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
             let (family, kind, peer_group) = (socket.family, socket.kind, socket.groups.peer);
             Ok(Target { id, twin, family, kind, hears_twin, peer_group })
         }
-        Owner::Twin => Err(Errno::ENOTSOCK),
+        Owner::Twin | Owner::Kernel => Err(Errno::ENOTSOCK),
     }
 }
 

@@ -54,12 +54,33 @@ pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
         return Ok(());
     }
     let twin = engine.files.twin(file)?;
-    let Some(local) = offload::name_of(twin) else { return Ok(()) };
-    let stays = engine.files.socket(file)?.stays_the_kernels(twin);
-    if !stays && offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
+    let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
+    if offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
         offload::take(&mut engine, file, Some(local), true)?;
     }
     Ok(())
+}
+
+/// The reason of a socket that names an address of IPv6.
+const IPV6: &str = "an IPv6 address";
+
+/// Leaves a socket to the kernel for good.
+fn keep(engine: &mut Engine, file: FileId, why: &'static str) -> Result<(), Errno> {
+    let twin = engine.files.twin(file)?;
+    engine.files.socket(file)?.why = why;
+    engine.files.keep(file);
+    offload::say_kept(why, offload::name_of(twin).unwrap_or(ANY));
+    Ok(())
+}
+
+/// Lists a connection that the kernel has accepted for a listener.
+pub(crate) fn accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
+    let Some(listener) = table::find(listener) else { return };
+    let mut engine = engine::enter();
+    let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
+    let why = if matches!(place, Owner::Ours { .. }) { "accepted by loopback or another interface" } else { why };
+    let socket = Socket { place: Owner::Kernel, why, ..Socket::new(Kind::Stream, *family) };
+    engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, What::Socket(socket));
 }
 
 /// `listen`. The engine listens first, then the twin, for connections by other interfaces: a
@@ -100,11 +121,8 @@ pub(crate) fn begin_to_accept(engine: &mut Engine, file: FileId) -> Result<(), E
 }
 
 fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
-    // An unbound listener gets its port from the kernel's `listen`, and stays with the kernel.
-    let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) else { return Ok(()) };
-    if engine.files.socket(file)?.stays_the_kernels(twin) {
-        return Ok(());
-    }
+    let family = engine.files.socket(file)?.family;
+    let Ok(local) = bind_twin(twin, family, ANY) else { return keep(engine, file, IPV6) };
     if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
         return Ok(());
     }
@@ -139,7 +157,13 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     let remote = match address::parse(remote) {
         Address::V4(remote) => remote,
         Address::Unspecified => return dissolve(file),
-        Address::Other => return Pass,
+        Address::Other => {
+            let mut engine = engine::enter();
+            if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Twin) {
+                let _ = keep(&mut engine, file, IPV6);
+            }
+            return Pass;
+        }
     };
     match begin_connect(file, remote) {
         Ok(Some((id, Kind::Stream))) => Ours(finish_connect(file, id, remote)),
@@ -162,17 +186,16 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
         Some(id) if !leaves_by_ours(&mut engine, file, id, remote)? => {
             // The new peer is reached by another interface.
             offload::give_back(&mut engine, file);
-            engine.files.give_up(file);
+            keep(&mut engine, file, offload::BY_ANOTHER)?;
             return Ok(None);
         }
         Some(id) => id,
         None => {
             let traffic = if kind == Kind::Stream { Traffic::TcpClient } else { Traffic::UdpConnect };
             let local = offload::name_of(twin).unwrap_or(ANY);
-            let stays = engine.files.socket(file)?.stays_the_kernels(twin);
-            if stays || !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
+            if !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
                 // The socket stays with the kernel for good.
-                engine.files.give_up(file);
+                engine.files.keep(file);
                 return Ok(None);
             }
             let local = match kind {
@@ -450,7 +473,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     let mut engine = engine::enter();
     let Some((id, hears_twin)) = engine.files.socket(file).ok().and_then(|socket| match socket.place {
         Owner::Ours { id, hears_twin } => Some((id, hears_twin)),
-        Owner::Twin => None,
+        Owner::Twin | Owner::Kernel => None,
     }) else {
         return Pass;
     };

@@ -4,6 +4,7 @@
 //! its twin.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Mutex, PoisonError};
 
 use sockets::rules::{Query, Role, Traffic};
 use sockets::{Errno, Interest as Watched, Kind, Ready, SocketId, Stack, Trigger};
@@ -40,9 +41,49 @@ pub(crate) fn is_ours(
     remote: Option<SocketAddrV4>,
 ) -> Result<bool, Errno> {
     let groups = engine.files.socket(file)?.groups;
-    let (is_ours, why) = decide(engine, traffic, local, remote, &groups)?;
-    engine.files.socket(file)?.why = why;
+    let stays = {
+        let twin = engine.files.twin(file)?;
+        engine.files.socket(file)?.stays_the_kernels(twin)
+    };
+    let (verdict, why) = match stays {
+        Some(why) => (Verdict::Kernel, why),
+        None => decide(engine, traffic, local, remote, &groups),
+    };
+    let socket = engine.files.socket(file)?;
+    (socket.why, socket.is_refused) = (why, verdict == Verdict::Refused);
+    if verdict == Verdict::Refused {
+        return Err(Errno::EACCES);
+    }
+    let is_ours = verdict == Verdict::Ours;
+    if !is_ours {
+        say_kept(why, remote.unwrap_or(local));
+    }
     Ok(is_ours)
+}
+
+/// The reason of a socket whose address or peer is not reached by our interface.
+pub(crate) const BY_ANOTHER: &str = "another interface, or this host's own address";
+
+/// Who serves a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ours,
+    Kernel,
+    Refused,
+}
+
+/// A socket stays with the kernel, which the listing shows from now on. One line on standard error
+/// for each reason.
+pub(crate) fn say_kept(why: &'static str, address: SocketAddrV4) {
+    static SAID: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    crate::keeper::ensure();
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&why) {
+        said.push(why);
+        config::say(format_args!(
+            "a socket stays with the kernel: {address}: {why}; `wirepath sockets` lists all of them"
+        ));
+    }
 }
 
 fn decide(
@@ -51,28 +92,28 @@ fn decide(
     local: SocketAddrV4,
     remote: Option<SocketAddrV4>,
     groups: &Groups,
-) -> Result<(bool, &'static str), Errno> {
-    let Some(config) = config::get() else { return Ok((false, "no interface is named")) };
+) -> (Verdict, &'static str) {
+    let Some(config) = config::get() else { return (Verdict::Kernel, "no interface is named") };
     let named = remote.unwrap_or(local);
     if named.ip().is_loopback() || (remote.is_some() && (named.ip().is_unspecified() || named.ip().is_broadcast())) {
-        return Ok((false, "loopback or broadcast"));
+        return (Verdict::Kernel, "loopback or broadcast");
     }
     let application_id = config.application_id.as_deref();
     let decision = config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote });
     match decision.role {
-        Role::Os => return Ok((false, decision.why)),
-        Role::Refuse => return Err(Errno::EACCES),
+        Role::Os => return (Verdict::Kernel, decision.why),
+        Role::Refuse => return (Verdict::Refused, decision.why),
         Role::Offload | Role::Both => (),
     }
     if !open(engine) {
-        return Ok((false, "the interface could not be opened"));
+        return (Verdict::Kernel, "the interface could not be opened");
     }
     let is_on_ours = match remote {
         Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
         Some(remote) => goes_by_ours(engine, *remote.ip()),
         None => local.ip().is_multicast() || is_own(engine, *local.ip()),
     };
-    Ok(if is_on_ours { (true, decision.why) } else { (false, "another interface") })
+    if is_on_ours { (Verdict::Ours, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
 }
 
 /// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source
@@ -244,6 +285,16 @@ fn source_to(remote: Ipv4Addr) -> Option<Ipv4Addr> {
     let local = sys::connect(probe, &bytes[..len]).ok().and_then(|()| name_of(probe));
     sys::close(probe);
     local.map(|local| *local.ip())
+}
+
+/// The twin's peer by `getpeername`, if it is an IPv4 address.
+pub(crate) fn peer_of(twin: i32) -> Option<SocketAddrV4> {
+    let mut bytes = [0; 128];
+    let len = sys::getpeername(twin, &mut bytes).ok()?;
+    match address::parse(&bytes[..len]) {
+        Address::V4(address) => Some(address),
+        Address::Unspecified | Address::Other => None,
+    }
 }
 
 /// The twin's address by `getsockname`, if it is an IPv4 address.

@@ -240,7 +240,7 @@ fn state_of(engine: &mut Engine, file: FileId) -> State {
     match engine.files.get(file).map(|file| &file.what) {
         Some(What::Socket(socket)) => match socket.place {
             Owner::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
-            Owner::Twin => State::Kernel,
+            Owner::Twin | Owner::Kernel => State::Kernel,
         },
         Some(What::Set(Set { ours: Some(set), .. })) => State::Set(*set),
         _ => State::Kernel,

@@ -10,7 +10,7 @@ use sockets::{Errno, Kind, SocketId};
 
 use crate::address::Family;
 use crate::engine::options::Options;
-use crate::engine::table::{self, FileId};
+use crate::engine::table::{self, FileId, Served};
 use crate::sys;
 
 /// The open files of the process.
@@ -50,6 +50,8 @@ pub(crate) struct Socket {
     pub(crate) is_listener: bool,
     /// Groups.
     pub(crate) groups: Groups,
+    /// A rule has refused it.
+    pub(crate) is_refused: bool,
     /// The reason for the owner, for the listing.
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
@@ -60,6 +62,8 @@ pub(crate) struct Socket {
 pub(crate) enum Owner {
     /// Not decided yet: all calls go to the twin.
     Twin,
+    /// The kernel's for good: no call of ours looks at it any more.
+    Kernel,
     /// Ours.
     Ours {
         id: SocketId,
@@ -134,8 +138,8 @@ impl OpenFiles {
     /// Updates the entries of the file's descriptors in the table.
     pub(crate) fn mark(&mut self, id: FileId) {
         if let Some(file) = self.get(id) {
-            let is_ours = file.what.is_ours();
-            file.fds.iter().for_each(|fd| table::set(*fd, id, is_ours));
+            let served = file.what.served();
+            file.fds.iter().for_each(|fd| table::set(*fd, id, served));
         }
     }
 
@@ -161,11 +165,13 @@ impl OpenFiles {
         self.forget(id)
     }
 
-    /// Leaves a file to the kernel from now on, with all its descriptors.
-    pub(crate) fn give_up(&mut self, id: FileId) {
-        if let Some(file) = self.forget(id) {
-            file.fds.iter().for_each(|fd| table::clear(*fd));
+    /// Leaves a socket to the kernel from now on. It stays listed.
+    pub(crate) fn keep(&mut self, id: FileId) {
+        if let Ok(socket) = self.socket(id) {
+            socket.place = Owner::Kernel;
+            (socket.options, socket.backlog) = (Options::default(), None);
         }
+        self.mark(id);
     }
 
     pub(crate) fn get(&mut self, id: FileId) -> Option<&mut File> {
@@ -269,12 +275,13 @@ impl OpenFiles {
 }
 
 impl What {
-    /// Whether the engine serves calls on this file. It serves a set, because offloaded sockets may
-    /// be added, and a listener that the next call offloads.
-    fn is_ours(&self) -> bool {
+    /// Who serves calls on this file. The engine serves a set, because offloaded sockets may be
+    /// added, and a listener that the next call offloads.
+    fn served(&self) -> Served {
         match self {
-            Self::Socket(socket) => socket.ours().is_some() || socket.backlog.is_some(),
-            Self::Set(_) => true,
+            Self::Socket(Socket { place: Owner::Kernel, .. }) => Served::Kernel,
+            Self::Socket(socket) if socket.ours().is_none() && socket.backlog.is_none() => Served::Undecided,
+            Self::Socket(_) | Self::Set(_) => Served::Ours,
         }
     }
 }
@@ -282,7 +289,7 @@ impl What {
 impl Socket {
     pub(crate) fn new(kind: Kind, family: Family) -> Self {
         let (opened, groups) = (SystemTime::now(), Groups::default());
-        let (options, watches, why) = (Options::default(), Vec::new(), "not decided yet");
+        let (options, watches, why) = (Options::default(), Vec::new(), UNDECIDED);
         Self {
             kind,
             family,
@@ -292,27 +299,34 @@ impl Socket {
             backlog: None,
             is_listener: false,
             groups,
+            is_refused: false,
             why,
             opened,
         }
     }
 
-    /// Whether options that were set earlier keep the socket with the kernel: IPv6 only, or an
-    /// option that the engine cannot apply.
-    pub(crate) fn stays_the_kernels(&self, twin: c_int) -> bool {
+    /// Why options that were set earlier keep the socket with the kernel, if they do: IPv6 only, or
+    /// an option that the engine cannot apply.
+    pub(crate) fn stays_the_kernels(&self, twin: c_int) -> Option<&'static str> {
         let is_v6_only =
             self.family == Family::Inet6 && sys::getsockopt_int(twin, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Ok(1);
-        is_v6_only || self.options.change_what_is_sent()
+        if is_v6_only {
+            return Some("IPv6 alone (IPV6_V6ONLY)");
+        }
+        self.options.change_what_is_sent().then_some("an option that only the kernel has")
     }
 
     /// The offloaded socket, if it is one.
     pub(crate) fn ours(&self) -> Option<SocketId> {
         match self.place {
-            Owner::Twin => None,
+            Owner::Twin | Owner::Kernel => None,
             Owner::Ours { id, .. } => Some(id),
         }
     }
 }
+
+/// The reason of a socket that has named no address yet.
+pub(crate) const UNDECIDED: &str = "not used yet";
 
 /// The unbound address.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

@@ -18,14 +18,26 @@ const CHUNKS: usize = 1_024;
 const RESERVED: u32 = u32::MAX;
 /// The file is offloaded; without this bit it may become so.
 const OURS: u32 = 1 << 31;
+/// The file stays with the kernel.
+const KEPT: u32 = 1 << 30;
 
 static TABLE: [OnceLock<Box<[AtomicU32; CHUNK_LEN]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
 
-/// The file of a descriptor that is offloaded, or may become so. Two loads.
+/// The file of a descriptor, whoever serves it. Two loads.
 #[inline]
 pub(crate) fn find(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
         0 | RESERVED => None,
+        file => Some(FileId(file & !(OURS | KEPT))),
+    }
+}
+
+/// The file of a descriptor that is offloaded, or may become so. Two loads.
+#[inline]
+pub(crate) fn find_possible(fd: c_int) -> Option<FileId> {
+    match word(fd)?.load(Ordering::Acquire) {
+        0 | RESERVED => None,
+        file if file & KEPT != 0 => None,
         file => Some(FileId(file & !OURS)),
     }
 }
@@ -51,9 +63,24 @@ pub(crate) fn is_reserved(fd: c_int) -> bool {
     word(fd).is_some_and(|word| word.load(Ordering::Acquire) == RESERVED)
 }
 
+/// Who serves a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The kernel, until a call decides otherwise.
+    Undecided,
+    Ours,
+    /// The kernel, for good.
+    Kernel,
+}
+
 /// Enters the file of a descriptor.
-pub(crate) fn set(fd: c_int, file: FileId, is_ours: bool) {
-    store(fd, if is_ours { file.0 | OURS } else { file.0 });
+pub(crate) fn set(fd: c_int, file: FileId, served: Served) {
+    let bits = match served {
+        Served::Undecided => 0,
+        Served::Ours => OURS,
+        Served::Kernel => KEPT,
+    };
+    store(fd, file.0 | bits);
 }
 
 /// Removes a descriptor: it is the kernel's alone.

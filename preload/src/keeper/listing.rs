@@ -1,18 +1,39 @@
-//! The listing of this process for `wirepath sockets`. The keeper writes it about once a second.
+//! The listing of this process for `wirepath sockets`. The keeper writes it twice a second: what it
+//! knows of our sockets under the engine's lock, what it asks the kernel after that.
 
-use sockets::listing::{Entry, Header, Listing, Place as Whose, State};
-use sockets::{Kind, SocketId};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sockets::Kind;
+use sockets::listing::{Entry, Header, Listing, Place as Whose, State, SystemCalls};
+use wirepath::counters::{Reading, Snapshot, default_directory};
 
 use crate::calls::offload;
-use crate::config;
 use crate::engine::Engine;
-use crate::engine::file::{File, Owner, Socket, What};
+use crate::engine::file::{ANY, File, Owner, Socket, UNDECIDED, What};
+use crate::{config, sys};
+
+/// Where the file is, to remove it when the program ends.
+static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The file in shared memory, and the number of records in use.
 pub(crate) struct Published {
     listing: Listing,
     used: usize,
+    writes: u32,
 }
+
+/// The values of all sockets, before the kernel is asked for those of its own.
+pub(crate) struct Collected {
+    /// Each socket with the descriptor of its twin, if the kernel has the values.
+    sockets: Vec<(Entry<'static>, Option<i32>)>,
+    header: Header<'static>,
+}
+
+/// Kernel's sockets whose values are asked for in each write; of more in each eighth, because each
+/// takes a few system calls.
+const ASKED_ALWAYS: usize = 256;
 
 impl Published {
     /// Makes the file. If that fails, the program runs all the same, and is not listed.
@@ -21,32 +42,80 @@ impl Published {
         let listing = Listing::create(&config.program).inspect_err(|error| {
             config::say(format_args!("wirepath sockets will not show this program: {error}"));
         });
-        Some(Self { listing: listing.ok()?, used: 0 })
+        let listing = listing.ok()?;
+        *PATH.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing.path().to_owned());
+        Some(Self { listing, used: 0, writes: 0 })
     }
 
-    /// Writes all sockets of the engine.
-    pub(crate) fn write(&mut self, engine: &mut Engine) {
-        let sockets: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
+    /// Reads the values that are under the engine's lock.
+    pub(crate) fn collect(&self, engine: &mut Engine) -> Collected {
+        let now = SystemTime::now();
+        let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
+        let count = files.len();
         let room = self.listing.capacity();
-        for (slot, socket) in sockets.iter().take(room).enumerate() {
-            let entry = socket.entry(engine);
+        let sockets = files.iter().take(room).map(|listed| listed.entry(engine, now)).collect();
+        let mut header = Header {
+            turns: engine.turns,
+            sleeps: engine.sleeps,
+            wakeups: engine.wakeups,
+            unlisted: count.saturating_sub(room) as u64,
+            ..Header::default()
+        };
+        header.system_calls = SystemCalls {
+            device: 0,
+            sleep: engine.sleeps,
+            wake: engine.wakeups,
+            twin: sys::calls_on_twins(),
+            port: engine.look(|sockets, _| Ok(sockets.flow_changes())).unwrap_or(0),
+        };
+        if let Some(config) = config::get() {
+            header.program = config.program.as_str().into();
+            if engine.is_open() {
+                header.interface = config.port.interface().into();
+            }
+        }
+        Collected { sockets, header }
+    }
+
+    /// Writes the values, and those of the kernel.
+    pub(crate) fn write(&mut self, collected: Collected) {
+        let Collected { sockets, mut header } = collected;
+        let kernels = sockets.iter().filter(|(_, twin)| twin.is_some()).count();
+        let asks = kernels <= ASKED_ALWAYS || self.writes.is_multiple_of(8);
+        self.writes = self.writes.wrapping_add(1);
+        let used = sockets.len();
+        for (slot, (mut entry, twin)) in sockets.into_iter().enumerate() {
+            if let Some(twin) = twin.filter(|_| asks) {
+                ask_kernel(&mut entry, twin);
+            }
             self.listing.set(slot, &entry);
         }
-        let used = sockets.len().min(room);
         (used..self.used).for_each(|slot| self.listing.clear(slot));
         self.used = used;
-        if let Some(config) = config::get() {
-            self.listing.header(&Header {
-                program: config.program.as_str().into(),
-                interface: config.port.interface().into(),
-                turns: engine.turns,
-                sleeps: engine.sleeps,
-                wakeups: engine.wakeups,
-                unlisted: (sockets.len() - used) as u64,
-                ..Header::default()
-            });
-        }
+        header.system_calls.device = doorbells(&header.program);
+        self.listing.header(&header);
     }
+}
+
+/// Removes the file of a program that ends, because the keeper does not end by itself.
+pub(crate) fn remove() {
+    if let Some(path) = PATH.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Forgets the parent's file in a child of `fork`.
+pub(crate) fn forget() {
+    *PATH.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// System calls of the device, which counts them among the counters of this process.
+fn doorbells(program: &str) -> u64 {
+    let pid = sys::getpid();
+    let path = default_directory().join(format!("{program}.{pid}.{pid}.counters"));
+    let Ok(counters) = Snapshot::read(&path) else { return 0 };
+    let made = counters.samples.iter().filter(|sample| sample.name.ends_with("/wakeups"));
+    made.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
 }
 
 /// The listed values of a file.
@@ -54,73 +123,108 @@ struct Listed {
     fd: i32,
     kind: Kind,
     place: Owner,
+    is_refused: bool,
     why: &'static str,
     sets: u32,
     listens: bool,
-    opened: std::time::SystemTime,
+    opened: SystemTime,
 }
 
 impl Listed {
     fn of(file: &File) -> Option<Self> {
-        let What::Socket(Socket { kind, place, why, opened, watches, is_listener, .. }) = &file.what else {
-            return None;
-        };
-        let (kind, place, why, opened) = (*kind, *place, *why, *opened);
-        Some(Self {
-            fd: *file.fds.first()?,
-            kind,
-            place,
-            why,
-            sets: watches.len() as u32,
-            listens: *is_listener,
-            opened,
-        })
+        let What::Socket(socket) = &file.what else { return None };
+        let Socket { kind, place, why, opened, is_listener, is_refused, .. } = *socket;
+        let mut sets: Vec<u32> = socket.watches.iter().map(|watch| watch.set.0).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        let (fd, sets) = (*file.fds.iter().min()?, sets.len() as u32);
+        Some(Self { fd, kind, place, is_refused, why, sets, listens: is_listener, opened })
     }
 
-    fn entry(&self, engine: &mut Engine) -> Entry<'static> {
+    fn entry(&self, engine: &mut Engine, now: SystemTime) -> (Entry<'static>, Option<i32>) {
         let place = match self.place {
-            Owner::Twin if self.why == "not decided yet" => Whose::Undecided,
-            Owner::Twin => Whose::Kernel,
+            _ if self.is_refused => Whose::Refused,
+            Owner::Twin if self.why == UNDECIDED => Whose::Undecided,
+            Owner::Twin | Owner::Kernel => Whose::Kernel,
             Owner::Ours { hears_twin: true, .. } => Whose::Both,
             Owner::Ours { .. } => Whose::Ours,
         };
-        let entry = Entry {
-            fd: self.fd,
-            kind: self.kind,
-            place,
-            why: self.why.into(),
-            epoll_sets: self.sets,
-            opened: self.opened,
-            active: std::time::SystemTime::now(),
-            state: if self.listens { State::Listen } else { State::Closed },
-            ..Entry::default()
+        let known = match self.place {
+            Owner::Ours { id, .. } => engine.look(|sockets, cx| sockets.entry(id, now, cx)).ok(),
+            Owner::Twin | Owner::Kernel => None,
         };
-        match self.place {
-            Owner::Twin => Entry { local: offload::name_of(self.fd).unwrap_or(crate::engine::file::ANY), ..entry },
-            Owner::Ours { id, .. } => self.of_ours(entry, id, engine),
-        }
+        let is_asked = known.is_none().then_some(self.fd);
+        let state = if self.listens { State::Listen } else { State::Closed };
+        let known = known.unwrap_or(Entry { state, epoll_sets: self.sets, ..Entry::default() });
+        let (fd, kind, opened) = (self.fd, self.kind, self.opened);
+        (Entry { fd, kind, place, why: self.why.into(), opened, ..known }, is_asked)
     }
+}
 
-    fn of_ours(&self, entry: Entry<'static>, id: SocketId, engine: &mut Engine) -> Entry<'static> {
-        let filled = engine.call(|sockets, cx| {
-            let remote = sockets.peer_addr(id).ok();
-            let state = match (entry.state, remote, self.kind) {
-                (State::Listen, ..) => State::Listen,
-                (_, Some(_), Kind::Stream) => State::Established,
-                (_, None, Kind::Datagram) | (_, Some(_), Kind::Datagram) => State::Bound,
-                (_, None, Kind::Stream) => State::Closed,
-            };
-            Ok(Entry {
-                state,
-                local: sockets.local_addr(id)?,
-                remote,
-                receive_queue: sockets.readable_len(id)? as u64,
-                receive_limit: u64::from(sockets.options(id)?.receive_buffer),
-                send_queue: sockets.unsent_len(id, cx).unwrap_or(0) as u64,
-                drops: sockets.dropped(id)?,
-                ..entry.clone()
-            })
-        });
-        filled.unwrap_or(entry)
+/// Fills in what the kernel knows of a socket. The descriptor may be closed meanwhile, or name
+/// another file: then the next write corrects the entry.
+fn ask_kernel(entry: &mut Entry<'_>, fd: i32) {
+    const SO_MEMINFO: i32 = 55;
+    const SK_MEMINFO_DROPS: usize = 8;
+    const TIOCOUTQ: usize = 0x5411;
+    const FIONREAD: usize = 0x541b;
+    entry.local = offload::name_of(fd).unwrap_or(ANY);
+    entry.remote = offload::peer_of(fd);
+    entry.receive_limit = sys::getsockopt_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |limit| limit as u64);
+    let queued = |request| sys::ioctl_int(fd, request).map_or(0, |count| count.max(0) as u64);
+    if entry.kind == Kind::Datagram {
+        entry.state = match (entry.remote, entry.local.port()) {
+            (Some(_), _) => State::Established,
+            (None, 0) => State::Closed,
+            (None, _) => State::Bound,
+        };
+        (entry.receive_queue, entry.send_queue) = (queued(FIONREAD), queued(TIOCOUTQ));
+        let mut memory = [0; 36];
+        if sys::getsockopt(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut memory) == Ok(memory.len()) {
+            entry.drops = u64::from(word(&memory, SK_MEMINFO_DROPS * 4));
+        }
+        return;
+    }
+    let mut info = [0; 248];
+    if sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_err() {
+        return;
+    }
+    // `struct tcp_info`.
+    entry.state = state_of(info[0], entry.local.port());
+    if entry.state == State::Listen {
+        (entry.receive_queue, entry.receive_limit) = (u64::from(word(&info, 24)), u64::from(word(&info, 28)));
+        return;
+    }
+    (entry.receive_queue, entry.send_queue) = (queued(FIONREAD), queued(TIOCOUTQ));
+    let long = |at: usize| u64::from(word(&info, at)) | u64::from(word(&info, at + 4)) << 32;
+    entry.retransmits = u64::from(word(&info, 100));
+    (entry.rx_bytes, entry.tx_bytes) = (long(128), long(200));
+    (entry.tx_packets, entry.rx_packets) = (u64::from(word(&info, 136)), u64::from(word(&info, 140)));
+    if entry.rx_packets > 0 {
+        let silence = [44, 52, 56].map(|at| word(&info, at)).into_iter().min().unwrap_or(0);
+        let last = SystemTime::now().checked_sub(Duration::from_millis(u64::from(silence)));
+        entry.active = last.unwrap_or(SystemTime::UNIX_EPOCH);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?))).unwrap_or(0)
+}
+
+/// `TCP_ESTABLISHED` and the others.
+fn state_of(number: u8, port: u16) -> State {
+    match number {
+        1 => State::Established,
+        2 => State::SynSent,
+        3 | 12 => State::SynReceived,
+        4 => State::FinWait1,
+        5 => State::FinWait2,
+        6 => State::TimeWait,
+        8 => State::CloseWait,
+        9 => State::LastAck,
+        10 => State::Listen,
+        11 => State::Closing,
+        _ if port != 0 => State::Bound,
+        _ => State::Closed,
     }
 }

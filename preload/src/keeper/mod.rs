@@ -2,7 +2,7 @@
 //! does so rarely while a thread of the program sleeps in a call, because that thread wakes for
 //! packets and timers itself, and not at all while other threads turn the worker.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,31 @@ const BUSY_NS: u64 = 1_000_000;
 /// Time between two looks while a thread sleeps.
 const IDLE_NS: u64 = 50_000_000;
 
+/// Starts the keeper unless there is one: it lists sockets of the kernel as well.
+pub(crate) fn ensure() {
+    if !IS_RUNNING.load(Ordering::Relaxed) {
+        // The thread blocks all signals, so that the program's signals reach its own threads.
+        let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
+        start();
+        sys::set_signal_mask(libc::SIG_SETMASK, mask);
+    }
+}
+
+/// A child of `fork` has none.
+pub(crate) fn forget() {
+    IS_RUNNING.store(false, Ordering::Relaxed);
+    listing::forget();
+}
+
+/// The program ends.
+pub(crate) fn end() {
+    NUMBER.fetch_add(1, Ordering::Relaxed);
+    listing::remove();
+}
+
 /// Starts the keeper. The caller has blocked all signals, and the thread inherits that.
 pub(crate) fn start() {
+    IS_RUNNING.store(true, Ordering::Relaxed);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     let started = thread::Builder::new().name("wirepath-keeper".into()).spawn(move || keep(number));
     if let Err(error) = started {
@@ -34,6 +57,7 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// The number of the current keeper: an older one ends when it sees another number, because its
 /// worker was closed before a `fork`.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn keep(number: u32) {
     // Descriptors that this thread opens belong to the library, like those of a thread within the
@@ -41,14 +65,14 @@ fn keep(number: u32) {
     thread_state::enter();
     let (mut turns, mut looks) = (0, 0_u32);
     let mut published = Published::new();
-    let mut written = Instant::now();
+    let mut written = None;
     while NUMBER.load(Ordering::Relaxed) == number {
         let mut sleep = BUSY_NS;
+        let mut collected = None;
         if let Some(mut engine) = engine::try_enter() {
             if !engine.is_open() {
-                return;
-            }
-            if engine.has_waiters() {
+                sleep = IDLE_NS;
+            } else if engine.has_waiters() {
                 sleep = IDLE_NS;
                 // A sleeping thread wakes for a due timer, unless it fell asleep before the timer
                 // was set.
@@ -64,12 +88,13 @@ fn keep(number: u32) {
             if looks.is_multiple_of(LOOKS_OF_A_ROUTE) {
                 engine.destinations.clear();
             }
-            if written.elapsed() >= PUBLISHED_EVERY {
-                written = Instant::now();
-                if let Some(published) = &mut published {
-                    published.write(&mut engine);
-                }
+            if written.is_none_or(|at: Instant| at.elapsed() >= PUBLISHED_EVERY) {
+                written = Some(Instant::now());
+                collected = published.as_ref().map(|published| published.collect(&mut engine));
             }
+        }
+        if let (Some(published), Some(collected)) = (&mut published, collected) {
+            published.write(collected);
         }
         sys::sleep(sleep);
     }

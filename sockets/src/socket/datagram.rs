@@ -212,6 +212,11 @@ impl DatagramSocket {
         Some((payload.copy_parts(into), *info))
     }
 
+    /// Bytes of the datagrams that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.received.iter().map(|waiting| waiting.info.len).sum()
+    }
+
     /// Sends a datagram from `local`, by the prepared flow to `remote` if there is one.
     pub(crate) fn send(
         &mut self,

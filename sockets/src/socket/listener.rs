@@ -19,11 +19,13 @@ pub(crate) struct Listener {
     queue: VecDeque<SocketId>,
     /// Linux's `somaxconn` rule: one more than the argument of `listen`.
     backlog: usize,
+    /// SYNs that found the queue full.
+    pub(crate) ignored: u64,
 }
 
 impl Listener {
     pub(crate) fn new(id: ListenerId, shut: (bool, bool), offered: ConnectionOptions, backlog: usize) -> Self {
-        Self { id, shut, offered, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
+        Self { id, shut, offered, queue: VecDeque::new(), backlog: backlog.saturating_add(1), ignored: 0 }
     }
 
     /// A second `listen` changes the backlog alone.

@@ -8,6 +8,7 @@ pub(crate) mod stream;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::mem::Held;
+use wirepath::time::Instant;
 use wirepath::worker::live::FlowSpec;
 
 use self::datagram::DatagramSocket;
@@ -42,6 +43,20 @@ pub(crate) struct Socket {
     pub(crate) flows: Vec<FlowSpec>,
     /// The epoll sets that it is in.
     pub(crate) watches: Vec<Watch>,
+    /// Datagrams; of a connection, what it had received and sent when it ended.
+    pub(crate) traffic: Traffic,
+}
+
+/// What a socket has received and sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) rx_bytes: u64,
+    pub(crate) rx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) tx_packets: u64,
+    pub(crate) retransmits: u64,
+    /// When the last packet came or left.
+    pub(crate) active: Option<Instant>,
 }
 
 /// The kind of the socket, with the state that only this kind has.
@@ -63,6 +78,7 @@ impl Socket {
             error: None,
             flows: Vec::new(),
             watches: Vec::new(),
+            traffic: Traffic::default(),
         }
     }
 

@@ -23,12 +23,15 @@ impl App for Sockets {
         self.flows.next_deadline().min(self.uncorked_at())
     }
 
-    fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let slot = datagram.consumer.0;
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         let id = SocketId { slot, generation: place.generation };
-        let Some(Socket { state: State::Datagram(datagrams), options, .. }) = &mut place.socket else { return };
+        let Some(Socket { state: State::Datagram(datagrams), options, traffic, .. }) = &mut place.socket else {
+            return;
+        };
         if datagrams.push(datagram, options.receive_buffer as usize) {
+            traffic.received(datagram.payload.len(), cx.now);
             self.wake_for(id, Ready::IN);
         }
     }
@@ -56,7 +59,13 @@ impl App for Sockets {
                 Ok(Socket { state: State::Listener(listener), .. }) => listener.is_full(),
                 _ => true,
             });
-        if is_full { Accept::Ignore } else { Accept::Yes }
+        if !is_full {
+            return Accept::Yes;
+        }
+        if let Some(Ok(Socket { state: State::Listener(listener), .. })) = at.map(|id| self.find(id)) {
+            listener.ignored += 1;
+        }
+        Accept::Ignore
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -64,6 +73,9 @@ impl App for Sockets {
             return self.enqueue(connection, listener, cx);
         }
         let Some((id, socket)) = self.stream_of(connection) else { return };
+        if matches!(event, TcpEvent::Closed(_)) {
+            socket.keep_traffic(cx);
+        }
         let State::Stream(stream) = &mut socket.state else { return };
         match event {
             TcpEvent::Connected { .. } => {

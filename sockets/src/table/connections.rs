@@ -179,6 +179,7 @@ impl Sockets {
     pub(super) fn hang_up(&mut self, id: SocketId, error: Errno, cx: &mut Cx<'_>) {
         let Ok(socket) = self.find(id) else { return };
         socket.error = Some(error);
+        socket.keep_traffic(cx);
         let State::Stream(stream) = &mut socket.state else { return };
         let connection = stream.connection;
         match stream.phase {

@@ -86,7 +86,7 @@ impl Sockets {
         group: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
-        let Socket { state, local, options, .. } = self.find(id)?;
+        let Socket { state, local, options, traffic, .. } = self.find(id)?;
         let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
         let (loops, ttl, tos) = (options.multicast_loop, options.multicast_ttl, options.tos);
         if ttl > 0 {
@@ -94,18 +94,19 @@ impl Sockets {
         } else if datagrams.source_to(group).is_none() {
             datagrams.prepare(*local, group, options, cx)?;
         }
+        traffic.sent(bytes.len(), cx.now);
         let source = datagrams.source_to(group).unwrap_or(*local);
         if loops && self.members > 0 {
             let interface = cx.host.interface();
             let len = bytes.len();
             let info = DatagramInfo { source, destination: group, interface, len, timestamp: None, ttl, tos };
-            self.loop_back(&info, bytes);
+            self.loop_back(&info, bytes, cx);
         }
         Ok(bytes.len())
     }
 
     /// Delivers a datagram of this host to each socket that wants it; scans all sockets.
-    fn loop_back(&mut self, info: &DatagramInfo, bytes: &[u8]) {
+    fn loop_back(&mut self, info: &DatagramInfo, bytes: &[u8], cx: &Cx<'_>) {
         let (group, source) = (*info.destination.ip(), *info.source.ip());
         let is_joined = |socket: &Socket| match &socket.state {
             State::Datagram(datagrams) => datagrams.memberships.iter().any(|own| own.group == group),
@@ -118,7 +119,8 @@ impl Sockets {
         for slot in 1..self.slots.len() as u32 {
             let place = &mut self.slots[slot as usize];
             let id = SocketId { slot, generation: place.generation };
-            let Some(Socket { state: State::Datagram(datagrams), local, options, .. }) = &mut place.socket else {
+            let Some(Socket { state: State::Datagram(datagrams), local, options, traffic, .. }) = &mut place.socket
+            else {
                 continue;
             };
             let is_bound =
@@ -128,6 +130,7 @@ impl Sockets {
                 None => options.multicast_all,
             };
             if is_bound && is_wanted && datagrams.push_copy(info, bytes, options.receive_buffer as usize) {
+                traffic.received(bytes.len(), cx.now);
                 self.wake_for(id, Ready::IN);
             }
         }

@@ -6,6 +6,7 @@
 //!   arrivals      what the worker received, to its socket
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
+//!   figures       what a listing shows of a socket
 //!   groups        groups of other sockets, and this host's own datagrams to them
 //!   message       bytes in several parts, with flags; what waits for more
 //!   data          bytes to and from either kind
@@ -16,6 +17,7 @@ mod arrivals;
 pub(crate) mod connections;
 mod data;
 pub(crate) mod datagrams;
+mod figures;
 mod groups;
 pub(crate) mod message;
 mod sets;

@@ -39,8 +39,16 @@ pub fn run(wire: &Wire, program: &str, arguments: &[&str]) -> Output {
     wire.near.command(line[0], &line[1..]).expect("ip (iproute2) is there, it made the namespace")
 }
 
-/// What a program wrote.
+/// What a program wrote, without the library's lines about sockets that stay with the kernel: a
+/// program says the same on either side.
 pub fn text(output: &Output) -> String {
+    let said = said(output);
+    let is_its_own = |line: &&str| !line.starts_with("wirepath: a socket stays with the kernel");
+    said.split_inclusive('\n').filter(is_its_own).collect()
+}
+
+/// What a program and the library wrote.
+pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 

@@ -1,0 +1,256 @@
+//! `wirepath sockets` of a program that runs under the library, beside a kernel at the other end of
+//! a wire: each kind of socket, its owner, the reason, its queues and what it has carried.
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wirepath_tests::live::preload::library;
+use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+
+const RULES: &str = r#"
+[[rules]]
+use = "os"
+traffic = "tcp-server"
+local = "*:9100"
+[[rules]]
+use = "refuse"
+traffic = "tcp-client"
+remote = "*:6666"
+"#;
+
+/// Sockets of each kind. It reads a connection's bytes, answers them, and reads one datagram of
+/// three.
+const PROGRAM: &str = r#"
+import select, socket, sys
+def listener(port, backlog, family=socket.AF_INET, only=False):
+    made = socket.socket(family)
+    if only: made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    made.bind(('::' if only else '0.0.0.0', port))
+    made.listen(backlog)
+    return made
+ours, kept = listener(7100, 5), listener(9100, 7)
+six = listener(7300, 1, socket.AF_INET6, True)
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('0.0.0.0', 7200))
+client = socket.create_connection(('127.0.0.1', 9100))
+served, _ = kept.accept()
+client.sendall(b'k' * 500)
+unused, refused = socket.socket(), socket.socket()
+try: refused.connect((sys.argv[1], 6666))
+except PermissionError: pass
+epoll = select.epoll()
+epoll.register(udp, select.EPOLLIN)
+epoll.register(ours, select.EPOLLIN)
+print('ready', flush=True)
+connection, _ = ours.accept()
+count = 0
+while count < 1000: count += len(connection.recv(4096))
+connection.sendall(b'x' * 3000)
+udp.recv(100)
+print('served', flush=True)
+sys.stdin.readline()
+"#;
+
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn until_it_says(&mut self, word: &str) {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        if line.trim_end() != word {
+            let _ = self.child.kill();
+            let mut said = String::new();
+            self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("{word:?} was expected, not {line:?}: {said}");
+        }
+    }
+
+    /// Lets it end; returns what it and the library wrote on standard error.
+    fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        self.child.wait().unwrap();
+        said
+    }
+}
+
+/// `wirepath run` with the rules, whose listings and counters are in the folder.
+fn run(wire: &Wire, folder: &TempDir, more: &[&str], program: &[&str]) -> Running {
+    let rules = folder.path().join("trading.toml");
+    fs::write(&rules, RULES).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    command.args(["run", "--interface", NEAR, "--rules"]).arg(&rules).args(more).arg("--").args(program);
+    command.env("WIREPATH_PRELOAD", library()).env("WIREPATH_SHM", folder.path().join("shm"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = wire.near.run(|| command.spawn()).unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    Running { child, out }
+}
+
+fn wirepath(shm: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    let output = command.args(arguments).env("WIREPATH_SHM", shm).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The process in the listing.
+fn process(shm: &Path) -> Option<Value> {
+    let report: Value = serde_json::from_str(&wirepath(shm, &["sockets", "--json"])).ok()?;
+    report["processes"].get(0).cloned()
+}
+
+fn socket(shm: &Path, fits: impl Fn(&Value) -> bool) -> Value {
+    let process = process(shm).unwrap_or_default();
+    let sockets = process["sockets"].as_array().cloned().unwrap_or_default();
+    sockets.into_iter().find(fits).unwrap_or_default()
+}
+
+#[test]
+fn each_socket_of_a_program_is_listed_with_its_owner_its_reason_and_its_figures() {
+    let test = "each_socket_of_a_program_is_listed_with_its_owner_its_reason_and_its_figures";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(wire) = Wire::new(test) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shm = folder.path().join("shm");
+    let theirs = THEIRS.to_string();
+    let mut running = run(&wire, &folder, &[], &["python3", "-c", PROGRAM, &theirs]);
+    running.until_it_says("ready");
+
+    let mut peer = wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
+    peer.set_read_timeout(Some(TIMEOUT)).unwrap();
+    peer.write_all(&[7; 1_000]).unwrap();
+    peer.read_exact(&mut [0; 3_000]).unwrap();
+    let sender = wire.far.run(|| UdpSocket::bind((THEIRS, 7_201))).unwrap();
+    (0..3).for_each(|_| _ = sender.send_to(&[1; 40], (OURS, 7_200)).unwrap());
+    running.until_it_says("served");
+    let ends_at = |port: u16| move |socket: &Value| socket["local"].as_str().unwrap().ends_with(&format!(":{port}"));
+    wait_until("the listing has the datagrams", || socket(&shm, ends_at(7_200))["rx_packets"] == 3);
+
+    let listed = process(&shm).unwrap();
+    let sockets = listed["sockets"].as_array().unwrap();
+    let all = || serde_json::to_string_pretty(&listed).unwrap();
+    let found = |what: &str, fits: &dyn Fn(&Value) -> bool| {
+        let mut found = sockets.iter().filter(|socket| fits(socket));
+        let first = found.next().unwrap_or_else(|| panic!("no {what} in {}", all()));
+        assert!(found.next().is_none(), "several of {what}: {}", all());
+        first.clone()
+    };
+    let at = |port: u16, state: &str| {
+        found(&format!("{state} at {port}"), &|socket| ends_at(port)(socket) && socket["state"] == *state)
+    };
+    let check = |socket: &Value, fields: &[(&str, Value)]| {
+        for (name, value) in fields {
+            assert_eq!(&socket[*name], value, "{name} of {socket}");
+        }
+    };
+    check(&listed, &[("program", "python3".into()), ("interface", NEAR.into())]);
+    for cause in ["device", "sleep", "twin", "port"] {
+        assert!(listed["system_calls"][cause].as_u64().unwrap() > 0, "{cause}: {}", all());
+    }
+
+    let listener = at(7_100, "listen");
+    check(
+        &listener,
+        &[
+            ("whose", "both".into()),
+            ("why", "no rule of trading.toml fits".into()),
+            ("receive_queue", 0.into()),
+            ("receive_limit", 5.into()),
+        ],
+    );
+    check(&listener, &[("epoll_sets", 1.into()), ("remote", Value::Null)]);
+    let connection = at(7_100, "established");
+    check(
+        &connection,
+        &[
+            ("whose", "wirepath".into()),
+            ("rx_bytes", 1_000.into()),
+            ("tx_bytes", 3_000.into()),
+            ("retransmits", 0.into()),
+        ],
+    );
+    check(&connection, &[("remote", peer.local_addr().unwrap().to_string().into()), ("send_queue", 0.into())]);
+    assert!(connection["rx_packets"].as_u64() > Some(1) && connection["tx_packets"].as_u64() > Some(1), "{connection}");
+    let datagrams = at(7_200, "bound");
+    check(&datagrams, &[("whose", "both".into()), ("rx_packets", 3.into()), ("rx_bytes", 120.into())]);
+    check(&datagrams, &[("receive_queue", 80.into()), ("drops", 0.into()), ("epoll_sets", 1.into())]);
+    let [active, opened] = ["active_unix_seconds", "opened_unix_seconds"].map(|name| datagrams[name].as_f64().unwrap());
+    assert!(active >= opened, "{datagrams}");
+
+    let kept = at(9_100, "listen");
+    check(&kept, &[("whose", "kernel".into()), ("why", "rule 1 of trading.toml".into()), ("receive_limit", 7.into())]);
+    let served = at(9_100, "established");
+    check(&served, &[("whose", "kernel".into()), ("why", "rule 1 of trading.toml".into())]);
+    check(&served, &[("rx_bytes", 500.into()), ("receive_queue", 500.into())]);
+    let client = found("client", &|socket| socket["remote"] == "127.0.0.1:9100");
+    check(&client, &[("whose", "kernel".into()), ("why", "loopback or broadcast".into()), ("tx_bytes", 500.into())]);
+    let six = found("listener of IPv6", &|socket| socket["why"].as_str().unwrap().contains("IPv6"));
+    check(&six, &[("whose", "kernel".into()), ("state", "listen".into())]);
+    let refused = found("refused one", &|socket| socket["whose"] == "refused");
+    check(&refused, &[("why", "rule 2 of trading.toml".into())]);
+    found("unused one", &|socket| socket["whose"] == "undecided" && socket["why"] == "not used yet");
+
+    let table = wirepath(&shm, &["sockets"]);
+    let row = |words: &[&str]| {
+        let mut rows = table.lines().filter(|line| words.iter().all(|word| line.contains(word)));
+        assert!(rows.next().is_some(), "no row of {words:?} in\n{table}");
+    };
+    row(&["tcp", "listen", "0.0.0.0:7100", "both", "no rule of trading.toml fits", "0/5"]);
+    row(&["tcp", "established", "10.9.0.1:7100", "wirepath", "1,000", "3,000"]);
+    row(&["tcp", "listen", "0.0.0.0:9100", "kernel", "rule 1 of trading.toml", "0/7"]);
+    row(&["turns", "system calls: device", "twin"]);
+
+    let said = running.end();
+    let lines: Vec<&str> = said.lines().collect();
+    for why in ["rule 1 of trading.toml", "loopback or broadcast", "IPv6"] {
+        let count = lines.iter().filter(|line| line.contains("stays with the kernel") && line.contains(why)).count();
+        assert_eq!(count, 1, "{why}: {said}");
+    }
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(process(&shm).is_none(), "the listing outlives its program");
+}
+
+#[test]
+fn retransmissions_are_listed_where_the_peer_has_gone() {
+    let test = "retransmissions_are_listed_where_the_peer_has_gone";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(wire) = Wire::new(test) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shm = folder.path().join("shm");
+    let program = "import socket, sys\n\
+                   made = socket.socket()\n\
+                   made.bind(('0.0.0.0', 7100))\n\
+                   made.listen()\n\
+                   print('ready', flush=True)\n\
+                   peer, _ = made.accept()\n\
+                   sys.stdin.readline()\n\
+                   peer.sendall(b'y' * 700)\n\
+                   print('sent', flush=True)\n\
+                   sys.stdin.readline()\n";
+    let mut running = run(&wire, &folder, &["--policy", "quiet"], &["python3", "-c", program]);
+    running.until_it_says("ready");
+    let _peer = wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
+    wire.far.ip(&["addr", "flush", "dev", "veth1"]).unwrap();
+    running.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    running.until_it_says("sent");
+    let connection = || socket(&shm, |socket| socket["state"] == "established");
+    wait_until("segments are sent again", || connection()["retransmits"].as_u64() > Some(0));
+    assert_eq!(connection()["send_queue"], 700);
+    assert_eq!(running.end(), "");
+}
