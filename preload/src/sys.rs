@@ -208,6 +208,35 @@ pub(crate) fn send_with_ttl(
     call_on_twin!(libc::SYS_sendmsg, fd, &raw const message, flags)
 }
 
+/// An entry of an error queue.
+pub(crate) struct TakenError {
+    pub(crate) len: usize,
+    pub(crate) name_len: usize,
+    pub(crate) control_len: usize,
+}
+
+/// `recvmsg` with `MSG_ERRQUEUE`.
+pub(crate) fn receive_error(
+    fd: c_int,
+    name: &mut [u8],
+    bytes: &mut [u8],
+    control: &mut [u8],
+) -> Result<TakenError, Errno> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: a structure of integers, and of pointers that may be null.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = name.len() as u32;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.len();
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let len = call!(libc::SYS_recvmsg, fd, &raw mut message, flags)?;
+    let name_len = (message.msg_namelen as usize).min(name.len());
+    Ok(TakenError { len, name_len, control_len: message.msg_controllen.min(control.len()) })
+}
+
 /// `fcntl` with a number.
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {
     call_on_twin!(libc::SYS_fcntl, fd, command, argument).map(|value| value as c_int)

@@ -43,6 +43,8 @@ errnos! {
     ENOENT = 2, "The descriptor is not in the set";
     EDOM = 33, "A number out of its range";
     EPROTO = 71, "Not for this protocol";
+    ENOMSG = 42, "The error queue has a stamp";
+    ENONET = 64, "The source is isolated";
     ENOTSOCK = 88, "Not a socket";
     EDESTADDRREQ = 89, "No destination: name one, or connect";
     EMSGSIZE = 90, "The datagram is too long";
@@ -60,6 +62,7 @@ errnos! {
     ENOTCONN = 107, "Not connected";
     ETIMEDOUT = 110, "The peer did not answer";
     ECONNREFUSED = 111, "Nobody listens there";
+    EHOSTDOWN = 112, "The host does not exist";
     EHOSTUNREACH = 113, "The host, or the router to it, does not answer";
     EALREADY = 114, "The handshake is in progress";
     EINPROGRESS = 115, "The handshake has begun";
@@ -102,16 +105,61 @@ pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
     }
 }
 
-/// The errno of a socket for an ICMP error about its UDP flow; `None` for errors that a connected
-/// socket without `IP_RECVERR` does not report (RFC 1122 4.1.3.3, Linux `icmp_err_convert`).
-pub(crate) fn of_icmp(kind: FlowErrorKind) -> Option<Errno> {
+/// Type and code of "fragmentation needed".
+pub(crate) const FRAGMENTATION_NEEDED: (u8, u8) = (3, 4);
+
+/// An ICMP error as a socket reports it.
+pub(crate) struct IcmpFacts {
+    pub(crate) errno: Errno,
+    /// A connected socket reports it without `IP_RECVERR` as well (RFC 1122 4.1.3.3).
+    pub(crate) is_hard: bool,
+    pub(crate) kind: u8,
+    pub(crate) code: u8,
+    /// The path MTU, or the offset of the refused byte.
+    pub(crate) info: u32,
+}
+
+/// The errno of a socket for an ICMP error about its UDP flow (Linux `__udp4_lib_err`,
+/// `icmp_err_convert`).
+pub(crate) fn of_icmp(kind: FlowErrorKind) -> IcmpFacts {
     match kind {
-        FlowErrorKind::Unreachable(Unreachable::Port) => Some(Errno::ECONNREFUSED),
-        FlowErrorKind::Unreachable(Unreachable::Protocol) => Some(Errno::ENOPROTOOPT),
-        FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) => Some(Errno::EMSGSIZE),
-        _ => None,
+        FlowErrorKind::Unreachable(reason) => {
+            let code = reason.code();
+            let (errno, is_hard) = UNREACHABLE.get(usize::from(code)).copied().unwrap_or((Errno::EHOSTUNREACH, false));
+            let info = if let Unreachable::FragmentationNeeded { mtu } = reason { mtu.into() } else { 0 };
+            IcmpFacts { errno, is_hard, kind: 3, code, info }
+        }
+        FlowErrorKind::TimeExceeded(reason) => {
+            IcmpFacts { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 11, code: reason.code(), info: 0 }
+        }
+        FlowErrorKind::ParameterProblem { code, pointer } => {
+            IcmpFacts { errno: Errno::EPROTO, is_hard: true, kind: 12, code, info: pointer.into() }
+        }
+        // A kind of a later version: soft, as kinds that Linux does not know.
+        _ => IcmpFacts { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 0, code: 0, info: 0 },
     }
 }
+
+/// The errno of each code of "destination unreachable", and whether it is hard (Linux
+/// `icmp_err_convert`).
+const UNREACHABLE: [(Errno, bool); 16] = [
+    (Errno::ENETUNREACH, false),
+    (Errno::EHOSTUNREACH, false),
+    (Errno::ENOPROTOOPT, true),
+    (Errno::ECONNREFUSED, true),
+    (Errno::EMSGSIZE, true),
+    (Errno::EOPNOTSUPP, false),
+    (Errno::ENETUNREACH, true),
+    (Errno::EHOSTDOWN, true),
+    (Errno::ENONET, true),
+    (Errno::ENETUNREACH, true),
+    (Errno::EHOSTUNREACH, true),
+    (Errno::ENETUNREACH, false),
+    (Errno::EHOSTUNREACH, false),
+    (Errno::EHOSTUNREACH, true),
+    (Errno::EHOSTUNREACH, true),
+    (Errno::EHOSTUNREACH, true),
+];
 
 impl From<ConnectError> for Errno {
     fn from(error: ConnectError) -> Self {

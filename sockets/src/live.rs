@@ -13,6 +13,7 @@ use crate::sockopt::System;
 use crate::stack::{Sleep, Stack};
 use crate::steering::Steering;
 use crate::table::Sockets;
+use crate::wall::SystemWall;
 
 /// Packet buffers that may wait in sockets.
 const BUFFERS: usize = 4_096;
@@ -47,9 +48,11 @@ impl Stack {
         let queue = port.take_queue()?.ok_or("the configuration names no queue: take queue 0")?;
         let scope = block.scope("worker0");
         let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
+        let clock = MonotonicClock::start();
+        sockets.follow_wall(SystemWall::beside(clock));
         sockets.follow_system(System::of(config.port.interface()));
         let worker = queue.builder().held(BUFFERS).build(sockets, &scope)?;
-        let stack = Self::over(worker, MonotonicClock::start());
+        let stack = Self::over(worker, clock);
         stack.when_asleep(SPINS, sleep);
         // The queue receives from its first turn on, so that frames for a bound socket come to us
         // at once.

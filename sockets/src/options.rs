@@ -5,6 +5,8 @@ use core::net::Ipv4Addr;
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
 
+use crate::timestamping::Timestamping;
+
 /// The options of a socket. Accepted connections inherit those of the listener, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -65,6 +67,16 @@ pub struct Options {
     pub cork: bool,
     /// The ancillary data that `recvmsg` returns. By default none.
     pub ancillary: Ancillary,
+    /// `IP_RECVERR`: ICMP errors about the socket's flows are kept in its error queue, and reported
+    /// by its next call also where it has no peer. By default off.
+    pub receive_errors: bool,
+    /// `SO_TIMESTAMPING`; set by number, it also sets the number of the first stamp. By default
+    /// nothing is stamped.
+    pub timestamping: Timestamping,
+    /// `SO_ZEROCOPY`: `MSG_ZEROCOPY` reports completions. By default off.
+    pub zerocopy: bool,
+    /// `SO_SELECT_ERR_QUEUE`: an error is `POLLPRI` as well. By default off.
+    pub select_error_queue: bool,
 }
 
 /// The control messages of `recvmsg`. [`DatagramInfo`](crate::DatagramInfo) always has all the
@@ -79,9 +91,20 @@ pub struct Ancillary {
     pub tos: bool,
     /// `SO_RXQ_OVFL`.
     pub dropped: bool,
-    /// The option by which the time of arrival was asked for, which is the type of its message as
-    /// well: `SO_TIMESTAMP` (29) or `SO_TIMESTAMPNS` (35), or their forms with 64 bits (63, 64).
-    pub timestamp: Option<i32>,
+    /// `SO_TIMESTAMP` or `SO_TIMESTAMPNS`: the time of arrival.
+    pub timestamp: Option<TimeUnit>,
+    /// The messages with times have the types of the options with 64 bits (`SO_TIMESTAMP_NEW` and
+    /// so on), as the last such option decided.
+    pub has_new_times: bool,
+}
+
+/// The unit of the time of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// `SO_TIMESTAMP`.
+    Microseconds,
+    /// `SO_TIMESTAMPNS`.
+    Nanoseconds,
 }
 
 impl Default for Options {
@@ -113,11 +136,27 @@ impl Default for Options {
             pacing_rate: None,
             cork: false,
             ancillary: Ancillary::default(),
+            receive_errors: false,
+            timestamping: Timestamping::NONE,
+            zerocopy: false,
+            select_error_queue: false,
         }
     }
 }
 
 impl Options {
+    /// Whether a send leaves something in the error queue: a stamp, or the path MTU.
+    #[inline]
+    pub(crate) fn reports_sends(&self) -> bool {
+        self.receive_errors | self.timestamping.stamps_sent()
+    }
+
+    /// Whether a send of a stream takes the longer way: the bytes wait, or are stamped.
+    #[inline]
+    pub(crate) fn holds_or_stamps(&self) -> bool {
+        self.cork | self.timestamping.stamps_sent()
+    }
+
     /// The options as the TCP machine takes them.
     pub(crate) fn of_connection(&self) -> ConnectionOptions {
         ConnectionOptions {

@@ -11,9 +11,11 @@ impl Ready {
     pub const NONE: Self = Self(0);
     /// A read does not block (`POLLIN`): data, the peer's end, or a connection to accept.
     pub const IN: Self = Self(0x001);
+    /// Something exceptional (`POLLPRI`): here an error, with `SO_SELECT_ERR_QUEUE`.
+    pub const PRI: Self = Self(0x002);
     /// A write does not block (`POLLOUT`).
     pub const OUT: Self = Self(0x004);
-    /// An error waits in `SO_ERROR` (`POLLERR`). Always reported.
+    /// An error waits in `SO_ERROR`, or the error queue has entries (`POLLERR`). Always reported.
     pub const ERR: Self = Self(0x008);
     /// Both directions are closed (`POLLHUP`). Always reported.
     pub const HUP: Self = Self(0x010);

@@ -14,10 +14,11 @@ use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::Duration;
 
 use crate::errno::Errno;
-use crate::options::Options;
+use crate::options::{Ancillary, Options, TimeUnit};
 use crate::socket::{Socket, State};
 use crate::table::datagrams::{GroupOf, SourceChange};
 use crate::table::{SocketId, Sockets};
+use crate::timestamping::Timestamping;
 
 /// Levels, and the options of each by Linux's names.
 mod number {
@@ -40,13 +41,17 @@ mod number {
     pub(super) const SO_SNDBUFFORCE: i32 = 32;
     pub(super) const SO_RCVBUFFORCE: i32 = 33;
     pub(super) const SO_TIMESTAMPNS: i32 = 35;
+    pub(super) const SO_TIMESTAMPING: i32 = 37;
     pub(super) const SO_PROTOCOL: i32 = 38;
     pub(super) const SO_DOMAIN: i32 = 39;
     pub(super) const SO_RXQ_OVFL: i32 = 40;
+    pub(super) const SO_SELECT_ERR_QUEUE: i32 = 45;
     pub(super) const SO_MAX_PACING_RATE: i32 = 47;
     pub(super) const SO_COOKIE: i32 = 57;
+    pub(super) const SO_ZEROCOPY: i32 = 60;
     pub(super) const SO_TIMESTAMP_NEW: i32 = 63;
     pub(super) const SO_TIMESTAMPNS_NEW: i32 = 64;
+    pub(super) const SO_TIMESTAMPING_NEW: i32 = 65;
     pub(super) const SO_RCVTIMEO_NEW: i32 = 66;
     pub(super) const SO_SNDTIMEO_NEW: i32 = 67;
 
@@ -55,6 +60,7 @@ mod number {
     pub(super) const IP_TTL: i32 = 2;
     pub(super) const IP_PKTINFO: i32 = 8;
     pub(super) const IP_MTU_DISCOVER: i32 = 10;
+    pub(super) const IP_RECVERR: i32 = 11;
     pub(super) const IP_RECVTTL: i32 = 12;
     pub(super) const IP_RECVTOS: i32 = 13;
     pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
@@ -155,6 +161,13 @@ enum MtuDiscover {
     #[default]
     Want,
     Do,
+}
+
+impl RawOptions {
+    /// Whether the socket follows reports of the path MTU (not with `IP_PMTUDISC_DONT`).
+    pub(crate) fn discovers_mtu(&self) -> bool {
+        self.mtu_discover != MtuDiscover::Dont
+    }
 }
 
 impl Sockets {
@@ -259,7 +272,27 @@ impl Sockets {
                 self.change(id, cx, |options| options.send_timeout = timeout)
             }
             SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
-                self.change(id, cx, |options| options.ancillary.timestamp = on.then_some(name))
+                let nanos = matches!(name, SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW);
+                let unit = if nanos { TimeUnit::Nanoseconds } else { TimeUnit::Microseconds };
+                let ancillary = &mut self.find(id)?.options.ancillary;
+                ancillary.timestamp = on.then_some(unit);
+                if on {
+                    ancillary.has_new_times = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
+                }
+                Ok(())
+            }
+            // With 8 bytes it is a `struct so_timestamping`, whose second word is for `BIND_PHC`.
+            SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+                self.set_timestamping(id, Timestamping(number as u32), name == SO_TIMESTAMPING_NEW, cx)
+            }
+            SO_ZEROCOPY if !(0..=1).contains(&number) => Err(Errno::EINVAL),
+            SO_ZEROCOPY => {
+                self.find(id)?.options.zerocopy = on;
+                Ok(())
+            }
+            SO_SELECT_ERR_QUEUE => {
+                self.find(id)?.options.select_error_queue = on;
+                Ok(())
             }
             SO_MAX_PACING_RATE if is_stream => {
                 let rate = match <[u8; 8]>::try_from(value.get(..8).unwrap_or_default()) {
@@ -313,10 +346,24 @@ impl Sockets {
             SO_PROTOCOL => IPPROTO_UDP,
             SO_ACCEPTCONN => flag(matches!(socket.state, State::Listener(_))),
             SO_ERROR => socket.error.take().map_or(0, |error| error.0),
-            SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW => flag(options.ancillary.timestamp == Some(name)),
-            SO_TIMESTAMP_NEW => {
-                flag(matches!(options.ancillary.timestamp, Some(SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW)))
+            SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+                let Ancillary { timestamp, has_new_times, .. } = options.ancillary;
+                let is_unit = match name {
+                    SO_TIMESTAMP => timestamp == Some(TimeUnit::Microseconds),
+                    // Also reads as set after `SO_TIMESTAMPNS_NEW`, as on Linux.
+                    SO_TIMESTAMP_NEW => timestamp.is_some(),
+                    _ => timestamp == Some(TimeUnit::Nanoseconds),
+                };
+                let is_new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
+                flag(is_unit && is_new == has_new_times)
             }
+            SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+                let is_set = name == SO_TIMESTAMPING || options.ancillary.has_new_times;
+                let flags = if is_set { options.timestamping.0 } else { 0 };
+                return Ok(put(out, [flags, 0].map(u32::to_ne_bytes).as_flattened()));
+            }
+            SO_ZEROCOPY => flag(options.zerocopy),
+            SO_SELECT_ERR_QUEUE => flag(options.select_error_queue),
             SO_LINGER => {
                 let seconds = match options.linger {
                     Some(linger) => (linger.as_nanos() / 1_000_000_000) as u32,
@@ -356,6 +403,14 @@ impl Sockets {
             IP_PKTINFO => self.change(id, cx, |options| options.ancillary.packet_info = on),
             IP_RECVTTL => self.change(id, cx, |options| options.ancillary.ttl = on),
             IP_RECVTOS => self.change(id, cx, |options| options.ancillary.tos = on),
+            IP_RECVERR => {
+                let socket = self.find(id)?;
+                socket.options.receive_errors = on;
+                if let Some(reports) = socket.reports.as_mut().filter(|_| !on) {
+                    reports.purge();
+                }
+                Ok(())
+            }
             IP_TOS => self.change(id, cx, |options| {
                 // The connection itself sets the ECN bits.
                 options.tos = if is_stream { number as u8 & !3 } else { number as u8 };
@@ -482,6 +537,7 @@ impl Sockets {
             IP_PKTINFO => options.ancillary.packet_info.into(),
             IP_RECVTTL => options.ancillary.ttl.into(),
             IP_RECVTOS => options.ancillary.tos.into(),
+            IP_RECVERR => options.receive_errors.into(),
             IP_TOS => options.tos.into(),
             IP_TTL => options.ttl.into(),
             IP_MTU_DISCOVER => raw.mtu_discover as i32,

@@ -328,7 +328,7 @@ fn send(stack: &Stack, id: SocketId, bytes: &[u8], to: Option<SocketAddrV4>, wai
     stack.call(|sockets, cx| {
         let parts = [IoSlice::new(bytes)];
         if waits {
-            sockets.send_parts(id, &parts, to, sockets::SendFlags { more: true }, cx)?;
+            sockets.send_parts(id, &parts, to, sockets::SendFlags { more: true, ..Default::default() }, cx)?;
         }
         sockets.send_parts(id, &parts, to, sockets::SendFlags::default(), cx)
     })

@@ -11,8 +11,8 @@ use sockets::{EpollEvent, Errno, Interest, Kind, Ready, RecvFlags, SendFlags, Sh
 use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
 
-const MORE: SendFlags = SendFlags { more: true };
-const LAST: SendFlags = SendFlags { more: false };
+const MORE: SendFlags = SendFlags { more: true, zerocopy: false, resumes: false };
+const LAST: SendFlags = SendFlags { more: false, zerocopy: false, resumes: false };
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
 /// A connection: the end at the left host, and that at the right.

@@ -40,6 +40,8 @@ enum Form {
     SmallInt,
     Linger,
     Timeval,
+    /// Flags of `SO_TIMESTAMPING`, those that each supported kernel has.
+    Stamps,
     Rate,
     Name,
     InterfaceAddress,
@@ -74,6 +76,10 @@ const OPTIONS: &[(i32, i32, Form)] = &[
     (SOCKET, 35, Int),
     (SOCKET, 63, Int),
     (SOCKET, 64, Int),
+    (SOCKET, 37, Stamps),
+    (SOCKET, 65, Stamps),
+    (SOCKET, 45, Int),
+    (SOCKET, 60, Int),
     (SOCKET, 30, Int),
     (SOCKET, 32, SmallInt),
     (SOCKET, 33, SmallInt),
@@ -86,6 +92,7 @@ const OPTIONS: &[(i32, i32, Form)] = &[
     (IP, 2, Int),
     (IP, 8, Int),
     (IP, 10, SmallInt),
+    (IP, 11, Int),
     (IP, 12, Int),
     (IP, 13, Int),
     (IP, 32, InterfaceAddress),
@@ -229,6 +236,10 @@ impl Random {
         let whole = match form {
             Int | SmallInt | Length => self.int(form).to_ne_bytes().to_vec(),
             Rate => [self.int(form).to_ne_bytes(), self.pick(&[[0; 4], [0xff; 4], [1, 0, 0, 0]])].concat(),
+            Stamps => {
+                let bits = self.pick(&[0x7f, 0xff, 0x80, 0x6fff, 0x0218, 0x10, 0x18, 0x2000, 1 << 24]);
+                (bits & (self.below(1 << 15) as i32 | self.pick(&[0, 0x80, 1 << 24]))).to_ne_bytes().to_vec()
+            }
             Linger => [self.pick(&[0, 1, 7]), self.pick(&[0, 1, 5, 100_000])].map(i32::to_ne_bytes).concat(),
             Timeval => {
                 let micros = self.pick(&[0i64, 0, 20_000, 500_000, 1_000_000, -1]);

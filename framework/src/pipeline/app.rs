@@ -58,7 +58,7 @@ pub trait App {
 
     /// An ICMP error reports a problem with a packet that a consumer sent. Called once for each
     /// consumer that has the flow.
-    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
         let _ = (error, cx);
     }
 

@@ -115,7 +115,7 @@ impl<A: App> App for ForConsumers<A> {
         }
     }
 
-    fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
         if self.has(error.consumer) {
             self.call(cx, |app, cx| app.on_icmp_error(error, cx));
         }
@@ -177,7 +177,7 @@ macro_rules! tuples {
                 $(self.$place.on_tcp_data(data, cx);)+
             }
 
-            fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
+            fn on_icmp_error(&mut self, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
                 $(self.$place.on_icmp_error(error, cx);)+
             }
 

@@ -12,6 +12,7 @@ use super::polling::duration_of;
 use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
 use crate::calls::Outcome;
 use crate::calls::data::{self, Received};
+use crate::calls::reports;
 use crate::engine::table::FileId;
 use crate::process;
 use crate::real::{self, Count, fail};
@@ -151,6 +152,9 @@ fn receive_parts(
 
 fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
     let Ok([header]) = memory::array_mut(message, 1) else { return Some(Err(Errno(libc::EFAULT))) };
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return receive_error(file, header);
+    }
     let received = match receive_parts(file, header.msg_iov, header.msg_iovlen, flags)? {
         Ok(received) => received,
         Err(error) => return Some(Err(error)),
@@ -159,7 +163,8 @@ fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Op
     let mut control_len = 0;
     if let Some(info) = &received.info {
         let stored = store_source(&received, header.msg_name, &raw mut header.msg_namelen);
-        let control = memory::store_control(&data::control(file, info), header.msg_control, header.msg_controllen);
+        let control =
+            memory::store_control(&data::control(file, Some(info)), header.msg_control, header.msg_controllen);
         match stored.and(control) {
             Ok((len, flags)) => {
                 control_len = len;
@@ -169,9 +174,44 @@ fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Op
         }
     } else {
         header.msg_namelen = 0;
+        if received.len > 0 && header.msg_controllen > 0 {
+            match memory::store_control(&data::control(file, None), header.msg_control, header.msg_controllen) {
+                Ok((len, flags)) => {
+                    control_len = len;
+                    header.msg_flags |= flags;
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
     header.msg_controllen = control_len;
     Some(Ok(received.len))
+}
+
+/// Receives an entry of the error queue.
+fn receive_error(file: FileId, header: &mut libc::msghdr) -> Option<Result<usize, Errno>> {
+    let taken = match memory::parts_mut(header.msg_iov, header.msg_iovlen) {
+        Ok(parts) => reports::receive(file, parts)?,
+        Err(error) => return Some(Err(error)),
+    };
+    let received = match taken {
+        Ok(received) => received,
+        Err(error) => return Some(Err(error)),
+    };
+    header.msg_flags = libc::MSG_ERRQUEUE | if received.is_cut { libc::MSG_TRUNC } else { 0 };
+    let named = match received.destination {
+        Some(name) => memory::store_address((name, received.family), header.msg_name, &raw mut header.msg_namelen),
+        None => {
+            header.msg_namelen = 0;
+            Ok(())
+        }
+    };
+    let stored = memory::store_control(&received.control, header.msg_control, header.msg_controllen);
+    Some(named.and(stored).map(|(len, flags)| {
+        header.msg_controllen = len;
+        header.msg_flags |= flags;
+        received.len
+    }))
 }
 
 /// Receives the datagrams that have arrived, or waits for one. `None` if the twin has the first
@@ -212,8 +252,8 @@ fn receive_messages(
 const WAIT_FOR_ONE: c_int = 1 << 30;
 
 fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {
-    match &received.info {
-        Some(info) => memory::store_address((info.source, received.family), address, len),
+    match received.name {
+        Some(name) => memory::store_address((name, received.family), address, len),
         // A stream stores no address.
         None => {
             memory::store(len, 0);

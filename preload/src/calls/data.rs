@@ -8,7 +8,7 @@ use sockets::rules::Traffic;
 use sockets::{DatagramInfo, Errno, Kind, Ready, RecvFlags, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{self, Direction, Outcome, groups, offload};
+use crate::calls::{self, Direction, Outcome, groups, offload, reports};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides, readable};
@@ -23,6 +23,8 @@ pub(crate) struct Received {
     pub(crate) len: usize,
     /// For a datagram: its sender and other metadata.
     pub(crate) info: Option<DatagramInfo>,
+    /// The address to return: the datagram's sender, or the destination of one that failed.
+    pub(crate) name: Option<SocketAddrV4>,
     pub(crate) family: Family,
     /// `msg_flags`.
     pub(crate) flags: c_int,
@@ -30,24 +32,22 @@ pub(crate) struct Received {
 
 impl Received {
     fn nothing(target: &Target) -> Self {
-        Self { len: 0, info: None, family: target.family, flags: 0 }
+        Self { len: 0, info: None, name: None, family: target.family, flags: 0 }
     }
 }
 
-/// The control messages of a datagram that the program has asked for: level, type, value.
-pub(crate) fn control(file: FileId, info: &DatagramInfo) -> Vec<(c_int, c_int, Vec<u8>)> {
+/// The control messages that the program has asked for, of a datagram or of the bytes that were
+/// just read: level, type, value.
+pub(crate) fn control(file: FileId, info: Option<&DatagramInfo>) -> Vec<(c_int, c_int, Vec<u8>)> {
     let mut engine = engine::enter();
     let Ok(target) = target(&mut engine, file) else { return Vec::new() };
-    let told = engine.call(|sockets, _| Ok((sockets.options(target.id)?.ancillary, sockets.dropped(target.id)?)));
-    let Ok((wanted, dropped)) = told else { return Vec::new() };
+    let told = engine.call(|sockets, _| {
+        let times = sockets.time_messages(target.id, info)?;
+        Ok((sockets.options(target.id)?.ancillary, sockets.dropped(target.id)?, times))
+    });
+    let Ok((wanted, dropped, mut messages)) = told else { return Vec::new() };
+    let Some(info) = info else { return messages };
     let interface_idx = config::system().interface_idx;
-    let mut messages = Vec::new();
-    if let (Some(kind), Some(at)) = (wanted.timestamp, info.timestamp) {
-        let (seconds, rest) = (at.as_nanos() / 1_000_000_000, at.as_nanos() % 1_000_000_000);
-        // `SO_TIMESTAMP` counts microseconds.
-        let rest = if matches!(kind, 29 | 63) { rest / 1_000 } else { rest };
-        messages.push((libc::SOL_SOCKET, kind, [seconds.to_ne_bytes(), rest.to_ne_bytes()].concat()));
-    }
     if wanted.dropped && dropped > 0 {
         messages.push((libc::SOL_SOCKET, libc::SO_RXQ_OVFL, (dropped as u32).to_ne_bytes().to_vec()));
     }
@@ -81,7 +81,16 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     thread::test_cancel();
     match flags {
         _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
-        _ if flags & libc::MSG_ERRQUEUE != 0 => return Ours(Err(Errno::EAGAIN)),
+        _ if flags & libc::MSG_ERRQUEUE != 0 => {
+            let Some(received) = reports::receive(file, parts) else { return Pass };
+            return Ours(received.map(|received| Received {
+                len: received.len,
+                info: None,
+                name: received.destination,
+                family: received.family,
+                flags: libc::MSG_ERRQUEUE,
+            }));
+        }
         _ => (),
     }
     let (target, first) = {
@@ -167,9 +176,10 @@ fn receive_once(
             let room: usize = parts.iter().map(|part| part.len()).sum();
             let is_cut = info.is_some_and(|info| info.len > room);
             let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
-            Ok(Some(Received { len, info, flags, ..Received::nothing(target) }))
+            let name = info.map(|info| info.source);
+            Ok(Some(Received { len, info, name, flags, ..Received::nothing(target) }))
         }
-        Err(Errno::EAGAIN) if sides == Sides::Both && target.hears_twin && has_input(target.twin) => Ok(None),
+        Err(Errno::EAGAIN) if sides == Sides::Both && target.hears_twin && has_input(engine, target) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -284,8 +294,12 @@ fn send_once(
     to: Option<SocketAddrV4>,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    let flags = SendFlags { more: flags & libc::MSG_MORE != 0 };
+    let flags = send_flags(flags);
     engine.call(|sockets, cx| sockets.send_parts(target.id, parts, to, flags, cx))
+}
+
+fn send_flags(flags: c_int) -> SendFlags {
+    SendFlags { more: flags & libc::MSG_MORE != 0, zerocopy: flags & libc::MSG_ZEROCOPY != 0, resumes: true }
 }
 
 /// Sends the rest: a blocking call on a stream returns when all bytes are taken.
@@ -311,6 +325,7 @@ fn send_rest(
             }
             Err(error) if sent > 0 => {
                 report_later(target, error);
+                let _ = engine::enter().call(|sockets, cx| sockets.end_send(target.id, send_flags(flags), cx));
                 return Ok(sent);
             }
             Err(error) => return Err(error),
@@ -360,6 +375,15 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     }
 }
 
-fn has_input(twin: c_int) -> bool {
-    sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(1)
+/// Whether the twin has received something.
+fn has_input(engine: &mut Engine, target: &Target) -> bool {
+    let mut fds = [readable(target.twin)];
+    if sys::ppoll(&mut fds, Some(0)) != Ok(1) {
+        return false;
+    }
+    let events = fds[0].revents;
+    if events & libc::POLLERR != 0 && target.kind == Kind::Datagram {
+        reports::absorb(engine, target.id, target.twin);
+    }
+    events & !libc::POLLERR != 0
 }

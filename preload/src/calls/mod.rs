@@ -19,6 +19,7 @@ pub(crate) mod data;
 pub(crate) mod groups;
 pub(crate) mod offload;
 pub(crate) mod poll;
+pub(crate) mod reports;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]
@@ -441,13 +442,21 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     match engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx)) {
         Err(Errno::ENOPROTOOPT) if options::changes_what_is_sent(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
         Err(Errno::ENOPROTOOPT) => Pass,
-        done => Ours(done),
+        done => {
+            if done.is_ok()
+                && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
+                && matches!(socket.place, Owner::Ours { hears_twin: true, .. })
+            {
+                reports::mirror(twin, level, name, value);
+            }
+            Ours(done)
+        }
     }
 }
 
 /// `getsockopt`: returns the length of the value.
 pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Outcome<usize> {
-    let Ok((id, ..)) = ours_of(file) else { return Pass };
+    let Ok((id, twin, _)) = ours_of(file) else { return Pass };
     // The twin has the family that the program asked for, and the memberships of all interfaces.
     if groups::is_the_twins(level, name) {
         return Pass;
@@ -455,7 +464,13 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
         return Pass;
     }
-    match engine::enter().call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
+    let mut engine = engine::enter();
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
+        && let Ok(Socket { place: Owner::Ours { hears_twin: true, .. }, .. }) = engine.files.socket(file)
+    {
+        reports::absorb(&mut engine, id, twin);
+    }
+    match engine.call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
         Err(Errno::ENOPROTOOPT) => Pass,
         done => Ours(done),
     }

@@ -12,7 +12,7 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
-use crate::calls::groups;
+use crate::calls::{groups, reports};
 use crate::engine::file::{Groups, Owner, Watch};
 use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
@@ -160,6 +160,9 @@ pub(crate) fn take(
         return Err(error);
     }
     engine.had_streams |= kind == Kind::Stream;
+    if let Ok(twin) = engine.files.twin(file) {
+        options.iter().for_each(|call| reports::withdraw(twin, call.level, call.name, &call.value));
+    }
     let socket = engine.files.socket(file)?;
     socket.place = Owner::Ours { id, hears_twin };
     let watches = core::mem::take(&mut socket.watches);

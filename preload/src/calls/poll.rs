@@ -6,6 +6,7 @@ use std::time::Duration;
 use sockets::{Errno, Ready};
 
 use crate::calls::offload::{set_of, watched};
+use crate::calls::reports;
 use crate::engine::file::{Owner, Set, Watch, What};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -24,7 +25,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     let ready = wait::until(Blocking::of_poll(timeout), interest, &kernel, |engine, sides| {
         let mut count = look_at_ours(engine, fds, &members);
         if sides == Sides::Both {
-            count = look_at_kernel(fds, &members, &mut polled)?;
+            count = look_at_kernel(engine, fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
     });
@@ -84,12 +85,24 @@ fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]
 }
 
 /// Adds the kernel's events, and counts the entries that have any.
-fn look_at_kernel(fds: &mut [libc::pollfd], members: &[State], polled: &mut [libc::pollfd]) -> Result<usize, Errno> {
+fn look_at_kernel(
+    engine: &mut Engine,
+    fds: &mut [libc::pollfd],
+    members: &[State],
+    polled: &mut [libc::pollfd],
+) -> Result<usize, Errno> {
     sys::ppoll(polled, Some(0))?;
     for ((entry, member), kernel) in fds.iter_mut().zip(members).zip(polled.iter()) {
         match member {
-            // A twin is polled for input alone.
-            State::Ours(_) => entry.revents |= kernel.revents & libc::POLLIN,
+            // A twin is polled for input alone; its errors become those of the socket.
+            State::Ours(member) => {
+                entry.revents |= kernel.revents & libc::POLLIN;
+                if kernel.revents & libc::POLLERR != 0 {
+                    reports::absorb(engine, member.id, entry.fd);
+                    let ready = engine.look(|sockets, _| sockets.ready(member.id)).unwrap_or(Ready::ERR);
+                    entry.revents |= (ready & Ready::ALWAYS).0 as i16;
+                }
+            }
             State::Set(_) | State::Kernel => entry.revents |= kernel.revents,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
-use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions};
+use wirepath::pipeline::{Cx, Datagram, SendError, Sent, UdpFlow, UdpOptions};
 use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::{Duration, Instant, UnixTime};
 
@@ -18,6 +18,9 @@ use crate::ready::Ready;
 /// The most destinations whose headers stay prepared. A sender to more destinations pays for the
 /// preparation again, some 30 ns.
 const FLOWS_MAX: usize = 64;
+
+/// The headers of IPv4 and UDP.
+const HEADERS_LEN: usize = 28;
 
 /// How long a send waits for the next hop to answer ARP: three requests, a second apart.
 const NEIGHBOR_TIMEOUT: Duration = Duration::from_secs(3);
@@ -33,7 +36,10 @@ pub struct DatagramInfo {
     pub interface: InterfaceId,
     /// Its full length, even if the caller's buffer was shorter (`MSG_TRUNC`).
     pub len: usize,
-    /// When it arrived (`SO_TIMESTAMPNS`).
+    /// The turn in which it arrived: [`Sockets::wall_at`](crate::Sockets::wall_at) converts it
+    /// (`SO_TIMESTAMPNS`).
+    pub arrived: Instant,
+    /// When it arrived by the NIC's clock, where the NIC stamps frames (`SO_TIMESTAMPING`).
     pub timestamp: Option<UnixTime>,
     /// `IP_RECVTTL`.
     pub ttl: u8,
@@ -45,7 +51,8 @@ impl DatagramInfo {
     /// The value for a read after `SHUT_RD`, without a datagram.
     pub(crate) fn none(local: SocketAddrV4) -> Self {
         let (destination, source) = (local, super::UNBOUND);
-        Self { source, destination, interface: InterfaceId::ANY, len: 0, timestamp: None, ttl: 0, tos: 0 }
+        let (interface, arrived) = (InterfaceId::ANY, Instant::ZERO);
+        Self { source, destination, interface, len: 0, arrived, timestamp: None, ttl: 0, tos: 0 }
     }
 }
 
@@ -147,7 +154,7 @@ impl DatagramSocket {
 
     /// Keeps a datagram, or drops it if the receive buffer is full or `connect` named another peer.
     /// Returns whether it was kept.
-    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, receive_buffer: usize) -> bool {
+    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, now: Instant, receive_buffer: usize) -> bool {
         if self.remote.is_some_and(|remote| remote != datagram.source) {
             return false;
         }
@@ -163,6 +170,7 @@ impl DatagramSocket {
             destination: datagram.destination,
             interface: datagram.interface,
             len,
+            arrived: now,
             timestamp: datagram.timestamp,
             ttl: datagram.ttl,
             tos: datagram.tos,
@@ -217,6 +225,12 @@ impl DatagramSocket {
         self.received.iter().map(|waiting| waiting.info.len).sum()
     }
 
+    /// The longest packet that may go to `remote`, as known at the last send.
+    pub(crate) fn path_mtu(&self, remote: SocketAddrV4) -> Option<usize> {
+        let flow = self.flows.iter().find(|flow| flow.remote() == remote);
+        flow.map(|flow| flow.payload_len_max() + HEADERS_LEN)
+    }
+
     /// Sends a datagram from `local`, by the prepared flow to `remote` if there is one.
     pub(crate) fn send(
         &mut self,
@@ -225,7 +239,7 @@ impl DatagramSocket {
         payload: &[u8],
         options: &Options,
         cx: &mut Cx<'_>,
-    ) -> Result<(), Errno> {
+    ) -> Result<Sent, Errno> {
         let flow = match self.flows.iter().position(|flow| flow.remote() == remote) {
             Some(idx) => &mut self.flows[idx],
             None => self.prepare(local, remote, options, cx)?,
@@ -235,8 +249,7 @@ impl DatagramSocket {
             Err(SendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
             sent => {
                 self.asked_since = None;
-                sent?;
-                Ok(())
+                Ok(sent?)
             }
         }
     }

@@ -2,6 +2,7 @@
 //! sockets, nor the table, nor the waiting callers.
 
 pub(crate) mod datagram;
+pub(crate) mod error_queue;
 pub(crate) mod listener;
 pub(crate) mod stream;
 
@@ -12,6 +13,7 @@ use wirepath::time::Instant;
 use wirepath::worker::live::FlowSpec;
 
 use self::datagram::DatagramSocket;
+use self::error_queue::Reports;
 use self::listener::Listener;
 use self::stream::{Phase, Stream};
 use crate::epoll::Watch;
@@ -45,6 +47,8 @@ pub(crate) struct Socket {
     pub(crate) watches: Vec<Watch>,
     /// Datagrams; of a connection, what it had received and sent when it ended.
     pub(crate) traffic: Traffic,
+    /// Errors and stamps, where they were asked for.
+    pub(crate) reports: Option<Box<Reports>>,
 }
 
 /// What a socket has received and sent.
@@ -79,6 +83,7 @@ impl Socket {
             flows: Vec::new(),
             watches: Vec::new(),
             traffic: Traffic::default(),
+            reports: None,
         }
     }
 
@@ -89,7 +94,9 @@ impl Socket {
             State::Stream(stream) => stream.ready(self.options.receive_low_water as usize),
             State::Listener(listener) => listener.ready(),
         };
-        ready | Ready::when(self.error.is_some(), Ready::ERR)
+        let has_reports = self.has_reports();
+        let raises = if self.options.select_error_queue { Ready::ERR | Ready::PRI } else { Ready::ERR };
+        ready | Ready::when(self.error.is_some() || has_reports, raises)
     }
 
     /// `Err` with the pending error, once.

@@ -7,7 +7,7 @@ use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
 use wirepath::pipeline::tcp::ConnectionId;
-use wirepath::time::Instant;
+use wirepath::time::{Instant, UnixTime};
 
 use super::{BUFFER_CHARGE, UNBOUND, copy_held};
 use crate::errno::Errno;
@@ -46,7 +46,7 @@ pub(crate) struct Stream {
     pub(crate) connection: Option<ConnectionId>,
     /// `getpeername`.
     pub(crate) remote: SocketAddrV4,
-    received: VecDeque<Held>,
+    received: VecDeque<Segment>,
     /// Bytes of the first buffer that were read.
     offset: usize,
     /// Bytes that wait.
@@ -63,6 +63,17 @@ pub(crate) struct Stream {
     pub(crate) corked_until: Option<Instant>,
     /// The receive buffer is full, so the TCP machine keeps arriving data.
     pub(crate) is_paused: bool,
+    /// When the last segment of which bytes were read arrived: in which turn, and by the NIC.
+    pub(crate) last_read: Option<(Instant, Option<UnixTime>)>,
+}
+
+/// Received bytes in their buffer.
+struct Segment {
+    held: Held,
+    /// The turn in which they arrived.
+    arrived: Instant,
+    /// When they arrived by the NIC's clock.
+    timestamp: Option<UnixTime>,
 }
 
 impl Stream {
@@ -82,6 +93,7 @@ impl Stream {
             pending: Vec::new(),
             corked_until: None,
             is_paused: false,
+            last_read: None,
         }
     }
 
@@ -101,9 +113,14 @@ impl Stream {
     }
 
     /// Keeps received bytes.
-    pub(crate) fn push(&mut self, held: Held) {
+    pub(crate) fn push(&mut self, held: Held, arrived: Instant, timestamp: Option<UnixTime>) {
         self.len += held.len();
-        self.received.push_back(held);
+        self.received.push_back(Segment { held, arrived, timestamp });
+    }
+
+    /// Notes the times of the segment that the next read begins with.
+    pub(crate) fn note_times(&mut self) {
+        self.last_read = self.received.front().map(|first| (first.arrived, first.timestamp));
     }
 
     /// Bytes that wait (`FIONREAD`).
@@ -122,10 +139,11 @@ impl Stream {
         while copied < into.len()
             && let Some(first) = self.received.front()
         {
-            let count = copy_held(first, self.offset, &mut into[copied..]);
+            let count = copy_held(&first.held, self.offset, &mut into[copied..]);
             copied += count;
             self.offset += count;
-            if self.offset == first.len() {
+            self.last_read = Some((first.arrived, first.timestamp));
+            if self.offset == first.held.len() {
                 self.received.pop_front();
                 self.offset = 0;
             }
@@ -137,7 +155,7 @@ impl Stream {
     /// Copies bytes from the front, and leaves them (`MSG_PEEK`).
     pub(crate) fn peek(&self, into: &mut [u8]) -> usize {
         let (mut copied, mut offset) = (0, self.offset);
-        for held in &self.received {
+        for Segment { held, .. } in &self.received {
             copied += copy_held(held, offset, &mut into[copied..]);
             offset = 0;
         }
@@ -150,7 +168,7 @@ impl Stream {
         for part in into {
             let mut skip = self.offset + copied;
             let mut filled = 0;
-            for held in &self.received {
+            for Segment { held, .. } in &self.received {
                 if skip >= held.len() {
                     skip -= held.len();
                     continue;
@@ -172,9 +190,9 @@ impl Stream {
         self.len -= count;
         self.offset += count;
         while let Some(first) = self.received.front()
-            && self.offset >= first.len()
+            && self.offset >= first.held.len()
         {
-            self.offset -= first.len();
+            self.offset -= first.held.len();
             self.received.pop_front();
         }
         count

@@ -6,8 +6,9 @@ use wirepath::proto::Flow;
 use wirepath::time::Instant;
 
 use super::{NONE, SocketId, Sockets};
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpFacts};
 use crate::ready::Ready;
+use crate::socket::error_queue::{QueuedError, QueuedPacket};
 use crate::socket::stream::Phase;
 use crate::socket::{Socket, State};
 
@@ -17,10 +18,13 @@ impl App for Sockets {
         if self.uncorked_at() <= cx.now {
             self.uncork_due(cx);
         }
+        if !self.stamps.is_empty() {
+            self.settle_stamps(cx);
+        }
     }
 
-    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
-        self.flows.next_deadline().min(self.uncorked_at())
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        self.flows.next_deadline().min(self.uncorked_at()).min(self.stamps.next_deadline(cx.now))
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
@@ -30,26 +34,40 @@ impl App for Sockets {
         let Some(Socket { state: State::Datagram(datagrams), options, traffic, .. }) = &mut place.socket else {
             return;
         };
-        if datagrams.push(datagram, options.receive_buffer as usize) {
+        if datagrams.push(datagram, cx.now, options.receive_buffer as usize) {
             traffic.received(datagram.payload.len(), cx.now);
             self.wake_for(id, Ready::IN);
         }
     }
 
-    fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, _: &mut Cx<'_>) {
         let slot = error.consumer.0;
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         let id = SocketId { slot, generation: place.generation };
         let Some(socket) = &mut place.socket else { return };
         let State::Datagram(datagrams) = &socket.state else { return };
-        // On an unconnected socket the error may be about any datagram: Linux reports it only by
-        // `IP_RECVERR`.
-        if datagrams.remote == Some(error.flow.remote)
-            && let Some(errno) = errno::of_icmp(error.kind)
-        {
-            socket.error = Some(errno);
-            self.wake_for(id, Ready::ERR);
+        let IcmpFacts { errno, is_hard, kind, code, info } = errno::of_icmp(error.kind);
+        if (kind, code) == FRAGMENTATION_NEEDED && !socket.raw.discovers_mtu() {
+            return;
         }
+        if socket.options.receive_errors {
+            let entry = QueuedError::icmp(errno, (kind, code), error.reporter, error.flow.remote);
+            let packet = QueuedPacket {
+                source: error.reporter,
+                destination: *error.flow.local.ip(),
+                ttl: error.ttl,
+                tos: error.tos,
+            };
+            let payload = error.quoted.into();
+            let receive_buffer = socket.options.receive_buffer as usize;
+            socket.reports().push(QueuedError { info, payload, packet: Some(packet), ..entry }, receive_buffer);
+        } else if !is_hard || datagrams.remote != Some(error.flow.remote) {
+            // On an unconnected socket the error may be about any datagram: Linux reports it only
+            // by `IP_RECVERR`.
+            return;
+        }
+        socket.error = Some(errno);
+        self.wake_for(id, Ready::ERR);
     }
 
     fn on_tcp_accept(&mut self, listener: ListenerId, _: Flow) -> Accept {
@@ -112,7 +130,7 @@ impl App for Sockets {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
-        stream.push(data.hold());
+        stream.push(data.hold(), cx.now, data.timestamp);
         if !stream.is_paused && stream.charge() >= receive_buffer {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
         }

@@ -29,7 +29,7 @@ impl Sockets {
                 let remote = datagrams.remote.ok_or(Errno::EDESTADDRREQ)?;
                 self.send_to(id, bytes, remote, cx)
             }
-            State::Stream(stream) if socket.options.cork || !stream.pending.is_empty() => {
+            State::Stream(stream) if socket.options.holds_or_stamps() || !stream.pending.is_empty() => {
                 self.send_parts(id, &[IoSlice::new(bytes)], None, SendFlags::default(), cx)
             }
             State::Stream(stream) => {

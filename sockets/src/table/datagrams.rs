@@ -90,9 +90,13 @@ impl Sockets {
             return self.send_to_group(id, bytes, remote, cx);
         }
         let Socket { state, local, options, traffic, .. } = self.find(id)?;
-        let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
-        datagrams.send(*local, remote, bytes, options, cx)?;
-        traffic.sent(bytes.len(), cx.now);
+        if options.reports_sends() {
+            self.transmit_reported(id, bytes, remote, cx)?;
+        } else {
+            let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
+            datagrams.send(*local, remote, bytes, options, cx)?;
+            traffic.sent(bytes.len(), cx.now);
+        }
         // The device owns the buffer now, so there is room for the next datagram (Linux
         // `sock_wfree`).
         self.wake_for(id, Ready::OUT);

@@ -86,10 +86,17 @@ impl Sockets {
         group: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
+        let Socket { options, .. } = self.find(id)?;
+        let (loops, ttl, tos) = (options.multicast_loop, options.multicast_ttl, options.tos);
+        let is_stamped = options.timestamping.stamps_sent() && ttl > 0;
+        if is_stamped {
+            self.send_stamped(id, bytes, group, cx)?;
+        }
         let Socket { state, local, options, traffic, .. } = self.find(id)?;
         let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
-        let (loops, ttl, tos) = (options.multicast_loop, options.multicast_ttl, options.tos);
-        if ttl > 0 {
+        if is_stamped {
+            // It is sent.
+        } else if ttl > 0 {
             datagrams.send(*local, group, bytes, options, cx)?;
         } else if datagrams.source_to(group).is_none() {
             datagrams.prepare(*local, group, options, cx)?;
@@ -99,7 +106,8 @@ impl Sockets {
         if loops && self.members > 0 {
             let interface = cx.host.interface();
             let len = bytes.len();
-            let info = DatagramInfo { source, destination: group, interface, len, timestamp: None, ttl, tos };
+            let (destination, arrived) = (group, cx.now);
+            let info = DatagramInfo { source, destination, interface, len, arrived, timestamp: None, ttl, tos };
             self.loop_back(&info, bytes, cx);
         }
         Ok(bytes.len())

@@ -17,7 +17,7 @@ use crate::socket::stream::{Phase, Stream};
 /// How long corked bytes of a stream wait (tcp(7), `TCP_CORK`).
 const CORKED_FOR: Duration = Duration::from_millis(200);
 /// The longest payload of a datagram: that of an IPv4 packet minus the headers.
-const DATAGRAM_LEN_MAX: usize = 65_507;
+pub(super) const DATAGRAM_LEN_MAX: usize = 65_507;
 
 /// Flags of a call that receives. The caller implements `MSG_DONTWAIT` and `MSG_WAITALL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub struct SendFlags {
     /// `MSG_MORE`: more data follows; data that does not fill a segment, or the datagram, waits for
     /// it.
     pub more: bool,
+    /// `MSG_ZEROCOPY`: the error queue of a socket with `SO_ZEROCOPY` reports the call's
+    /// completion. The bytes are copied, and reported so.
+    pub zerocopy: bool,
+    /// The caller sends the rest itself if not all bytes are taken: a stamp or completion is then
+    /// reported with the last part, or by [`Sockets::end_send`].
+    pub resumes: bool,
 }
 
 impl Sockets {
@@ -71,8 +77,14 @@ impl Sockets {
         let wanted = into.iter().map(|part| part.len()).sum();
         let count = match (flags.peek, flags.truncate) {
             (true, true) => stream.len().min(wanted),
-            (true, false) => stream.peek_parts(into),
-            (false, true) => stream.discard(wanted),
+            (true, false) => {
+                stream.note_times();
+                stream.peek_parts(into)
+            }
+            (false, true) => {
+                stream.note_times();
+                stream.discard(wanted)
+            }
             (false, false) => into.iter_mut().map(|part| stream.read(part)).sum(),
         };
         self.resume_if_read(id, cx)?;
@@ -99,6 +111,22 @@ impl Sockets {
     /// # Errors
     /// As [`send`](Self::send) and [`send_to`](Self::send_to).
     pub fn send_parts(
+        &mut self,
+        id: SocketId,
+        parts: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+        flags: SendFlags,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let options = &self.find(id)?.options;
+        if options.timestamping.stamps_sent() || flags.zerocopy {
+            return self.send_reported(id, parts, to, flags, cx);
+        }
+        self.send_bytes(id, parts, to, flags, cx)
+    }
+
+    /// As above, without a report.
+    pub(super) fn send_bytes(
         &mut self,
         id: SocketId,
         parts: &[IoSlice<'_>],

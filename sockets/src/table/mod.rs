@@ -10,6 +10,7 @@
 //!   groups        groups of other sockets, and this host's own datagrams to them
 //!   message       bytes in several parts, with flags; what waits for more
 //!   data          bytes to and from either kind
+//!   reports       error queues and stamps
 //!   sets          epoll
 //! ```
 
@@ -20,6 +21,7 @@ pub(crate) mod datagrams;
 mod figures;
 mod groups;
 pub(crate) mod message;
+mod reports;
 mod sets;
 
 use core::net::SocketAddrV4;
@@ -84,6 +86,7 @@ pub struct Sockets {
     corked: VecDeque<(Instant, SocketId)>,
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
+    stamps: reports::Stamps,
 }
 
 impl Sockets {
@@ -108,6 +111,7 @@ impl Sockets {
             members: 0,
             corked: VecDeque::new(),
             system: System::default(),
+            stamps: reports::Stamps::new(),
         }
     }
 

@@ -330,7 +330,7 @@ impl Live {
     }
 
     /// The errors reported since the last call.
-    pub fn take_errors(&self) -> Vec<IcmpError> {
+    pub fn take_errors(&self) -> Vec<IcmpError<'static>> {
         self.with(|recorder, _| std::mem::take(&mut recorder.errors))
     }
 
@@ -345,7 +345,7 @@ impl Live {
     }
 
     /// Waits for an error about a flow and takes it.
-    pub fn error(&self) -> IcmpError {
+    pub fn error(&self) -> IcmpError<'static> {
         let mut errors = Vec::new();
         self.until("an ICMP error", |live| {
             errors.extend(live.take_errors());

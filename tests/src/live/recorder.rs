@@ -34,7 +34,7 @@ pub struct Recorder {
     /// Datagrams, unless there is a handler.
     pub datagrams: Vec<Received>,
     /// Errors about sent packets.
-    pub errors: Vec<IcmpError>,
+    pub errors: Vec<IcmpError<'static>>,
     /// Datagrams that came, one for each consumer.
     pub deliveries: u64,
     /// Takes the datagrams instead.
@@ -71,7 +71,7 @@ impl App for Recorder {
         self.traffic.on_tcp_data(data, cx);
     }
 
-    fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
-        self.errors.push(*error);
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, _cx: &mut Cx<'_>) {
+        self.errors.push(error.without_quote());
     }
 }

@@ -57,7 +57,7 @@ fn wire(test: &str) -> Option<Wire> {
 struct Echo {
     received: Vec<Vec<u8>>,
     refused: Vec<SendToError>,
-    errors: Vec<IcmpError>,
+    errors: Vec<IcmpError<'static>>,
 }
 
 impl App for Echo {
@@ -65,8 +65,8 @@ impl App for Echo {
         cx.tcp().send(data.connection, data.payload).unwrap();
     }
 
-    fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
-        self.errors.push(*error);
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, _: &mut Cx<'_>) {
+        self.errors.push(error.without_quote());
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {

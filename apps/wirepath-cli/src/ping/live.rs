@@ -132,7 +132,7 @@ impl App for Ping {
         is_ours
     }
 
-    fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, _cx: &mut Cx<'_>) {
         self.received.push(Received::Refused(Refusal { reporter: error.reporter, why: why(error.kind) }));
     }
 }

@@ -26,7 +26,7 @@ use crate::proto::{
 use crate::proto::{DemuxMatch, FragmentationError};
 use crate::time::Instant;
 use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
-use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, checksum, ipv4};
+use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, checksum, ipv4, udp};
 
 crate::drop_reasons! {
     /// Why the ICMP node drops a message.
@@ -129,7 +129,7 @@ impl From<PathMtuRefusal> for IcmpDrop {
 /// A problem with a packet that a consumer sent. Anyone who guesses the flow can forge an ICMP
 /// error, so treat it as a hint, never as a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IcmpError {
+pub struct IcmpError<'a> {
     /// The app's consumer that has the flow.
     pub consumer: ConsumerId,
     /// Our end and the remote end.
@@ -141,6 +141,20 @@ pub struct IcmpError {
     /// The path MTU that we accept from the reporter; `None` where the error was about something
     /// else.
     pub path_mtu: Option<usize>,
+    /// The quoted bytes of our datagram, from its payload on; often few or none.
+    pub quoted: &'a [u8],
+    /// The remaining TTL of the message that reports it.
+    pub ttl: u8,
+    /// The type of service of that message.
+    pub tos: u8,
+}
+
+impl IcmpError<'_> {
+    /// The error without the quoted bytes, to be kept for longer than the call.
+    pub fn without_quote(&self) -> IcmpError<'static> {
+        let Self { consumer, flow, kind, reporter, path_mtu, ttl, tos, .. } = *self;
+        IcmpError { consumer, flow, kind, reporter, path_mtu, quoted: &[], ttl, tos }
+    }
 }
 
 /// A reply to an echo request of the app.
@@ -347,7 +361,10 @@ impl Icmp {
             _ => None,
         };
         let (flow, kind, reporter) = (error.flow, error.kind, envelope.source);
-        let build = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu };
+        let quoted = message.quoted().and_then(|quoted| Ipv4Packet::parse_quoted(quoted).ok());
+        let quoted = quoted.and_then(|packet| packet.payload.get(udp::HEADER_LEN..)).unwrap_or_default();
+        let (ttl, tos) = (envelope.ttl, envelope.tos);
+        let build = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu, quoted, ttl, tos };
         match cx.sockets.lookup_unicast(flow) {
             DemuxMatch::None => return Err(IcmpDrop::NoSocket),
             DemuxMatch::One(subscriber) => app.on_icmp_error(&build(subscriber.consumer), cx),

@@ -28,7 +28,7 @@ const ANNE: ConsumerId = ConsumerId(1);
 
 #[derive(Default)]
 struct Recorder {
-    errors: Vec<IcmpError>,
+    errors: Vec<IcmpError<'static>>,
     answers: Vec<(u16, Vec<u8>)>,
     pings: bool,
 }
@@ -36,8 +36,8 @@ struct Recorder {
 impl App for Recorder {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
 
-    fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
-        self.errors.push(*error);
+    fn on_icmp_error(&mut self, error: &IcmpError<'_>, _: &mut Cx<'_>) {
+        self.errors.push(error.without_quote());
     }
 
     fn on_echo_reply(&mut self, answer: &EchoReply<'_>, _: &mut Cx<'_>) -> bool {

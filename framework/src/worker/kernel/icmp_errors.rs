@@ -15,9 +15,9 @@ use crate::wire::{Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 use crate::worker::StopFlag;
 use crate::worker::spsc::lossless::{self, Consumer, Producer};
 
-/// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the
-/// quoted ports (RFC 792).
-const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
+/// Bytes kept of an ICMP message, behind the IPv4 header: as many as a router sends (RFC 1812
+/// 4.3.2.3), because a socket with `IP_RECVERR` reads the quoted bytes.
+const MESSAGE_LEN_MAX: usize = 576 - ipv4::HEADER_LEN;
 /// Maximum length of a forwarded packet.
 pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
 /// Ring length of a worker; in a burst of errors about a flow all are the same, so lost ones do not
@@ -26,11 +26,11 @@ const RING_LEN: usize = 64;
 /// Interval between two checks of the thread's stop flag.
 const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An IPv4 packet with an ICMP error that the kernel received, cut after the quoted ports, with
-/// lengths and checksums adjusted.
+/// An IPv4 packet with an ICMP error that the kernel received, cut to 576 bytes, with lengths and
+/// checksums adjusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelIcmpError {
-    len: u8,
+    len: u16,
     bytes: [u8; ICMP_ERROR_LEN_MAX],
 }
 
@@ -63,7 +63,7 @@ impl KernelIcmpError {
         let mut bytes = [0; ICMP_ERROR_LEN_MAX];
         bytes[..ipv4::HEADER_LEN].copy_from_slice(header.ok()?.as_bytes());
         bytes[ipv4::HEADER_LEN..len].copy_from_slice(&message[..message_len]);
-        Some(Self { len: len as u8, bytes })
+        Some(Self { len: len as u16, bytes })
     }
 
     /// The packet, from its IPv4 header on.
@@ -150,10 +150,10 @@ mod tests {
     use crate::wire::Icmpv4Message;
     use crate::wire::icmpv4::Unreachable;
 
-    /// An error that quotes 500 bytes.
+    /// An error that quotes 700 bytes.
     fn error() -> Vec<u8> {
-        let quoted = [0x45; 500];
-        let mut message = [0; 600];
+        let quoted = [0x45; 700];
+        let mut message = [0; 800];
         let told = Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, quoted: &quoted };
         let len = told.emit(&mut message).unwrap();
         let fields = Ipv4Fields {
