@@ -1,14 +1,17 @@
 //! The configuration in the environment, which `wirepath run` sets, and the messages to the
 //! program's user.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fmt::Display;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sockets::System;
 use sockets::rules::Rules;
-use wirepath::worker::live::PortConfig;
+use wirepath::device::af_xdp::AfXdpConfig;
+use wirepath::proto::Ipv4Prefix;
+use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 
 use crate::engine::table;
 use crate::sys;
@@ -21,9 +24,15 @@ const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
+/// An address that the kernel does not have, with the length of its network's prefix, and the
+/// router to other networks: a host of the program's own on the interface.
+const ADDRESS: &str = "WIREPATH_ADDRESS";
+const GATEWAY: &str = "WIREPATH_GATEWAY";
 
 pub(crate) struct Config {
     pub(crate) port: PortConfig,
+    /// The host beside the kernel's; `None` where the sockets have the kernel's addresses.
+    pub(crate) own: Option<DedicatedHost>,
     pub(crate) program: String,
     /// The application id by which libvma.conf selects the program.
     pub(crate) application_id: Option<String>,
@@ -66,28 +75,38 @@ pub(crate) fn system() -> &'static System {
         System {
             receive_buffer_max: number("/proc/sys/net/core/rmem_max").unwrap_or(default.receive_buffer_max),
             send_buffer_max: number("/proc/sys/net/core/wmem_max").unwrap_or(default.send_buffer_max),
-            interface_idx: number(&format!("/sys/class/net/{interface}/ifindex")).unwrap_or(0),
+            interface_idx: sys::interface_idx(interface),
         }
     })
 }
 
 /// One line on the program's standard error.
 pub(crate) fn say(sentence: impl Display) {
+    if CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
+        print(sentence);
+    }
+}
+
+fn print(sentence: impl Display) {
     // A program may have a socket at number 2.
-    let is_socket = table::find(2).is_some();
-    if !is_socket && CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
+    if table::find(2).is_none() {
         let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
     }
 }
 
 /// Applies the policy after sockets could not be offloaded.
 pub(crate) fn fall_back(why: impl Display) {
-    match get().map(|config| config.policy) {
-        Some(Policy::Refuse) => {
-            say(format_args!("{why}; the policy is refuse, so the program ends"));
+    apply(get().map_or(Policy::Warn, |config| config.policy), why);
+}
+
+fn apply(policy: Policy, why: impl Display) {
+    match policy {
+        Policy::Refuse => {
+            print(format_args!("{why}; the policy is refuse, so the program ends"));
             sys::exit_group(1);
         }
-        _ => say(format_args!("{why}; the program runs on the kernel")),
+        Policy::Warn => print(format_args!("{why}; the program runs on the kernel")),
+        Policy::Quiet => (),
     }
 }
 
@@ -101,45 +120,127 @@ fn read() -> Option<Config> {
         return None;
     }
     let name = env::var(INTERFACE).ok().filter(|name| !name.is_empty())?;
+    let (policy, wrong) = match variable(POLICY).as_deref() {
+        None | Some("warn") => (Policy::Warn, None),
+        Some("refuse") => (Policy::Refuse, None),
+        Some("quiet") => (Policy::Quiet, None),
+        Some(other) => (Policy::Warn, Some(format!("{POLICY} is {other:?}: set it to refuse, warn or quiet"))),
+    };
+    let config = wrong.map_or_else(|| load(&name, policy), Err);
+    match config {
+        Ok(config) => Some(config),
+        Err(why) if policy == Policy::Warn => {
+            *UNSAID.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            HAS_UNSAID.store(true, Ordering::Release);
+            None
+        }
+        Err(why) => {
+            apply(policy, why);
+            None
+        }
+    }
+}
+
+/// What is wrong with the settings, until the program makes a socket: a script starts many programs
+/// that make none.
+static UNSAID: Mutex<Option<String>> = Mutex::new(None);
+static HAS_UNSAID: AtomicBool = AtomicBool::new(false);
+
+/// The program has made a socket: says what is wrong with the settings, once.
+pub(crate) fn say_unsaid() {
+    if HAS_UNSAID.load(Ordering::Acquire) && HAS_UNSAID.swap(false, Ordering::AcqRel) {
+        let why = UNSAID.lock().unwrap_or_else(PoisonError::into_inner).take();
+        apply(Policy::Warn, why.unwrap_or_default());
+    }
+}
+
+/// The value of a variable that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    let value = env::var_os(name).filter(|value| !value.is_empty())?;
+    Some(value.to_string_lossy().into_owned())
+}
+
+fn load(name: &str, policy: Policy) -> Result<Config, String> {
+    if let Some(unknown) = unknown_variable() {
+        return Err(format!("{unknown} is no setting of wirepath's: unset it, or see docs/sockets.md for its name"));
+    }
     let program = env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
-    let policy = match env::var(POLICY).as_deref() {
-        Ok("refuse") => Policy::Refuse,
-        Ok("quiet") => Policy::Quiet,
-        _ => Policy::Warn,
+    let spin_us = match variable(SPIN_US) {
+        None => DEFAULT_SPIN_US,
+        Some(text) => match text.parse() {
+            Ok(spin_us @ 0..=SPIN_US_MAX) => spin_us,
+            _ => return Err(format!("{SPIN_US} is {text:?}: set it to microseconds, {SPIN_US_MAX} at most")),
+        },
     };
-    let spin_us = env::var(SPIN_US).ok().and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_SPIN_US);
     let rules = match env::var_os(RULES).filter(|path| !path.is_empty()) {
         None => Rules::default(),
-        Some(path) => Rules::load(path.as_ref()).map_err(|error| refuse(policy, error)).ok()?,
+        Some(path) => Rules::load(path.as_ref()).map_err(|error| error.to_string())?,
     };
-    let mut port = PortConfig::named(&name).map_err(|error| refuse(policy, error)).ok()?;
-    borrow(&mut port).map_err(|error| refuse(policy, error)).ok()?;
+    let mut port = PortConfig::named(name).map_err(|error| error.to_string())?;
+    borrow(&mut port)?;
+    let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    Some(Config { port, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+    Ok(Config { port, own, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+}
+
+/// A variable with our prefix that nothing reads: a misspelled one would have no effect.
+fn unknown_variable() -> Option<String> {
+    const KNOWN: [&str; 10] = [
+        INTERFACE,
+        BROKER,
+        RULES,
+        POLICY,
+        SPIN_US,
+        APPLICATION_ID,
+        ADDRESS,
+        GATEWAY,
+        "WIREPATH_PRELOAD",
+        "WIREPATH_SHM",
+    ];
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut ours = names.filter(|name| name.starts_with("WIREPATH_") && !name.starts_with("WIREPATH_TEST_"));
+    ours.find(|name| !KNOWN.contains(&&**name))
+}
+
+/// The host beside the kernel's that the environment asks for.
+fn own_host(port: &PortConfig) -> Result<Option<DedicatedHost>, String> {
+    let gateway = variable(GATEWAY)
+        .map(|text| {
+            text.parse().map_err(|_| format!("{GATEWAY} is {text:?}: set it to an address such as 192.0.2.254"))
+        })
+        .transpose()?;
+    let Some(text) = variable(ADDRESS) else {
+        return match gateway {
+            Some(_) => Err(format!("{GATEWAY} without {ADDRESS}: the kernel has routes of its own; unset it")),
+            None => Ok(None),
+        };
+    };
+    let address: Ipv4Prefix =
+        text.parse().map_err(|_| format!("{ADDRESS} is {text:?}: set it to an address such as 192.0.2.7/24"))?;
+    if matches!(port, PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. })) {
+        return Err(format!("a broker lends flows to addresses of the interface alone: unset {ADDRESS}, or be root"));
+    }
+    let route = |via| StaticRoute { network: Ipv4Prefix::ALL, via };
+    let routes = gateway.map(route).into_iter().collect();
+    Ok(Some(DedicatedHost { addresses: vec![address], routes, ..DedicatedHost::default() }))
 }
 
 /// Has the broker that the environment names, if any, lend the queue.
-fn borrow(port: &mut PortConfig) -> Result<(), &'static str> {
+fn borrow(port: &mut PortConfig) -> Result<(), String> {
     let Some(path) = env::var_os(BROKER).filter(|path| !path.is_empty()) else { return Ok(()) };
     match port {
         PortConfig::AfXdp(config) => {
             config.broker = Some(path.into());
             Ok(())
         }
-        _ => Err(
-            "a broker lends queues of AF_XDP: name an interface without a driver before it, or unset WIREPATH_BROKER",
-        ),
-    }
-}
-
-/// Reports wrong settings. Under the policy `refuse` the program ends.
-fn refuse(policy: Policy, error: impl Display) {
-    let _ = sys::write(2, format!("wirepath: {error}; the program runs on the kernel\n").as_bytes());
-    if policy == Policy::Refuse {
-        sys::exit_group(1);
+        _ => Err(format!(
+            "a broker lends queues of AF_XDP: name an interface without a driver before it, or unset {BROKER}"
+        )),
     }
 }
 
 /// Longer than a round trip within a building, shorter than what a CPU meter shows.
 const DEFAULT_SPIN_US: u64 = 100;
+/// Longer than any TCP timer that a request waits for.
+const SPIN_US_MAX: u64 = 10_000_000;

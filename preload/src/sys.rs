@@ -285,6 +285,13 @@ pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::e
     call_on_twin!(libc::SYS_epoll_ctl, epfd, op, fd, event).map(drop)
 }
 
+/// The index of an interface in the network namespace of this thread; 0 if there is none.
+pub(crate) fn interface_idx(name: &str) -> u32 {
+    let Ok(name) = std::ffi::CString::new(name) else { return 0 };
+    // SAFETY: a string that ends with a null byte. Libc's function makes system calls of its own.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int

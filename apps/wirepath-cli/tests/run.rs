@@ -74,6 +74,9 @@ fn usage_errors_exit_2() {
         &["run", "--spin", "-1", "true"],
         &["run", "--spin", "99999999", "true"],
         &["run", "--polcy", "warn", "true"],
+        &["run", "--address", "192.0.2.7", "true"],
+        &["run", "--gateway", "192.0.2.1", "true"],
+        &["run", "--address", "192.0.2.7/24", "--broker", "socket", "true"],
     ] {
         assert_eq!(wirepath(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
@@ -173,6 +176,17 @@ fn program_gets_the_library_and_what_it_reads() {
     assert_eq!(variables["WIREPATH_INTERFACE"], "port0");
     assert_eq!(Path::new(variables["WIREPATH_RULES"]), folder.path().join("libvma.conf"));
     assert_eq!((variables["WIREPATH_POLICY"], variables["WIREPATH_SPIN_US"]), ("refuse", "250"));
+}
+
+#[test]
+fn program_gets_an_address_of_its_own() {
+    let Some(namespace) = namespace("program_gets_an_address_of_its_own") else { return };
+    let own = ["run", "--interface", "port0", "--address", "192.0.2.7/24", "--gateway", "192.0.2.1", "env"];
+    let text = out(&namespace.run(|| wirepath(&own).output().unwrap()));
+    assert!(
+        text.contains("WIREPATH_ADDRESS=192.0.2.7/24\n") && text.contains("WIREPATH_GATEWAY=192.0.2.1\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -15,14 +15,17 @@ use super::send::{sendmmsg, write};
 use super::{IS_ON, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::{self, signals, table, thread};
-use crate::process;
 use crate::real::{self, fail};
+use crate::{config, process};
 
 symbols! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         let fd = made(pass!(real::socket(domain, kind, protocol)));
-        if fd >= 0 && may_be_ours() {
-            calls::socket(fd, domain, kind, protocol);
+        if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+            config::say_unsaid();
+            if may_be_ours() {
+                calls::socket(fd, domain, kind, protocol);
+            }
         }
         fd
     }

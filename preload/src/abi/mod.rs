@@ -33,6 +33,7 @@ static CONSTRUCTOR: extern "C" fn() = {
             process::begin();
             IS_ON.store(true, Ordering::Release);
             signals::adopt();
+            calls::offload::open_first();
         }
     }
     begin

@@ -14,8 +14,12 @@ use crate::real::{self, fail};
 
 symbols! {
     fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int {
+        let file = known(fd);
+        if file.is_some() && let Ok(local) = memory::bytes(address, len as usize) {
+            calls::prepare_to_bind(fd, local);
+        }
         let result = pass!(real::bind(fd, address, len));
-        match known(fd) {
+        match file {
             Some(file) if result == 0 => give_none(calls::bind(file)),
             _ => result,
         }
@@ -98,6 +102,11 @@ symbols! {
             Err(error) => return fail(error) as c_int,
         };
         if ours(fd).is_none() {
+            if calls::groups::is_of_own_host(level, name, bytes) {
+                // The kernel does not have the address that the option names.
+                let _ = calls::setsockopt(file, level, name, bytes);
+                return 0;
+            }
             let result = pass!(real::setsockopt(fd, level, name, value, len));
             if result == 0 {
                 let _ = calls::setsockopt(file, level, name, bytes);

@@ -37,6 +37,7 @@ pub(crate) fn is_of_groups(level: c_int, name: c_int) -> bool {
 /// Whether the twin knows the value of an option of groups, and the engine does not.
 pub(crate) fn is_the_twins(level: c_int, name: c_int) -> bool {
     level == libc::IPPROTO_IP
+        && config::get().is_some_and(|config| config.own.is_none())
         && matches!(name, libc::IP_MULTICAST_IF | libc::IP_MULTICAST_LOOP | IP_MSFILTER | MCAST_MSFILTER)
 }
 
@@ -47,16 +48,20 @@ pub(crate) fn note(socket: &mut Socket, level: c_int, name: c_int, value: &[u8])
     }
     match name {
         libc::IP_MULTICAST_IF => {
-            // `struct in_addr`, or `ip_mreq`, or `ip_mreqn`.
-            let at = if value.len() >= 8 { 4 } else { 0 };
-            let address = word(value, at).map_or(Ipv4Addr::UNSPECIFIED, address_of);
-            socket.groups.sends_by = (word(value, 8).unwrap_or(0), address);
+            socket.groups.sends_by = interface_in(value);
         }
         libc::IP_MULTICAST_LOOP => {
             socket.groups.loops = word(value, 0).or(value.first().copied().map(u32::from)).is_some_and(|on| on != 0);
         }
         _ => (),
     }
+}
+
+/// The interface that `IP_MULTICAST_IF` names: its index, or its address.
+fn interface_in(value: &[u8]) -> (u32, Ipv4Addr) {
+    // `struct in_addr`, or `ip_mreq`, or `ip_mreqn`.
+    let at = if value.len() >= 8 { 4 } else { 0 };
+    (word(value, 8).unwrap_or(0), word(value, at).map_or(Ipv4Addr::UNSPECIFIED, address_of))
 }
 
 /// `setsockopt` of an option of groups on an offloaded socket.
@@ -72,7 +77,9 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
     {
         return Err(Errno::EACCES);
     }
-    sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
+    if !is_of_own_host(libc::IPPROTO_IP, name, value) {
+        sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
+    }
     engine.members.clear();
     apply(engine, file, id, name, value)
 }
@@ -82,7 +89,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
 pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int, value: &[u8]) -> Result<(), Errno> {
     note(engine.files.socket(file)?, libc::IPPROTO_IP, name, value);
     let is_ours = match name {
-        libc::IP_MULTICAST_LOOP => false,
+        libc::IP_MULTICAST_LOOP => config::get().is_some_and(|config| config.own.is_some()),
         libc::IP_MULTICAST_IF => {
             let (idx, address) = engine.files.socket(file)?.groups.sends_by;
             (idx == 0 && address.is_unspecified()) || is_on_ours(engine, Ipv4Addr::UNSPECIFIED, idx, address)
@@ -116,8 +123,30 @@ pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int
     }
 }
 
-/// The engine itself does not loop datagrams back: the twin does, for all members on this host.
+/// Whether an option of groups is for a host of our own alone: the twin does not speak for it.
+pub(crate) fn is_of_own_host(level: c_int, name: c_int, value: &[u8]) -> bool {
+    let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return false };
+    let is_ours = |idx: u32, address: Ipv4Addr| match idx {
+        0 => address.is_unspecified() || host.addresses.iter().any(|own| own.address() == address),
+        idx => idx == config::system().interface_idx,
+    };
+    match name {
+        _ if !is_of_groups(level, name) => false,
+        libc::IP_MULTICAST_IF => {
+            let (idx, address) = interface_in(value);
+            is_ours(idx, address)
+        }
+        libc::IP_MULTICAST_LOOP => true,
+        _ => named(name, value).is_some_and(|(_, idx, address)| is_ours(idx, address)) && is_membership(name),
+    }
+}
+
+/// The engine itself does not loop datagrams back: the twin does, for all members on this host,
+/// unless the host is our own.
 pub(crate) fn leave_loop_to_twin(engine: &mut Engine, id: SocketId) -> Result<(), Errno> {
+    if config::get().is_some_and(|config| config.own.is_some()) {
+        return Ok(());
+    }
     engine.call(|sockets, cx| {
         let options = sockets::Options { multicast_loop: false, ..sockets.options(id)? };
         sockets.set_options(id, &options, cx)
@@ -157,7 +186,8 @@ pub(crate) fn send_by_twin(
 pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>], group: SocketAddrV4, flags: c_int) {
     let Ok(socket) = engine.files.socket(file) else { return };
     let (groups, family) = (socket.groups, socket.family);
-    if !groups.loops || !has_members(engine, *group.ip()) {
+    let is_own_host = config::get().is_some_and(|config| config.own.is_some());
+    if is_own_host || !groups.loops || !has_members(engine, *group.ip()) {
         return;
     }
     let Ok(twin) = engine.files.twin(file) else { return };

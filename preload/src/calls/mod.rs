@@ -13,7 +13,7 @@ use crate::engine::file::{ANY, Owner, Socket, What};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor, options, thread};
-use crate::sys;
+use crate::{config, sys};
 
 pub(crate) mod data;
 pub(crate) mod groups;
@@ -60,6 +60,16 @@ pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
         offload::take(&mut engine, file, Some(local), true)?;
     }
     Ok(())
+}
+
+/// The twin of a socket that binds an address of a host of our own: the kernel does not have it.
+pub(crate) fn prepare_to_bind(twin: c_int, local: &[u8]) {
+    let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return };
+    if let Address::V4(local) = address::parse(local)
+        && host.addresses.iter().any(|own| own.address() == *local.ip())
+    {
+        let _ = sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_FREEBIND, &1_i32.to_ne_bytes());
+    }
 }
 
 /// The reason of a socket that names an address of IPv6.

@@ -127,9 +127,16 @@ pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     if let Some((_, is_ours)) = engine.destinations.iter().find(|(known, _)| *known == remote) {
         return *is_ours;
     }
-    let is_ours = match source_to(remote) {
-        Some(source) => source != remote && is_own(engine, source) && !is_own(engine, remote),
-        None => false,
+    let own = config::get().and_then(|config| config.own.as_ref());
+    let is_ours = match (own, source_to(remote)) {
+        (Some(_), Some(source)) if source == remote => false,
+        // A host of our own has routes of its own.
+        (Some(host), _) => {
+            let is_near = host.addresses.iter().any(|network| network.contains(remote));
+            (is_near || !host.routes.is_empty() || remote.is_multicast()) && !is_own(engine, remote)
+        }
+        (None, Some(source)) => source != remote && is_own(engine, source) && !is_own(engine, remote),
+        (None, None) => false,
     };
     if engine.destinations.len() == DESTINATIONS_MAX {
         engine.destinations.clear();
@@ -195,6 +202,14 @@ pub(crate) fn watched(event: libc::epoll_event) -> Watched {
     }
 }
 
+/// Opens the worker before the program begins, under the policy `refuse`: a program whose sockets
+/// cannot be offloaded does not start.
+pub(crate) fn open_first() {
+    if config::get().is_some_and(|config| config.policy == config::Policy::Refuse) {
+        open(&mut engine::enter());
+    }
+}
+
 /// Opens the worker unless it is open. Returns whether it is open afterwards.
 fn open(engine: &mut Engine) -> bool {
     match engine.state {
@@ -233,7 +248,12 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         ..TcpConfig::default()
     };
     let app = format!("{}.{}", config.program, sys::getpid());
-    let stack = Stack::open_with(&LiveConfig::over(config.port.clone()).named(&app).with_tcp(tcp), SOCKETS_MAX)?;
+    let live = LiveConfig::over(config.port.clone()).named(&app).with_tcp(tcp);
+    let live = match &config.own {
+        Some(host) => live.owned(host.clone()),
+        None => live,
+    };
+    let stack = Stack::open_with(&live, SOCKETS_MAX)?;
     stack.call(|sockets, _| sockets.follow_system(*config::system()));
     Ok(stack)
 }

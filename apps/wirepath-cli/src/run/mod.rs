@@ -6,6 +6,7 @@ mod interface;
 mod library;
 mod privilege;
 
+use core::net::Ipv4Addr;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -15,6 +16,7 @@ use std::process::Command;
 use clap::{Args, ValueEnum};
 use sockets::rules::Rules;
 use wirepath::counters::{environment, printable};
+use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
 
 use crate::program::Program;
@@ -32,6 +34,8 @@ const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
+const ADDRESS: &str = "WIREPATH_ADDRESS";
+const GATEWAY: &str = "WIREPATH_GATEWAY";
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Runs a program whose UDP and TCP sockets leave the kernel.
@@ -45,6 +49,13 @@ pub(crate) struct Options {
     /// /run/wirepath/IF.sock, or if the program may open the interface itself
     #[arg(long, value_name = "PATH")]
     broker: Option<PathBuf>,
+    /// An address for its sockets that the kernel does not have, with its network's prefix length,
+    /// such as 192.0.2.7/24; by default they have the kernel's
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "broker")]
+    address: Option<Ipv4Prefix>,
+    /// The router to other networks than that of --address
+    #[arg(long, value_name = "ADDRESS", requires = "address")]
+    gateway: Option<Ipv4Addr>,
     /// The rules that select its sockets: a TOML file (docs/sockets.md) or a libvma.conf
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -137,10 +148,19 @@ impl Options {
         let rules = rules.map(|path| check_rules(&path)).transpose()?;
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
         let broker = privilege::broker(&root, &interface, broker)?;
+        let own = self.address.map(|address| address.to_string());
+        if own.is_some() && broker.is_some() {
+            return Err(Obstacle::new(
+                "a broker lends flows to addresses of the interface alone",
+                "run this as root, or omit --address",
+            ));
+        }
 
         let mut settings =
             vec![(LD_PRELOAD, library), (INTERFACE, interface.into()), (POLICY, self.policy.as_str().into())];
         settings.extend(broker.map(|path| (BROKER, path.into())));
+        settings.extend(own.map(|address| (ADDRESS, address.into())));
+        settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.map(|path| (RULES, path.into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         Ok(settings)

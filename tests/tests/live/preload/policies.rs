@@ -1,0 +1,115 @@
+//! What keeps the sockets of a program from us: each is one sentence with the way on, and the
+//! policy decides whether the program runs on the kernel.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use wirepath_tests::live::preload::{library, said, start, wire};
+use wirepath_tests::live::{NEAR, Wire, has_program, wait_until};
+
+/// Makes a socket that would be ours, and prints a line.
+const PROGRAM: &str = "import socket\n\
+                       made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                       made.bind(('0.0.0.0', 7400))\n\
+                       print('ran')\n";
+/// No machine gives this user a name.
+const STRANGER: &str = "64323";
+
+/// Runs the program under the library at this path, in an environment, behind other words of the
+/// command line.
+fn run(wire: &Wire, library: &Path, before: &[&str], settings: &[&str]) -> Output {
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let interface = format!("WIREPATH_INTERFACE={NEAR}");
+    let words = [before, &["env", &preload, &interface], settings, &["python3", "-c", PROGRAM]].concat();
+    wire.near.command(words[0], &words[1..]).unwrap()
+}
+
+/// The three policies about one obstacle.
+fn decides(wire: &Wire, library: &Path, before: &[&str], settings: &[&str], sentence: &str) {
+    let with = |policy: &str| {
+        let policy = format!("WIREPATH_POLICY={policy}");
+        run(wire, library, before, &[settings, &[&policy]].concat())
+    };
+    let (output, ends) = (with("refuse"), "; the policy is refuse, so the program ends\n");
+    let text = said(&output);
+    assert!(text.starts_with("wirepath: ") && text.contains(sentence) && text.ends_with(ends), "{text}");
+    assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    let (output, stays) = (with("warn"), "; the program runs on the kernel\n");
+    let text = said(&output);
+    let line = text.strip_prefix("ran\n").unwrap_or_else(|| panic!("it did not run: {text}"));
+    let first = line.split_inclusive('\n').next().unwrap_or_default();
+    assert!(first.contains(sentence) && first.ends_with(stays), "{text}");
+    // Where a socket had been made, its reason follows.
+    let rest: Vec<&str> = line.lines().skip(1).collect();
+    assert!(rest.iter().all(|line| line.contains("a socket stays with the kernel")) && rest.len() < 2, "{text}");
+    assert_eq!(said(&with("quiet")), "ran\n");
+}
+
+#[test]
+fn wrong_setting_is_a_sentence_and_the_policy_decides() {
+    let test = "wrong_setting_is_a_sentence_and_the_policy_decides";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("bad.toml");
+    fs::write(&rules, "[[rules]]\nuse = \"kernel\"\n").unwrap();
+    let rules = format!("WIREPATH_RULES={}", rules.display());
+    for (setting, sentence) in [
+        ("WIREPATH_SPIN_US=soon", "WIREPATH_SPIN_US is \"soon\": set it to microseconds, 10000000 at most"),
+        ("WIREPATH_SPIN_US=10000001", "set it to microseconds, 10000000 at most"),
+        ("WIREPATH_RULE=trading.toml", "WIREPATH_RULE is no setting of wirepath's: unset it, or see docs/sockets.md"),
+        (&rules, "bad.toml line 2, column 7: expected \"offload\", \"os\", \"both\" or \"refuse\""),
+        ("WIREPATH_ADDRESS=192.0.2.7", "WIREPATH_ADDRESS is \"192.0.2.7\": set it to an address such as 192.0.2.7/24"),
+        ("WIREPATH_GATEWAY=192.0.2.1", "WIREPATH_GATEWAY without WIREPATH_ADDRESS"),
+    ] {
+        decides(&wire, library(), &[], &[setting], sentence);
+    }
+    let text = said(&run(&wire, library(), &[], &["WIREPATH_POLICY=maybe"]));
+    let sentence =
+        "wirepath: WIREPATH_POLICY is \"maybe\": set it to refuse, warn or quiet; the program runs on the kernel";
+    assert_eq!(text, format!("ran\n{sentence}\n"));
+}
+
+#[test]
+fn interface_that_cannot_be_opened_ends_the_program_before_it_begins_or_leaves_it_on_the_kernel() {
+    let test = "interface_that_cannot_be_opened_ends_the_program_before_it_begins_or_leaves_it_on_the_kernel";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    decides(&wire, library(), &[], &["WIREPATH_INTERFACE=nowhere0"], "nowhere0");
+    decides(&wire, library(), &[], &["WIREPATH_BROKER=/nowhere.sock"], "/nowhere.sock");
+}
+
+#[test]
+fn xdp_program_of_another_process_on_the_interface_is_named() {
+    let test = "xdp_program_of_another_process_on_the_interface_is_named";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let first = "import socket, sys\n\
+                 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                 made.bind(('0.0.0.0', 7401))\n\
+                 made.recv(1)\n";
+    let _first = start(&wire, "python3", &["-c", first]);
+    wait_until("the first program is on the interface", || {
+        let links = wire.near.command("ip", &["-details", "link", "show", "dev", NEAR]).unwrap();
+        said(&links).contains("prog/xdp")
+    });
+    decides(&wire, library(), &[], &[], "XDP");
+}
+
+#[test]
+fn program_without_capabilities_and_without_a_broker_is_a_sentence() {
+    let test = "program_without_capabilities_and_without_a_broker_is_a_sentence";
+    if !has_program(test, "setpriv") {
+        return;
+    }
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    let copy = folder.path().join("library.so");
+    fs::copy(library(), &copy).unwrap();
+    fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+    let before = ["setpriv", "--reuid", STRANGER, "--regid", STRANGER, "--clear-groups"];
+    let shm = format!("WIREPATH_SHM={}", folder.path().join("shm").display());
+    fs::create_dir(folder.path().join("shm")).unwrap();
+    fs::set_permissions(folder.path().join("shm"), Permissions::from_mode(0o1777)).unwrap();
+    decides(&wire, &copy, &before, &[&shm], "cap_");
+}
