@@ -8,8 +8,8 @@ use std::time::Duration as StdDuration;
 
 use wirepath::counters::Reading;
 use wirepath::pipeline::tcp::{
-    CallError, ConnectError, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, SendError, Sent, State,
-    TcpConfig, Template, TemplateError,
+    CallError, ConnectError, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, SendError, State, TcpConfig,
+    TcpSent, Template, TemplateError,
 };
 use wirepath::pipeline::{self as udp, Checksum, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
 use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast, tcp_from};
@@ -395,12 +395,12 @@ impl Stack {
         let sent = send(port, stamp, abi::WP_MORE, |cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
             0 => cx.tcp().fire(order).map(Some),
             abi::WP_MORE => cx.tcp().post(order).map(Some),
-            _ => cx.tcp().try_fire(order).map(|is_fired| is_fired.then_some(Sent::Posted)),
+            _ => cx.tcp().try_fire(order).map(|is_fired| is_fired.then_some(TcpSent::Posted)),
         });
         match sent.map_err(tcp_fault)? {
-            Some(Sent::Posted) => Ok(abi::WP_SENT),
-            Some(Sent::Queued) => Ok(abi::WP_QUEUED),
-            Some(Sent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
+            Some(TcpSent::Posted) => Ok(abi::WP_SENT),
+            Some(TcpSent::Queued) => Ok(abi::WP_QUEUED),
+            Some(TcpSent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
             // A later way to wait.
             Some(_) => Ok(abi::WP_QUEUED),
             None => Err(Code::Again.into()),
@@ -487,9 +487,9 @@ fn send<T>(
     if flags & abi::WP_MORE == 0 { port.with_app(|_, cx| act(cx)) } else { port.with_app_batched(|_, cx| act(cx)) }
 }
 
-fn udp_sent(sent: udp::Sent) -> i32 {
+fn udp_sent(sent: udp::UdpSent) -> i32 {
     match sent {
-        udp::Sent::Posted => abi::WP_SENT,
+        udp::UdpSent::Posted => abi::WP_SENT,
         // Or a later way to wait.
         _ => abi::WP_QUEUED,
     }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::pipeline::tcp::{
-    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpData, TcpEvent, Template,
+    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent, TcpSent, Template,
 };
 use wirepath::pipeline::{App, AppError, Cx, Datagram, HostStack, UdpOptions, send_to};
 use wirepath::port::{Port, multicast};
@@ -105,9 +105,9 @@ impl App for Trader {
         (digits[8], digits[9]) = (b'0' + (price / 10) as u8, b'0' + (price % 10) as u8);
         order.patch(PRICE_AT, &digits).expect("the price has its place in the order");
         match cx.tcp().fire(order) {
-            Ok(Sent::Posted) => self.fired += 1,
-            Ok(Sent::Queued) => println!("the order at {price} waits for the exchange to read"),
-            Ok(Sent::Unreachable(missing)) => println!("the order at {price} has not left: {missing}"),
+            Ok(TcpSent::Posted) => self.fired += 1,
+            Ok(TcpSent::Queued) => println!("the order at {price} waits for the exchange to read"),
+            Ok(TcpSent::Unreachable(missing)) => println!("the order at {price} has not left: {missing}"),
             Ok(other) => println!("the order at {price} has not left: {other:?}"),
             Err(error) => println!("the order at {price} was not sent: {error}"),
         }

@@ -38,7 +38,7 @@ impl App for Trader {
         let (Some(price), Some(order)) = (tick.payload.first_chunk::<8>(), &mut self.order) else { return };
         if price < b"00000100" && order.patch(PRICE_AT, price).is_ok() {
             match cx.tcp().fire(order) {
-                Ok(Sent::Posted) => self.fired += 1,
+                Ok(TcpSent::Posted) => self.fired += 1,
                 Ok(waits) => println!("an order waits: {waits:?}"),
                 Err(error) => println!("no order was sent: {error}"),
             }

@@ -11,7 +11,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 
-use wirepath::pipeline::tcp::{Accept, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpEvent};
+use wirepath::pipeline::tcp::{AcceptDecision, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpEvent};
 use wirepath::proto::{ConsumerId, Flow, HashSeed};
 use wirepath::testing::tcp::{Arrival, Outgoing, Segment, Tcp};
 use wirepath::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl End {
         let segment = Segment { seq, ack, wnd, flags, len, timestamps, sack_count, sacks, syn, ce: false };
         let arrival = Arrival { flow: Flow { local: flow.remote, remote: flow.local }, segment };
         let payload = (!payload.is_empty()).then_some(Bytes(payload));
-        if let Ok(Some((_, data))) = self.tcp.receive(&arrival, payload, |_| Accept::Yes, now, &mut self.wire) {
+        if let Ok(Some((_, data))) = self.tcp.receive(&arrival, payload, |_| AcceptDecision::Yes, now, &mut self.wire) {
             self.take(data.0);
         }
         self.listen();

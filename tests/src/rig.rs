@@ -16,8 +16,8 @@ use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, Memor
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
 use wirepath::pipeline::{
-    Accept, App, Cx, Datagram, EgressConfig, Ipv4Config, Node, StackConfig, UdpConfig, UdpFlow, UdpOptions, UdpStack,
-    Vlans, udp_stack,
+    AcceptedDestinations, App, Cx, Datagram, EgressConfig, Ipv4Config, Node, StackConfig, UdpConfig, UdpFlow,
+    UdpOptions, UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{
     ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, ReassemblyCapacity, SocketCapacity,
@@ -321,7 +321,7 @@ fn worker<D: Device, N: Node<Listener>>(
 /// The IPv4 node of the rigs.
 pub fn ipv4(reassembly: ReassemblyCapacity) -> Ipv4Config {
     Ipv4Config {
-        accept: Accept::LocalAddresses,
+        accept: AcceptedDestinations::LocalAddresses,
         reassembly,
         reassembly_timeout: REASSEMBLY_TIMEOUT,
         ..Ipv4Config::new(SEED)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use wirepath::counters::Snapshot;
-use wirepath::worker::topology::Report;
+use wirepath::worker::topology::TopologyReport;
 
 use crate::report::{grouped, rate, worker_count};
 
@@ -16,7 +16,7 @@ pub enum Event {
     /// The pipeline as it was built, and the sizes of its pool.
     Built(String),
     /// The report about the machine.
-    Machine(Report),
+    Machine(TopologyReport),
     /// A worker on a live port receives from now on; its description, as a sentence.
     Ready(String),
     /// A second has passed.

@@ -6,7 +6,7 @@ use wirepath::counters::Block;
 use wirepath::device::mlx5::Mlx5Tx;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{Sent, Template};
+use wirepath::pipeline::tcp::{TcpSent, Template};
 use wirepath::testing::mlx5::{PlainTxConfig, PlainTxNic, plain_tx};
 
 use super::pair::{PairConfig, Role, TcpPair};
@@ -42,7 +42,7 @@ impl Orders {
                 *number += 1;
                 template.patch(16, &number.to_be_bytes()).expect("it is inside");
                 let fired = cx.tcp().fire(template);
-                assert_eq!(fired, Ok(Sent::Posted), "the window is open");
+                assert_eq!(fired, Ok(TcpSent::Posted), "the window is open");
             }
         });
     }
@@ -143,7 +143,7 @@ impl Mlx5Orders {
 #[inline(always)]
 pub fn fire(order: &mut Template, cx: &mut Cx<'_>) {
     order.patch(16, &cx.now.as_nanos().to_be_bytes()).expect("it is inside");
-    assert_eq!(cx.tcp().fire(order), Ok(Sent::Posted), "the window is open");
+    assert_eq!(cx.tcp().fire(order), Ok(TcpSent::Posted), "the window is open");
 }
 
 /// Measured by itself: an order is preposted into the ring, as an app does in its tick.

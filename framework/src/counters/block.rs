@@ -57,7 +57,7 @@ impl Block {
     /// The application's name cannot be a file name, or the file cannot be created. A program may
     /// then count in [`Block::heap`] instead, but must report that, because `wirepath stats` will
     /// not see the counters.
-    pub fn create(app: &str) -> Result<Self, SetupError> {
+    pub fn create(app: &str) -> Result<Self, BlockError> {
         Self::create_in(&publish::default_directory(), app, Capacity::default())
     }
 
@@ -65,7 +65,7 @@ impl Block {
     ///
     /// # Errors
     /// As [`Block::create`].
-    pub fn create_in(directory: &Path, app: &str, capacity: Capacity) -> Result<Self, SetupError> {
+    pub fn create_in(directory: &Path, app: &str, capacity: Capacity) -> Result<Self, BlockError> {
         check_app(app)?;
         let (publication, words) = Publication::create(directory, app, Content::Counters, |file| {
             let words = WordsHandle::mapped(file, word_count(capacity))?;
@@ -106,7 +106,7 @@ impl Block {
     ///
     /// # Errors
     /// The first problem. The counters concerned count, but other processes cannot read them.
-    pub fn check(&self) -> Result<(), SetupError> {
+    pub fn check(&self) -> Result<(), BlockError> {
         lock(&self.table).problem.clone().map_or(Ok(()), Err)
     }
 
@@ -174,7 +174,7 @@ impl Scope {
         let path = self.join(name);
         let mut table = lock(&self.table);
         if text.len() > layout::TEXT_MAX || text.contains(char::is_control) {
-            return table.note(SetupError::Text { path });
+            return table.note(BlockError::Text { path });
         }
         let run = table.take(self.writer, layout::text_words(text.len()).max(1), &path);
         layout::store_text(&run.words, text);
@@ -208,7 +208,7 @@ struct Table {
     /// For each writer its value words that are still free.
     runs: Vec<Range<usize>>,
     names: HashSet<String>,
-    problem: Option<SetupError>,
+    problem: Option<BlockError>,
 }
 
 /// Value words for one registration, and their index among the values if they are in the block.
@@ -227,7 +227,7 @@ impl Table {
         if self.runs[writer].len() < len {
             let taken = len.next_multiple_of(Self::PAIR_WORDS);
             if taken > self.capacity.values - self.values {
-                self.note(SetupError::ValuesFull { path: path.to_owned(), capacity: self.capacity.values });
+                self.note(BlockError::ValuesFull { path: path.to_owned(), capacity: self.capacity.values });
                 return Run { words: WordsHandle::heap(len), first: None };
             }
             self.runs[writer] = self.values..self.values + taken;
@@ -253,23 +253,23 @@ impl Table {
         layout::publish(&self.words, self.entries);
     }
 
-    fn problem_with(&self, path: &str) -> Option<SetupError> {
+    fn problem_with(&self, path: &str) -> Option<BlockError> {
         if path.len() > layout::NAME_MAX {
-            return Some(SetupError::NameTooLong { path: path.to_owned() });
+            return Some(BlockError::NameTooLong { path: path.to_owned() });
         }
         if !layout::is_path(path) {
-            return Some(SetupError::Name { path: path.to_owned() });
+            return Some(BlockError::Name { path: path.to_owned() });
         }
         if self.names.contains(path) {
-            return Some(SetupError::NameTwice { path: path.to_owned() });
+            return Some(BlockError::NameTwice { path: path.to_owned() });
         }
         if self.entries == self.capacity.entries {
-            return Some(SetupError::EntriesFull { path: path.to_owned(), capacity: self.capacity.entries });
+            return Some(BlockError::EntriesFull { path: path.to_owned(), capacity: self.capacity.entries });
         }
         None
     }
 
-    fn note(&mut self, problem: SetupError) {
+    fn note(&mut self, problem: BlockError) {
         self.problem.get_or_insert(problem);
     }
 }
@@ -304,15 +304,15 @@ fn store_header(words: &[AtomicU64], app: &str, started_ns: u64, capacity: Capac
 }
 
 /// Whether `app` can name a file and be printed.
-pub(crate) fn check_app(app: &str) -> Result<(), SetupError> {
+pub(crate) fn check_app(app: &str) -> Result<(), BlockError> {
     let fits = app.len() <= layout::APP_MAX && layout::is_path(app) && !app.contains('/') && !app.starts_with('.');
-    if fits { Ok(()) } else { Err(SetupError::App { app: app.to_owned() }) }
+    if fits { Ok(()) } else { Err(BlockError::App { app: app.to_owned() }) }
 }
 
 /// Why counters cannot be read by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SetupError {
+pub enum BlockError {
     /// The application's name cannot name a file.
     App {
         /// The name.
@@ -368,15 +368,15 @@ pub enum SetupError {
     },
 }
 
-impl SetupError {
+impl BlockError {
     pub(super) fn file(path: &Path, error: &io::Error) -> Self {
         Self::File { path: path.to_owned(), error: error.to_string() }
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for BlockError {}
 
-impl fmt::Display for SetupError {
+impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::App { app } => write!(
@@ -438,7 +438,7 @@ mod tests {
         let counters: Vec<_> = ["a", "b", "c"].iter().map(|name| scope.counter(name, Unit::Events)).collect();
         counters[2].add(5);
         assert_eq!(counters[2].get(), 5);
-        assert_eq!(block.check(), Err(SetupError::EntriesFull { path: "worker0/c".into(), capacity: 2 }));
+        assert_eq!(block.check(), Err(BlockError::EntriesFull { path: "worker0/c".into(), capacity: 2 }));
         assert_eq!(block.snapshot().count("worker0/b"), Some(0));
         assert_eq!(block.snapshot().count("worker0/c"), None);
     }
@@ -449,7 +449,7 @@ mod tests {
         let mut latency = block.scope("worker0").histogram("latency", Unit::Nanoseconds);
         latency.record(3);
         assert_eq!(latency.distribution().count(), 1);
-        assert!(matches!(block.check(), Err(SetupError::ValuesFull { capacity: 32, .. })));
+        assert!(matches!(block.check(), Err(BlockError::ValuesFull { capacity: 32, .. })));
     }
 
     #[test]
@@ -459,11 +459,11 @@ mod tests {
             block.scope(scope).counter(name, Unit::Events).inc();
             block.check().unwrap_err()
         };
-        assert!(matches!(refused("w", &"x".repeat(95)), SetupError::NameTooLong { .. }));
+        assert!(matches!(refused("w", &"x".repeat(95)), BlockError::NameTooLong { .. }));
         for name in ["", "two words", "bell\x07", "käse", "double//slash"] {
-            assert!(matches!(refused("w", name), SetupError::Name { .. }), "{name:?}");
+            assert!(matches!(refused("w", name), BlockError::Name { .. }), "{name:?}");
         }
-        assert!(matches!(refused("", "x"), SetupError::Name { .. }));
+        assert!(matches!(refused("", "x"), BlockError::Name { .. }));
     }
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
         let scope = block.scope("worker0");
         let _first = scope.counter("rx", Unit::Frames);
         let _second = scope.gauge("rx", Unit::Frames);
-        assert_eq!(block.check(), Err(SetupError::NameTwice { path: "worker0/rx".into() }));
+        assert_eq!(block.check(), Err(BlockError::NameTwice { path: "worker0/rx".into() }));
     }
 
     #[test]

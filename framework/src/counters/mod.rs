@@ -20,7 +20,7 @@
 //!
 //! rx_frames.add(32);
 //! assert_eq!(block.snapshot().count("worker0/ethernet/rx_frames"), Some(32));
-//! # Ok::<(), wirepath::counters::SetupError>(())
+//! # Ok::<(), wirepath::counters::BlockError>(())
 //! ```
 
 mod block;
@@ -43,7 +43,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use block::{Block, Capacity, Scope, SetupError};
+pub use block::{Block, BlockError, Capacity, Scope};
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
 pub use environment::environment;

@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::block::SetupError;
+use super::block::BlockError;
 use super::directory::{Access, Directory, ROOT};
 use super::environment::environment;
 use super::sys;
@@ -107,8 +107,8 @@ impl Publication {
         app: &str,
         content: Content,
         fill: impl FnOnce(&File) -> io::Result<T>,
-    ) -> Result<(Self, T), SetupError> {
-        let failed = |error: io::Error| SetupError::file(directory, &error);
+    ) -> Result<(Self, T), BlockError> {
+        let failed = |error: io::Error| BlockError::file(directory, &error);
         let directory = Directory::open_for_files(directory, Path::new(DIRECTORY)).map_err(failed)?;
         remove_stale_of(&directory, app, content).map_err(failed)?;
 

@@ -159,7 +159,7 @@ fn unfit_application_names_are_refused() {
     let directory = directory();
     for app in ["", ".hidden", "a/b", "..", "two words", &"x".repeat(65)] {
         let refused = Block::create_in(directory.path(), app, CAPACITY).map(|_| ());
-        assert_eq!(refused, Err(SetupError::App { app: app.to_owned() }));
+        assert_eq!(refused, Err(BlockError::App { app: app.to_owned() }));
     }
 }
 

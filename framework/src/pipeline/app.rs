@@ -2,7 +2,7 @@
 
 use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
-use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use super::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 
 use crate::proto::Flow;
@@ -40,9 +40,9 @@ pub trait App {
     /// A peer wants to connect to a listener. Called for its SYN, before any state is kept; called
     /// again for a repeated SYN and when a SYN cookie comes back. So decide by the flow, and count
     /// connections by `Connected`.
-    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
         let _ = (listener, flow);
-        Accept::Yes
+        AcceptDecision::Yes
     }
 
     /// Something happened to a connection.

@@ -95,7 +95,7 @@ impl From<ReassemblyDrop> for Ipv4Drop {
 /// later tables check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Accept {
+pub enum AcceptedDestinations {
     /// Every destination: replays of other people's captures.
     Any,
     /// The host's own addresses.
@@ -105,9 +105,9 @@ pub enum Accept {
 /// The configuration of the IPv4 node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Config {
-    /// The unicast destinations that are accepted. By default [`Accept::LocalAddresses`]; with
-    /// [`Accept::Any`] on a wire we answer for other hosts.
-    pub accept: Accept,
+    /// The unicast destinations that are accepted. By default [`AcceptedDestinations::LocalAddresses`]; with
+    /// [`AcceptedDestinations::Any`] on a wire we answer for other hosts.
+    pub accept: AcceptedDestinations,
     /// The most fragments that wait, and the most datagrams they belong to. The pool needs a buffer
     /// more for each. With too few, fragments are dropped as `ipv4/drop/fragment_no_room`; with
     /// more, a flood of fragments holds more of the pool. By default 64 datagrams, 256 fragments,
@@ -128,7 +128,7 @@ impl Ipv4Config {
     /// largest that UDP sends over an MTU of 1500.
     pub const fn new(seed: HashSeed) -> Self {
         Self {
-            accept: Accept::LocalAddresses,
+            accept: AcceptedDestinations::LocalAddresses,
             reassembly: ReassemblyCapacity { datagrams: 64, pieces: 256, pieces_per_datagram: PIECES_MAX },
             reassembly_timeout: REASSEMBLY_TIMEOUT,
             seed,
@@ -141,7 +141,7 @@ const PIECES_MAX: usize = 128;
 
 /// Checks the IPv4 header and hands UDP, ICMP, IGMP and TCP on.
 pub struct Ipv4<U, C, G, T> {
-    accept: Accept,
+    accept: AcceptedDestinations,
     udp: U,
     icmp: C,
     igmp: G,
@@ -255,7 +255,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     #[cold]
     fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
-        let is_loopback = self.accept == Accept::LocalAddresses && source.is_loopback();
+        let is_loopback = self.accept == AcceptedDestinations::LocalAddresses && source.is_loopback();
         if source.is_multicast() || source.is_broadcast() || is_loopback {
             return Err(Ipv4Drop::MartianSource);
         }
@@ -266,7 +266,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     /// to reload.
     #[cold]
     fn check_destination(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
-        if self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
+        if self.accept == AcceptedDestinations::Any || cx.host.classify(destination) != Destination::Other {
             return Ok(());
         }
         Err(Ipv4Drop::OtherHost)

@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::app::{App, AppError};
 use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
-use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use super::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
@@ -97,7 +97,7 @@ impl<A: App> App for ForConsumers<A> {
         }
     }
 
-    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
         self.app.on_tcp_accept(listener, flow)
     }
 
@@ -160,12 +160,12 @@ macro_rules! tuples {
                 $(self.$place.on_datagram(datagram, cx);)+
             }
 
-            fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
+            fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
                 $(match self.$place.on_tcp_accept(listener, flow) {
-                    Accept::Yes => (),
+                    AcceptDecision::Yes => (),
                     no => return no,
                 })+
-                Accept::Yes
+                AcceptDecision::Yes
             }
 
             fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {

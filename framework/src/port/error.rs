@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::counters::SetupError;
+use crate::counters::BlockError;
 use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::AppError;
 use crate::worker::live::LiveError;
@@ -39,7 +39,7 @@ pub enum Error {
     /// The worker threads failed.
     Threads(WorkerGroupError),
     /// The counters do not fit, or a name is taken.
-    Counters(SetupError),
+    Counters(BlockError),
     /// The signal handlers cannot be installed.
     Signals(StopError),
     /// A worker's sockets refuse a subscription.
@@ -155,7 +155,7 @@ from!(
     Live(LiveError),
     Worker(WorkerBuilderError),
     Threads(WorkerGroupError),
-    Counters(SetupError),
+    Counters(BlockError),
     Signals(StopError),
 );
 

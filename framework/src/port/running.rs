@@ -9,7 +9,7 @@ use super::error::Result;
 use super::run::Log;
 use super::source::PortSource;
 use crate::counters::Block;
-use crate::worker::topology::Report;
+use crate::worker::topology::TopologyReport;
 use crate::worker::{StopFlag, WorkerGroup};
 
 /// A port whose workers run: see [`Port::start`](super::Port::start). Dropping it stops them.
@@ -19,7 +19,7 @@ pub struct RunningPort<S: PortSource, T> {
     pub(super) control: Control,
     /// There until it is joined.
     pub(super) group: Option<WorkerGroup<T>>,
-    pub(super) report: Report,
+    pub(super) report: TopologyReport,
     pub(super) stop: StopFlag,
     pub(super) block: Arc<Block>,
     pub(super) log: Log,
@@ -34,7 +34,7 @@ impl<S: PortSource, T: Send + 'static> RunningPort<S, T> {
     }
 
     /// The findings about the machine, for these workers.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &TopologyReport {
         &self.report
     }
 

@@ -2,7 +2,7 @@
 //! pool and a pipeline of its own. Input: [`WorkerSpec`]s (name, core, entry point). Output: the
 //! entry points' results.
 //!
-//! The group inspects the machine before it starts a thread and keeps its findings as a [`Report`].
+//! The group inspects the machine before it starts a thread and keeps its findings as a [`TopologyReport`].
 //! It locks the process's memory, pins each thread before the thread allocates (so that pages come
 //! from the thread's own NUMA node), and stops all threads if one fails. It does not build workers:
 //! the entry point does so on its own thread, because pools and queues never change threads.
@@ -16,7 +16,7 @@ use hugepages::MapRequest;
 
 use super::affinity::{self, PinError};
 use super::stop::StopFlag;
-use super::topology::{self, Finding, Machine, Placement, Report, Severity};
+use super::topology::{self, Finding, Machine, Placement, Severity, TopologyReport};
 use crate::mem::{Layout, Pool, PoolError, Region, RegionError};
 
 /// The function that a worker runs on its thread.
@@ -85,7 +85,7 @@ pub(super) fn pool_on(node: Option<u32>, buffers: usize, layout: Layout) -> Resu
 /// Running workers.
 pub struct WorkerGroup<T> {
     members: Vec<(String, JoinHandle<Result<T, PinError>>)>,
-    report: Report,
+    report: TopologyReport,
     stop: StopFlag,
 }
 
@@ -117,7 +117,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
     }
 
     /// The findings about the machine, good and bad, for these workers.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &TopologyReport {
         &self.report
     }
 
@@ -167,7 +167,7 @@ impl Drop for StopOnFailure {
 }
 
 /// Checks the machine for the specs that have a core.
-fn inspect<T>(machine: &Machine, specs: &[WorkerSpec<T>]) -> Result<Report, WorkerGroupError> {
+fn inspect<T>(machine: &Machine, specs: &[WorkerSpec<T>]) -> Result<TopologyReport, WorkerGroupError> {
     let placements: Vec<_> = specs
         .iter()
         .filter_map(|spec| Some(Placement { core: spec.core?, interface: spec.interface.as_deref() }))

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
-use wirepath::pipeline::{Cx, Datagram, SendError, Sent, UdpFlow, UdpOptions};
+use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::{Duration, Instant, UnixTime};
 
@@ -239,7 +239,7 @@ impl DatagramSocket {
         payload: &[u8],
         options: &Options,
         cx: &mut Cx<'_>,
-    ) -> Result<Sent, Errno> {
+    ) -> Result<UdpSent, Errno> {
         let flow = match self.flows.iter().position(|flow| flow.remote() == remote) {
             Some(idx) => &mut self.flows[idx],
             None => self.prepare(local, remote, options, cx)?,

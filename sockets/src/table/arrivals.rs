@@ -1,6 +1,6 @@
 //! The worker's callbacks: each hands its data or event to the socket, and wakes waiting callers.
 
-use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use wirepath::pipeline::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
 use wirepath::proto::Flow;
 use wirepath::time::Instant;
@@ -70,7 +70,7 @@ impl App for Sockets {
         self.wake_for(id, Ready::ERR);
     }
 
-    fn on_tcp_accept(&mut self, listener: ListenerId, _: Flow) -> Accept {
+    fn on_tcp_accept(&mut self, listener: ListenerId, _: Flow) -> AcceptDecision {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let is_full = self.len() >= self.sockets_max
             || at.is_none_or(|id| match self.get(id) {
@@ -78,12 +78,12 @@ impl App for Sockets {
                 _ => true,
             });
         if !is_full {
-            return Accept::Yes;
+            return AcceptDecision::Yes;
         }
         if let Some(Ok(Socket { state: State::Listener(listener), .. })) = at.map(|id| self.find(id)) {
             listener.ignored += 1;
         }
-        Accept::Ignore
+        AcceptDecision::Ignore
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {

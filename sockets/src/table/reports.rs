@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, Sent, TxTime};
+use wirepath::pipeline::{Cx, TxTime, UdpSent};
 use wirepath::proto::Resolution;
 use wirepath::time::{Duration, Instant, UnixTime};
 
@@ -281,7 +281,7 @@ impl Sockets {
         } else {
             0
         };
-        if sent == Sent::Waiting {
+        if sent == UdpSent::Waiting {
             let until = Until::Neighbor(*remote.ip(), now + NEIGHBOR_TIMEOUT);
             self.await_stamps(id, Awaited { until, number, flags });
             return Ok(());

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddrV4;
 
-use wirepath::pipeline::tcp::{Accept, ConnectionId, ConnectionOptions, ListenOptions, State, TcpConfig, TcpEvent};
+use wirepath::pipeline::tcp::{
+    AcceptDecision, ConnectionId, ConnectionOptions, ListenOptions, State, TcpConfig, TcpEvent,
+};
 use wirepath::proto::{Flow, HashSeed};
 use wirepath::testing::tcp::{Arrival, Segment, SynOptions, Tcp};
 use wirepath::time::Instant;
@@ -79,7 +81,8 @@ impl Subject for Ours {
         let flow = Flow { local: local(), remote: SocketAddrV4::new(REMOTE.0, REMOTE.1) };
         let payload = (!words.payload.is_empty()).then(|| Bytes(words.payload.to_vec()));
         let now = Instant::from_nanos(now);
-        let received = self.tcp.receive(&Arrival { flow, segment }, payload, |_| Accept::Yes, now, &mut self.wire);
+        let received =
+            self.tcp.receive(&Arrival { flow, segment }, payload, |_| AcceptDecision::Yes, now, &mut self.wire);
         if let Ok(Some((_, bytes))) = received {
             self.arrived.extend(bytes.0);
         }

@@ -37,8 +37,8 @@ use wirepath::pipeline::tcp::{
     TcpSocketsConfig,
 };
 use wirepath::pipeline::{
-    ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, Sent,
-    UdpConfig, UdpFlow, UdpOptions, host_stack,
+    ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, UdpConfig,
+    UdpFlow, UdpOptions, UdpSent, host_stack,
 };
 use wirepath::proto::{
     ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom, NeighborConfig,
@@ -46,7 +46,7 @@ use wirepath::proto::{
 };
 use wirepath::time::{Clock, Instant, MonotonicClock};
 use wirepath::wire::VlanTags;
-use wirepath::worker::kernel::{Link, Mirror, MirrorThread};
+use wirepath::worker::kernel::{KernelLink, Mirror, MirrorThread};
 use wirepath::worker::{Parts, StopFlag, Worker};
 
 use crate::netns::{self, Namespace};
@@ -189,7 +189,7 @@ impl Live {
         config: &LiveConfig,
         device: &Arc<Mutex<FaultDevice<AfXdpDevice>>>,
         (queue, taken): (u16, FaultQueue<AfXdpQueue>),
-        link: Link,
+        link: KernelLink,
     ) -> Result<Self, String> {
         let block = Block::heap();
         let is_balanced = config.faults == FaultConfig { seed: config.faults.seed, ..FaultConfig::default() };
@@ -267,7 +267,7 @@ impl Live {
     ///
     /// # Errors
     /// The flow's error.
-    pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<Sent, SendError> {
+    pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<UdpSent, SendError> {
         let (mut sender, payload) = (flow.clone(), payload.to_vec());
         let sent;
         (*flow, sent) = self.with(move |_, cx| {
@@ -418,7 +418,7 @@ impl Drop for Live {
 }
 
 /// The port, its queues with their numbers, and the kernel's state of the interface.
-type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, Link);
+type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, KernelLink);
 
 /// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the
 /// interface.
@@ -443,7 +443,7 @@ fn build(
     config: &LiveConfig,
     queue: FaultQueue<AfXdpQueue>,
     capabilities: Capabilities,
-    link: &Link,
+    link: &KernelLink,
     scope: &Scope,
 ) -> Result<(LiveWorker, Option<MirrorThread>), String> {
     let layout = Layout::umem(2048);

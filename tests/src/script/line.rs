@@ -2,7 +2,7 @@
 
 use core::net::SocketAddrV4;
 
-use wirepath::pipeline::tcp::Accept;
+use wirepath::pipeline::tcp::AcceptDecision;
 use wirepath::time::Duration;
 
 use super::app::Call;
@@ -49,7 +49,7 @@ pub(super) enum Action {
     /// `expect …`
     Expect(Expectation),
     /// `app accepts | refuses | ignores`
-    Policy(Accept),
+    Policy(AcceptDecision),
     /// `app reads`, `app waits`
     Reads(bool),
     /// `wire …`

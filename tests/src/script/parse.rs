@@ -1,6 +1,6 @@
 //! A script as lines: each is `[TIME] [FLOW:] VERB …`. `given` stands for the lines of a handshake.
 
-use wirepath::pipeline::tcp::Accept;
+use wirepath::pipeline::tcp::AcceptDecision;
 use wirepath::time::Duration;
 
 use super::ScriptError;
@@ -132,9 +132,9 @@ fn parse_action(rest: &str) -> Result<Action, String> {
         ("expect", words) => Action::Expect(Expectation::parse(words)?),
         ("option", words) => Action::Option(Setting::parse(words)?),
         ("config", words) => Action::Config(Limit::parse(words)?),
-        ("app", ["accepts"]) => Action::Policy(Accept::Yes),
-        ("app", ["refuses"]) => Action::Policy(Accept::Refuse),
-        ("app", ["ignores"]) => Action::Policy(Accept::Ignore),
+        ("app", ["accepts"]) => Action::Policy(AcceptDecision::Yes),
+        ("app", ["refuses"]) => Action::Policy(AcceptDecision::Refuse),
+        ("app", ["ignores"]) => Action::Policy(AcceptDecision::Ignore),
         ("app", ["reads"]) => Action::Reads(true),
         ("app", ["waits"]) => Action::Reads(false),
         ("wire", ["free"]) => Action::Wire(WireState::Free),

@@ -4,7 +4,9 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 
-use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenOptions, ListenerId, Seq, TcpConfig, TcpDrop, TcpEvent};
+use wirepath::pipeline::tcp::{
+    AcceptDecision, ConnectionId, ListenOptions, ListenerId, Seq, TcpConfig, TcpDrop, TcpEvent,
+};
 use wirepath::proto::{Flow, HashSeed};
 use wirepath::testing::tcp::{Arrival, Segment, Tcp};
 use wirepath::time::{Duration, Instant};
@@ -22,7 +24,7 @@ pub(super) struct Stage {
     pub(super) wire: Wire,
     pub(super) now: Instant,
     pub(super) options: ListenOptions,
-    pub(super) policy: Accept,
+    pub(super) policy: AcceptDecision,
     /// The app reads data as soon as it gets it.
     pub(super) reads: bool,
     pub(super) flows: Vec<Peer>,
@@ -68,7 +70,7 @@ impl Stage {
             wire: Wire::new(now),
             now,
             options,
-            policy: Accept::Yes,
+            policy: AcceptDecision::Yes,
             reads: true,
             flows: Vec::new(),
             listener: None,

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use wirepath::pipeline::{EgressConfig, Sent, UdpFlow, UdpOptions};
+use wirepath::pipeline::{EgressConfig, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{HostEvent, NeighborConfig, Resolution};
 use wirepath::wire::MacAddr;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, Wire, set, wait_until};
@@ -44,7 +44,7 @@ impl Talk {
         self.live.connect(7_002, (THEIRS, 7_001), UdpOptions::default())
     }
 
-    fn we_send(&self, flow: &mut UdpFlow, text: &str) -> Sent {
+    fn we_send(&self, flow: &mut UdpFlow, text: &str) -> UdpSent {
         self.live.send(flow, text.as_bytes()).unwrap()
     }
 
@@ -120,7 +120,7 @@ fn configured_neighbours_need_no_question() {
     let ours = talk.our_mac();
     talk.wire.far.ip(&["neigh", "replace", "10.9.0.1", "lladdr", &ours, "nud", "permanent", "dev", FAR]).unwrap();
     let mut flow = talk.flow();
-    assert_eq!(talk.we_send(&mut flow, "at once"), Sent::Posted);
+    assert_eq!(talk.we_send(&mut flow, "at once"), UdpSent::Posted);
     assert_eq!(talk.they_hear(), "at once");
     talk.they_send("at once");
     let counters = talk.live.stop();
@@ -153,7 +153,7 @@ fn neighbour_that_moved_is_followed_when_it_asks_for_us() {
     talk.they_move();
     // The kernel has forgotten us with its old address, and asks.
     talk.they_send("I have moved");
-    assert_eq!(talk.we_send(&mut flow, "after"), Sent::Posted);
+    assert_eq!(talk.we_send(&mut flow, "after"), UdpSent::Posted);
     assert_eq!(talk.they_hear(), "after");
     talk.live.stop();
 }
@@ -212,7 +212,7 @@ fn datagrams_to_a_silent_neighbour_are_named_drops() {
     let mut flow = talk.live.connect(7_002, (Ipv4Addr::new(10, 9, 0, 77), 7_001), UdpOptions::default());
     // Eight may wait for one neighbor, the newest ones.
     for _ in 0..10 {
-        assert_eq!(talk.live.send(&mut flow, b"anybody?"), Ok(Sent::Waiting));
+        assert_eq!(talk.live.send(&mut flow, b"anybody?"), Ok(UdpSent::Waiting));
     }
     talk.live.until_count("egress/neighbors/drop/unreachable", 8);
     let counters = talk.live.stop();
@@ -229,12 +229,12 @@ fn neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() 
     assert_eq!(talk.they_hear(), "first");
     // Checked again and again, and believed meanwhile.
     talk.live.until_count("egress/neighbors/requests", 10);
-    talk.live.until("it is sent at once", |live| live.send(&mut flow, b"second") == Ok(Sent::Posted));
+    talk.live.until("it is sent at once", |live| live.send(&mut flow, b"second") == Ok(UdpSent::Posted));
     assert_eq!(talk.they_hear(), "second");
     // 8: reply to no request.
     set(&talk.wire.far, "conf/all/arp_ignore", "8");
     talk.live.until("the neighbor is not believed any more", |live| {
-        live.send(&mut flow, b"into the void") == Ok(Sent::Waiting)
+        live.send(&mut flow, b"into the void") == Ok(UdpSent::Waiting)
     });
     talk.live.until_count("egress/neighbors/drop/unreachable", 1);
     set(&talk.wire.far, "conf/all/arp_ignore", "0");

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Output;
 
-use wirepath::pipeline::{SendError, Sent, UdpOptions};
+use wirepath::pipeline::{SendError, UdpOptions, UdpSent};
 use wirepath::proto::{FlowErrorKind, HostEvent, Ipv4Prefix, Route};
 use wirepath::wire::icmpv4::{TimeExceeded, Unreachable};
 use wirepath_tests::live::{Live, LiveConfig, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, set, table, wait_until};
@@ -238,7 +238,7 @@ fn router_that_needs_smaller_packets_is_believed() {
     // goes on.
     let whole = UdpOptions { dont_fragment: true, ..UdpOptions::default() };
     let mut flow = live.connect(5_001, (BEYOND, 7_001), whole);
-    assert_eq!(live.send(&mut flow, &[2; 1_472]), Ok(Sent::Posted));
+    assert_eq!(live.send(&mut flow, &[2; 1_472]), Ok(UdpSent::Posted));
     let error = live.error();
     let kind = FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu: NARROW as u16 });
     assert_eq!((error.kind, error.reporter, error.path_mtu), (kind, THEIRS, Some(NARROW)));

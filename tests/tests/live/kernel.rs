@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use wirepath::device::steering::Rule;
-use wirepath::pipeline::{SendError, Sent, UdpFlow, UdpOptions};
+use wirepath::pipeline::{SendError, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::Resolution;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program};
 
@@ -39,7 +39,7 @@ impl Shared {
 
     /// Sends until one is posted and arrives; from where.
     fn arrives_from(&self, flow: &mut UdpFlow, text: &str) -> Ipv4Addr {
-        self.live.until(text, |live| live.send(flow, text.as_bytes()) == Ok(Sent::Posted));
+        self.live.until(text, |live| live.send(flow, text.as_bytes()) == Ok(UdpSent::Posted));
         self.hear(text)
     }
 
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    fn until_sends(&self, flow: &mut UdpFlow, expected: Result<Sent, SendError>) {
+    fn until_sends(&self, flow: &mut UdpFlow, expected: Result<UdpSent, SendError>) {
         self.live.until(&format!("{expected:?}"), |live| live.send(flow, b"?") == expected);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
-use wirepath::pipeline::{App, Cx, Datagram, Sent, UdpFlow, UdpOptions};
+use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::StopFlag;
@@ -187,7 +187,7 @@ fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
         let sent = cx.timestamped(42, |cx| flow.send(b"stamped", cx));
         (flow, sent)
     });
-    assert_eq!(sent, (Ok(Sent::Posted), 1));
+    assert_eq!(sent, (Ok(UdpSent::Posted), 1));
     let mut told = None;
     let begin = Instant::now();
     while told.is_none() {

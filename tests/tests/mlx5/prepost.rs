@@ -15,8 +15,8 @@ use wirepath::device::steering::Rule;
 use wirepath::device::{Device, RxQueue, RxState};
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, SendError, Sent, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, SendError, TcpConfig, TcpData, TcpEvent,
+    TcpNodeConfig, TcpSent, TcpSockets, TcpSocketsConfig, Template,
 };
 use wirepath::pipeline::{App, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, host_stack};
 use wirepath::proto::{
@@ -210,7 +210,7 @@ impl Market {
         self.preposts && self.ask(|cx| cx.tcp().prepost(order).unwrap())
     }
 
-    fn fire(&mut self, order: &mut Template, price: u64) -> Result<Sent, SendError> {
+    fn fire(&mut self, order: &mut Template, price: u64) -> Result<TcpSent, SendError> {
         order.patch(PRICE, format!("{price:010}").as_bytes()).unwrap();
         self.ask(|cx| cx.tcp().fire(order))
     }
@@ -306,7 +306,7 @@ fn day(preposts: bool) -> (Vec<u8>, Vec<Vec<u8>>, u64) {
             // Some at once, and the last one stands no more.
             4 => {
                 for other in &mut orders {
-                    assert_eq!(market.fire(other, 7_000 + round), Ok(Sent::Posted));
+                    assert_eq!(market.fire(other, 7_000 + round), Ok(TcpSent::Posted));
                     market.prepost(other);
                 }
                 assert_eq!(market.ask(|cx| cx.tcp().warm(&mut orders[idx])), Ok(true));
@@ -318,7 +318,7 @@ fn day(preposts: bool) -> (Vec<u8>, Vec<Vec<u8>>, u64) {
                 market.turns(1);
             }
         }
-        assert_eq!(market.fire(&mut orders[idx], round), Ok(Sent::Posted), "round {round}");
+        assert_eq!(market.fire(&mut orders[idx], round), Ok(TcpSent::Posted), "round {round}");
         // Only this turn rings the doorbell for the frames posted besides it.
         market.turns(1 + (round % 2) as usize);
     }
@@ -353,7 +353,7 @@ fn lost_order_that_stood_is_sent_again_as_it_was() {
         assert!(market.prepost(&mut order));
         assert_eq!(market.ask(|cx| cx.tcp().warm(&mut order)), Ok(true), "it stands on");
         market.losing.set((round % 3 == 1).into());
-        assert_eq!(market.fire(&mut order, round), Ok(Sent::Posted));
+        assert_eq!(market.fire(&mut order, round), Ok(TcpSent::Posted));
         expected.extend(order_of(round));
         // The template's payload differs when it is sent again.
         order.patch(0, b"SELL").unwrap();
@@ -394,7 +394,7 @@ fn order_stands_for_a_connection_that_ends_and_never_leaves() {
     assert_eq!((market.read(), market.stood()), (&b""[..], 0));
     // The place is good for another.
     assert!(market.prepost(&mut orders[2]));
-    assert_eq!(market.fire(&mut orders[2], 3), Ok(Sent::Posted));
+    assert_eq!(market.fire(&mut orders[2], 3), Ok(TcpSent::Posted));
     market.turns(3);
     assert_eq!((market.read(), market.stood()), (&order_of(3)[..], 1));
     market.close();
@@ -413,8 +413,8 @@ fn order_that_finds_the_ring_full_leaves_later_once_and_in_order() {
     for round in 0..60 {
         let stands = market.prepost(&mut order);
         match market.fire(&mut order, round).unwrap() {
-            Sent::Posted => posted += 1,
-            Sent::Queued => queued += 1,
+            TcpSent::Posted => posted += 1,
+            TcpSent::Queued => queued += 1,
             other => panic!("{other:?}"),
         }
         assert!(!stands || queued == 0, "it stands in a full ring");
@@ -424,7 +424,7 @@ fn order_that_finds_the_ring_full_leaves_later_once_and_in_order() {
     market.turns(50);
     assert_eq!(market.read(), expected);
     assert!(market.prepost(&mut order), "there is room again");
-    assert_eq!(market.fire(&mut order, 99), Ok(Sent::Posted));
+    assert_eq!(market.fire(&mut order, 99), Ok(TcpSent::Posted));
     market.turns(3);
     assert!(market.read().ends_with(&order_of(99)));
     market.close();
@@ -445,7 +445,7 @@ fn empty_pool_keeps_an_order_that_stands_from_leaving_without_its_copy() {
     hoard.into_iter().for_each(Mbuf::free);
     market.turns(3);
     assert_eq!((market.read(), market.stood()), (&b""[..], 0));
-    assert_eq!(market.fire(&mut order, 2), Ok(Sent::Posted));
+    assert_eq!(market.fire(&mut order, 2), Ok(TcpSent::Posted));
     market.turns(3);
     assert_eq!((market.read(), market.stood()), (&order_of(2)[..], 1), "it stood all the while");
     market.close();

@@ -16,7 +16,7 @@ use wirepath::device::steering::Rule;
 use wirepath::device::tap::{TapRx, TapTx};
 use wirepath::device::{Device, Queue, RxQueue, TxQueue};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpNodeConfig, TcpSockets,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpNodeConfig, TcpSent, TcpSockets,
     TcpSocketsConfig,
 };
 use wirepath::pipeline::{EgressConfig, HostStack, HostStackConfig, host_stack};
@@ -339,7 +339,7 @@ fn kernel_sends_back_the_orders_that_stood_on_a_live_port() {
         ours.worker.with_app(now, |_, cx| {
             assert_eq!(cx.tcp().prepost(&mut order), Ok(true));
             order.patch(0, stream(number * LEN as u64, LEN)).unwrap();
-            assert_eq!(cx.tcp().fire(&mut order), Ok(Sent::Posted));
+            assert_eq!(cx.tcp().fire(&mut order), Ok(TcpSent::Posted));
         });
         ours.until("it comes back", |ours| ours.worker.app().traffic.ends[&id].received == (number + 1) * LEN as u64);
     }

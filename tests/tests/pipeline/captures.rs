@@ -20,8 +20,8 @@ use wirepath::device::pcap::{PcapConfig, PcapDevice, Reader};
 use wirepath::device::{Device, Queue};
 use wirepath::mem::Pool;
 use wirepath::pipeline::{
-    Accept, App, ChecksumPolicy, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig, UdpStack, Vlans,
-    udp_stack,
+    AcceptedDestinations, App, ChecksumPolicy, Cx, Datagram, EgressConfig, Ipv4Config, StackConfig, UdpConfig,
+    UdpStack, Vlans, udp_stack,
 };
 use wirepath::proto::{Group, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{ManualClock, UnixTime};
@@ -186,7 +186,7 @@ fn replay<D: Device>(mut device: D, capture: &Capture) -> (Vec<Seen>, Snapshot) 
 /// Any station, any destination; two of the captures were made on the sending host, before its NIC
 /// finished the checksums.
 fn stack(scope: &Scope) -> UdpStack {
-    let ipv4 = Ipv4Config { accept: Accept::Any, ..Ipv4Config::new(HashSeed::new(3, 4)) };
+    let ipv4 = Ipv4Config { accept: AcceptedDestinations::Any, ..Ipv4Config::new(HashSeed::new(3, 4)) };
     let udp = UdpConfig { checksum: ChecksumPolicy::AcceptPartial };
     udp_stack(StackConfig { station: None, vlans: Vlans::Any, ipv4, udp }, scope)
 }

@@ -2,12 +2,12 @@
 //! their times.
 
 use wirepath::counters::printable;
-use wirepath::device::tap::{Direction, FrameCounts, Listener, State, TapError, Tapped};
+use wirepath::device::tap::{Direction, FrameCounts, Listener, ListenerState, TapError, Tapped};
 
 pub(super) struct Queue {
     name: String,
     listener: Listener,
-    state: State,
+    state: ListenerState,
     pending: Option<Pending>,
     bytes: Vec<u8>,
 }
@@ -32,7 +32,7 @@ impl Queue {
     pub(super) fn listen(tap: Tapped, snap_len: usize) -> Result<Self, TapError> {
         let name = format!("{}.{}", printable(&tap.device), tap.queue);
         let listener = tap.listen(snap_len)?;
-        Ok(Self { name, listener, state: State::Waiting, pending: None, bytes: Vec::new() })
+        Ok(Self { name, listener, state: ListenerState::Waiting, pending: None, bytes: Vec::new() })
     }
 
     /// The device and the queue's number: `eth1.0`.
@@ -47,11 +47,11 @@ impl Queue {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.state == State::Waiting
+        self.state == ListenerState::Waiting
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == ListenerState::Ended
     }
 
     pub(super) fn missed(&self) -> FrameCounts {

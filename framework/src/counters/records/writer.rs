@@ -6,7 +6,7 @@ use core::sync::atomic::fence;
 use std::path::Path;
 
 use super::{CAPACITY_MAX, HEADER_WORDS, MAGIC, RECORD_WORDS_MAX, VERSION, header};
-use crate::counters::block::{SetupError, check_app};
+use crate::counters::block::{BlockError, check_app};
 use crate::counters::layout::store_text;
 use crate::counters::memory::WordsHandle;
 use crate::counters::publish::{Content, Publication, since_epoch_ns};
@@ -33,7 +33,7 @@ impl Records {
     ///
     /// # Panics
     /// No record, or larger ones than readers accept: 64 words, 65,536 records.
-    pub fn create(directory: &Path, app: &str, record_words: usize, capacity: usize) -> Result<Self, SetupError> {
+    pub fn create(directory: &Path, app: &str, record_words: usize, capacity: usize) -> Result<Self, BlockError> {
         assert!((1..=RECORD_WORDS_MAX).contains(&record_words), "a record has 1 to 64 words");
         assert!((1..=CAPACITY_MAX).contains(&capacity), "there are 1 to 65,536 records");
         check_app(app)?;

@@ -1,7 +1,7 @@
 //! The configuration of a port: the device, and the features requested before its capabilities are
 //! known.
 
-use super::error::SetupError;
+use super::error::Mlx5SetupError;
 
 /// A port of a ConnectX, and its requested features.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,13 +170,13 @@ impl Mlx5Config {
     }
 
     /// Checks for requests that no device can meet, before one is opened.
-    pub(super) fn check(&self) -> Result<(), SetupError> {
+    pub(super) fn check(&self) -> Result<(), Mlx5SetupError> {
         for (name, len) in [("rx_ring_len", self.rx_ring_len), ("tx_ring_len", self.tx_ring_len)] {
             if !len.is_power_of_two() || !(8..=8192).contains(&len) {
-                return Err(SetupError::RingLen { name, len });
+                return Err(Mlx5SetupError::RingLen { name, len });
             }
         }
-        let config = |sentence: &str| Err(SetupError::Config { sentence: sentence.into() });
+        let config = |sentence: &str| Err(Mlx5SetupError::Config { sentence: sentence.into() });
         if self.queues == 0 {
             return config("Mlx5Config::queues is 0: use one for each worker");
         }

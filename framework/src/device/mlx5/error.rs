@@ -14,7 +14,7 @@ pub(super) const CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
 
 /// Why the device or a queue cannot be opened.
 #[derive(Debug)]
-pub(super) enum SetupError {
+pub(super) enum Mlx5SetupError {
     /// The libraries cannot be loaded; a sentence.
     NoRdmaCore {
         reason: String,
@@ -130,7 +130,7 @@ pub(super) enum SetupError {
     },
 }
 
-impl SetupError {
+impl Mlx5SetupError {
     /// Classifies the error of a verbs call on `device` while it was `doing` an operation that pins
     /// `len` bytes.
     pub(super) fn verbs(device: &str, doing: &'static str, len: usize, error: io::Error) -> Self {
@@ -144,7 +144,7 @@ impl SetupError {
     }
 }
 
-impl SetupError {
+impl Mlx5SetupError {
     /// The kind, for callers.
     fn kind(&self) -> DeviceErrorKind {
         match self {
@@ -201,13 +201,13 @@ fn has_capability(status: &str, capability: u32) -> bool {
     effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> capability & 1 == 1)
 }
 
-impl From<SetupError> for DeviceError {
-    fn from(error: SetupError) -> Self {
+impl From<Mlx5SetupError> for DeviceError {
+    fn from(error: Mlx5SetupError) -> Self {
         Self::new(error.kind(), error.to_string())
     }
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for Mlx5SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRdmaCore { reason } => f.write_str(reason),
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn what_a_verbs_call_says_is_sorted() {
         let check = |errno, expected: &str| {
-            let said = SetupError::verbs("mlx5_0", "making a queue pair", 4096, error(errno)).to_string();
+            let said = Mlx5SetupError::verbs("mlx5_0", "making a queue pair", 4096, error(errno)).to_string();
             assert!(said.contains(expected), "{said}");
         };
         check(libc::EPERM, "setcap cap_net_raw,cap_ipc_lock+ep");
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn limit_is_told_with_its_name_and_the_command() {
-        let unlimited = SetupError::out_of_memory("registering the pool", 1 << 30, None).to_string();
+        let unlimited = Mlx5SetupError::out_of_memory("registering the pool", 1 << 30, None).to_string();
         assert!(unlimited.contains("no memory for registering the pool"), "{unlimited}");
-        let said = SetupError::out_of_memory("registering the pool", 1 << 30, Some(65_536)).to_string();
+        let said = Mlx5SetupError::out_of_memory("registering the pool", 1 << 30, Some(65_536)).to_string();
         for part in ["1073741824", "65536", "RLIMIT_MEMLOCK", "`ulimit -l unlimited`", "cap_ipc_lock"] {
             assert!(said.contains(part), "{said}");
         }
@@ -381,33 +381,39 @@ mod tests {
         let (device, there) = (|| "mlx5_0".to_owned(), || "mlx5_0 (0000:3b:00.0, eth1)".to_owned());
         let doing = "making a queue pair";
         for error in [
-            SetupError::NoDevices { wanted: device() },
-            SetupError::NoSuchDevice { wanted: "eth9".into(), there: there() },
-            SetupError::NoConnectX { interface: "eth0".into(), driver: None, there: there() },
-            SetupError::OtherVendor { device: "rxe0".into(), driver: Some("rdma_rxe".into()) },
-            SetupError::Opening { device: device(), error: error(libc::EACCES) },
-            SetupError::Opening { device: device(), error: error(libc::ENOENT) },
-            SetupError::Opening { device: device(), error: error(libc::EIO) },
-            SetupError::NoPort { device: device(), port: 2, ports: 1 },
-            SetupError::InfiniBand { device: device(), pci: Some("0000:3b:00.0".into()), port: 1 },
-            SetupError::NoPermission { doing },
-            SetupError::MemoryLock { doing, len: 1, limit: 0 },
-            SetupError::NoMemory { doing },
-            SetupError::Thread { device: device(), error: error(libc::EAGAIN) },
-            SetupError::Exhausted { device: device(), doing },
-            SetupError::QueuePair { device: device(), queue: 0, from: "INIT", to: "RTR", error: error(libc::EINVAL) },
-            SetupError::Lacking {
+            Mlx5SetupError::NoDevices { wanted: device() },
+            Mlx5SetupError::NoSuchDevice { wanted: "eth9".into(), there: there() },
+            Mlx5SetupError::NoConnectX { interface: "eth0".into(), driver: None, there: there() },
+            Mlx5SetupError::OtherVendor { device: "rxe0".into(), driver: Some("rdma_rxe".into()) },
+            Mlx5SetupError::Opening { device: device(), error: error(libc::EACCES) },
+            Mlx5SetupError::Opening { device: device(), error: error(libc::ENOENT) },
+            Mlx5SetupError::Opening { device: device(), error: error(libc::EIO) },
+            Mlx5SetupError::NoPort { device: device(), port: 2, ports: 1 },
+            Mlx5SetupError::InfiniBand { device: device(), pci: Some("0000:3b:00.0".into()), port: 1 },
+            Mlx5SetupError::NoPermission { doing },
+            Mlx5SetupError::MemoryLock { doing, len: 1, limit: 0 },
+            Mlx5SetupError::NoMemory { doing },
+            Mlx5SetupError::Thread { device: device(), error: error(libc::EAGAIN) },
+            Mlx5SetupError::Exhausted { device: device(), doing },
+            Mlx5SetupError::QueuePair {
+                device: device(),
+                queue: 0,
+                from: "INIT",
+                to: "RTR",
+                error: error(libc::EINVAL),
+            },
+            Mlx5SetupError::Lacking {
                 device: device(),
                 firmware: "16.28.1002".into(),
                 feature: "striding receive queue",
                 reason: "its strides are of 64 to 64 bytes".into(),
                 instead: "leave Mlx5Config::striding out",
             },
-            SetupError::RingLen { name: "rx_ring_len", len: 7 },
-            SetupError::PoolTooSmall { buffers: 8, ring_len: 8 },
-            SetupError::FrameTooLong { device: device(), frame_len_max: 9018, data_room: 64, segments_max: 4 },
-            SetupError::Removed { device: device() },
-            SetupError::System { device: device(), doing, error: error(libc::EINVAL) },
+            Mlx5SetupError::RingLen { name: "rx_ring_len", len: 7 },
+            Mlx5SetupError::PoolTooSmall { buffers: 8, ring_len: 8 },
+            Mlx5SetupError::FrameTooLong { device: device(), frame_len_max: 9018, data_room: 64, segments_max: 4 },
+            Mlx5SetupError::Removed { device: device() },
+            Mlx5SetupError::System { device: device(), doing, error: error(libc::EINVAL) },
         ] {
             let said = error.to_string();
             assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
@@ -420,7 +426,7 @@ mod tests {
     fn each_has_the_kind_that_a_caller_matches() {
         let (device, doing) = (|| "mlx5_0".to_owned(), "making a queue pair");
         let no_group = SteerError::Refused { errno: libc::ENOMEM };
-        let lacking = SetupError::Lacking {
+        let lacking = Mlx5SetupError::Lacking {
             device: device(),
             firmware: "16.28.1002".into(),
             feature: "striding receive queue",
@@ -428,18 +434,21 @@ mod tests {
             instead: "leave Mlx5Config::striding out",
         };
         for (error, kind) in [
-            (SetupError::NoDevices { wanted: device() }, DeviceErrorKind::NotFound),
-            (SetupError::NoRdmaCore { reason: "no library".into() }, DeviceErrorKind::Unsupported),
+            (Mlx5SetupError::NoDevices { wanted: device() }, DeviceErrorKind::NotFound),
+            (Mlx5SetupError::NoRdmaCore { reason: "no library".into() }, DeviceErrorKind::Unsupported),
             (lacking, DeviceErrorKind::Unsupported),
-            (SetupError::Opening { device: device(), error: error(libc::EACCES) }, DeviceErrorKind::PermissionDenied),
-            (SetupError::Opening { device: device(), error: error(libc::EBUSY) }, DeviceErrorKind::Busy),
-            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EPERM)), DeviceErrorKind::PermissionDenied),
-            (SetupError::verbs("mlx5_0", doing, 0, error(libc::ENOSPC)), DeviceErrorKind::ResourceLimit),
-            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EIO)), DeviceErrorKind::Removed),
-            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EINVAL)), DeviceErrorKind::Other),
-            (SetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
             (
-                SetupError::Steering { device: device(), queue: 0, rule: Rule::default(), error: no_group },
+                Mlx5SetupError::Opening { device: device(), error: error(libc::EACCES) },
+                DeviceErrorKind::PermissionDenied,
+            ),
+            (Mlx5SetupError::Opening { device: device(), error: error(libc::EBUSY) }, DeviceErrorKind::Busy),
+            (Mlx5SetupError::verbs("mlx5_0", doing, 0, error(libc::EPERM)), DeviceErrorKind::PermissionDenied),
+            (Mlx5SetupError::verbs("mlx5_0", doing, 0, error(libc::ENOSPC)), DeviceErrorKind::ResourceLimit),
+            (Mlx5SetupError::verbs("mlx5_0", doing, 0, error(libc::EIO)), DeviceErrorKind::Removed),
+            (Mlx5SetupError::verbs("mlx5_0", doing, 0, error(libc::EINVAL)), DeviceErrorKind::Other),
+            (Mlx5SetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
+            (
+                Mlx5SetupError::Steering { device: device(), queue: 0, rule: Rule::default(), error: no_group },
                 DeviceErrorKind::ResourceLimit,
             ),
         ] {

@@ -10,7 +10,7 @@ use super::ring::CAPACITY_MIN;
 use super::rx::TapRx;
 use super::tx::TapTx;
 use crate::counters::{
-    Content, Publication, Scope, SetupError, WordsHandle, check_app, default_directory, printable, since_epoch_ns,
+    BlockError, Content, Publication, Scope, WordsHandle, check_app, default_directory, printable, since_epoch_ns,
 };
 use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
@@ -121,7 +121,7 @@ impl<Q> TapQueue<Q> {
 }
 
 /// A ring in a file that listeners find.
-fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, SetupError> {
+fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, BlockError> {
     check_app(&config.app)?;
     let capacity = (config.ring_len as u64 / 8).next_power_of_two().max(CAPACITY_MIN);
     let (publication, words) = Publication::create(&config.directory, &config.app, Content::Frames, |file| {
@@ -150,7 +150,7 @@ fn private() -> Shared {
 pub struct TapProblem {
     device: String,
     queue: u16,
-    reason: SetupError,
+    reason: BlockError,
 }
 
 impl fmt::Display for TapProblem {
@@ -158,7 +158,7 @@ impl fmt::Display for TapProblem {
         let Self { device, queue, reason } = self;
         write!(f, "`wirepath capture` will not see {device} queue {queue}, which runs without a tap: ")?;
         match reason {
-            SetupError::File { path, error } => write!(
+            BlockError::File { path, error } => write!(
                 f,
                 "no shared file in {}: {error}; make it writable and give it room, or set WIREPATH_SHM to a directory on \
                  another tmpfs",

@@ -25,7 +25,7 @@ const LIFE_SPAN: Duration = Duration::from_millis(50);
 pub struct Listener {
     ring: Reader<File>,
     path: PathBuf,
-    state: State,
+    state: ListenerState,
     /// The worker has answered, and the ring is read from there on.
     has_joined: bool,
     /// The last beat that we wrote.
@@ -40,7 +40,7 @@ pub struct Listener {
 /// The state of a listener towards its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum State {
+pub enum ListenerState {
     /// The worker has not answered yet: it will at its next poll.
     Waiting,
     /// From now on each frame is read or counted as missed.
@@ -90,7 +90,7 @@ impl Listener {
         let mut listener = Self {
             ring,
             path,
-            state: State::Waiting,
+            state: ListenerState::Waiting,
             has_joined: false,
             beat: 0,
             beat_at: now,
@@ -108,7 +108,7 @@ impl Listener {
     /// Signals our presence, if that is due, and returns the state. Call it before each round of
     /// [`Listener::read`], several times a second; after three seconds without it the worker
     /// assumes that we are gone.
-    pub fn tend(&mut self) -> Result<State, TapError> {
+    pub fn tend(&mut self) -> Result<ListenerState, TapError> {
         self.try_tend().map_err(|trouble| TapError::new(&self.path, trouble))
     }
 
@@ -133,7 +133,7 @@ impl Listener {
         &self.path
     }
 
-    fn try_tend(&mut self) -> Result<State, RingEnd> {
+    fn try_tend(&mut self) -> Result<ListenerState, RingEnd> {
         let now = Instant::now();
         let beat = self.load(HEARTBEAT)?;
         self.has_company |= beat != self.beat && beat != 0;
@@ -145,12 +145,12 @@ impl Listener {
         }
         if !self.has_joined && self.load(HEARTBEAT_SEEN)? != 0 && self.ring.join()? {
             self.has_joined = true;
-            self.state = State::Listening;
+            self.state = ListenerState::Listening;
         }
         if now.duration_since(self.looked_at) >= LIFE_SPAN {
             self.looked_at = now;
             if is_stale(self.ring.words()) {
-                self.state = State::Ended;
+                self.state = ListenerState::Ended;
             }
         }
         Ok(self.state)

@@ -45,7 +45,7 @@ mod tapped;
 mod tx;
 
 pub use device::{TapConfig, TapDevice, TapProblem, TapQueue};
-pub use listener::{Frame, Listener, State};
+pub use listener::{Frame, Listener, ListenerState};
 pub use ring::{Direction, FrameCounts};
 pub use rx::TapRx;
 pub use tapped::{TapError, Tapped, Taps};

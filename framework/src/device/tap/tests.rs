@@ -50,7 +50,7 @@ impl Port {
     fn listen(&mut self, snap_len: usize) -> Listener {
         let mut listener = self.tapped().listen(snap_len).unwrap();
         self.receive();
-        assert_eq!(listener.tend().unwrap(), State::Listening);
+        assert_eq!(listener.tend().unwrap(), ListenerState::Listening);
         listener
     }
 
@@ -120,9 +120,9 @@ fn tapped_device_conforms_whether_somebody_listens_or_not() {
 fn listener_waits_for_the_worker_to_poll() {
     let mut port = Port::new();
     let mut listener = port.tapped().listen(64).unwrap();
-    assert_eq!((listener.tend().unwrap(), read_all(&mut listener).len()), (State::Waiting, 0));
+    assert_eq!((listener.tend().unwrap(), read_all(&mut listener).len()), (ListenerState::Waiting, 0));
     port.receive();
-    assert_eq!(listener.tend().unwrap(), State::Listening);
+    assert_eq!(listener.tend().unwrap(), ListenerState::Listening);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn two_listeners_get_everything_and_the_longer_cut() {
     let mut short = port.listen(20);
     let mut long = port.tapped().listen(50).unwrap();
     port.receive();
-    assert_eq!((short.tend().unwrap(), long.tend().unwrap()), (State::Listening, State::Listening));
+    assert_eq!((short.tend().unwrap(), long.tend().unwrap()), (ListenerState::Listening, ListenerState::Listening));
     port.arrive(&[1; 60]);
     assert_eq!(read_all(&mut short), [(Direction::Rx, 60, vec![1; 50])]);
     assert_eq!(read_all(&mut long).len(), 1);
@@ -276,7 +276,7 @@ fn closed_queue_ends_the_listener_behind_its_last_frame() {
     port.arrive(&[1; 60]);
     let Port { rx, tx, directory, .. } = port;
     drop((rx, tx));
-    while listener.tend().unwrap() != State::Ended {
+    while listener.tend().unwrap() != ListenerState::Ended {
         std::thread::yield_now();
     }
     assert_eq!(read_all(&mut listener).len(), 1);

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::super::answer::{LINK_LEN_MAX, build, link_header};
 use super::super::arp::resolver::Resolver;
 use super::super::node::Cx;
-use super::super::udp::flow::{ConnectError, SendError, SendToError, Sent};
+use super::super::udp::flow::{ConnectError, SendError, SendToError, UdpSent};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
@@ -28,7 +28,7 @@ const TTL: u8 = 64;
 ///
 /// # Errors
 /// No route, or the request could not be sent; the latter is counted among `egress/drop`.
-pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendToError> {
+pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, SendToError> {
     let way = EchoRoute::to(destination, cx).map_err(SendToError::Connect)?;
     way.send(echo, cx).map_err(|error| SendToError::Send(cx.egress.refuse(error)))
 }
@@ -64,7 +64,7 @@ impl EchoRoute {
         Ok(Self { request, is_known, source, destination, link, link_len })
     }
 
-    fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+    fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
         if !cx.host.is_up() {
             return Err(SendError::LinkDown);
         }
@@ -72,7 +72,7 @@ impl EchoRoute {
         let key = cx.egress.identification_key(self.source, self.destination, Protocol::ICMP);
         let identification = cx.egress.next_identification(key, cx.now);
         let (is_whole, header) = (plan.len() == 1, header(echo));
-        let mut sent = Sent::Posted;
+        let mut sent = UdpSent::Posted;
         for piece in plan {
             let frame = self.frame(piece, identification, (&header, echo.data), cx).ok_or(SendError::PoolEmpty)?;
             let frame_len = frame.len() as u64;
@@ -147,12 +147,12 @@ impl EchoRoute {
     }
 
     /// Posts a frame, or lets it wait for its neighbor.
-    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
         let (left, error) = match self.is_known {
-            true => (cx.tx.post(frame, Offload::NONE).map(|()| Sent::Posted), SendError::RingFull),
+            true => (cx.tx.post(frame, Offload::NONE).map(|()| UdpSent::Posted), SendError::RingFull),
             false => {
                 let error = SendError::NeighborMissing(self.request.next_hop);
-                (cx.egress().queue(frame, self.request).map(|()| Sent::Waiting), error)
+                (cx.egress().queue(frame, self.request).map(|()| UdpSent::Waiting), error)
             }
         };
         left.map_err(|frame| {

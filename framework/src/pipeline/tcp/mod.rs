@@ -79,7 +79,7 @@ mod template;
 mod train;
 
 pub use crate::proto::tcp::{
-    Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
+    AcceptDecision, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
     Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, Seq, State, TcpConfig,
     TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally,
 };
@@ -87,4 +87,4 @@ pub use delegation::Delegation;
 pub use next_hop::NextHopError;
 pub use node::{Tcp, TcpData, TcpNodeConfig};
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
-pub use template::{Sent, Template, TemplateError};
+pub use template::{TcpSent, Template, TemplateError};

@@ -54,7 +54,7 @@ pub struct Template {
 /// The outcome of bytes that the connection has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sent {
+pub enum TcpSent {
     /// The bytes were posted, and the doorbell has been rung; after [`post`](TcpCalls::post) they
     /// leave with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel did
     /// not accept them at once: they leave as soon as it does.
@@ -254,16 +254,16 @@ impl TcpCalls<'_, '_> {
     /// device). Several orders share one doorbell where all but the last go by
     /// [`post`](Self::post).
     #[inline]
-    pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
-        if self.launch_urgent(template) { Ok(Sent::Posted) } else { self.send_and_ring(template) }
+    pub fn fire(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
+        if self.launch_urgent(template) { Ok(TcpSent::Posted) } else { self.send_and_ring(template) }
     }
 
     /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of
     /// another `fire`, of [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
     #[inline]
-    pub fn post(&mut self, template: &mut Template) -> Result<Sent, SendError> {
+    pub fn post(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
         let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::NONE));
-        if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
+        if is_posted { Ok(TcpSent::Posted) } else { self.send_template(template) }
     }
 
     /// Sends the order as [`fire`](Self::fire) does if it can leave in this call, and otherwise not
@@ -370,9 +370,9 @@ impl TcpCalls<'_, '_> {
     /// As [`send_template`](Self::send_template), and rings the doorbell where it has left.
     #[cold]
     #[inline(never)]
-    fn send_and_ring(&mut self, template: &mut Template) -> Result<Sent, SendError> {
+    fn send_and_ring(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
         let sent = self.send_template(template)?;
-        if sent == Sent::Posted {
+        if sent == TcpSent::Posted {
             self.0.ring_doorbell();
         }
         Ok(sent)
@@ -381,7 +381,7 @@ impl TcpCalls<'_, '_> {
     /// The slow path of an order that cannot leave at once, or not in the prepared form.
     #[cold]
     #[inline(never)]
-    fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
+    fn send_template(&mut self, template: &Template) -> Result<TcpSent, SendError> {
         let id = template.connection;
         self.header_template(id)?;
         let Some(payload) = self.0.pool.alloc_copy(template.payload()) else {
@@ -397,10 +397,10 @@ impl TcpCalls<'_, '_> {
         }
         let Some(machine) = self.machine() else { return Err(SendError::NotFound) };
         if !machine.has_unsent(id) {
-            return Ok(Sent::Posted);
+            return Ok(TcpSent::Posted);
         }
         let missing = machine.waits_for_route(id).and_then(|flow| NextHopError::check(*flow.remote.ip(), self.0));
-        Ok(missing.map_or(Sent::Queued, Sent::Unreachable))
+        Ok(missing.map_or(TcpSent::Queued, TcpSent::Unreachable))
     }
 }
 

@@ -248,7 +248,7 @@ fn arp_rig() -> Rig<Arp> {
 }
 
 impl Rig<Arp> {
-    fn send(&mut self, payload: &[u8]) -> Result<Sent, SendToError> {
+    fn send(&mut self, payload: &[u8]) -> Result<UdpSent, SendToError> {
         let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000), SocketAddrV4::new(PEER, 7));
         self.cx(|_, _, cx| send_to(local, remote, &UdpOptions::default(), payload, cx))
     }
@@ -265,8 +265,8 @@ impl Rig<Arp> {
 #[test]
 fn datagrams_wait_for_their_neighbour_and_go_in_order() {
     let mut rig = arp_rig();
-    assert_eq!(rig.send(b"first"), Ok(Sent::Waiting));
-    assert_eq!(rig.send(b"second"), Ok(Sent::Waiting));
+    assert_eq!(rig.send(b"first"), Ok(UdpSent::Waiting));
+    assert_eq!(rig.send(b"second"), Ok(UdpSent::Waiting));
     assert_eq!(rig.count("egress/neighbors/waiting"), 2);
     let question = rig.sent();
     let (packet, _) = ArpPacket::parse(&question[14..]).unwrap();
@@ -285,7 +285,7 @@ fn datagrams_wait_for_their_neighbour_and_go_in_order() {
         })
         .collect();
     assert_eq!(payloads, [&b"first"[..], b"second"]);
-    assert_eq!(rig.send(b"third"), Ok(Sent::Posted));
+    assert_eq!(rig.send(b"third"), Ok(UdpSent::Posted));
     assert_eq!((rig.count("egress/neighbors/waiting"), rig.count("egress/neighbors/resolved")), (0, 2));
     rig.assert_conserved();
 }
@@ -322,7 +322,7 @@ fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
     let mut rig = arp_rig();
     let too_many = vec![0; 1_472 * 9];
     assert_eq!(rig.send(&too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
-    (0..10).for_each(|_| assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting)));
+    (0..10).for_each(|_| assert_eq!(rig.send(b"tick"), Ok(UdpSent::Waiting)));
     assert_eq!(rig.count("egress/neighbors/drop/superseded"), 2);
     rig.outbox.room = rig.outbox.frames.len() + 3;
     rig.hear(&arp(ArpOperation::Reply, PEER, OURS));
@@ -354,19 +354,19 @@ fn flow_follows_its_neighbour_address_and_link() {
     let mut flow = flow(&mut rig, &UdpOptions::default());
     let moved = MacAddr([2, 0, 0, 0, 0, 9]);
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: moved }).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
     assert_eq!(opened(&rig.sent()).0, moved);
 
     let second = Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 3), 24).unwrap();
     rig.host.apply(HostEvent::AddressAdded(second)).unwrap();
     rig.host.apply(HostEvent::AddressRemoved(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
     assert_eq!(opened(&rig.sent()).2.header.source(), second.address());
 
     rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
     rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
     assert_eq!(rig.count("egress/drop/link_down"), 1);
 }
 
@@ -378,7 +378,7 @@ fn flow_that_is_made_while_the_link_is_down_says_so_until_it_is_up() {
     let mut flow = flow(&mut rig, &UdpOptions::default());
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
     rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn flow_without_a_route_says_so_until_there_is_one() {
     rig.host.apply(HostEvent::AddressRemoved(address)).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::NoRoute(PEER)));
     rig.host.apply(HostEvent::AddressAdded(address)).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(Sent::Posted));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     let neighbors = NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() };
     let config = EgressConfig { neighbors: Some(neighbors), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
     rig.egress = Egress::new(config, &rig.block.scope("kernel"));
-    assert_eq!(rig.send(b"tick"), Ok(Sent::Waiting));
+    assert_eq!(rig.send(b"tick"), Ok(UdpSent::Waiting));
     assert_eq!(
         rig.egress.next_neighbor_request(),
         Some(NeighborRequest { next_hop: PEER, source: OURS, cause: ResolutionCause::App })
@@ -433,7 +433,7 @@ fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     rig.run(31);
     assert!(rig.egress.next_neighbor_request().is_some());
     rig.host.apply(HostEvent::NeighborRemoved(PEER)).unwrap();
-    assert_eq!(rig.send(b"tock"), Ok(Sent::Waiting));
+    assert_eq!(rig.send(b"tock"), Ok(UdpSent::Waiting));
     assert!(rig.egress.next_neighbor_request().is_some());
     // A tick walks a quarter of the table.
     rig.run(20);
@@ -587,7 +587,7 @@ fn answer_to_a_ping_of_the_app_reaches_it() {
 
 const ASKED: Echo<'_> = Echo { identifier: 7, sequence: 1, data: b"when" };
 
-fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<Sent, SendToError> {
+fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<UdpSent, SendToError> {
     rig.cx(|_, _, cx| send_echo(PEER, echo, cx))
 }
 
@@ -618,12 +618,12 @@ fn echo_that_cannot_be_asked_for_says_why() {
 #[test]
 fn echo_request_waits_for_its_neighbour_and_is_a_whole_message() {
     let mut rig = stack();
-    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Waiting));
+    assert_eq!(ask(&mut rig, &ASKED), Ok(UdpSent::Waiting));
     let question = rig.sent();
     assert_eq!(ArpPacket::parse(&question[14..]).unwrap().0.target_ip(), PEER);
     rig.push(&arp(ArpOperation::Reply, PEER, OURS));
     let waited = rig.sent();
-    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Posted));
+    assert_eq!(ask(&mut rig, &ASKED), Ok(UdpSent::Posted));
     for frame in [waited, rig.sent()] {
         let (dst, src, packet) = opened(&frame);
         assert_eq!((dst, src, packet.header.source(), packet.header.ttl()), (PEER_STATION, STATION, OURS, 64));
@@ -638,7 +638,7 @@ fn echo_request_to_a_silent_neighbour_is_a_named_drop() {
     let nine = vec![0; 1_472 * 9];
     let too_many = Echo { data: &nine, ..ASKED };
     assert_eq!(ask(&mut rig, &too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
-    assert_eq!(ask(&mut rig, &ASKED), Ok(Sent::Waiting));
+    assert_eq!(ask(&mut rig, &ASKED), Ok(UdpSent::Waiting));
     rig.run(10);
     assert_eq!(rig.count("egress/neighbors/drop/unreachable"), 1);
     rig.take_frames();
@@ -651,7 +651,7 @@ fn long_echo_request_goes_in_fragments() {
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let data: Vec<u8> = (0..4_001u32).map(|n| n as u8).collect();
     let echo = Echo { data: &data, ..ASKED };
-    assert_eq!(ask(&mut rig, &echo), Ok(Sent::Posted));
+    assert_eq!(ask(&mut rig, &echo), Ok(UdpSent::Posted));
     let frames = rig.take_frames();
     let mut message = Vec::new();
     for frame in &frames {
@@ -691,7 +691,7 @@ fn unfragmentable(rig: &mut Rig<Stack>) -> Vec<u8> {
         let mut flow = UdpFlow::connect(local, SocketAddrV4::new(PEER, 7), &whole, cx).unwrap();
         flow.send(&[0; 1_472], cx)
     });
-    assert_eq!(sent, Ok(Sent::Posted));
+    assert_eq!(sent, Ok(UdpSent::Posted));
     rig.sent()[14..].to_vec()
 }
 

@@ -119,7 +119,7 @@ enum NextHop {
 /// The outcome of a datagram that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sent {
+pub enum UdpSent {
     /// Posted; leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. For an
     /// [`urgent`](UdpOptions::urgent) flow the doorbell has been rung.
     Posted,
@@ -189,7 +189,7 @@ impl UdpFlow {
     /// costs an allocation from the pool, the copy, the headers and the post: about 20 ns for 64
     /// bytes.
     #[inline]
-    pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+    pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
         self.refresh(cx);
         if payload.len() > self.payload_len_max() {
             return self.send_fragments(payload, cx);
@@ -212,7 +212,7 @@ impl UdpFlow {
     /// buffer of their own where another handle holds the bytes. Returns the mbuf where it cannot
     /// be sent.
     #[inline]
-    pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
+    pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
         self.refresh(cx);
         if payload.len() > self.payload_len_max() {
             return Err((cx.egress.refuse(SendError::DontFragment { mtu: self.mtu }), payload));
@@ -298,7 +298,7 @@ impl UdpFlow {
 
     /// Sends a payload that fits one frame.
     #[inline]
-    fn send_current(&self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
+    fn send_current(&self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
         if let NextHop::Lost(error) = self.next_hop {
             return Err((cx.egress.refuse(error), payload));
         }
@@ -329,10 +329,10 @@ impl UdpFlow {
 
     /// Posts a frame, or lets it wait for its neighbor.
     #[inline]
-    fn leave(&self, frame: Mbuf, offload: Offload, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
+    fn leave(&self, frame: Mbuf, offload: Offload, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
         match self.next_hop {
             NextHop::Known => match cx.tx.post(frame, offload) {
-                Ok(()) => Ok(Sent::Posted),
+                Ok(()) => Ok(UdpSent::Posted),
                 Err(frame) => Err((SendError::RingFull, frame)),
             },
             // Another interface's resolver cannot resolve it.
@@ -340,7 +340,7 @@ impl UdpFlow {
                 Err((SendError::NeighborMissing(request.next_hop), frame))
             }
             NextHop::Resolving(request) => match cx.egress().queue(frame, request) {
-                Ok(()) => Ok(Sent::Waiting),
+                Ok(()) => Ok(UdpSent::Waiting),
                 Err(frame) => Err((SendError::NeighborMissing(request.next_hop), frame)),
             },
             NextHop::Lost(error) => Err((error, frame)),
@@ -395,7 +395,7 @@ impl UdpFlow {
 
     /// Sends a datagram that is longer than one frame: all of its fragments or none.
     #[cold]
-    fn send_fragments(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<Sent, SendError> {
+    fn send_fragments(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
         let plan = self.plan(payload, cx).map_err(|error| cx.egress.refuse(error))?;
         let mut udp = self.udp;
         udp.set_length((udp::HEADER_LEN + payload.len()) as u16);
@@ -404,7 +404,7 @@ impl UdpFlow {
         }
         let mut ipv4 = self.ipv4;
         ipv4.set_identification(cx.egress.next_identification(self.identification, cx.now));
-        let mut sent = Sent::Posted;
+        let mut sent = UdpSent::Posted;
         for piece in plan {
             let frame = self.fragment(piece, ipv4, &udp, payload, cx);
             let frame = frame.ok_or_else(|| cx.egress.refuse(SendError::PoolEmpty))?;
@@ -492,7 +492,7 @@ pub fn send_to(
     options: &UdpOptions,
     payload: &[u8],
     cx: &mut Cx<'_>,
-) -> Result<Sent, SendToError> {
+) -> Result<UdpSent, SendToError> {
     // An app that answers every sender this way causes as many requests as there are peers.
     let flow = UdpFlow::connect_for(ResolutionCause::Datagram, local, remote, options, cx);
     let mut flow = flow.map_err(SendToError::Connect)?;

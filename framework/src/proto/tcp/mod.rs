@@ -36,7 +36,7 @@ pub use event::{
 pub use info::TcpInfo;
 pub use input::arrival::{Arrival, Received, TcpDrop};
 pub use input::prefetch::LookupKey;
-pub use listening::listener::{Accept, ListenOptions};
+pub use listening::listener::{AcceptDecision, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};
 pub use output::delegated::DelegateError;

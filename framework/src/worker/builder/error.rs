@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::counters::SetupError;
+use crate::counters::BlockError;
 use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::tcp::TcpConfigError;
 use crate::proto::HostError;
@@ -19,7 +19,7 @@ pub enum WorkerBuilderError {
     /// The TCP limits contradict each other.
     Tcp(TcpConfigError),
     /// The roster of open connections, for a guardian, cannot be created.
-    Roster(SetupError),
+    Roster(BlockError),
     /// The buffer pool cannot be created.
     Pool(PoolSetupError),
     /// The worker requires hugepages, and there are too few; the text says how many are missing.

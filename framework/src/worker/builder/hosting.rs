@@ -8,7 +8,7 @@ use crate::device::{Capabilities, Queue};
 use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{
-    Accept, ChecksumPolicy, EgressConfig, HostStackConfig, IcmpConfig, Ipv4Config, UdpConfig, Vlans,
+    AcceptedDestinations, ChecksumPolicy, EgressConfig, HostStackConfig, IcmpConfig, Ipv4Config, UdpConfig, Vlans,
 };
 use crate::proto::{HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, Ipv4Prefix, NeighborConfig, Route};
 use crate::wire::{MacAddr, VlanTags, ethernet, vlan};
@@ -184,7 +184,7 @@ impl HostDescription {
         HostStackConfig {
             is_promiscuous: true,
             vlans: Vlans::Any,
-            ipv4: Ipv4Config { accept: Accept::Any, ..usual.ipv4 },
+            ipv4: Ipv4Config { accept: AcceptedDestinations::Any, ..usual.ipv4 },
             icmp: IcmpConfig { echo: None },
             igmp: None,
             ..usual

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::resets::{End, Ended, Resets};
+use super::resets::{ResetConnection, ResetOutcome, Resets};
 use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
 use crate::counters::{is_trusted, printable, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
@@ -85,7 +85,7 @@ struct Watched {
 
 /// A report about one worker, or about the process.
 #[derive(Debug)]
-pub struct Report {
+pub struct GuardReport {
     /// The application, if known.
     pub app: String,
     /// Its pid.
@@ -93,7 +93,7 @@ pub struct Report {
     /// The reason of the report.
     pub cause: ReportCause,
     /// The worker's connections; none while the worker lives.
-    pub connections: Vec<Ended>,
+    pub connections: Vec<ResetConnection>,
     /// The error, if any.
     pub error: Option<io::Error>,
 }
@@ -170,11 +170,11 @@ impl Guardian {
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and some peers could not be sent a RST.
-    pub fn watch(mut self, mut report: impl FnMut(Report)) -> Result<(), GuardError> {
+    pub fn watch(mut self, mut report: impl FnMut(GuardReport)) -> Result<(), GuardError> {
         let (reports, received) = mpsc::channel();
         let mut endings = Vec::new();
         let mut failures = 0;
-        let mut report = |said: Report| {
+        let mut report = |said: GuardReport| {
             let is_an_end = matches!(said.cause, ReportCause::WorkerEnded | ReportCause::ProcessEnded);
             failures += usize::from(is_an_end && said.error.is_some());
             report(said);
@@ -218,10 +218,10 @@ impl Guardian {
     }
 
     /// The report that new rosters cannot be listed.
-    fn blindness(&self, error: &io::Error) -> Report {
+    fn blindness(&self, error: &io::Error) -> GuardReport {
         let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
         let error = io::Error::new(error.kind(), format!("{}: {error}", printable(self.directory.display())));
-        Report { app, pid: self.pid, cause: ReportCause::Blind, connections: Vec::new(), error: Some(error) }
+        GuardReport { app, pid: self.pid, cause: ReportCause::Blind, connections: Vec::new(), error: Some(error) }
     }
 
     fn has_ended(&self, span: Duration) -> Result<bool, GuardError> {
@@ -293,12 +293,12 @@ impl Guardian {
 
 impl Watched {
     /// Reports, once, that no frames can be sent for it.
-    fn first_trouble(&mut self) -> Option<Report> {
+    fn first_trouble(&mut self) -> Option<GuardReport> {
         let error = self.socket.as_ref().err().filter(|_| !self.is_reported)?;
         self.is_reported = true;
         let Rostered { app, pid, interface, .. } = &self.roster;
         let error = io::Error::new(error.kind(), format!("no frames on interface number {interface}: {error}"));
-        Some(Report {
+        Some(GuardReport {
             app: app.clone(),
             pid: *pid,
             cause: ReportCause::Unguarded,
@@ -309,7 +309,7 @@ impl Watched {
 }
 
 /// Runs on a thread of its own, so that the peers of one worker do not wait for those of another.
-fn end_in_background(watched: Watched, cause: ReportCause, reports: &mpsc::Sender<Report>) -> JoinHandle<()> {
+fn end_in_background(watched: Watched, cause: ReportCause, reports: &mpsc::Sender<GuardReport>) -> JoinHandle<()> {
     let reports = reports.clone();
     std::thread::spawn(move || {
         let Watched { roster, socket, .. } = watched;
@@ -319,7 +319,7 @@ fn end_in_background(watched: Watched, cause: ReportCause, reports: &mpsc::Sende
         };
         roster.remove();
         if !connections.is_empty() || error.is_some() {
-            let report = Report { app: roster.app.clone(), pid: roster.pid, cause, connections, error };
+            let report = GuardReport { app: roster.app.clone(), pid: roster.pid, cause, connections, error };
             // The receiver is gone only if the guardian itself is exiting.
             let _ = reports.send(report);
         }
@@ -328,7 +328,7 @@ fn end_in_background(watched: Watched, cause: ReportCause, reports: &mpsc::Sende
 
 /// Resets the open connections of a roster that has lost its writer. Returns their outcomes, and an
 /// error if there was one.
-fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ended>, Option<io::Error>) {
+fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<ResetConnection>, Option<io::Error>) {
     let mut resets = Resets::new(open);
     if resets.is_done() {
         return (resets.ended().collect(), None);
@@ -345,9 +345,9 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
 }
 
 /// The outcomes if no frame was sent.
-fn not_reset(resets: &Resets) -> Vec<Ended> {
-    let not_reset = |ended: Ended| match ended.end {
-        End::Sent => Ended { end: End::NotSent, ..ended },
+fn not_reset(resets: &Resets) -> Vec<ResetConnection> {
+    let not_reset = |ended: ResetConnection| match ended.end {
+        ResetOutcome::Sent => ResetConnection { end: ResetOutcome::NotSent, ..ended },
         _ => ended,
     };
     resets.ended().map(not_reset).collect()
@@ -446,7 +446,7 @@ fn number_of(namespace: &File) -> Option<u64> {
     namespace.metadata().ok().map(|namespace| namespace.ino())
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GuardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (app, pid) = (printable(&self.app), self.pid);
         let who = match self.cause {
@@ -465,9 +465,9 @@ impl fmt::Display for Report {
             ReportCause::WorkerEnded => "a worker of ",
             ReportCause::ProcessEnded => "",
         };
-        let count = |end: End| self.connections.iter().filter(|ended| ended.end == end).count();
-        let (sent, confirmed) = (count(End::Sent), count(End::Confirmed));
-        let (never_known, not_sent) = (count(End::NeverKnown), count(End::NotSent));
+        let count = |end: ResetOutcome| self.connections.iter().filter(|ended| ended.end == end).count();
+        let (sent, confirmed) = (count(ResetOutcome::Sent), count(ResetOutcome::Confirmed));
+        let (never_known, not_sent) = (count(ResetOutcome::NeverKnown), count(ResetOutcome::NotSent));
         write!(
             f,
             "{who}{app} (pid {pid}) has ended with {} connections open: {} reset, of which {confirmed} peers say that they know",
@@ -824,7 +824,7 @@ mod tests {
         let report = received.recv_timeout(CONFIRMATION_TIMEOUT).unwrap();
         assert_eq!((&*report.app, report.cause), ("bad", ReportCause::ProcessEnded), "{report}");
         let ended: Vec<_> = report.connections.iter().map(|ended| (ended.flow, ended.end)).collect();
-        assert_eq!(ended, [(connection().flow, End::NotSent)], "{report}");
+        assert_eq!(ended, [(connection().flow, ResetOutcome::NotSent)], "{report}");
         assert!(matches!(watching.join().unwrap(), Err(GuardError::PeersNotReset { workers: 1 })));
         assert!(received.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
     }

@@ -25,6 +25,6 @@ mod resets;
 mod socket;
 mod spawn;
 
-pub use guardian::{GuardError, Guardian, Report, ReportCause, Target};
-pub use resets::{End, Ended};
+pub use guardian::{GuardError, GuardReport, Guardian, ReportCause, Target};
+pub use resets::{ResetConnection, ResetOutcome};
 pub use spawn::{Guard, serve_if_spawned, spawn};

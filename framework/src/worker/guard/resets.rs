@@ -49,24 +49,24 @@ pub(super) struct Resets {
 
 struct Peer {
     connection: OpenConnection,
-    end: End,
+    end: ResetOutcome,
 }
 
 /// A connection that was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ResetConnection {
     /// The connection.
     pub flow: Flow,
     /// The sequence number of the last RST.
     pub seq: u32,
     /// The outcome.
-    pub end: End,
+    pub end: ResetOutcome,
 }
 
 /// The outcome of a reset, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum ResetOutcome {
     /// RSTs were sent, and no answer was received.
     Sent,
     /// The peer has answered that it has no such connection, or has opened a new one.
@@ -80,11 +80,13 @@ pub enum End {
 impl Resets {
     pub(super) fn new(connections: Vec<OpenConnection>) -> Self {
         let addresses = Addresses::new(&connections);
-        let end = |connection: &OpenConnection| if connection.link.is_empty() { End::NeverKnown } else { End::Sent };
+        let end = |connection: &OpenConnection| {
+            if connection.link.is_empty() { ResetOutcome::NeverKnown } else { ResetOutcome::Sent }
+        };
         let peers: Vec<_> =
             connections.into_iter().map(|connection| Peer { end: end(&connection), connection }).collect();
         let by_flow = peers.iter().enumerate().map(|(idx, peer)| (peer.connection.flow, idx)).collect();
-        let left = peers.iter().filter(|peer| peer.end == End::Sent).count();
+        let left = peers.iter().filter(|peer| peer.end == ResetOutcome::Sent).count();
         Self { peers, by_flow, addresses, left }
     }
 
@@ -95,7 +97,7 @@ impl Resets {
 
     /// Two frames for each unconfirmed peer.
     pub(super) fn round(&self) -> impl Iterator<Item = [Frame; 2]> {
-        self.peers.iter().filter(|peer| peer.end == End::Sent).map(|Peer { connection, .. }| {
+        self.peers.iter().filter(|peer| peer.end == ResetOutcome::Sent).map(|Peer { connection, .. }| {
             let OpenConnection { snd_nxt, rcv_nxt, .. } = *connection;
             let reset = frame(connection, snd_nxt, rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
             [reset, frame(connection, snd_nxt.wrapping_sub(LONG_AGO), rcv_nxt, TcpFlags::ACK)]
@@ -111,12 +113,12 @@ impl Resets {
         }
         let (flow, header) = read(&ethernet)?;
         let peer = &mut self.peers[*self.by_flow.get(&flow)?];
-        if peer.end != End::Sent {
+        if peer.end != ResetOutcome::Sent {
             return None;
         }
         if header.flags().intersects(TcpFlags::RST | TcpFlags::SYN) {
             // The connection is gone, or a successor has opened it again: we do not answer.
-            peer.end = End::Confirmed;
+            peer.end = ResetOutcome::Confirmed;
             self.left -= 1;
             return None;
         }
@@ -130,20 +132,21 @@ impl Resets {
     }
 
     /// The outcomes.
-    pub(super) fn ended(&self) -> impl Iterator<Item = Ended> {
-        let ended = |peer: &Peer| Ended { flow: peer.connection.flow, seq: peer.connection.snd_nxt, end: peer.end };
+    pub(super) fn ended(&self) -> impl Iterator<Item = ResetConnection> {
+        let ended =
+            |peer: &Peer| ResetConnection { flow: peer.connection.flow, seq: peer.connection.snd_nxt, end: peer.end };
         self.peers.iter().map(ended)
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ResetConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}: ", self.flow.local, self.flow.remote)?;
         match self.end {
-            End::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
-            End::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
-            End::NeverKnown => f.write_str("not reset, its neighbor was never known"),
-            End::NotSent => f.write_str("not reset, no frames could be sent"),
+            ResetOutcome::Sent => write!(f, "reset at {}, the peer says nothing", self.seq),
+            ResetOutcome::Confirmed => write!(f, "reset at {}, the peer knows", self.seq),
+            ResetOutcome::NeverKnown => f.write_str("not reset, its neighbor was never known"),
+            ResetOutcome::NotSent => f.write_str("not reset, no frames could be sent"),
         }
     }
 }
@@ -268,7 +271,7 @@ mod tests {
             assert_eq!(resets.receive(&from_peer(7, 60, flags)), None);
             assert!(resets.is_done() && resets.round().next().is_none(), "{flags}");
             assert_eq!(resets.receive(&from_peer(7, 60, TcpFlags::ACK)), None);
-            assert_eq!(resets.ended().next().unwrap().end, End::Confirmed);
+            assert_eq!(resets.ended().next().unwrap().end, ResetOutcome::Confirmed);
         }
     }
 
@@ -276,7 +279,7 @@ mod tests {
     fn connection_without_a_way_is_told_and_not_waited_for() {
         let resets = Resets::new(vec![OpenConnection { link: ArrayVec::new(), ..connection() }]);
         assert!(resets.is_done() && resets.round().next().is_none());
-        assert_eq!(resets.ended().next().unwrap().end, End::NeverKnown);
+        assert_eq!(resets.ended().next().unwrap().end, ResetOutcome::NeverKnown);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags,
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::tables::{
-    Change, KernelNeighbor, KernelRoute, Link, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule, RuleAction,
+    Change, KernelLink, KernelNeighbor, KernelRoute, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule,
+    RuleAction,
 };
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
@@ -51,10 +52,10 @@ fn is_plain(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }
 
-fn link(message: &LinkMessage) -> Option<Link> {
+fn link(message: &LinkMessage) -> Option<KernelLink> {
     let flags = message.header.flags;
     let mut name = None;
-    let mut link = Link {
+    let mut link = KernelLink {
         idx: message.header.index,
         name: String::new(),
         mac: MacAddr::ZERO,
@@ -76,13 +77,13 @@ fn link(message: &LinkMessage) -> Option<Link> {
             _ => {}
         }
     }
-    Some(Link { name: name?, ..link })
+    Some(KernelLink { name: name?, ..link })
 }
 
 /// A bond sends IFLA_BOND_ACTIVE_SLAVE while it has an active leg, in the modes that have one. In
 /// active-backup it drops frames that arrive on the others, unless `all_slaves_active` is set
 /// (bond_handle_frame in drivers/net/bonding/bond_main.c).
-fn read_bond(info: &[LinkInfo], link: &mut Link) {
+fn read_bond(info: &[LinkInfo], link: &mut KernelLink) {
     let bond = info.iter().find_map(|info| match info {
         LinkInfo::Data(InfoData::Bond(bond)) => Some(bond),
         _ => None,
@@ -290,13 +291,13 @@ mod tests {
     ];
     const ACTIVE_LEG: usize = 80;
 
-    fn bond(bytes: &[u8]) -> Link {
+    fn bond(bytes: &[u8]) -> KernelLink {
         link(&LinkMessage::parse(bytes).unwrap()).unwrap()
     }
 
     #[test]
     fn active_leg_of_a_bond_is_read() {
-        let expected = Link {
+        let expected = KernelLink {
             idx: 24,
             name: "bond0".into(),
             mac: MacAddr([2, 0, 0, 0, 0, 0x18]),

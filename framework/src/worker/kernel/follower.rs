@@ -140,9 +140,9 @@ impl Follower {
     ///
     /// ```no_run
     /// # use wirepath::device::{DeviceError, af_xdp::{AfXdpConfig, AfXdpDevice}, bond::BondDevice};
-    /// # use wirepath::worker::kernel::{Follower, Link};
+    /// # use wirepath::worker::kernel::{Follower, KernelLink};
     /// /// The legs are those of `Mirror::legs`, and the follower is that of the bond.
-    /// fn open(bond: &Link, legs: &[&Link], follower: &mut Follower) -> Result<BondDevice<AfXdpDevice>, DeviceError> {
+    /// fn open(bond: &KernelLink, legs: &[&KernelLink], follower: &mut Follower) -> Result<BondDevice<AfXdpDevice>, DeviceError> {
     ///     let ports = legs.iter().map(|leg| AfXdpDevice::open(&AfXdpConfig::new(&leg.name)));
     ///     let device = BondDevice::new(&*bond.name, ports.collect::<Result<_, _>>()?)?;
     ///     follower.steer_bond(device.active_leg(), legs.iter().map(|leg| leg.idx).collect());

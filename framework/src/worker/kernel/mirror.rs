@@ -15,7 +15,7 @@ use super::follower::Follower;
 use super::host_sync::HostSync;
 use super::neighbor_requests::NeighborRequests;
 use super::socket::{Events, NetlinkEvents, Requests};
-use super::tables::{Link, LinkIdx, Tables, TablesState};
+use super::tables::{KernelLink, LinkIdx, Tables, TablesState};
 use super::view::View;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::device::DeviceErrorKind;
@@ -96,17 +96,17 @@ impl Mirror {
 
     /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its index for a
     /// socket.
-    pub fn link(&self, name: &str) -> Option<&Link> {
+    pub fn link(&self, name: &str) -> Option<&KernelLink> {
         self.tables.link_named(name)
     }
 
     /// The legs of a bond (and the ports of a bridge), in order of their indices.
-    pub fn legs(&self, link: &Link) -> Vec<&Link> {
+    pub fn legs(&self, link: &KernelLink) -> Vec<&KernelLink> {
         self.tables.legs(link.idx).filter_map(|idx| self.tables.link(idx)).collect()
     }
 
     /// The IPv4 addresses of an interface, in order of their indices.
-    pub fn addresses(&self, link: &Link) -> impl Iterator<Item = Ipv4Prefix> {
+    pub fn addresses(&self, link: &KernelLink) -> impl Iterator<Item = Ipv4Prefix> {
         self.tables.addresses(link.idx)
     }
 

@@ -33,7 +33,7 @@ pub use follower::{Follower, LinkState};
 pub(crate) use icmp_errors::{ICMP_ERROR_LEN_MAX, IcmpErrorListener, KernelIcmpError};
 pub(in crate::worker) use mirror::Resolver;
 pub use mirror::{Mirror, MirrorError, MirrorThread};
-pub use tables::Link;
+pub use tables::KernelLink;
 
 #[cfg(test)]
 mod bond_tests;

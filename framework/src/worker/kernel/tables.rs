@@ -18,7 +18,7 @@ pub(super) type LinkIdx = u32;
 
 /// An interface, as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct KernelLink {
     /// The interface index; it survives a rename, and differs after the interface was removed and
     /// created again.
     pub idx: u32,
@@ -134,7 +134,7 @@ pub(super) struct KernelNeighbor {
 /// The change in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    Link(Link),
+    Link(KernelLink),
     LinkGone(LinkIdx),
     Address(LinkIdx, Ipv4Prefix),
     AddressGone(LinkIdx, Ipv4Prefix),
@@ -159,7 +159,7 @@ pub(super) enum TablesState {
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    links: BTreeMap<LinkIdx, Link>,
+    links: BTreeMap<LinkIdx, KernelLink>,
     /// In the kernel's order: the first one of an interface is its primary address.
     addresses: Vec<(LinkIdx, Ipv4Prefix)>,
     /// By table, network and prefix length.
@@ -222,11 +222,11 @@ impl Tables {
         self.silent.remove(&(link, address));
     }
 
-    pub(super) fn link(&self, idx: LinkIdx) -> Option<&Link> {
+    pub(super) fn link(&self, idx: LinkIdx) -> Option<&KernelLink> {
         self.links.get(&idx)
     }
 
-    pub(super) fn link_named(&self, name: &str) -> Option<&Link> {
+    pub(super) fn link_named(&self, name: &str) -> Option<&KernelLink> {
         self.links.values().find(|link| link.name == name)
     }
 
@@ -275,7 +275,7 @@ impl Tables {
         self.links.len() + self.addresses.len() + routes + others
     }
 
-    fn set_link(&mut self, link: Link) -> TablesState {
+    fn set_link(&mut self, link: KernelLink) -> TablesState {
         let held = self.links.insert(link.idx, link.clone());
         // When the link goes down its routes disappear, without an event (fib_disable_ip in
         // net/ipv4/fib_frontend.c).

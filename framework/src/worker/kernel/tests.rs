@@ -7,7 +7,7 @@ use super::follower::{Follower, LinkState};
 use super::host_sync::{HostSync, RingFull};
 use super::socket::default_rules;
 use super::tables::{
-    Change, KernelNeighbor, KernelRoute, Link, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule,
+    Change, KernelLink, KernelNeighbor, KernelRoute, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule,
     RuleAction, Tables, TablesState,
 };
 use super::view::View;
@@ -30,8 +30,8 @@ fn prefix(text: &str) -> Ipv4Prefix {
     text.parse().unwrap()
 }
 
-fn link() -> Link {
-    Link {
+fn link() -> KernelLink {
+    KernelLink {
         idx: IDX,
         name: "eth1".into(),
         mac: MAC,
@@ -236,7 +236,8 @@ fn link_that_flapped_unseen_is_a_change() {
     let mut scene = Scene::new();
     scene.settle();
     let before = scene.follower.link_changes();
-    scene.say([Change::Link(Link { up: false, ..link() }), Change::Link(Link { carrier_ups: 2, ..link() })]);
+    scene
+        .say([Change::Link(KernelLink { up: false, ..link() }), Change::Link(KernelLink { carrier_ups: 2, ..link() })]);
     scene.settle();
     assert_eq!((scene.follower.link_changes(), scene.follower.link().up), (before + 1, true));
 }
@@ -256,7 +257,7 @@ fn interface_that_is_gone_takes_everything_along() {
 #[test]
 fn changes_of_which_the_kernel_tells_a_part_ask_for_a_dump() {
     let mut tables = Scene::new().tables;
-    assert_eq!(tables.apply(Change::Link(Link { up: false, ..link() })), TablesState::Incomplete);
+    assert_eq!(tables.apply(Change::Link(KernelLink { up: false, ..link() })), TablesState::Incomplete);
     assert_eq!(tables.apply(Change::AddressGone(IDX, prefix("10.0.0.1/24"))), TablesState::Incomplete);
     assert_eq!(tables.apply(Change::RouteGone(route("10.9.0.0/16", ""))), TablesState::Incomplete);
     assert_eq!(tables.apply(Change::RuleGone(rule(7, 7))), TablesState::Incomplete);

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::follower::{LEGS_MAX, LinkState};
 use super::lookup;
-use super::tables::{KernelNeighbor, Link, LinkIdx, Tables};
+use super::tables::{KernelLink, KernelNeighbor, LinkIdx, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 use crate::wire::MacAddr;
 
@@ -39,12 +39,12 @@ impl View {
     }
 }
 
-fn link_state(link: &Link, tables: &Tables) -> LinkState {
+fn link_state(link: &KernelLink, tables: &Tables) -> LinkState {
     let mut legs = [0; LEGS_MAX];
     for (place, leg) in legs.iter_mut().zip(tables.legs(link.idx)) {
         *place = leg;
     }
-    let Link { idx, up, carrier_ups, active_leg, one_leg, .. } = *link;
+    let KernelLink { idx, up, carrier_ups, active_leg, one_leg, .. } = *link;
     LinkState { idx: Some(idx), up, carrier_ups, active_leg, legs, one_leg }
 }
 

@@ -13,7 +13,7 @@ use crate::proto::{
     ReporterConfig, Route,
 };
 use crate::wire::{IgmpVersion, MacAddr, VlanTags};
-use crate::worker::kernel::{Follower, Link, Mirror};
+use crate::worker::kernel::{Follower, KernelLink, Mirror};
 use crate::worker::random_seed;
 
 /// Addresses of an interface: the kernel's, and those that its routes use. 8 bytes each.
@@ -55,7 +55,7 @@ impl LiveHost {
     /// Queries `mirror` about the interface and adds the configuration.
     pub(super) fn new(
         config: &LiveConfig,
-        link: &Link,
+        link: &KernelLink,
         is_virtual: bool,
         mirror: &mut Mirror,
     ) -> Result<Self, LiveError> {
@@ -101,7 +101,7 @@ impl LiveHost {
     }
 }
 
-fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
+fn host_config(config: &LiveConfig, link: &KernelLink) -> HostConfig {
     HostConfig {
         interface: InterfaceId(link.idx),
         mac: link.mac,

@@ -17,7 +17,7 @@ use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::proto::Ipv4Prefix;
 use crate::worker::StopFlag;
-use crate::worker::kernel::{IcmpErrorListener, Link, Mirror, MirrorThread};
+use crate::worker::kernel::{IcmpErrorListener, KernelLink, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
 use crate::worker::topology::Machine;
 
@@ -377,7 +377,7 @@ fn listen(
 
 /// The advice for a bond in active-backup. In driver mode a frame arrives on a leg, and the kernel
 /// gives it to no socket of the bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
-fn bond(link: &Link, mirror: &Mirror) -> LiveError {
+fn bond(link: &KernelLink, mirror: &Mirror) -> LiveError {
     let legs: Vec<_> = mirror.legs(link).into_iter().map(|leg| leg.name.as_str()).collect();
     LiveError::Config(format!(
         "{} is a bond in active-backup of {}: use mode = generic, where the kernel follows its active leg, or open the legs \

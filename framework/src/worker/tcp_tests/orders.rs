@@ -19,7 +19,7 @@ pub(super) fn template(line: &mut Line, payload: &[u8]) -> Template {
     line.ask(|_, cx| cx.tcp().template(id, payload).unwrap())
 }
 
-pub(super) fn fire(line: &mut Line, template: &mut Template) -> Result<Sent, SendError> {
+pub(super) fn fire(line: &mut Line, template: &mut Template) -> Result<TcpSent, SendError> {
     line.ask(|_, cx| cx.tcp().fire(template))
 }
 
@@ -78,7 +78,7 @@ fn payloads_of_any_length_have_right_checksums() {
         template.patch(len / 2, &[0xff]).unwrap();
         template.patch(len - 1, &[0]).unwrap();
         expected.extend_from_slice(template.payload());
-        assert_eq!(fire(&mut line, &mut template), Ok(Sent::Posted), "{len}");
+        assert_eq!(fire(&mut line, &mut template), Ok(TcpSent::Posted), "{len}");
         line.turns(20);
         assert_eq!(line.server.app().received.len(), expected.len(), "{len}");
     }
@@ -92,22 +92,22 @@ fn fired_between_sends_stays_in_order() {
     let (id, mut order) = (line.id(), template(&mut line, b"fired "));
     let sent = line.ask(|_, cx| {
         let sent = [cx.tcp().send(id, b"sent "), cx.tcp().send(id, b"sent ")];
-        assert_eq!(cx.tcp().fire(&mut order), Ok(Sent::Posted));
+        assert_eq!(cx.tcp().fire(&mut order), Ok(TcpSent::Posted));
         sent
     });
     assert_eq!(sent, [Ok(5), Ok(5)]);
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(3);
     assert_eq!(line.server.app().received, b"sent sent fired fired ");
     line.close();
 }
 
 /// Whether the server receives the client's frames before the client's turn is over.
-fn leaves_before_the_turn_ends(line: &mut Line, act: impl FnOnce(&mut Cx<'_>) -> Result<Sent, SendError>) -> bool {
+fn leaves_before_the_turn_ends(line: &mut Line, act: impl FnOnce(&mut Cx<'_>) -> Result<TcpSent, SendError>) -> bool {
     let Line { client, server, now, .. } = line;
     let before = server.app().received.len();
     let arrived = client.with_app(*now, |_, cx| {
-        assert_eq!(act(cx), Ok(Sent::Posted));
+        assert_eq!(act(cx), Ok(TcpSent::Posted));
         server.poll_once(*now);
         server.app().received.len() > before
     });
@@ -121,9 +121,9 @@ fn fired_order_does_not_wait_for_the_end_of_the_turn() {
     let mut line = Line::connected(Wanted::default());
     let (mut order, id) = (template(&mut line, b"fired "), line.id());
     assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
-    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().try_fire(&mut order).map(|_| Sent::Posted)));
+    assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().try_fire(&mut order).map(|_| TcpSent::Posted)));
     assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().post(&mut order)));
-    assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().send(id, b"sent ").map(|_| Sent::Posted)));
+    assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().send(id, b"sent ").map(|_| TcpSent::Posted)));
     assert!(leaves_before_the_turn_ends(&mut line, |cx| {
         let posted = cx.tcp().post(&mut order);
         cx.ring_doorbell();
@@ -142,11 +142,11 @@ fn fired_order_takes_those_along_that_were_posted_before_it() {
     client.with_app(*now, |_, cx| {
         let (last, first) = orders.split_last_mut().unwrap();
         for order in first {
-            assert_eq!(cx.tcp().post(order), Ok(Sent::Posted));
+            assert_eq!(cx.tcp().post(order), Ok(TcpSent::Posted));
         }
         server.poll_once(*now);
         assert!(server.app().received.is_empty());
-        assert_eq!(cx.tcp().fire(last), Ok(Sent::Posted));
+        assert_eq!(cx.tcp().fire(last), Ok(TcpSent::Posted));
         server.poll_once(*now);
         assert_eq!(server.app().received, b"one two six ");
     });
@@ -195,7 +195,7 @@ fn order_waits_where_the_window_is_closed() {
         fired.push(fire(&mut line, &mut order).unwrap());
         line.turns(50);
     }
-    assert_eq!((fired[0], fired[5]), (Sent::Posted, Sent::Queued));
+    assert_eq!((fired[0], fired[5]), (TcpSent::Posted, TcpSent::Queued));
     assert!(line.server.app().received.is_empty());
     let now = line.now;
     line.server.with_app(now, |app, cx| cx.tcp().resume(app.id.unwrap()).unwrap());
@@ -210,9 +210,9 @@ fn full_send_buffer_refuses_an_order_whole() {
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
     let mut order = template(&mut line, &pattern(1_000));
     let fired: Vec<_> = (0..3).map(|_| fire(&mut line, &mut order)).collect();
-    assert_eq!(fired, [Ok(Sent::Posted), Ok(Sent::Posted), Err(SendError::Full)]);
+    assert_eq!(fired, [Ok(TcpSent::Posted), Ok(TcpSent::Posted), Err(SendError::Full)]);
     line.turns(5);
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(5);
     assert_eq!(line.server.app().received, pattern(1_000).repeat(3));
     line.close();
@@ -229,7 +229,7 @@ fn empty_pool_fires_nothing() {
         fired
     });
     assert_eq!(fired, Err(SendError::PoolEmpty));
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(5);
     assert_eq!(line.server.app().received, ORDER);
     line.close();
@@ -262,7 +262,7 @@ fn order_follows_a_neighbour_that_moves() {
     let mut order = template(&mut line, ORDER);
     let moved = HostEvent::NeighborSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
     line.ask(|_, cx| cx.host.apply(moved).unwrap());
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(1);
     assert_eq!(line.count("2/ethernet/drop/other_mac"), 1, "it went to the new station");
     let back = HostEvent::NeighborSet { address: address(2), mac: mac(2) };
@@ -287,10 +287,10 @@ fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
     hear(&mut line, HostEvent::Link { is_up: false });
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(NextHopError::LinkDown)));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Unreachable(NextHopError::LinkDown)));
     assert_eq!(
         fire(&mut line, &mut order),
-        Ok(Sent::Unreachable(NextHopError::LinkDown)),
+        Ok(TcpSent::Unreachable(NextHopError::LinkDown)),
         "nor does what is behind it leave"
     );
     assert_eq!((bytes_sent(&mut line), line.client.tcp().chunks()), (0, 2));
@@ -315,7 +315,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
     line.turns(10);
     assert_eq!(line.server.app().received, b"first ");
     // Peer and link are silent for a while: the timer has backed off far.
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     hear(&mut line, HostEvent::Link { is_up: false });
     let now = line.now;
     let later = now + Duration::from_secs(40);
@@ -324,7 +324,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
         line.client.poll_once(line.now);
     }
     let lost = fire(&mut line, &mut order);
-    assert!(matches!(lost, Ok(Sent::Unreachable(NextHopError::LinkDown) | Sent::Queued)), "{lost:?}");
+    assert!(matches!(lost, Ok(TcpSent::Unreachable(NextHopError::LinkDown) | TcpSent::Queued)), "{lost:?}");
     hear(&mut line, HostEvent::Link { is_up: true });
     line.turns(50);
     assert_eq!(line.server.app().received, [b"first ", &ORDER[..], ORDER].concat());
@@ -338,7 +338,7 @@ fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
         let mut order = template(&mut line, ORDER);
         hear(&mut line, HostEvent::NeighborRemoved(address(2)));
         let missing = NextHopError::NeighborMissing(address(2));
-        assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(missing)));
+        assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Unreachable(missing)));
         assert!(missing.to_string().contains("10.0.0.2"), "{missing}");
         line.turns(30_000);
         assert_eq!((bytes_sent(&mut line), line.server.app().received.len()), (0, 0));
@@ -380,7 +380,7 @@ fn warm_send_posts_nothing() {
     }
     assert_eq!((line.count("1/tx/frames"), line.client.pool().in_use()), (frames, in_use));
     assert_eq!((line.server.app().received.len(), line.client.tcp().chunks()), (0, 0));
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(5);
     assert_eq!(line.server.app().received, ORDER);
     line.close();
@@ -504,7 +504,7 @@ fn acknowledgment_before_the_report_is_remembered() {
     assert_eq!(line.client.tcp().chunks(), 0, "the peer has them");
     line.ask(|_, cx| cx.tcp().withdraw(id)).unwrap();
     let mut order = template(&mut line, ORDER);
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(50);
     assert_eq!(line.server.app().received, [&pattern(60)[..], ORDER].concat());
     assert_eq!(line.client.tcp().tally().segments_resent, 0);
@@ -516,7 +516,7 @@ fn nothing_of_ours_leaves_while_numbers_are_delegated() {
     let mut line = Line::connected(Wanted::default());
     let (id, mut order) = (line.id(), template(&mut line, ORDER));
     let delegation = delegate(&mut line, 10).unwrap();
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Queued));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Queued));
     assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b"last")), Ok(4));
     line.turns(100);
     assert!(line.server.app().received.is_empty());
@@ -575,7 +575,7 @@ fn headers_are_not_given_to_where_no_way_leads() {
     assert_eq!(line.ask(|app, cx| cx.tcp().delegated_len(app.id.unwrap())), 0, "the numbers are ours");
     hear(&mut line, HostEvent::Link { is_up: true });
     let mut order = template(&mut line, ORDER);
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
+    assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(5);
     line.close();
 }

@@ -2,7 +2,7 @@
 
 use super::orders::{fire, template};
 use super::*;
-use crate::pipeline::tcp::Sent;
+use crate::pipeline::tcp::TcpSent;
 use crate::pipeline::{TxTime, UdpFlow, UdpOptions};
 
 /// All timestamps reported so far.
@@ -24,7 +24,7 @@ fn order_that_asks_is_told_when_it_left() {
     let mut line = stamping(Wanted::default());
     let mut order = template(&mut line, b"an order");
     let (fired, frames) = line.ask(|_, cx| cx.timestamped(7, |cx| cx.tcp().fire(&mut order)));
-    assert_eq!((fired, frames), (Ok(Sent::Posted), 1));
+    assert_eq!((fired, frames), (Ok(TcpSent::Posted), 1));
     let left = line.now.as_nanos();
     line.turns(3);
     assert_eq!(told(&mut line), [(7, left)]);
@@ -59,7 +59,7 @@ fn datagram_and_its_fragments_are_told_of() {
     let mut flow = line.ask(|_, cx| UdpFlow::connect(local, remote, &UdpOptions::default(), cx)).unwrap();
     for (payload_len, expected) in [(64, 1), (2_000, 2)] {
         let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(&pattern(payload_len), cx)));
-        assert_eq!((sent, frames), (Ok(crate::pipeline::Sent::Posted), expected));
+        assert_eq!((sent, frames), (Ok(crate::pipeline::UdpSent::Posted), expected));
         assert_eq!(told(&mut line), vec![(1, line.now.as_nanos()); expected]);
     }
 }
@@ -71,7 +71,7 @@ fn what_waits_is_not_stamped_when_it_leaves() {
     let local = SocketAddrV4::new(address(1), 5_000);
     let mut flow = line.ask(|_, cx| UdpFlow::connect(local, stranger, &UdpOptions::default(), cx)).unwrap();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(b"hello", cx)));
-    assert_eq!((sent, frames), (Ok(crate::pipeline::Sent::Waiting), 0));
+    assert_eq!((sent, frames), (Ok(crate::pipeline::UdpSent::Waiting), 0));
     assert_eq!(told(&mut line), []);
 }
 
@@ -93,7 +93,7 @@ fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
     let asked = questions(&line);
     assert_eq!(asked, 3, "it was given up");
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(2, |cx| flow.send(b"hello", cx)));
-    assert_eq!((sent, frames, questions(&line)), (Ok(crate::pipeline::Sent::Waiting), 0, asked + 1));
+    assert_eq!((sent, frames, questions(&line)), (Ok(crate::pipeline::UdpSent::Waiting), 0, asked + 1));
 
     let (called, frames) = line.ask(|_, cx| {
         cx.timestamped(3, |cx| cx.tcp().connect(local, silent, &ConnectionOptions::default(), ConsumerId(1)))

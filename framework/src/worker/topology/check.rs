@@ -3,7 +3,7 @@
 
 use super::cpu_list::CpuList;
 use super::machine::Machine;
-use super::report::{Report, Severity};
+use super::report::{Severity, TopologyReport};
 
 /// The placement of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct Placement<'a> {
 }
 
 /// Checks the machine for these workers. Reads some ten small files per worker; for set-up.
-pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> Report {
-    let mut report = Report::default();
+pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> TopologyReport {
+    let mut report = TopologyReport::default();
     // Only existing cores: a boot line with a core that does not exist is no remedy.
     let online = machine.online();
     let exists = |core: &usize| online.as_ref().is_none_or(|online| online.contains(*core));
@@ -46,7 +46,7 @@ pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> Report {
     report
 }
 
-fn check_exists(machine: &Machine, core: usize, report: &mut Report) -> bool {
+fn check_exists(machine: &Machine, core: usize, report: &mut TopologyReport) -> bool {
     if let Some(online) = machine.online().filter(|online| !online.contains(core)) {
         report.add(
             Severity::Fault,
@@ -68,7 +68,7 @@ fn check_exists(machine: &Machine, core: usize, report: &mut Report) -> bool {
 
 /// Checks three ways in which the kernel interrupts a core that is busy polling. One boot line
 /// prevents all three, so each remedy gives that line with the cores of all workers.
-fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut Report) {
+fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut TopologyReport) {
     let remedy = format!(
         "boot with isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores} on the kernel command line"
     );
@@ -106,7 +106,7 @@ fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut
     }
 }
 
-fn check_siblings(machine: &Machine, core: usize, cores: &CpuList, report: &mut Report) {
+fn check_siblings(machine: &Machine, core: usize, cores: &CpuList, report: &mut TopologyReport) {
     let Some(siblings) = machine.smt_siblings(core) else { return };
     for sibling in siblings.iter().filter(|sibling| *sibling != core) {
         let (what, remedy) = if cores.contains(sibling) {
@@ -124,7 +124,7 @@ fn check_siblings(machine: &Machine, core: usize, cores: &CpuList, report: &mut 
     }
 }
 
-fn check_governor(machine: &Machine, core: usize, report: &mut Report) {
+fn check_governor(machine: &Machine, core: usize, report: &mut TopologyReport) {
     match machine.governor(core).as_deref() {
         None => {} // The kernel does not choose the frequency here.
         Some("performance") => report.good(format!("core {core} keeps its full frequency")),
@@ -138,7 +138,7 @@ fn check_governor(machine: &Machine, core: usize, report: &mut Report) {
     }
 }
 
-fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut Report) {
+fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut TopologyReport) {
     if !machine.has_interface(interface) {
         // Opening the interface finds out whether it exists. A /sys that was mounted in another
         // network namespace, or is missing, does not show it.
@@ -171,7 +171,7 @@ fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut
     );
 }
 
-fn check_clocksource(machine: &Machine, report: &mut Report) {
+fn check_clocksource(machine: &Machine, report: &mut TopologyReport) {
     let Some(clocksource) = machine.clocksource() else { return };
     match clocksource.as_str() {
         "tsc" | "arch_sys_counter" => report.good(format!("the clock is {clocksource}, read without a system call")),
@@ -197,7 +197,7 @@ fn use_tsc(machine: &Machine) -> String {
         .to_owned()
 }
 
-fn check_hypervisor(machine: &Machine, report: &mut Report) {
+fn check_hypervisor(machine: &Machine, report: &mut TopologyReport) {
     let Some(hypervisor) = machine.hypervisor() else { return };
     report.add(
         Severity::Note,
@@ -261,7 +261,7 @@ mod tests {
         expect(&check(&machine, &[at(2)]), severity, what, remedy);
     }
 
-    fn expect(report: &Report, severity: Severity, what: &str, remedy: &str) {
+    fn expect(report: &TopologyReport, severity: Severity, what: &str, remedy: &str) {
         let found = report.findings.iter().any(|finding| {
             finding.severity == severity
                 && finding.what.contains(what)

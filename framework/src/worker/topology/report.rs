@@ -50,12 +50,12 @@ impl fmt::Display for Finding {
 
 /// All findings, in the order of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct TopologyReport {
     /// The findings.
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl TopologyReport {
     /// The worst severity; `Good` if nothing was found.
     pub fn worst(&self) -> Severity {
         self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Good)
@@ -75,7 +75,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TopologyReport {
     /// One line per finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))

@@ -10,7 +10,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::device::memory::MemoryQueue;
-use wirepath::pipeline::{ArpConfig, EgressConfig, HostStack, HostStackConfig, Sent, UdpFlow, UdpOptions, host_stack};
+use wirepath::pipeline::{
+    ArpConfig, EgressConfig, HostStack, HostStackConfig, UdpFlow, UdpOptions, UdpSent, host_stack,
+};
 use wirepath::proto::{Group, HostEvent, Ipv4Prefix, Route, Sharing};
 use wirepath::time::Duration;
 use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
@@ -265,7 +267,7 @@ impl Scene {
             let flows = &mut self.flows;
             let lost = self.rig.with_app(|_, cx| {
                 let send = |flow: &mut UdpFlow| match flow.send(&[], cx) {
-                    Ok(Sent::Posted) => None,
+                    Ok(UdpSent::Posted) => None,
                     _ if cx.host.is_own(*flow.remote().ip()) => None,
                     other => Some(format!("{} to {}: {other:?}", flow.local(), flow.remote())),
                 };

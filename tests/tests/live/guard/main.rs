@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wirepath::worker::guard::{End, GuardError, Guardian, Report, ReportCause, Target};
+use wirepath::worker::guard::{GuardError, GuardReport, Guardian, ReportCause, ResetOutcome, Target};
 use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, TIMEOUT, Wire};
 use wirepath_tests::packet::PacketSocket;
 
@@ -87,7 +87,7 @@ impl Guarded {
         line.trim_end().to_owned()
     }
 
-    fn guard(&self) -> Receiver<Report> {
+    fn guard(&self) -> Receiver<GuardReport> {
         guard(self.directory.path(), &Target::Pid(self.child.id()))
     }
 
@@ -163,7 +163,7 @@ fn setuid(directory: &Path) -> Command {
 }
 
 /// A guardian on a thread; its reports come here, and the end of them when it goes.
-fn guard(directory: &Path, target: &Target) -> Receiver<Report> {
+fn guard(directory: &Path, target: &Target) -> Receiver<GuardReport> {
     let guardian = Guardian::new(directory, target).unwrap();
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()).unwrap());
@@ -191,7 +191,7 @@ fn killed_process_is_told(test: &str, case: Case) {
     guarded.peers_are_reset();
     let report = told.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(report.connections.len(), usize::from(case.count), "{report}");
-    assert!(report.connections.iter().all(|ended| ended.end == End::Confirmed), "{report}");
+    assert!(report.connections.iter().all(|ended| ended.end == ResetOutcome::Confirmed), "{report}");
     assert!(report.error.is_none() && report.cause == ReportCause::ProcessEnded, "{report}");
     assert!(told.recv_timeout(TIMEOUT).is_err(), "one report, and the guardian goes");
     assert_eq!(std::fs::read_dir(guarded.directory.path()).unwrap().count(), 0, "the roster is gone");
@@ -251,7 +251,7 @@ fn link_is_down_at_the_end(test: &str, case: Case, back: impl FnOnce(&Guarded)) 
     back(&guarded);
     guarded.peers_are_reset();
     let report = told.recv_timeout(TIMEOUT).unwrap();
-    assert!(report.connections.iter().all(|ended| ended.end == End::Confirmed), "{report}");
+    assert!(report.connections.iter().all(|ended| ended.end == ResetOutcome::Confirmed), "{report}");
     assert!(report.connections.len() == usize::from(case.count) && report.error.is_none(), "{report}");
 }
 
@@ -290,7 +290,7 @@ fn link_that_stays_down_leaves_peers_in_their_belief_and_the_report_says_so() {
     guarded.kill();
     let report = told.recv_timeout(TIMEOUT).unwrap();
     let ends: Vec<_> = report.connections.iter().map(|ended| ended.end).collect();
-    assert_eq!(ends, [End::NotSent; 2], "{report}");
+    assert_eq!(ends, [ResetOutcome::NotSent; 2], "{report}");
     assert!(report.error.as_ref().is_some_and(|error| error.kind() == ErrorKind::NetworkDown), "{report}");
     assert!(matches!(watching.join().unwrap(), Err(GuardError::PeersNotReset { workers: 1 })));
     // Its patience is over.

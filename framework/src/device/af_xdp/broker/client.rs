@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::super::setup::error::SetupError;
+use super::super::setup::error::AfXdpSetupError;
 use super::super::setup::interface::Interface;
 use super::lend::QueueOrder;
 use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
@@ -59,7 +59,7 @@ pub(in crate::device::af_xdp) struct Lent {
 
 impl LentPort {
     /// Asks the broker at `path` for its interface, which must be the one of this name.
-    pub(in crate::device::af_xdp) fn open(path: &Path, interface: &str) -> Result<Self, SetupError> {
+    pub(in crate::device::af_xdp) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
         let found = Interface::find(interface)?;
         let channel = sys::connect(path, PATIENCE).map_err(|error| unreachable(path, interface, &error))?;
         check_owner(path, &channel)?;
@@ -68,11 +68,11 @@ impl LentPort {
         let reply = exchange(&channel, hello, &mut descriptors).map_err(|error| silent(path, &error))?;
         let welcome = match (reply, descriptors.len()) {
             (Reply::Welcome(welcome), 1) => welcome,
-            (Reply::Refused { errno, sentence }, _) => return Err(SetupError::Broker { errno, sentence }),
+            (Reply::Refused { errno, sentence }, _) => return Err(AfXdpSetupError::Broker { errno, sentence }),
             _ => return Err(silent(path, &io::ErrorKind::InvalidData.into())),
         };
         if welcome.interface_idx != found.index {
-            return Err(SetupError::broker(
+            return Err(AfXdpSetupError::broker(
                 libc::EINVAL,
                 format!(
                     "the broker at {} serves another interface than {interface}: name its own, {}",
@@ -110,7 +110,7 @@ impl LentPort {
     }
 
     /// Borrows a queue: its socket, and the memory that its pool is cut from.
-    pub(in crate::device::af_xdp) fn borrow(&self, order: &QueueOrder) -> Result<(Lent, Region), SetupError> {
+    pub(in crate::device::af_xdp) fn borrow(&self, order: &QueueOrder) -> Result<(Lent, Region), AfXdpSetupError> {
         let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len } = order;
         let mut descriptors = Vec::new();
         let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len };
@@ -120,10 +120,10 @@ impl LentPort {
                 if given == umem_len =>
             {
                 let region = Region::shared(&File::from(memory), umem_len as usize)
-                    .map_err(|error| SetupError::broker(libc::ENOMEM, error.to_string()))?;
+                    .map_err(|error| AfXdpSetupError::broker(libc::ENOMEM, error.to_string()))?;
                 Ok((Lent { socket, zero_copy, multi_buffer }, region))
             }
-            (Reply::Refused { errno, sentence }, ..) => Err(SetupError::Broker { errno, sentence }),
+            (Reply::Refused { errno, sentence }, ..) => Err(AfXdpSetupError::Broker { errno, sentence }),
             _ => Err(silent(&self.path, &io::ErrorKind::InvalidData.into())),
         }
     }
@@ -250,22 +250,22 @@ fn done(reply: Reply) -> io::Result<()> {
 }
 
 /// A broker sees the memory that it lends: it must be root's, or our own user's.
-fn check_owner(path: &Path, channel: &OwnedFd) -> Result<(), SetupError> {
+fn check_owner(path: &Path, channel: &OwnedFd) -> Result<(), AfXdpSetupError> {
     let owner = sys::peer(channel).map_err(|error| silent(path, &error))?.uid;
     if owner == 0 || owner == sys::user() {
         return Ok(());
     }
-    Err(SetupError::broker(
+    Err(AfXdpSetupError::broker(
         libc::EACCES,
         format!("the broker at {} is user {owner}'s, who would see every frame: use one of root's", path.display()),
     ))
 }
 
-fn unreachable(path: &Path, interface: &str, error: &io::Error) -> SetupError {
+fn unreachable(path: &Path, interface: &str, error: &io::Error) -> AfXdpSetupError {
     let path = path.display();
     let start = format!("start `wirepath broker --interface {interface} --uid USER` as root");
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-    SetupError::broker(
+    AfXdpSetupError::broker(
         errno,
         match error.raw_os_error() {
             Some(libc::ENOENT) => format!("no broker listens at {path}: {start}"),
@@ -275,8 +275,8 @@ fn unreachable(path: &Path, interface: &str, error: &io::Error) -> SetupError {
     )
 }
 
-fn silent(path: &Path, error: &io::Error) -> SetupError {
-    SetupError::broker(
+fn silent(path: &Path, error: &io::Error) -> AfXdpSetupError {
+    AfXdpSetupError::broker(
         libc::EIO,
         format!(
             "the broker at {} does not answer as expected ({error}): see its log, and start one of this release",

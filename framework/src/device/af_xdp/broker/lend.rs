@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
 use super::super::rings::umem::register_for_another;
-use super::super::setup::error::SetupError;
+use super::super::setup::error::AfXdpSetupError;
 use super::sys;
 use crate::mem::{Layout, Region};
 
@@ -56,15 +56,16 @@ impl QueueOrder {
 impl LentQueue {
     /// Makes the memory and binds a socket to the queue that is wanted. Nothing of it is mapped
     /// here afterwards.
-    pub(in crate::device::af_xdp) fn make(order: &QueueOrder, wanted: &Wanted<'_>) -> Result<Self, SetupError> {
+    pub(in crate::device::af_xdp) fn make(order: &QueueOrder, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
         let sockets = (0..TRIES_MAX).map(|_| open()).collect::<Result<_, _>>()?;
-        let no_memory = |error| SetupError::system("making packet buffers", error);
+        let no_memory = |error| AfXdpSetupError::system("making packet buffers", error);
         let memory = sys::memory(order.umem_len as usize).map_err(no_memory)?;
-        let region = Region::shared(&memory, order.umem_len as usize)
-            .map_err(|error| SetupError::broker(libc::ENOMEM, format!("packet buffers cannot be mapped: {error}")))?;
+        let region = Region::shared(&memory, order.umem_len as usize).map_err(|error| {
+            AfXdpSetupError::broker(libc::ENOMEM, format!("packet buffers cannot be mapped: {error}"))
+        })?;
         let prepare = |socket: OwnedFd| {
             register_for_another(&socket, &region, order.chunk_len as usize)
-                .map_err(|error| SetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error))?;
+                .map_err(|error| AfXdpSetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error))?;
             make_rings(&socket, wanted)?;
             Ok(socket)
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zerocopy::FromBytes;
 
-use super::super::setup::error::SetupError;
+use super::super::setup::error::AfXdpSetupError;
 use super::super::setup::holder;
 use super::super::setup::interface::Interface;
 use super::super::setup::port::Mode;
@@ -68,10 +68,10 @@ const MAX_TX_SKB_BUDGET: i32 = 9;
 const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
 
 /// A socket in the calling thread's network namespace, not bound yet.
-pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
+pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, AfXdpSetupError> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|error| match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT) => SetupError::KernelWithoutXdpSockets,
-        _ => SetupError::system("opening an AF_XDP socket", error),
+        Some(libc::EAFNOSUPPORT) => AfXdpSetupError::KernelWithoutXdpSockets,
+        _ => AfXdpSetupError::system("opening an AF_XDP socket", error),
     })
 }
 
@@ -81,7 +81,7 @@ pub(in crate::device::af_xdp) fn bind(
     sockets: Vec<OwnedFd>,
     pool: &Pool,
     wanted: &Wanted<'_>,
-) -> Result<Bound, SetupError> {
+) -> Result<Bound, AfXdpSetupError> {
     let ((umem, rings), flags) =
         bind_first(sockets, pool.layout(), wanted, |socket| prepare(socket, pool, wanted), |(umem, _)| umem.socket())?;
     Ok(bound(umem, rings, flags))
@@ -93,9 +93,9 @@ pub(in crate::device::af_xdp) fn bind_first<T>(
     mut sockets: Vec<OwnedFd>,
     layout: Layout,
     wanted: &Wanted<'_>,
-    mut prepare: impl FnMut(OwnedFd) -> Result<T, SetupError>,
+    mut prepare: impl FnMut(OwnedFd) -> Result<T, AfXdpSetupError>,
     socket_of: impl Fn(&T) -> &OwnedFd,
-) -> Result<(T, u16), SetupError> {
+) -> Result<(T, u16), AfXdpSetupError> {
     let tries = tries(wanted, layout.data_room(), has_multi_buffer(kernel_version()));
     let mut last = None;
     for flags in tries {
@@ -112,10 +112,10 @@ pub(in crate::device::af_xdp) fn bind_first<T>(
     Err(match (last, wanted.copying) {
         (error, CopyMode::ZeroCopy) => {
             let error = error.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-            SetupError::NoZeroCopy { interface: name(), error }
+            AfXdpSetupError::NoZeroCopy { interface: name(), error }
         }
-        (Some(error), _) => SetupError::Binding { interface: name(), queue: wanted.queue, error },
-        (None, _) => SetupError::MtuTooLarge {
+        (Some(error), _) => AfXdpSetupError::Binding { interface: name(), queue: wanted.queue, error },
+        (None, _) => AfXdpSetupError::MtuTooLarge {
             interface: name(),
             mtu: wanted.interface.mtu,
             chunk_len: layout.stride(),
@@ -183,10 +183,10 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, Rings), SetupError> {
+fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, Rings), AfXdpSetupError> {
     let umem = Umem::register(socket, pool).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOBUFS) => SetupError::MemoryLock { len: pool.layout().region_len(pool.capacity()) },
-        _ => SetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error),
+        Some(libc::ENOBUFS) => AfXdpSetupError::MemoryLock { len: pool.layout().region_len(pool.capacity()) },
+        _ => AfXdpSetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error),
     })?;
     make_rings(umem.socket(), wanted)?;
     let rings = map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?;
@@ -194,7 +194,7 @@ fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, R
 }
 
 /// Makes the rings of a socket with a umem.
-pub(in crate::device::af_xdp) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> Result<(), SetupError> {
+pub(in crate::device::af_xdp) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> Result<(), AfXdpSetupError> {
     let (rx_len, tx_len) = (wanted.rx_ring_len, wanted.tx_ring_len);
     for (ring, len) in [
         (libc::XDP_UMEM_FILL_RING, rx_len),
@@ -203,7 +203,7 @@ pub(in crate::device::af_xdp) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_
         (libc::XDP_TX_RING, tx_len),
     ] {
         sys::set_option(socket, ring, len)
-            .map_err(|error| SetupError::system("making the rings of an AF_XDP socket", error))?;
+            .map_err(|error| AfXdpSetupError::system("making the rings of an AF_XDP socket", error))?;
     }
     // Kernels that do not know the option send 32 frames per call.
     let _ = sys::set_option(socket, MAX_TX_SKB_BUDGET, tx_len);
@@ -221,7 +221,11 @@ struct AllOffsets {
 }
 
 /// Maps the rings of a socket, which may be bound already (Linux 6.4).
-pub(in crate::device::af_xdp) fn map_rings(socket: &OwnedFd, rx_len: u32, tx_len: u32) -> Result<Rings, SetupError> {
+pub(in crate::device::af_xdp) fn map_rings(
+    socket: &OwnedFd,
+    rx_len: u32,
+    tx_len: u32,
+) -> Result<Rings, AfXdpSetupError> {
     let map = || -> io::Result<Rings> {
         let at: AllOffsets = sys::option(socket, libc::XDP_MMAP_OFFSETS)?;
         Ok(Rings {
@@ -231,7 +235,7 @@ pub(in crate::device::af_xdp) fn map_rings(socket: &OwnedFd, rx_len: u32, tx_len
             tx: ProducerRing::map(socket, libc::XDP_PGOFF_TX_RING as u64, &at.tx, tx_len)?,
         })
     };
-    map().map_err(|error| SetupError::system("mapping the rings of an AF_XDP socket", error))
+    map().map_err(|error| AfXdpSetupError::system("mapping the rings of an AF_XDP socket", error))
 }
 
 fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {
@@ -241,13 +245,13 @@ fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {
     Bound { umem, rings, zero_copy, multi_buffer: has(libc::XDP_USE_SG) }
 }
 
-fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
+fn refused(wanted: &Wanted<'_>, error: io::Error) -> AfXdpSetupError {
     let (interface, queue) = (wanted.interface.name.clone(), wanted.queue);
     match error.raw_os_error() {
-        Some(libc::EBUSY) => SetupError::QueueBusy { interface, queue, holder: holder::of_queue() },
-        Some(libc::ENODEV | libc::ENXIO) => SetupError::NoInterface { interface },
-        Some(libc::EPERM | libc::EACCES) => SetupError::NoPermission { doing: "binding an AF_XDP socket" },
-        _ => SetupError::Binding { interface, queue, error },
+        Some(libc::EBUSY) => AfXdpSetupError::QueueBusy { interface, queue, holder: holder::of_queue() },
+        Some(libc::ENODEV | libc::ENXIO) => AfXdpSetupError::NoInterface { interface },
+        Some(libc::EPERM | libc::EACCES) => AfXdpSetupError::NoPermission { doing: "binding an AF_XDP socket" },
+        _ => AfXdpSetupError::Binding { interface, queue, error },
     }
 }
 
@@ -432,7 +436,7 @@ mod tests {
     fn frames_that_no_way_takes_are_told_with_what_would() {
         let told = |chunks_max, chunk_len, mtu| {
             let data_room = Layout::umem(chunk_len).data_room();
-            SetupError::MtuTooLarge { interface: "eth0".into(), mtu, chunk_len, data_room, chunks_max }.to_string()
+            AfXdpSetupError::MtuTooLarge { interface: "eth0".into(), mtu, chunk_len, data_room, chunks_max }.to_string()
         };
         let check = |said: String, expected: &[&str]| {
             assert!(expected.iter().all(|words| said.contains(words)), "{said}\nlacks one of {expected:?}");

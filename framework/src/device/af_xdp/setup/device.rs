@@ -18,7 +18,7 @@ use super::super::rings::socket::{
 use super::super::rings::umem::{Umem, chunks_for, is_umem_layout};
 use super::super::rx::{AfXdpRx, RxParts};
 use super::super::tx::AfXdpTx;
-use super::error::SetupError;
+use super::error::AfXdpSetupError;
 use super::handle::{PendingQueue, PortHandle};
 use super::interface::{Interface, LinkWatch};
 use super::port::{Mode, Port};
@@ -130,7 +130,7 @@ impl AfXdpDevice {
     pub fn open(config: &AfXdpConfig) -> Result<Self, DeviceError> {
         for (name, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
             if !len.is_power_of_two() || !(64..=65_536).contains(&len) {
-                return Err(SetupError::RingLen { name, len }.into());
+                return Err(AfXdpSetupError::RingLen { name, len }.into());
             }
         }
         if let Some(path) = &config.broker {
@@ -339,7 +339,7 @@ impl Device for AfXdpDevice {
             PortHandle::Lent(_) => QueueSource::Lent(None),
         };
         let watch = LinkWatch::new(self.port.interface().index)
-            .map_err(|error| SetupError::system("opening a netlink socket", error))?;
+            .map_err(|error| AfXdpSetupError::system("opening a netlink socket", error))?;
         self.taken[usize::from(idx)] = true;
         Ok(AfXdpQueue {
             port: self.port.clone(),
@@ -393,11 +393,11 @@ impl Queue for AfXdpQueue {
     /// receives the frames.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
         if !is_umem_layout(pool.layout()) {
-            return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());
+            return Err(AfXdpSetupError::NotAUmem { stride: pool.layout().stride() }.into());
         }
         let rx_ring_len = self.config.rx_ring_len;
         if pool.capacity() <= rx_ring_len as usize {
-            return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), rx_ring_len }.into());
+            return Err(AfXdpSetupError::PoolTooSmall { buffers: pool.capacity(), rx_ring_len }.into());
         }
         let wanted = Wanted {
             interface: self.port.interface(),
@@ -413,7 +413,7 @@ impl Queue for AfXdpQueue {
             QueueSource::Lent(Some(lent)) if pool.region().is_shared() => map_lent(lent, pool, &wanted)?,
             QueueSource::Lent(_) => {
                 let what = "the queue is a broker's, and so is its memory: leave the pool to the worker's builder";
-                return Err(SetupError::broker(libc::EINVAL, what).into());
+                return Err(AfXdpSetupError::broker(libc::EINVAL, what).into());
             }
         };
         let bind_flags = BindFlags { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
@@ -455,7 +455,7 @@ impl Queue for AfXdpQueue {
     fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
         let PortHandle::Lent(port) = &self.port else { return Ok(None) };
         if !is_umem_layout(layout) {
-            return Err(SetupError::NotAUmem { stride: layout.stride() }.into());
+            return Err(AfXdpSetupError::NotAUmem { stride: layout.stride() }.into());
         }
         let order = QueueOrder {
             umem_len: layout.region_len(buffers).next_multiple_of(layout.stride()) as u64,
@@ -470,7 +470,7 @@ impl Queue for AfXdpQueue {
 }
 
 /// Takes over a queue that a broker has bound, with the pool that is cut from its memory.
-fn map_lent(lent: Lent, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, SetupError> {
+fn map_lent(lent: Lent, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, AfXdpSetupError> {
     let umem = Umem::registered(lent.socket, pool);
     umem.set_zero_copy(lent.zero_copy);
     let rings = map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?;

@@ -13,7 +13,7 @@ pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,ca
 
 /// Why the device or a queue cannot be opened.
 #[derive(Debug)]
-pub(in crate::device::af_xdp) enum SetupError {
+pub(in crate::device::af_xdp) enum AfXdpSetupError {
     NoInterface {
         interface: String,
     },
@@ -102,7 +102,7 @@ pub(in crate::device::af_xdp) enum SetupError {
     },
 }
 
-impl SetupError {
+impl AfXdpSetupError {
     /// A broker's refusal, or why it cannot be asked.
     pub(in crate::device::af_xdp) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
         Self::Broker { errno, sentence: sentence.into() }
@@ -145,13 +145,13 @@ impl SetupError {
     }
 }
 
-impl From<SetupError> for DeviceError {
-    fn from(error: SetupError) -> Self {
+impl From<AfXdpSetupError> for DeviceError {
+    fn from(error: AfXdpSetupError) -> Self {
         Self::new(error.kind(), error.to_string())
     }
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for AfXdpSetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broker { sentence, .. } => f.write_str(sentence),
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn what_the_kernel_lacks_is_told_with_what_has_it() {
         let check = |errno, expected: &str| {
-            let said = SetupError::system("making a BPF map", io::Error::from_raw_os_error(errno)).to_string();
+            let said = AfXdpSetupError::system("making a BPF map", io::Error::from_raw_os_error(errno)).to_string();
             assert!(said.contains(expected), "{said}");
         };
         check(libc::ENOSYS, "CONFIG_BPF_SYSCALL=y");
@@ -289,21 +289,21 @@ mod tests {
         let (interface, holder) = ("eth0".to_owned(), "kept by process 7 (other)".to_owned());
         let error = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for error in [
-            SetupError::NoInterface { interface: interface.clone() },
-            SetupError::NoPermission { doing: "loading an XDP program" },
-            SetupError::KernelTooOld { missing: "XDP links", since: "5.9" },
-            SetupError::KernelWithoutXdpSockets,
-            SetupError::KernelWithoutBpf,
-            SetupError::Attached { interface: interface.clone(), holder: holder.clone() },
-            SetupError::TakenOff {
+            AfXdpSetupError::NoInterface { interface: interface.clone() },
+            AfXdpSetupError::NoPermission { doing: "loading an XDP program" },
+            AfXdpSetupError::KernelTooOld { missing: "XDP links", since: "5.9" },
+            AfXdpSetupError::KernelWithoutXdpSockets,
+            AfXdpSetupError::KernelWithoutBpf,
+            AfXdpSetupError::Attached { interface: interface.clone(), holder: holder.clone() },
+            AfXdpSetupError::TakenOff {
                 interface: interface.clone(),
-                why: SetupError::Attached { interface: interface.clone(), holder: holder.clone() }.to_string(),
+                why: AfXdpSetupError::Attached { interface: interface.clone(), holder: holder.clone() }.to_string(),
             },
-            SetupError::NoNativeXdp { interface: interface.clone(), error: error() },
-            SetupError::QueueBusy { interface: interface.clone(), queue: 0, holder },
-            SetupError::NoZeroCopy { interface, error: error() },
-            SetupError::MemoryLock { len: 4096 },
-            SetupError::System { doing: "making a BPF map", error: error() },
+            AfXdpSetupError::NoNativeXdp { interface: interface.clone(), error: error() },
+            AfXdpSetupError::QueueBusy { interface: interface.clone(), queue: 0, holder },
+            AfXdpSetupError::NoZeroCopy { interface, error: error() },
+            AfXdpSetupError::MemoryLock { len: 4096 },
+            AfXdpSetupError::System { doing: "making a BPF map", error: error() },
         ] {
             let said = error.to_string();
             assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
@@ -317,20 +317,20 @@ mod tests {
         let (interface, holder) = (|| "eth0".to_owned(), || "kept by process 7 (other)".to_owned());
         let failed = io::Error::from_raw_os_error;
         for (error, kind) in [
-            (SetupError::NoInterface { interface: interface() }, DeviceErrorKind::NotFound),
-            (SetupError::NoPermission { doing: "loading a program" }, DeviceErrorKind::PermissionDenied),
-            (SetupError::KernelTooOld { missing: "XDP links", since: "5.9" }, DeviceErrorKind::Unsupported),
+            (AfXdpSetupError::NoInterface { interface: interface() }, DeviceErrorKind::NotFound),
+            (AfXdpSetupError::NoPermission { doing: "loading a program" }, DeviceErrorKind::PermissionDenied),
+            (AfXdpSetupError::KernelTooOld { missing: "XDP links", since: "5.9" }, DeviceErrorKind::Unsupported),
             (
-                SetupError::NoZeroCopy { interface: interface(), error: failed(libc::EOPNOTSUPP) },
+                AfXdpSetupError::NoZeroCopy { interface: interface(), error: failed(libc::EOPNOTSUPP) },
                 DeviceErrorKind::Unsupported,
             ),
-            (SetupError::Attached { interface: interface(), holder: holder() }, DeviceErrorKind::Busy),
-            (SetupError::QueueBusy { interface: interface(), queue: 0, holder: holder() }, DeviceErrorKind::Busy),
-            (SetupError::TakenOff { interface: interface(), why: String::new() }, DeviceErrorKind::Removed),
-            (SetupError::MemoryLock { len: 1 }, DeviceErrorKind::ResourceLimit),
-            (SetupError::system("opening a socket", failed(libc::EMFILE)), DeviceErrorKind::ResourceLimit),
-            (SetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
-            (SetupError::system("making a BPF map", failed(libc::EINVAL)), DeviceErrorKind::Other),
+            (AfXdpSetupError::Attached { interface: interface(), holder: holder() }, DeviceErrorKind::Busy),
+            (AfXdpSetupError::QueueBusy { interface: interface(), queue: 0, holder: holder() }, DeviceErrorKind::Busy),
+            (AfXdpSetupError::TakenOff { interface: interface(), why: String::new() }, DeviceErrorKind::Removed),
+            (AfXdpSetupError::MemoryLock { len: 1 }, DeviceErrorKind::ResourceLimit),
+            (AfXdpSetupError::system("opening a socket", failed(libc::EMFILE)), DeviceErrorKind::ResourceLimit),
+            (AfXdpSetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
+            (AfXdpSetupError::system("making a BPF map", failed(libc::EINVAL)), DeviceErrorKind::Other),
         ] {
             let sentence = error.to_string();
             let error = DeviceError::from(error);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::super::rings::sys;
-use super::error::SetupError;
+use super::error::AfXdpSetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
 use crate::wire::MacAddr;
 
@@ -93,10 +93,10 @@ pub(in crate::device::af_xdp) struct DriverFeatures {
 
 impl Interface {
     /// Finds the interface `name`.
-    pub(in crate::device::af_xdp) fn find(name: &str) -> Result<Self, SetupError> {
-        let asked = |error| SetupError::Asking { interface: name.into(), error };
+    pub(in crate::device::af_xdp) fn find(name: &str) -> Result<Self, AfXdpSetupError> {
+        let asked = |error| AfXdpSetupError::Asking { interface: name.into(), error };
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-            return Err(SetupError::NoInterface { interface: name.into() });
+            return Err(AfXdpSetupError::NoInterface { interface: name.into() });
         }
         let mut route = Netlink::open(libc::NETLINK_ROUTE).map_err(asked)?;
         let request =
@@ -104,7 +104,7 @@ impl Interface {
         let answer = match route.ask(request, LINK_INFO_LEN) {
             Ok(answer) => answer,
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
-                return Err(SetupError::NoInterface { interface: name.into() });
+                return Err(AfXdpSetupError::NoInterface { interface: name.into() });
             }
             Err(error) => return Err(asked(error)),
         };

@@ -15,7 +15,7 @@ use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
 use super::super::rings::socket::kernel_version;
 use super::device::AfXdpConfig;
-use super::error::{CAPABILITIES, SetupError};
+use super::error::{AfXdpSetupError, CAPABILITIES};
 use super::holder;
 use super::interface::{Interface, LinkState, LinkWatch};
 use super::stamping::TimestampingGuard;
@@ -109,20 +109,23 @@ struct Entry {
 
 impl Port {
     /// Attaches a program without rules to `interface`: the kernel receives every frame.
-    pub(in crate::device::af_xdp) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
+    pub(in crate::device::af_xdp) fn attach(
+        interface: Interface,
+        config: &AfXdpConfig,
+    ) -> Result<Self, AfXdpSetupError> {
         check_kernel(kernel_version())?;
         let map = |kind, key_len, value_len, entries| {
             Map::create(kind, key_len, value_len, entries)
-                .map_err(|error| SetupError::system("making a BPF map", error))
+                .map_err(|error| AfXdpSetupError::system("making a BPF map", error))
         };
         let maps = Maps {
             rules: map(MapKind::Hash, size_of::<Key>(), size_of::<u32>(), config.rules_max.max(1) as u32)?,
             sockets: map(MapKind::Sockets, 4, 4, interface.queues.into())?,
         };
         let watch = LinkWatch::new(interface.index)
-            .map_err(|error| SetupError::system("opening a socket that watches the link", error))?;
+            .map_err(|error| AfXdpSetupError::system("opening a socket that watches the link", error))?;
         let filter = NicFilter::open(interface.index)
-            .map_err(|error| SetupError::system("telling the NIC which groups to let through", error))?;
+            .map_err(|error| AfXdpSetupError::system("telling the NIC which groups to let through", error))?;
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
         let attached = attach_behind_the_dead(&interface, config.mode, &maps, wanted)?;
         let stamped = match attached.found[RxHint::Timestamp as usize] {
@@ -308,10 +311,10 @@ impl Port {
     }
 
     /// Why the program is detached for good, if it is.
-    pub(in crate::device::af_xdp) fn lost(&self) -> Option<SetupError> {
+    pub(in crate::device::af_xdp) fn lost(&self) -> Option<AfXdpSetupError> {
         let error = io::Error::from_raw_os_error(*self.lost.get()?);
         let interface = self.interface.name.clone();
-        Some(SetupError::TakenOff { interface, why: not_attached(&self.interface, error).to_string() })
+        Some(AfXdpSetupError::TakenOff { interface, why: not_attached(&self.interface, error).to_string() })
     }
 
     /// The same without the reason.
@@ -416,9 +419,9 @@ fn refused(error: &io::Error) -> SteerError {
 
 /// Whether a kernel of this version detaches the program when the process ends. An unknown version
 /// is tried.
-fn check_kernel(version: Option<(u32, u32)>) -> Result<(), SetupError> {
+fn check_kernel(version: Option<(u32, u32)>) -> Result<(), AfXdpSetupError> {
     if version.is_some_and(|version| version < LINKS_SINCE) {
-        return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
+        return Err(AfXdpSetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
     }
     Ok(())
 }
@@ -446,11 +449,11 @@ fn attach_behind_the_dead(
     mode: Mode,
     maps: &Maps,
     wanted: [bool; 3],
-) -> Result<Attached, SetupError> {
+) -> Result<Attached, AfXdpSetupError> {
     let start = Moment::now();
     loop {
         match attach(interface, mode, maps, wanted) {
-            Err(SetupError::Attached { holder, .. }) if holder == holder::NOBODY && start.elapsed() < GOING => {
+            Err(AfXdpSetupError::Attached { holder, .. }) if holder == holder::NOBODY && start.elapsed() < GOING => {
                 std::thread::sleep(LOOK_AGAIN);
             }
             attached => return attached,
@@ -468,7 +471,7 @@ struct Attached {
 }
 
 /// Native first if `mode` permits it, else generic.
-fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> Result<Attached, SetupError> {
+fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> Result<Attached, AfXdpSetupError> {
     let mut native_error = None;
     if mode != Mode::Generic {
         match attach_native(interface, maps, wanted)? {
@@ -477,10 +480,10 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
         }
     }
     if let (Mode::Native, Some(error)) = (mode, &native_error) {
-        return Err(SetupError::NoNativeXdp { interface: interface.name.clone(), error: copy_of(error) });
+        return Err(AfXdpSetupError::NoNativeXdp { interface: interface.name.clone(), error: copy_of(error) });
     }
     let Some(program) = loaded(maps, LoadOptions::default())? else {
-        return Err(SetupError::KernelTooOld { missing: "XDP programs", since: "5.9" });
+        return Err(AfXdpSetupError::KernelTooOld { missing: "XDP programs", since: "5.9" });
     };
     match Link::create(&program, interface.index, FLAG_GENERIC) {
         Ok(link) => Ok(Attached {
@@ -502,7 +505,7 @@ fn attach_native(
     interface: &Interface,
     maps: &Maps,
     wanted: [bool; 3],
-) -> Result<Result<Attached, io::Error>, SetupError> {
+) -> Result<Result<Attached, io::Error>, AfXdpSetupError> {
     let mut found = kfuncs::find(interface, Mode::Native, wanted);
     let mut native_error = None;
     loop {
@@ -541,14 +544,14 @@ fn attach_native(
 const ANY: Shape = Shape(Fields::NONE);
 
 /// A program without rules; `None` if the kernel does not support multi-buffer programs.
-fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, SetupError> {
+fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, AfXdpSetupError> {
     match load(&maps.source(&[], false, [None; 3], options), options) {
         Ok(program) => Ok(Some(program)),
         Err(_) if options.frags => Ok(None),
         Err(LoadError { error, .. }) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
-            Err(SetupError::NoPermission { doing: "loading an XDP program" })
+            Err(AfXdpSetupError::NoPermission { doing: "loading an XDP program" })
         }
-        Err(LoadError { error, log }) => Err(SetupError::ProgramRefused { error, log }),
+        Err(LoadError { error, log }) => Err(AfXdpSetupError::ProgramRefused { error, log }),
     }
 }
 
@@ -560,19 +563,19 @@ fn is_final(error: &io::Error) -> bool {
     )
 }
 
-fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
+fn not_attached(interface: &Interface, error: io::Error) -> AfXdpSetupError {
     let name = interface.name.clone();
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
             // Read anew: the holder may have replaced the program since.
             let program = Interface::find(&name).map_or(interface.program, |now| now.program);
-            SetupError::Attached { interface: name, holder: holder::of_program(program) }
+            AfXdpSetupError::Attached { interface: name, holder: holder::of_program(program) }
         }
-        Some(libc::ENODEV) => SetupError::NoInterface { interface: name },
+        Some(libc::ENODEV) => AfXdpSetupError::NoInterface { interface: name },
         Some(libc::EPERM | libc::EACCES) => {
-            SetupError::NoPermission { doing: "putting an XDP program on an interface" }
+            AfXdpSetupError::NoPermission { doing: "putting an XDP program on an interface" }
         }
-        _ => SetupError::Attaching { interface: name, error },
+        _ => AfXdpSetupError::Attaching { interface: name, error },
     }
 }
 

@@ -5,7 +5,7 @@
 use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
 
 use super::super::config::{Feature, Mlx5Config, Pace, RssFields};
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::objects::RqShape;
 
 /// The device's reported capabilities.
@@ -105,7 +105,7 @@ impl DeviceCapabilities {
         &self,
         name: &str,
         config: &Mlx5Config,
-    ) -> Result<EnabledFeatures, SetupError> {
+    ) -> Result<EnabledFeatures, Mlx5SetupError> {
         self.check_sizes(name, config)?;
         if config.hash().is_some() {
             self.spreading(config)
@@ -152,26 +152,32 @@ impl DeviceCapabilities {
         })
     }
 
-    fn check_sizes(&self, name: &str, config: &Mlx5Config) -> Result<(), SetupError> {
+    fn check_sizes(&self, name: &str, config: &Mlx5Config) -> Result<(), Mlx5SetupError> {
         let most = self.device.qp_wr_max.min(self.device.cqe_max);
         for (field, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
             if len > most {
                 let sentence =
                     format!("{name} has rings of {most} at most: use no more for Mlx5Config::{field} than that");
-                return Err(SetupError::Config { sentence });
+                return Err(Mlx5SetupError::Config { sentence });
             }
         }
         // Each queue has two queue pairs and two completion queues.
         let queues = (self.device.qp_count_max / 2).min(self.device.cq_count_max / 2);
         if u32::from(config.queues) > queues {
             let sentence = format!("{name} has room for {queues} queues: use no more for Mlx5Config::queues than that");
-            return Err(SetupError::Config { sentence });
+            return Err(Mlx5SetupError::Config { sentence });
         }
         Ok(())
     }
 
-    fn lacking(&self, name: &str, feature: &'static str, reason: String, instead: &'static str) -> SetupError {
-        SetupError::Lacking { device: name.into(), firmware: self.device.firmware.clone(), feature, reason, instead }
+    fn lacking(&self, name: &str, feature: &'static str, reason: String, instead: &'static str) -> Mlx5SetupError {
+        Mlx5SetupError::Lacking {
+            device: name.into(),
+            firmware: self.device.firmware.clone(),
+            feature,
+            reason,
+            instead,
+        }
     }
 
     /// Verification of received checksums, and insertion of checksums to send.
@@ -402,7 +408,7 @@ impl Pick<'_> {
         wanted: Feature,
         feature: &'static str,
         can: impl FnOnce() -> Capability<T>,
-    ) -> Result<Option<T>, SetupError> {
+    ) -> Result<Option<T>, Mlx5SetupError> {
         if !wanted.is_wanted() {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use rdma_core_sys::verbs::{Context, CqOptions, LinkLayer, VerbsError};
 
 use super::super::completion::cqe::flow_tag_on_wire;
 use super::super::config::Mlx5Config;
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::super::send::tx::Mlx5Tx;
 use super::capabilities::{DeviceCapabilities, TimestampFormat};
 use super::find::{self, SysfsDevice};
@@ -59,7 +59,7 @@ impl Mlx5Device {
         Ok(Self::open_in(config, &sysfs)?)
     }
 
-    fn open_in(config: &Mlx5Config, sysfs: &Path) -> Result<Self, SetupError> {
+    fn open_in(config: &Mlx5Config, sysfs: &Path) -> Result<Self, Mlx5SetupError> {
         config.check()?;
         let (context, listed) = open_context(&config.device, sysfs)?;
         let name = listed.name.as_str();
@@ -257,18 +257,18 @@ fn is_blueflame_forbidden(variable: Option<&OsStr>) -> bool {
 }
 
 /// Opens the device that `wanted` names.
-fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, SysfsDevice), SetupError> {
-    let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
+fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, SysfsDevice), Mlx5SetupError> {
+    let core = RdmaCore::load().map_err(|error| Mlx5SetupError::NoRdmaCore { reason: error.to_string() })?;
     let devices = core.devices().map_err(|error| verbs(wanted, "listing verbs devices", error))?;
     let listed = find::list(sysfs, devices.iter().map(|device| device.name().to_owned()));
     let listed = find::find(sysfs, wanted, &listed)?.clone();
-    let device = devices.by_name(&listed.name).ok_or_else(|| SetupError::NoDevices { wanted: wanted.into() })?;
+    let device = devices.by_name(&listed.name).ok_or_else(|| Mlx5SetupError::NoDevices { wanted: wanted.into() })?;
     if !device.is_mlx5() {
-        return Err(SetupError::OtherVendor { device: listed.name, driver: listed.driver });
+        return Err(Mlx5SetupError::OtherVendor { device: listed.name, driver: listed.driver });
     }
     let context = device.open().map_err(|error| {
         let error = io::Error::from_raw_os_error(error.errno());
-        SetupError::Opening { device: listed.name.clone(), error }
+        Mlx5SetupError::Opening { device: listed.name.clone(), error }
     })?;
     Ok((context, listed))
 }
@@ -279,17 +279,17 @@ fn check_port(
     listed: &SysfsDevice,
     port: u8,
     capabilities: &DeviceCapabilities,
-) -> Result<(), SetupError> {
+) -> Result<(), Mlx5SetupError> {
     let (device, ports) = (listed.name.clone(), capabilities.device.port_count);
     if port == 0 || port > ports {
-        return Err(SetupError::NoPort { device, port, ports });
+        return Err(Mlx5SetupError::NoPort { device, port, ports });
     }
     let attributes = context.port(port).map_err(|error| verbs(&device, "asking for its port", error))?;
     match attributes.link_layer {
         LinkLayer::Ethernet => Ok(()),
         // Before RoCE every port was an InfiniBand port, and reported no link layer.
         LinkLayer::InfiniBand | LinkLayer::Unspecified => {
-            Err(SetupError::InfiniBand { device, pci: listed.pci.clone(), port })
+            Err(Mlx5SetupError::InfiniBand { device, pci: listed.pci.clone(), port })
         }
     }
 }
@@ -297,15 +297,15 @@ fn check_port(
 /// Creates the smallest possible queue pair and brings it up, so that a missing permission or an
 /// unsuitable port is reported here and not on a worker's thread. Also determines the maximum
 /// length of a WQE.
-fn try_a_queue_pair(port: &mut Port) -> Result<(), SetupError> {
+fn try_a_queue_pair(port: &mut Port) -> Result<(), Mlx5SetupError> {
     let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
     objects::sender(port, 0, &cq, 8)?;
     port.wqe_units_max = objects::wqe_units_max(port, &cq)?;
     Ok(())
 }
 
-fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {
-    SetupError::verbs(device, doing, 0, io::Error::from_raw_os_error(error.errno()))
+fn verbs(device: &str, doing: &'static str, error: VerbsError) -> Mlx5SetupError {
+    Mlx5SetupError::verbs(device, doing, 0, io::Error::from_raw_os_error(error.errno()))
 }
 
 #[cfg(test)]

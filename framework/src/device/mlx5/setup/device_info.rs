@@ -6,7 +6,7 @@ use std::io;
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Device as VerbsDevice, LinkLayer, PortState, VerbsError};
 
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::capabilities::DeviceCapabilities;
 use super::find::{self, SysfsDevice};
 use crate::device::DeviceError;
@@ -53,7 +53,7 @@ impl Mlx5DeviceInfo {
     /// # Errors
     /// rdma-core is not installed, or is too old; one sentence with the command to run.
     pub fn list() -> Result<Vec<Self>, DeviceError> {
-        let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
+        let core = RdmaCore::load().map_err(|error| Mlx5SetupError::NoRdmaCore { reason: error.to_string() })?;
         let devices = core.devices().map_err(|error| verbs("rdma-core", "listing verbs devices", error))?;
         let listed = find::list(&find::sysfs_root(), devices.iter().map(|device| device.name().to_owned()));
         let mut found: Vec<_> = devices.iter().zip(listed).map(|(device, listed)| Self::of(device, listed)).collect();
@@ -68,12 +68,13 @@ impl Mlx5DeviceInfo {
 }
 
 impl Mlx5Capabilities {
-    fn ask(device: &VerbsDevice, listed: &SysfsDevice) -> Result<Self, SetupError> {
+    fn ask(device: &VerbsDevice, listed: &SysfsDevice) -> Result<Self, Mlx5SetupError> {
         if !device.is_mlx5() {
-            return Err(SetupError::OtherVendor { device: listed.name.clone(), driver: listed.driver.clone() });
+            return Err(Mlx5SetupError::OtherVendor { device: listed.name.clone(), driver: listed.driver.clone() });
         }
-        let context =
-            device.open().map_err(|error| SetupError::Opening { device: listed.name.clone(), error: system(error) })?;
+        let context = device
+            .open()
+            .map_err(|error| Mlx5SetupError::Opening { device: listed.name.clone(), error: system(error) })?;
         let capabilities =
             DeviceCapabilities::read(&context).map_err(|error| verbs(&listed.name, "asking what it can do", error))?;
         let port = |number| {
@@ -84,7 +85,7 @@ impl Mlx5Capabilities {
                 gbps: port.speed_gbps,
             })
         };
-        let ports = (1..=capabilities.device.port_count).map(port).collect::<Result<_, SetupError>>()?;
+        let ports = (1..=capabilities.device.port_count).map(port).collect::<Result<_, Mlx5SetupError>>()?;
         Ok(Self { ports, features: capabilities.describe(), firmware: capabilities.device.firmware })
     }
 }
@@ -93,6 +94,6 @@ fn system(error: VerbsError) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-fn verbs(device: &str, doing: &'static str, error: VerbsError) -> SetupError {
-    SetupError::verbs(device, doing, 0, system(error))
+fn verbs(device: &str, doing: &'static str, error: VerbsError) -> Mlx5SetupError {
+    Mlx5SetupError::verbs(device, doing, 0, system(error))
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use crate::counters::environment;
 use crate::wire::MacAddr;
 
@@ -64,7 +64,7 @@ pub(in crate::device::mlx5) fn find<'a>(
     root: &Path,
     wanted: &str,
     listed: &'a [SysfsDevice],
-) -> Result<&'a SysfsDevice, SetupError> {
+) -> Result<&'a SysfsDevice, Mlx5SetupError> {
     let by_name = || listed.iter().find(|device| device.name == wanted);
     let by_address = || {
         let address = full_address(wanted)?;
@@ -75,9 +75,9 @@ pub(in crate::device::mlx5) fn find<'a>(
 }
 
 /// The error for a missing device, with the most helpful words.
-fn missing(root: &Path, wanted: &str, listed: &[SysfsDevice]) -> SetupError {
+fn missing(root: &Path, wanted: &str, listed: &[SysfsDevice]) -> Mlx5SetupError {
     if listed.is_empty() {
-        return SetupError::NoDevices { wanted: wanted.into() };
+        return Mlx5SetupError::NoDevices { wanted: wanted.into() };
     }
     let interface = root.join("class/net").join(wanted);
     // A name with a slash, or an empty one, would lead out of the folder.
@@ -85,8 +85,8 @@ fn missing(root: &Path, wanted: &str, listed: &[SysfsDevice]) -> SetupError {
     let driver = fs::read_link(interface.join("device/driver")).ok();
     let driver = driver.and_then(|driver| Some(driver.file_name()?.to_string_lossy().into_owned()));
     match is_interface {
-        true => SetupError::NoConnectX { interface: wanted.into(), driver, there: describe(listed) },
-        false => SetupError::NoSuchDevice { wanted: wanted.into(), there: describe(listed) },
+        true => Mlx5SetupError::NoConnectX { interface: wanted.into(), driver, there: describe(listed) },
+        false => Mlx5SetupError::NoSuchDevice { wanted: wanted.into(), there: describe(listed) },
     }
 }
 

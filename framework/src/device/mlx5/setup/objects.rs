@@ -32,7 +32,7 @@ use rdma_core_sys::verbs::{
 
 use super::super::completion::cqe::CQE_LEN;
 use super::super::config::Pace;
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::super::health::recover::Objects;
 use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 use super::parts::{CqParts, MemoryOwner, RqParts, SqParts};
@@ -49,7 +49,7 @@ pub(in crate::device::mlx5) fn completion_queue(
     port: &Port,
     entry_count: u32,
     options: CqOptions,
-) -> Result<(CompletionQueue, CqParts), SetupError> {
+) -> Result<(CompletionQueue, CqParts), Mlx5SetupError> {
     const DOING: &str = "making a completion queue";
     // Otherwise libmlx5 uses the CPU's cache line: on some CPUs that means entries of 128 bytes,
     // half of them empty, for the NIC to write.
@@ -81,7 +81,7 @@ pub(in crate::device::mlx5) fn sender(
     queue: u16,
     cq: &CompletionQueue,
     block_count: u32,
-) -> Result<(Sender, SqParts), SetupError> {
+) -> Result<(Sender, SqParts), Mlx5SetupError> {
     const DOING: &str = "making a queue pair to send";
     // One data segment and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
     let caps = QpCaps { send_wr_max: block_count, send_sge_max: 1, ..QpCaps::default() };
@@ -122,7 +122,7 @@ pub(in crate::device::mlx5) fn sender(
 /// function requests the longest WQE, and after a refusal shorter ones. The segment count of
 /// `ibv_query_device` does not help: the kernel derives it from 512 bytes at most
 /// (`mlx5_ib_query_device`).
-pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
+pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, Mlx5SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
         let send_sge_max = blocks * BLOCK_UNITS - RAW_HEADER_DS;
@@ -161,7 +161,7 @@ pub(in crate::device::mlx5) fn receiver(
     cq: &CompletionQueue,
     shape: RqShape,
     lkey: u32,
-) -> Result<(Receiver, RqParts), SetupError> {
+) -> Result<(Receiver, RqParts), Mlx5SetupError> {
     const DOING: &str = "making a queue pair to receive";
     let caps = QpCaps { receive_wr_max: shape.wqe_count, receive_sge_max: shape.segments, ..QpCaps::default() };
     let options = QpOptions { cvlan_stripping: port.enabled().vlan_stripping, ..QpOptions::default() };
@@ -192,7 +192,7 @@ pub(in crate::device::mlx5) fn work_queue(
     cq: &CompletionQueue,
     shape: RqShape,
     lkey: u32,
-) -> Result<(Receiver, RqParts), SetupError> {
+) -> Result<(Receiver, RqParts), Mlx5SetupError> {
     const DOING: &str = "making a work queue";
     let options =
         WqOptions { cvlan_stripping: port.enabled().vlan_stripping, striding: shape.striding, ..WqOptions::default() };
@@ -223,7 +223,7 @@ pub(in crate::device::mlx5) fn spreader(
     table: &IndirectionTable,
     key: &[u8],
     fields: u64,
-) -> Result<QueuePair, SetupError> {
+) -> Result<QueuePair, Mlx5SetupError> {
     let request = RssRequest { pd: port.pd(), table, key, fields, options: QpOptions::default() };
     QueuePair::create_rss(&request).map_err(|error| port.error("making a queue pair that spreads", 0, error))
 }
@@ -265,7 +265,7 @@ impl RqShape {
     /// Checks that libmlx5 created the requested ring. It may not have more WQEs either, because
     /// CQ, pool and memory are sized by their number. A WQE of a striding queue has a segment of 16
     /// bytes before the pointer (mlx5.md 2.8).
-    fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
+    fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), Mlx5SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
         if possible && parts.wqe_count == self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
@@ -288,7 +288,7 @@ fn words(record: NonNull<[u32; 2]>) -> [NonNull<u32>; 2] {
 }
 
 /// Moves a queue pair from `RESET` to the state in which it sends or receives.
-fn bring_up(port: &Port, queue: u16, qp: &QueuePair) -> Result<(), SetupError> {
+fn bring_up(port: &Port, queue: u16, qp: &QueuePair) -> Result<(), Mlx5SetupError> {
     for (idx, (state, to)) in UP.into_iter().enumerate() {
         let from = if idx == 0 { "RESET" } else { UP[idx - 1].1 };
         qp.to_state(state, port.number()).map_err(|error| match error.errno() {
@@ -297,7 +297,7 @@ fn bring_up(port: &Port, queue: u16, qp: &QueuePair) -> Result<(), SetupError> {
             }
             errno => {
                 let error = io::Error::from_raw_os_error(errno);
-                SetupError::QueuePair { device: port.name().into(), queue, from, to, error }
+                Mlx5SetupError::QueuePair { device: port.name().into(), queue, from, to, error }
             }
         })?;
     }

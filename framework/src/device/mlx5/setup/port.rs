@@ -14,7 +14,7 @@ use rdma_core_sys::verbs::{
 
 use super::super::completion::clock::{ClockInfo, TickConversion};
 use super::super::config::{Mlx5Config, RssConfig, RssFields};
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::super::health::port_counter::PortCounter;
 use super::super::health::port_monitor::PortMonitor;
 use super::super::health::watch::{Kernel, Watch};
@@ -88,16 +88,20 @@ impl Registered {
 
 impl Port {
     /// For an open device. `sysfs` is the root of its counters.
-    pub(in crate::device::mlx5) fn new(context: &Context, info: PortInfo, sysfs: &Path) -> Result<Self, SetupError> {
+    pub(in crate::device::mlx5) fn new(
+        context: &Context,
+        info: PortInfo,
+        sysfs: &Path,
+    ) -> Result<Self, Mlx5SetupError> {
         let pd = ProtectionDomain::allocate(context)
-            .map_err(|error| SetupError::verbs(&info.name, "making a protection domain", 0, system(error)))?;
+            .map_err(|error| Mlx5SetupError::verbs(&info.name, "making a protection domain", 0, system(error)))?;
         let (config, targets) =
             (&info.config, if info.config.hash().is_some() { 1 } else { info.config.queues.into() });
         let out_of_buffer = PortCounter::open(sysfs, &info.name, config.port, "out_of_buffer");
         let kernel = Kernel::new(context.clone(), sysfs.join("class/infiniband").join(&info.name));
         let watch = Arc::new(Watch::new(kernel, config.port, out_of_buffer));
         let port_monitor = PortMonitor::start(&info.name, Arc::clone(&watch))
-            .map_err(|error| SetupError::Thread { device: info.name.clone(), error })?;
+            .map_err(|error| Mlx5SetupError::Thread { device: info.name.clone(), error })?;
         Ok(Self {
             table: Mutex::new(Table::new(targets, config.rules_max)),
             group: Mutex::new(Group::new(config.queues)),
@@ -152,19 +156,19 @@ impl Port {
     }
 
     /// The error of a call that was `doing` an operation that pins `len` bytes.
-    pub(in crate::device::mlx5) fn error(&self, doing: &'static str, len: usize, error: VerbsError) -> SetupError {
-        SetupError::verbs(self.name(), doing, len, system(error))
+    pub(in crate::device::mlx5) fn error(&self, doing: &'static str, len: usize, error: VerbsError) -> Mlx5SetupError {
+        Mlx5SetupError::verbs(self.name(), doing, len, system(error))
     }
 
     /// libmlx5 returned an impossible object.
-    pub(in crate::device::mlx5) fn invalid_object(&self, doing: &'static str) -> SetupError {
+    pub(in crate::device::mlx5) fn invalid_object(&self, doing: &'static str) -> Mlx5SetupError {
         let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 reports an impossible ring");
-        SetupError::System { device: self.name().into(), doing, error }
+        Mlx5SetupError::System { device: self.name().into(), doing, error }
     }
 
     /// Registers a pool's region with the device. Both halves of a queue, and all queues with the
     /// same region, share one registration.
-    pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, SetupError> {
+    pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, Mlx5SetupError> {
         let mut regions = lock(&self.regions);
         regions.retain(|known| known.strong_count() > 0);
         let start = region.base().addr().get();
@@ -203,7 +207,7 @@ impl Port {
     }
 
     /// Steers the rules of queue `idx` to `qp` from now on.
-    pub(in crate::device::mlx5) fn steer_queue(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
+    pub(in crate::device::mlx5) fn steer_queue(&self, idx: u16, qp: QueuePair) -> Result<(), Mlx5SetupError> {
         self.open_target(idx, SteeringTarget { port: self.number(), pairs: TargetQps::One(qp) })
     }
 
@@ -215,7 +219,12 @@ impl Port {
 
     /// Adds the work queue of queue `idx` to the group. With the last of them the rules are
     /// installed.
-    pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &RssConfig) -> Result<(), SetupError> {
+    pub(in crate::device::mlx5) fn join(
+        &self,
+        idx: u16,
+        wq: WorkQueue,
+        hash: &RssConfig,
+    ) -> Result<(), Mlx5SetupError> {
         let mut group = lock(&self.group);
         let Some(members) = group.join(idx, wq) else { return Ok(()) };
         let table = self.table_over(&members)?;
@@ -266,22 +275,22 @@ impl Port {
     }
 
     /// A queue pair for one work queue.
-    pub(in crate::device::mlx5) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, SetupError> {
+    pub(in crate::device::mlx5) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, Mlx5SetupError> {
         let key = self.config().hash().unwrap_or_default().key;
         spreader(self, &self.table_over(core::slice::from_ref(wq))?, &key, 0)
     }
 
     /// A table over `queues`, each with nearly the same share.
-    fn table_over(&self, queues: &[WorkQueue]) -> Result<IndirectionTable, SetupError> {
+    fn table_over(&self, queues: &[WorkQueue]) -> Result<IndirectionTable, Mlx5SetupError> {
         let len = self.info.capabilities.table_len(queues.len() as u16);
         let entries: Vec<_> = queues.iter().cycle().take(len).cloned().collect();
         IndirectionTable::create(&entries).map_err(|error| self.error("making an indirection table", 0, error))
     }
 
-    fn open_target(&self, idx: u16, aim: SteeringTarget) -> Result<(), SetupError> {
+    fn open_target(&self, idx: u16, aim: SteeringTarget) -> Result<(), Mlx5SetupError> {
         lock(&self.table).open(self.target(idx), aim).map_err(|(rule, error)| {
             let device = self.name().into();
-            SetupError::Steering { device, queue: idx, rule, error }
+            Mlx5SetupError::Steering { device, queue: idx, rule, error }
         })
     }
 

@@ -12,7 +12,7 @@ use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
 
 use super::super::completion::clock::{ClockInfo, TimestampSource};
 use super::super::completion::compressed::Mini;
-use super::super::error::SetupError;
+use super::super::error::Mlx5SetupError;
 use super::super::health::recover::{Objects, Recovery};
 use super::super::health::watch::RingError;
 use super::super::receive::mprq_buffer::MprqBuffer;
@@ -65,7 +65,7 @@ impl Queue for Mlx5Queue {
 
 impl Mlx5Queue {
     /// The shape of the receive ring for buffers of `pool`.
-    fn shape(&self, pool: &Pool) -> Result<RqShape, SetupError> {
+    fn shape(&self, pool: &Pool) -> Result<RqShape, Mlx5SetupError> {
         let info = self.port.info();
         let (ring_len, data_room) = (info.config.rx_ring_len, pool.layout().data_room());
         let segments = info.frame_len_max.div_ceil(data_room).max(1) as u32;
@@ -75,7 +75,7 @@ impl Mlx5Queue {
             Some(_) => SEGMENTS_MAX.min(pool.capacity().try_into().unwrap_or(u32::MAX)),
         };
         if segments > segments_max {
-            return Err(SetupError::FrameTooLong {
+            return Err(Mlx5SetupError::FrameTooLong {
                 device: info.name.clone(),
                 frame_len_max: info.frame_len_max,
                 data_room,
@@ -87,7 +87,7 @@ impl Mlx5Queue {
             return shape.ok_or_else(|| self.port.invalid_object("making a striding queue"));
         }
         if pool.capacity() <= (ring_len * segments) as usize {
-            return Err(SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
+            return Err(Mlx5SetupError::PoolTooSmall { buffers: pool.capacity(), ring_len: ring_len * segments });
         }
         Ok(RqShape { wqe_count: ring_len, segments, striding: None })
     }
@@ -204,12 +204,13 @@ impl Mlx5Queue {
     }
 
     /// The buffer of a striding ring, registered with the device; frames are copied out of it.
-    fn mprq_buffer(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
+    fn mprq_buffer(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), Mlx5SetupError> {
         let len = shape.mprq_buffer_len();
         // On the NUMA node of the pool into which they are copied.
         let node = pool.region().mapping().and_then(Mapping::node);
         let region = Region::map(&MapRequest { node, ..MapRequest::new(len) }).or_else(|_| Region::heap(len));
-        let region = Arc::new(region.map_err(|_| SetupError::NoMemory { doing: "the strides of a receive queue" })?);
+        let region =
+            Arc::new(region.map_err(|_| Mlx5SetupError::NoMemory { doing: "the strides of a receive queue" })?);
         if let Some(why) = short_of_hugepages(&region) {
             // Of several queues only the first reports it.
             let _ = self.port.strides.set(why);
@@ -222,9 +223,9 @@ impl Mlx5Queue {
 
     /// The handling of timestamps. The device was opened with them, so if the clock is lost now,
     /// the queue is refused rather than opened without them.
-    fn stamps(&self) -> Result<TimestampSource, SetupError> {
+    fn stamps(&self) -> Result<TimestampSource, Mlx5SetupError> {
         let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
-        stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
+        stamps.ok_or_else(|| Mlx5SetupError::NoClock { device: self.port.name().into() })
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::layout::{self, ENTRY_WORDS, OPEN, OpenConnection, STATE};
-use crate::counters::{Content, Publication, SetupError, WordsHandle, check_app, default_directory, store_text};
+use crate::counters::{BlockError, Content, Publication, WordsHandle, check_app, default_directory, store_text};
 use crate::proto::InterfaceId;
 use crate::proto::tcp::Seq;
 
@@ -33,7 +33,7 @@ impl Roster {
     /// # Errors
     /// The application's name is no valid file name, the file cannot be created, or it is larger
     /// than a guardian reads.
-    pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
+    pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, BlockError> {
         Self::create_in(&default_directory(), app, interface, capacity)
     }
 
@@ -41,10 +41,10 @@ impl Roster {
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub fn create_in(directory: &Path, app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
+    pub fn create_in(directory: &Path, app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, BlockError> {
         check_app(app)?;
         if capacity as u64 > layout::CAPACITY_MAX {
-            return Err(SetupError::RosterTooLarge { capacity, capacity_max: layout::CAPACITY_MAX as usize });
+            return Err(BlockError::RosterTooLarge { capacity, capacity_max: layout::CAPACITY_MAX as usize });
         }
         let (entries, numbers) = (capacity * ENTRY_WORDS, capacity.max(1));
         let entries = layout::HEADER_WORDS..layout::HEADER_WORDS + entries;

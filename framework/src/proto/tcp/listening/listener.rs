@@ -65,7 +65,7 @@ impl Default for ListenOptions {
 /// The decision of a listener's app about a peer that wants to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Accept {
+pub enum AcceptDecision {
     /// Yes.
     #[default]
     Yes,

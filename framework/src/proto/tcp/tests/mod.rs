@@ -104,11 +104,15 @@ impl End {
 
     /// Gives the machine a segment of the other end, as if it had come over a wire.
     pub(super) fn note_received(&mut self, segment: (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
-        self.hear_if(segment, Accept::Yes)
+        self.hear_if(segment, AcceptDecision::Yes)
     }
 
     /// The same, with the app's decision about a peer that wants to connect.
-    pub(super) fn hear_if(&mut self, (outgoing, payload): (Outgoing, Vec<u8>), accept: Accept) -> Option<TcpDrop> {
+    pub(super) fn hear_if(
+        &mut self,
+        (outgoing, payload): (Outgoing, Vec<u8>),
+        accept: AcceptDecision,
+    ) -> Option<TcpDrop> {
         let Outgoing { flow, seq, ack, flags, wnd, timestamps, sack_count, sacks, syn, .. } = outgoing;
         let segment = Segment {
             seq,

@@ -93,7 +93,9 @@ fn syn_leaves_with_the_way_and_its_round_trip_is_that_of_the_network() {
         syn: SynOptions::default(),
         ce: false,
     };
-    line.tcp.receive(&Arrival { flow, segment: answer }, None, |_| Accept::Yes, line.now, &mut line.wire).unwrap();
+    line.tcp
+        .receive(&Arrival { flow, segment: answer }, None, |_| AcceptDecision::Yes, line.now, &mut line.wire)
+        .unwrap();
     let srtt = line.tcp.info(id, line.now).unwrap().srtt;
     assert!(srtt <= Duration::from_millis(11), "{srtt}");
 }

@@ -6,7 +6,7 @@ use super::TcpDrop;
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
 use crate::proto::Flow;
 use crate::proto::tcp::event::{ConnectionId, ListenerId};
-use crate::proto::tcp::listening::listener::Accept;
+use crate::proto::tcp::listening::listener::AcceptDecision;
 use crate::proto::tcp::listening::syn_cookie;
 use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::payload::{Output, Payload};
@@ -30,7 +30,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -70,7 +70,7 @@ impl<P: Payload> Tcp<P> {
     pub(super) fn arrive_in_listen<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -122,7 +122,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         idx: u32,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
@@ -136,16 +136,16 @@ impl<P: Payload> Tcp<P> {
     /// Whether the listener's app wants the peer.
     fn ask<O: Output<P>>(
         &mut self,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         arrival: &Arrival,
         listener: u32,
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
         match accept(self.listeners.slots[listener].id) {
-            Accept::Yes => return Ok(()),
-            Accept::Ignore => (),
-            Accept::Refuse => self.answer_with_reset(arrival, now, output),
+            AcceptDecision::Yes => return Ok(()),
+            AcceptDecision::Ignore => (),
+            AcceptDecision::Refuse => self.answer_with_reset(arrival, now, output),
         }
         Err(TcpDrop::Refused)
     }
@@ -268,7 +268,7 @@ impl<P: Payload> Tcp<P> {
         payload: Option<P>,
         listener: u32,
         syn: &Segment,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {

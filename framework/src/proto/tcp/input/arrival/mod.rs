@@ -22,7 +22,7 @@ pub(in crate::proto::tcp) use listen::is_host;
 pub(in crate::proto::tcp) use negotiation::{HEADERS_LEN, less_options, receive_mss};
 
 use super::super::event::{CloseReason, ConnectionId, ListenerId};
-use super::super::listening::listener::Accept;
+use super::super::listening::listener::AcceptDecision;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
@@ -98,7 +98,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -117,7 +117,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -143,7 +143,7 @@ impl<P: Payload> Tcp<P> {
         slot: u32,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {

@@ -6,7 +6,7 @@ use super::Received;
 use super::TcpDrop;
 use super::checks::is_older;
 use crate::proto::tcp::event::{CloseReason, ListenerId};
-use crate::proto::tcp::listening::listener::Accept;
+use crate::proto::tcp::listening::listener::AcceptDecision;
 use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
@@ -35,7 +35,7 @@ impl<P: Payload> Tcp<P> {
         slot: u32,
         iss_min: Seq,
         arrival: &Arrival,
-        accept: impl FnOnce(ListenerId) -> Accept,
+        accept: impl FnOnce(ListenerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {

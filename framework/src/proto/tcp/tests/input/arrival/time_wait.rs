@@ -85,7 +85,7 @@ fn syn_that_nobody_takes_does_not_end_it() {
     assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::TimeWait), ACK));
     assert_eq!(script.state(), Some(State::TimeWait));
     // The app refuses the peer, or the listener's limit is reached.
-    for accept in [Accept::Ignore, Accept::Refuse] {
+    for accept in [AcceptDecision::Ignore, AcceptDecision::Refuse] {
         let mut script = begun();
         let mut syn = Outgoing::bare(script.to, script.seq + 7, Seq(0), SYN);
         (syn.syn, syn.timestamps) = (Some(SynOptions::default()), newer);
@@ -168,9 +168,9 @@ fn syn_that_nobody_takes_ends_no_other_wait() {
     finish_one(&mut script);
     fill_by_calls(&mut script);
     for (accept, dropped, recycled) in [
-        (Accept::Ignore, Some(TcpDrop::Refused), 0),
-        (Accept::Refuse, Some(TcpDrop::Refused), 0),
-        (Accept::Yes, None, 1),
+        (AcceptDecision::Ignore, Some(TcpDrop::Refused), 0),
+        (AcceptDecision::Refuse, Some(TcpDrop::Refused), 0),
+        (AcceptDecision::Yes, None, 1),
     ] {
         assert_eq!(script.end.hear_if((syn, Vec::new()), accept), dropped, "{accept:?}");
         let tcp = &script.end.tcp;
