@@ -106,11 +106,19 @@ pub fn echo(wire: &Wire) {
 /// # Panics
 /// Where the kernel's table is not as it was since Linux 2.
 pub fn segments_received(namespace: &Namespace) -> u64 {
+    counter_of(namespace, "Tcp:", "InSegs")
+}
+
+/// A counter of a kernel: a line and a name of `/proc/net/snmp`.
+///
+/// # Panics
+/// Where the kernel's table is not as it was since Linux 2.
+pub fn counter_of(namespace: &Namespace, protocol: &str, counter: &str) -> u64 {
     let tables = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("every kernel has it");
-    let mut lines = tables.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+    let mut lines = tables.lines().filter(|line| line.starts_with(protocol)).map(str::split_whitespace);
     let (names, values) = (lines.next().expect("a line of names"), lines.next().expect("a line of values"));
     let mut both = names.zip(values);
-    both.find_map(|(name, value)| (name == "InSegs").then(|| value.parse().expect("a number"))).expect("a count")
+    both.find_map(|(name, value)| (name == counter).then(|| value.parse().expect("a number"))).expect("a count")
 }
 
 /// Descriptors that a process has open.

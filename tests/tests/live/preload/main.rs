@@ -10,10 +10,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
 use wirepath_tests::live::preload::{
-    call, compile, compile_with, descriptors, echo, run, segments_received, start, text, under_library,
+    call, compile, compile_with, counter_of, descriptors, echo, run, segments_received, start, text, under_library,
     until_it_listens, wire,
 };
-use wirepath_tests::live::{OURS, THEIRS, wait_until};
+use wirepath_tests::live::{OURS, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// Plays a C program at the near end, with an echo at the far end: on the kernel's sockets, and
@@ -27,14 +27,23 @@ fn says_the_same(test: &str, source: &str) {
 
 fn plays_the_same(test: &str, program: &str) {
     let Some(wire) = wire(test, &[]) else { return };
-    echo(&wire);
+    plays_the_same_on(&wire, program);
+}
+
+fn plays_the_same_on(wire: &Wire, program: &str) {
+    echo(wire);
     let peer = THEIRS.to_string();
     let kernel = wire.near.command(program, &[&peer]).unwrap();
     let before = segments_received(&wire.near);
-    let ours = run(&wire, program, &[&peer]);
+    let ours = run(wire, program, &[&peer]);
     let by_loopback = segments_received(&wire.near) - before;
     assert_eq!(text(&kernel), text(&ours), "the kernel's (left) and ours (right)");
     assert!(by_loopback < 30, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
+}
+
+/// Has the far kernel send ICMP errors without its limit of one a second.
+fn answer_all_errors(wire: &Wire) {
+    wire.far.run(|| std::fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
 }
 
 #[test]
@@ -60,6 +69,31 @@ fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
 #[test]
 fn thread_that_waits_can_be_canceled() {
     says_the_same("thread_that_waits_can_be_canceled", "cancel.c");
+}
+
+#[test]
+fn errors_and_stamps_are_reported_as_the_kernel_reports_them() {
+    let test = "errors_and_stamps_are_reported_as_the_kernel_reports_them";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "reports.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    answer_all_errors(&wire);
+    plays_the_same_on(&wire, &program);
+}
+
+#[test]
+fn traceroute_reads_its_replies_from_the_error_queue() {
+    let test = "traceroute_reads_its_replies_from_the_error_queue";
+    let Some(wire) = wire(test, &["traceroute"]) else { return };
+    answer_all_errors(&wire);
+    let peer = THEIRS.to_string();
+    let sent = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    // Four probes at a time: no more than eight datagrams wait for a neighbor.
+    let said = text(&run(&wire, "traceroute", &["-n", "-N", "4", "-q", "3", "-m", "4", "-w", "5", &peer]));
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams"), sent, "datagrams that the kernel sent");
+    let hops: Vec<&str> = said.lines().filter(|line| line.starts_with(" 1 ")).collect();
+    assert!(hops.len() == 1 && hops[0].contains(&peer) && hops[0].matches(" ms").count() == 3, "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
 }
 
 /// What a part of `limits.c` prints under the library.
