@@ -23,7 +23,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: Option<u32>,
     /// Whether frames have Ethernet headers.
     pub(crate) ethernet: bool,
-    pub(crate) link: Link,
+    pub(crate) link: LinkState,
     /// Mbit/s, where the driver reports it.
     pub(crate) speed: Option<u32>,
     /// The NUMA node of its slot, where the firmware reports it.
@@ -36,7 +36,7 @@ pub(crate) struct Interface {
 
 /// Whether an interface carries frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum LinkState {
     /// It does.
     Up,
     /// Set up by the operator, but without cable or link partner.
@@ -78,13 +78,13 @@ impl Interface {
     }
 }
 
-fn link(root: &Root, folder: &str) -> Link {
+fn link(root: &Root, folder: &str) -> LinkState {
     let flags = root.read(&format!("{folder}/flags")).unwrap_or_default();
     let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
     match root.number::<u8>(&format!("{folder}/carrier")) {
-        _ if flags & FLAG_UP == 0 => Link::Down,
-        Some(1) => Link::Up,
-        _ => Link::NoCarrier,
+        _ if flags & FLAG_UP == 0 => LinkState::Down,
+        Some(1) => LinkState::Up,
+        _ => LinkState::NoCarrier,
     }
 }
 

@@ -14,7 +14,7 @@
 //! delays its acknowledgments, and the figure would be the scheduler's.
 //!
 //! A round trip takes microseconds here, so a timer of milliseconds dominates: the result depends
-//! on how many losses are detected without one. [`Sent`] has the counts beside the rate.
+//! on how many losses are detected without one. [`SendCounts`] has the counts beside the rate.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ pub enum Sender {
 
 /// The results of a sender.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sent {
+pub struct SendCounts {
     /// Gbit/s that the receiver's program read.
     pub rate: f64,
     /// Segments that were retransmitted.
@@ -78,7 +78,7 @@ pub struct Sent {
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Duration) -> Result<Sent, String> {
+pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Duration) -> Result<SendCounts, String> {
     let pair = Pair::new()?;
     for (namespace, interface) in [(&pair.near, NEAR.interface), (&pair.far, FAR.interface)] {
         run(namespace, "ethtool", &["-K", interface, "tso", "off", "gso", "off", "gro", "off"])?;
@@ -102,7 +102,7 @@ pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Durati
                     Sender::Kernel(congestion) => send_by_kernel(congestion, &stopping),
                     Sender::Ours => send(&stopping),
                 }?;
-                Ok(Sent { acks_dropped: pair::counted(NEAR, Column::Dropped)?, ..sent })
+                Ok(SendCounts { acks_dropped: pair::counted(NEAR, Column::Dropped)?, ..sent })
             })
         });
         let received = pair.far.run(|| {
@@ -112,7 +112,7 @@ pub fn goodput(cores: [usize; 2], sender: Sender, per_mille: u32, window: Durati
         stopping.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap_or_else(|_| Err("the sender panicked".to_owned()))?;
         let (rate, refused) = received?;
-        Ok(Sent { rate, refused, ..sent })
+        Ok(SendCounts { rate, refused, ..sent })
     })
 }
 
@@ -155,7 +155,7 @@ fn accepted(listener: &TcpListener) -> Result<TcpStream, String> {
 }
 
 /// Sends until stopped, by a blocking socket, as bulk senders use it.
-fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<Sent, String> {
+fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<SendCounts, String> {
     let mut stream = TcpStream::connect(receiver()).map_err(|error| format!("{}: {error}", receiver()))?;
     sys::set_congestion_control(&stream, congestion).map_err(|error| format!("{congestion}: {error}"))?;
     // A sender that is stopped may be waiting for room.
@@ -166,12 +166,12 @@ fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<Sent, Strin
     }
     let counts = counts();
     let count = |name| counted(&counts, name).unwrap_or(0);
-    Ok(Sent {
+    Ok(SendCounts {
         resent: count("RetransSegs"),
         timeouts: count("TCPTimeouts"),
         probes: count("TCPLossProbes"),
         duplicates: count("TCPDSACKRecv"),
-        ..Sent::default()
+        ..SendCounts::default()
     })
 }
 
@@ -197,7 +197,7 @@ fn counted(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Sends until stopped.
-fn send(stopping: &AtomicBool) -> Result<Sent, String> {
+fn send(stopping: &AtomicBool) -> Result<SendCounts, String> {
     let place = Place { ours: NEAR, peer: FAR, mode: Mode::Native, ring_len: port::RING_LEN };
     let mut port: Port<AfXdpTx, TcpStack, Source> =
         port::open_tcp(place, SENDING_PORT, Source { bytes: vec![7; CHUNK_LEN] })?;
@@ -209,12 +209,12 @@ fn send(stopping: &AtomicBool) -> Result<Sent, String> {
         port.turn();
     }
     let tally = port.tally();
-    Ok(Sent {
+    Ok(SendCounts {
         resent: tally.segments_resent,
         timeouts: tally.timeouts,
         probes: tally.tail_loss_probes,
         duplicates: tally.dsacks_in,
-        ..Sent::default()
+        ..SendCounts::default()
     })
 }
 

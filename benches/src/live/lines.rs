@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::echo::{self, Stack, Task, echo};
-use super::goodput::{Sender, Sent, goodput};
+use super::goodput::{SendCounts, Sender, goodput};
 use super::multicast::{self, Habit, Reception};
 use super::order::{self, Order, Verb};
 use super::reflector::Lockstep;
@@ -164,7 +164,7 @@ impl Live<'_> {
             let found = self
                 .cores()
                 .and_then(|cores| take_turns(|| run(cores, Sender::Ours), || run(cores, Sender::Kernel("cubic"))));
-            let (ours, theirs, ratio) = apart(&found, |sent: &Sent| sent.rate);
+            let (ours, theirs, ratio) = apart(&found, |sent: &SendCounts| sent.rate);
             let per_cent = per_mille / 10;
             self.add(Line::new(&format!("TCP to a kernel over veth, {per_cent} % of frames lost"), "Gbit/s", ours));
             self.add(Line::new("  from a kernel in the same run, CUBIC as ours", "Gbit/s", theirs));
@@ -276,8 +276,8 @@ pub(super) fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (DemuxMat
 }
 
 /// The counts of a sender, summed over all its runs.
-fn summary<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
-    let sum = |of: fn(&Sent) -> u64| runs.clone().map(of).sum::<u64>();
+fn summary<'a>(runs: impl Iterator<Item = &'a SendCounts> + Clone) -> String {
+    let sum = |of: fn(&SendCounts) -> u64| runs.clone().map(of).sum::<u64>();
     let (resent, duplicates) = (sum(|sent| sent.resent), sum(|sent| sent.duplicates));
     let (timeouts, probes) = (sum(|sent| sent.timeouts), sum(|sent| sent.probes));
     let (refused, acks_dropped) = (sum(|sent| sent.refused), sum(|sent| sent.acks_dropped));

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::counter::{Counter, Gauge};
 use super::drops::{DropReason, Drops};
 use super::histogram::{self, Histogram};
-use super::layout::{self, Entry, Kind, header};
+use super::layout::{self, BlockEntry, Kind, header};
 use super::memory::WordsHandle;
 use super::printable::printable;
 use super::publish::{self, Content, Publication};
@@ -245,7 +245,7 @@ impl Table {
         if let Some(problem) = self.problem_with(path) {
             return self.note(problem);
         }
-        let entry = Entry { kind, unit, name: path, value, text_len };
+        let entry = BlockEntry { kind, unit, name: path, value, text_len };
         let start = layout::HEADER_WORDS + self.entries * layout::ENTRY_WORDS;
         entry.store(&self.words[start..start + layout::ENTRY_WORDS]);
         self.entries += 1;

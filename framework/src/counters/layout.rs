@@ -74,7 +74,7 @@ impl Kind {
 
 /// One directory entry in the writer's form. Word 0: kind, unit, name length, then the length of a
 /// text in the high half. Word 1: index of the first value word. Words 2 to 13: name.
-pub(super) struct Entry<'a> {
+pub(super) struct BlockEntry<'a> {
     pub(super) kind: Kind,
     pub(super) unit: Unit,
     pub(super) name: &'a str,
@@ -82,7 +82,7 @@ pub(super) struct Entry<'a> {
     pub(super) text_len: usize,
 }
 
-impl Entry<'_> {
+impl BlockEntry<'_> {
     /// Writes the entry. Readers ignore it before it is published.
     pub(super) fn store(&self, words: &[AtomicU64]) {
         let head = [self.kind as u8, self.unit as u8, self.name.len() as u8];

@@ -99,7 +99,8 @@ impl Snapshot {
             let user = Some(file.metadata()?.uid()).filter(|user| !publish::is_trusted(*user));
             Ok((file, user))
         };
-        let decoded = read().map_err(BlockError::Io).and_then(|(file, user)| Ok(Self { user, ..Self::decode(&file)? }));
+        let decoded =
+            read().map_err(DecodeError::Io).and_then(|(file, user)| Ok(Self { user, ..Self::decode(&file)? }));
         decoded.map_err(|fault| ReadError { path: path.to_owned(), fault })
     }
 
@@ -108,7 +109,7 @@ impl Snapshot {
     /// # Errors
     /// The directory cannot be listed. A missing directory counts as empty.
     pub fn list(directory: &Path) -> Result<Listing, ReadError> {
-        let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: BlockError::Io(error) };
+        let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: DecodeError::Io(error) };
         let files = publish::shared_files(directory, Content::Counters, Access::Read);
         let mut listing = Listing::default();
         let mut samples_of_others = 0;
@@ -139,7 +140,7 @@ impl Snapshot {
     /// The directory cannot be listed.
     pub fn clean(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
         publish::remove_stale(directory)
-            .map_err(|error| ReadError { path: directory.to_owned(), fault: BlockError::Io(error) })
+            .map_err(|error| ReadError { path: directory.to_owned(), fault: DecodeError::Io(error) })
     }
 
     /// Whether the named process may be genuine: the file belongs to root, to the reader, or to the
@@ -189,14 +190,14 @@ impl Snapshot {
         Self::decode(words).expect("a block writes what a snapshot reads")
     }
 
-    fn decode(source: &(impl Words + ?Sized)) -> Result<Self, BlockError> {
+    fn decode(source: &(impl Words + ?Sized)) -> Result<Self, DecodeError> {
         let head = Header::read(source)?;
         // The directory must be read after the count that published it.
         fence(Acquire);
         let directory = read_words(source, layout::HEADER_WORDS, head.entries * layout::ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(head.entries);
         for (idx, words) in directory.chunks_exact(layout::ENTRY_WORDS).enumerate() {
-            entries.push(Entry::decode(words, head.values_capacity).ok_or(BlockError::Entry(idx))?);
+            entries.push(SnapshotEntry::decode(words, head.values_capacity).ok_or(DecodeError::Entry(idx))?);
         }
         let values_end = entries.iter().map(|entry| entry.value.end).max().unwrap_or(0);
         let values = read_words(source, head.values_start, values_end)?;
@@ -204,7 +205,7 @@ impl Snapshot {
 
         let mut samples = Vec::with_capacity(entries.len());
         for (idx, entry) in entries.into_iter().enumerate() {
-            samples.push(entry.sample(&values).ok_or(BlockError::Entry(idx))?);
+            samples.push(entry.sample(&values).ok_or(DecodeError::Entry(idx))?);
         }
         sort_as_tree(&mut samples);
         Ok(Self { app: head.app, pid: head.pid, user: None, started: head.started, taken, samples })
@@ -222,37 +223,37 @@ struct Header {
 }
 
 impl Header {
-    fn read(source: &(impl Words + ?Sized)) -> Result<Self, BlockError> {
-        let len = source.len().map_err(BlockError::Io)?;
+    fn read(source: &(impl Words + ?Sized)) -> Result<Self, DecodeError> {
+        let len = source.len().map_err(DecodeError::Io)?;
         if len < layout::HEADER_WORDS as u64 {
-            return Err(BlockError::NotOurs);
+            return Err(DecodeError::NotOurs);
         }
         let words = read_words(source, 0, layout::HEADER_WORDS)?;
         if words[header::MAGIC] != layout::MAGIC {
-            return Err(BlockError::NotOurs);
+            return Err(DecodeError::NotOurs);
         }
         if words[header::VERSION] != layout::VERSION {
-            return Err(BlockError::Version(words[header::VERSION]));
+            return Err(DecodeError::Version(words[header::VERSION]));
         }
         let (entries_capacity, values_capacity) = (words[header::ENTRIES_CAPACITY], words[header::VALUES_CAPACITY]);
         if entries_capacity > layout::ENTRIES_MAX || values_capacity > layout::VALUES_MAX {
-            return Err(BlockError::Header("sizes"));
+            return Err(DecodeError::Header("sizes"));
         }
         let values_start = layout::HEADER_WORDS as u64 + entries_capacity * layout::ENTRY_WORDS as u64;
         if len != values_start + values_capacity {
-            return Err(BlockError::Header("length"));
+            return Err(DecodeError::Header("length"));
         }
         let entries = words[header::ENTRIES];
         if entries > entries_capacity {
-            return Err(BlockError::Header("count of entries"));
+            return Err(DecodeError::Header("count of entries"));
         }
         let app = read_text(&words[header::APP..], words[header::APP_LEN], layout::APP_MAX);
-        let app = app.filter(|app| layout::is_path(app)).ok_or(BlockError::Header("application name"))?;
+        let app = app.filter(|app| layout::is_path(app)).ok_or(DecodeError::Header("application name"))?;
         let started = UNIX_EPOCH.checked_add(Duration::from_nanos(words[header::STARTED]));
         Ok(Self {
             app,
-            pid: u32::try_from(words[header::PID]).map_err(|_| BlockError::Header("process id"))?,
-            started: started.ok_or(BlockError::Header("start time"))?,
+            pid: u32::try_from(words[header::PID]).map_err(|_| DecodeError::Header("process id"))?,
+            started: started.ok_or(DecodeError::Header("start time"))?,
             entries: entries as usize,
             values_start: values_start as usize,
             values_capacity: values_capacity as usize,
@@ -261,7 +262,7 @@ impl Header {
 }
 
 /// A checked entry. Its value words are inside the file; a text may still turn out to be invalid.
-struct Entry {
+struct SnapshotEntry {
     name: String,
     unit: Unit,
     kind: Kind,
@@ -269,7 +270,7 @@ struct Entry {
     text_len: u64,
 }
 
-impl Entry {
+impl SnapshotEntry {
     /// The entry in `words`, or `None` if any part of it is invalid.
     fn decode(words: &[u64], values_capacity: usize) -> Option<Self> {
         let [kind, unit, name_len, ..] = words[0].to_le_bytes();
@@ -367,9 +368,9 @@ impl Words for File {
     }
 }
 
-fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Result<Vec<u64>, BlockError> {
+fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Result<Vec<u64>, DecodeError> {
     let mut words = vec![0; len];
-    source.copy(first, &mut words).map_err(BlockError::Io)?;
+    source.copy(first, &mut words).map_err(DecodeError::Io)?;
     Ok(words)
 }
 
@@ -377,11 +378,11 @@ fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Resul
 #[derive(Debug)]
 pub struct ReadError {
     path: PathBuf,
-    fault: BlockError,
+    fault: DecodeError,
 }
 
 #[derive(Debug)]
-enum BlockError {
+enum DecodeError {
     Io(io::Error),
     NotOurs,
     Version(u64),
@@ -391,7 +392,7 @@ enum BlockError {
 
 impl ReadError {
     pub(super) fn of_io(path: &Path, error: io::Error) -> Self {
-        Self { path: path.to_owned(), fault: BlockError::Io(error) }
+        Self { path: path.to_owned(), fault: DecodeError::Io(error) }
     }
 
     /// The file that was not read.
@@ -406,15 +407,15 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = printable(self.path.display());
         match &self.fault {
-            BlockError::Io(error) => write!(f, "cannot read {path}: {error}"),
-            BlockError::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),
-            BlockError::Version(version) => write!(
+            DecodeError::Io(error) => write!(f, "cannot read {path}: {error}"),
+            DecodeError::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),
+            DecodeError::Version(version) => write!(
                 f,
                 "{path} has format version {version}, this tool reads {}: use the tool that was built with the application",
                 layout::VERSION
             ),
-            BlockError::Header(what) => write!(f, "{path} is damaged: its header's {what} cannot be right; remove it"),
-            BlockError::Entry(idx) => write!(f, "{path} is damaged: its entry {idx} cannot be right; remove it"),
+            DecodeError::Header(what) => write!(f, "{path} is damaged: its header's {what} cannot be right; remove it"),
+            DecodeError::Entry(idx) => write!(f, "{path} is damaged: its entry {idx} cannot be right; remove it"),
         }
     }
 }

@@ -16,14 +16,14 @@ pub(super) const LINK_LEN_MAX: usize = ethernet::HEADER_LEN + 2 * TAG_LEN;
 
 /// The link header of a received frame, reduced to the fields that an answer needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct ReplyLink {
     pub(super) src: MacAddr,
     pub(super) dst: MacAddr,
     /// Tags for the answer.
     tags: VlanTags,
 }
 
-impl Link {
+impl ReplyLink {
     /// Reads the header that stands `advanced` bytes before the packet's data; `None` where the
     /// header is no longer in the buffer.
     pub(super) fn behind(mbuf: &Mbuf, advanced: usize, host: &Host) -> Option<Self> {
@@ -70,7 +70,7 @@ impl Sender {
     /// The sender of a packet from `address`, whose IPv4 header stands `advanced` bytes before its
     /// data.
     pub(super) fn of(mbuf: &Mbuf, advanced: usize, address: Ipv4Addr, host: &Host) -> Option<Self> {
-        let station = Link::behind(mbuf, advanced, host)?.src;
+        let station = ReplyLink::behind(mbuf, advanced, host)?.src;
         station.is_unicast().then_some(Self { address, station })
     }
 }

@@ -55,12 +55,12 @@ pub struct EmbeddedPort<A: App> {
 
 /// The worker, by the kind of its source, and the port that must live as long.
 enum WorkerByDevice<A> {
-    Live(Box<Place<LiveConfig, A>>),
-    Pcap(Box<Place<Capture, A>>),
-    Memory(Box<Place<MemoryDevice, A>>),
+    Live(Box<OpenWorker<LiveConfig, A>>),
+    Pcap(Box<OpenWorker<Capture, A>>),
+    Memory(Box<OpenWorker<MemoryDevice, A>>),
 }
 
-struct Place<S: PortSource, A> {
+struct OpenWorker<S: PortSource, A> {
     // Dropped in this order.
     running: WorkerOf<S, A>,
     port: S::Open,
@@ -156,15 +156,15 @@ impl Port {
         let (worker, is_shared, log) = match source.0 {
             ByName::Live(port) => {
                 let config = LiveConfig { queues: vec![0], ..LiveConfig::over(port) };
-                let (place, is_shared, log) = Place::open(config, settings, app, &block, &mut clock)?;
+                let (place, is_shared, log) = OpenWorker::open(config, settings, app, &block, &mut clock)?;
                 (WorkerByDevice::Live(Box::new(place)), is_shared, log)
             }
             ByName::Pcap(device) => {
-                let (place, is_shared, log) = Place::open(*device, settings, app, &block, &mut clock)?;
+                let (place, is_shared, log) = OpenWorker::open(*device, settings, app, &block, &mut clock)?;
                 (WorkerByDevice::Pcap(Box::new(place)), is_shared, log)
             }
             ByName::Memory(device) => {
-                let (place, is_shared, log) = Place::open(device, settings, app, &block, &mut clock)?;
+                let (place, is_shared, log) = OpenWorker::open(device, settings, app, &block, &mut clock)?;
                 (WorkerByDevice::Memory(Box::new(place)), is_shared, log)
             }
         };
@@ -188,7 +188,7 @@ impl Port {
     }
 }
 
-impl<S: PortSource, A: App> Place<S, A> {
+impl<S: PortSource, A: App> OpenWorker<S, A> {
     /// Opens a source and builds its worker. Returns as well whether the interface is shared with
     /// the kernel, and the log.
     fn open(

@@ -126,14 +126,14 @@ pub struct Claims {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     prefix: Ipv4Prefix,
-    state: State,
+    state: ClaimState,
     deadline: Instant,
     /// When the address may be defended again.
     defend_from: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ClaimState {
     /// Number of probes sent.
     Probing(u32),
     /// Number of announcements sent.
@@ -159,7 +159,7 @@ impl Claims {
             return Err(ClaimError::AlreadyClaimed);
         }
         let first = now + self.random(PROBE_WAIT);
-        if self.watch(prefix, State::Probing(0), first) { Ok(()) } else { Err(ClaimError::Full) }
+        if self.watch(prefix, ClaimState::Probing(0), first) { Ok(()) } else { Err(ClaimError::Full) }
     }
 
     /// Announces an address of the host twice: after it was configured, and after the link or the
@@ -169,17 +169,18 @@ impl Claims {
         let Some(prefix) = host.addresses().iter().find(|own| own.address() == address) else { return false };
         match self.find(address) {
             Some(idx) => {
-                self.set(idx, State::Announcing(0), now);
+                self.set(idx, ClaimState::Announcing(0), now);
                 true
             }
-            None => self.watch(*prefix, State::Announcing(0), now),
+            None => self.watch(*prefix, ClaimState::Announcing(0), now),
         }
     }
 
     /// Call it after the host has changed. Announces new addresses, or all addresses after the MAC
     /// address changed or the link came up. An address without room is not announced.
     pub fn follow(&mut self, host: &Host, now: Instant) {
-        self.claims.retain(|claim| matches!(claim.state, State::Probing(_)) || host.is_own(claim.prefix.address()));
+        self.claims
+            .retain(|claim| matches!(claim.state, ClaimState::Probing(_)) || host.is_own(claim.prefix.address()));
         let told = self.told.replace((host.mac(), host.is_up()));
         let is_known = told == Some((host.mac(), true));
         for own in host.addresses() {
@@ -213,7 +214,7 @@ impl Claims {
         let wanted = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
         let claim = self.find(wanted);
         if let Some(idx) = claim
-            && matches!(self.claims[idx].state, State::Probing(_))
+            && matches!(self.claims[idx].state, ClaimState::Probing(_))
         {
             self.claims.swap_remove(idx);
             act(ClaimAction::Refused { address: wanted, by });
@@ -248,7 +249,7 @@ impl Claims {
         self.claims.iter().position(|claim| claim.prefix.address() == address)
     }
 
-    fn watch(&mut self, prefix: Ipv4Prefix, state: State, deadline: Instant) -> bool {
+    fn watch(&mut self, prefix: Ipv4Prefix, state: ClaimState, deadline: Instant) -> bool {
         if self.claims.len() == self.config.claims_max {
             return false;
         }
@@ -257,7 +258,7 @@ impl Claims {
         true
     }
 
-    fn set(&mut self, idx: usize, state: State, deadline: Instant) {
+    fn set(&mut self, idx: usize, state: ClaimState, deadline: Instant) {
         let claim = &mut self.claims[idx];
         (claim.state, claim.deadline) = (state, deadline);
         self.due = self.due.min(deadline);
@@ -270,7 +271,7 @@ impl Claims {
         if self.find(address).is_none()
             && let Some(prefix) = host.addresses().iter().find(|own| own.address() == address)
         {
-            self.watch(*prefix, State::Held, Instant::MAX);
+            self.watch(*prefix, ClaimState::Held, Instant::MAX);
         }
         let Some(idx) = self.find(address) else { return false };
         if now < self.claims[idx].defend_from {
@@ -289,9 +290,9 @@ impl Claims {
             let Claim { state, deadline, .. } = self.claims[idx];
             if deadline > now {
                 self.due = self.due.min(deadline);
-            } else if let State::Probing(sent) = state {
+            } else if let ClaimState::Probing(sent) = state {
                 self.step_probing(idx, sent, host, now, act);
-            } else if let State::Announcing(sent) = state {
+            } else if let ClaimState::Announcing(sent) = state {
                 self.step_announcing(idx, sent, host, now, act);
             }
         }
@@ -310,7 +311,7 @@ impl Claims {
         if sent < PROBE_NUM {
             act(ClaimAction::Send(probe(address, host)));
             let wait = if sent + 1 == PROBE_NUM { ANNOUNCE_WAIT } else { PROBE_MIN + self.random(PROBE_MIN) };
-            return self.set(idx, State::Probing(sent + 1), now + wait);
+            return self.set(idx, ClaimState::Probing(sent + 1), now + wait);
         }
         match host.apply(HostEvent::AddressAdded(prefix)) {
             Ok(()) => {
@@ -334,8 +335,8 @@ impl Claims {
         }
         act(ClaimAction::Send(announcement(address, host)));
         match sent + 1 {
-            ANNOUNCE_NUM => self.set(idx, State::Held, Instant::MAX),
-            sent => self.set(idx, State::Announcing(sent), now + ANNOUNCE_INTERVAL),
+            ANNOUNCE_NUM => self.set(idx, ClaimState::Held, Instant::MAX),
+            sent => self.set(idx, ClaimState::Announcing(sent), now + ANNOUNCE_INTERVAL),
         }
     }
 

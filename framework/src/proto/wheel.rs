@@ -38,7 +38,7 @@ pub(super) struct Wheel {
     heads: Box<[u32]>,
     /// Slots that are not empty, a bit each.
     occupied: [u64; LEVELS * SLOTS / 64],
-    links: Box<[Link]>,
+    links: Box<[WheelNode]>,
     /// The next tick to process: earlier ones are done.
     tick: u64,
     /// No entry has an earlier tick. While a tick is being processed, only the entries that were in
@@ -49,7 +49,7 @@ pub(super) struct Wheel {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct WheelNode {
     next: u32,
     prev: u32,
     /// Level and slot, or `NIL`.
@@ -64,7 +64,7 @@ impl Wheel {
         Self {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
             occupied: [0; LEVELS * SLOTS / 64],
-            links: allocate_table(capacity, advise, |_| Link { next: NIL, prev: NIL, place: NIL, due: 0 }),
+            links: allocate_table(capacity, advise, |_| WheelNode { next: NIL, prev: NIL, place: NIL, due: 0 }),
             tick: 0,
             earliest: 0,
             len: 0,
@@ -72,7 +72,7 @@ impl Wheel {
     }
 
     /// Bytes of an entry.
-    pub(super) const ENTRY_LEN: usize = size_of::<Link>();
+    pub(super) const ENTRY_LEN: usize = size_of::<WheelNode>();
     /// Nanoseconds of a tick.
     pub(super) const TICK_NS: u64 = 1 << TICK_SHIFT;
 
@@ -273,7 +273,7 @@ impl Wheel {
         let slot = (due >> (SLOT_BITS * level)) as usize % SLOTS;
         let place = level as usize * SLOTS + slot;
         let next = core::mem::replace(&mut self.heads[place], entry);
-        self.links[entry as usize] = Link { next, prev: NIL, place: place as u32, due: due as u32 };
+        self.links[entry as usize] = WheelNode { next, prev: NIL, place: place as u32, due: due as u32 };
         if next != NIL {
             self.links[next as usize].prev = entry;
         }
@@ -283,7 +283,7 @@ impl Wheel {
     #[inline]
     fn unlink(&mut self, entry: u32) {
         let link = &mut self.links[entry as usize];
-        let Link { next, prev, place, .. } = *link;
+        let WheelNode { next, prev, place, .. } = *link;
         link.place = NIL;
         if next != NIL {
             self.links[next as usize].prev = prev;

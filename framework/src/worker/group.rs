@@ -2,10 +2,11 @@
 //! pool and a pipeline of its own. Input: [`WorkerSpec`]s (name, core, entry point). Output: the
 //! entry points' results.
 //!
-//! The group inspects the machine before it starts a thread and keeps its findings as a [`TopologyReport`].
-//! It locks the process's memory, pins each thread before the thread allocates (so that pages come
-//! from the thread's own NUMA node), and stops all threads if one fails. It does not build workers:
-//! the entry point does so on its own thread, because pools and queues never change threads.
+//! The group inspects the machine before it starts a thread and keeps its findings as a
+//! [`TopologyReport`]. It locks the process's memory, pins each thread before the thread allocates
+//! (so that pages come from the thread's own NUMA node), and stops all threads if one fails. It
+//! does not build workers: the entry point does so on its own thread, because pools and queues
+//! never change threads.
 
 use core::fmt;
 use std::any::Any;

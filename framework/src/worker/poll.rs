@@ -55,7 +55,7 @@ pub struct Worker<Rx, Tx, N, A> {
     /// Start of the last turn, and how many frames it received.
     last: (Instant, usize),
     publications: u64,
-    counters: Counters,
+    counters: WorkerCounters,
 }
 
 /// The parts that a turn lends to the nodes and the app as [`Cx`].
@@ -86,7 +86,7 @@ impl<Tx: TxQueue> Tools<Tx> {
 }
 
 /// The worker's own counters.
-struct Counters {
+struct WorkerCounters {
     polls: Counter,
     bursts: Counter,
     frames: Counter,
@@ -156,7 +156,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             burst_len: parts.burst_len.clamp(1, BURST_MAX),
             last: (Instant::ZERO, 0),
             publications: 0,
-            counters: Counters::new(scope),
+            counters: WorkerCounters::new(scope),
         }
     }
 
@@ -467,7 +467,7 @@ fn deliver_kernel_icmp_errors<N: Node<A>, A>(
     follower: &mut Follower,
     pipeline: &mut N,
     app: &mut A,
-    counters: &Counters,
+    counters: &WorkerCounters,
     cx: &mut Cx<'_>,
 ) {
     for _ in 0..KERNEL_ICMP_ERRORS_PER_TURN {
@@ -512,7 +512,7 @@ fn pass_neighbor_requests(follower: &mut Follower, egress: &mut Egress) {
     }
 }
 
-impl Counters {
+impl WorkerCounters {
     fn new(scope: &Scope) -> Self {
         let pool = scope.scope("pool");
         Self {

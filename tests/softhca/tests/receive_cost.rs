@@ -4,9 +4,9 @@
 
 use softhca::hca::testing::{ManualClock, PlainMemory};
 use softhca::hca::{
-    AccessFlags, Compression, Config, CqRequest, Dma, FlowKind, FlowRequest, FlowSpec, Hca, Link, MrRequest, Outside,
-    QpCapabilities, QpChange, QpKind, QpRequest, QpState, RqRing, RssRequest, Striding, Wire, WqChange, WqRequest,
-    WqState,
+    AccessFlags, Compression, Config, CqRequest, Dma, FlowKind, FlowRequest, FlowSpec, Hca, LinkState, MrRequest,
+    Outside, QpCapabilities, QpChange, QpKind, QpRequest, QpState, RqRing, RssRequest, Striding, Wire, WqChange,
+    WqRequest, WqState,
 };
 
 #[global_allocator]
@@ -53,8 +53,8 @@ impl Wire for Feed {
         true
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 }
 

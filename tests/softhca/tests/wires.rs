@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use softhca::hca::{Link, Wire};
+use softhca::hca::{LinkState, Wire};
 use softhca::wire::{Cable, FRAME_LEN_MAX, Groups, PacketSocket, Port, Tap};
 
 /// Whether this is the test itself: the first time it is started, it starts itself again inside,
@@ -66,7 +66,7 @@ fn is_silent(cable: &mut dyn Cable) -> bool {
 
 /// The answer of a device that another process would need to be asked for is not enough here: link
 /// states are read every 10 ms.
-fn link_becomes(cable: &mut dyn Cable, link: Link) -> bool {
+fn link_becomes(cable: &mut dyn Cable, link: LinkState) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(5) {
         cable.tend(begin.elapsed().as_nanos() as u64 + 100_000_000);
@@ -176,13 +176,13 @@ fn interface_that_goes_down_is_a_link_that_goes_down() {
     }
     veth();
     let mut near = PacketSocket::open("veth0").unwrap();
-    assert_eq!(near.link(), Link::Up);
+    assert_eq!(near.link(), LinkState::Up);
     ip("link set veth1 down");
-    assert!(link_becomes(&mut near, Link::Down));
+    assert!(link_becomes(&mut near, LinkState::Down));
     ip("link set veth1 up");
-    assert!(link_becomes(&mut near, Link::Up));
+    assert!(link_becomes(&mut near, LinkState::Up));
     ip("link delete veth0");
-    assert!(link_becomes(&mut near, Link::Down));
+    assert!(link_becomes(&mut near, LinkState::Down));
     assert!(near.send(&[0; 60]), "a cable that is gone loses frames");
     assert!(is_silent(&mut near));
 }

@@ -92,7 +92,7 @@ impl Subject for Ours {
     fn turn(&mut self, now: u64) -> Vec<SentSegment> {
         self.tcp.tick(Instant::from_nanos(now), &mut self.wire);
         self.listen_to_events();
-        let segment = |sent: crate::script::Sent| SentSegment {
+        let segment = |sent: crate::script::SentSegment| SentSegment {
             seq: sent.segment.seq.0,
             ack: sent.segment.ack.0,
             wnd: sent.segment.wnd,

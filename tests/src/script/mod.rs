@@ -22,7 +22,7 @@ pub(crate) mod wire;
 use core::fmt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use wire::{Bytes, Sent, Wire};
+pub(crate) use wire::{Bytes, SentSegment, Wire};
 
 /// Where the scripts lie.
 pub fn folder() -> PathBuf {

@@ -212,7 +212,7 @@ impl Stage {
     }
 
     /// The segment that left first of those that no line has asked for.
-    pub(super) fn take_sent(&mut self) -> Option<super::wire::Sent> {
+    pub(super) fn take_sent(&mut self) -> Option<super::wire::SentSegment> {
         let sent = self.wire.sent.pop_front()?;
         self.learned -= 1;
         Some(sent)

@@ -48,7 +48,7 @@ impl Payload for Bytes {
 
 /// A segment that left, and when.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentSegment {
     pub(crate) at: Instant,
     pub(crate) segment: Outgoing,
     pub(crate) payload: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct Sent {
 /// Where segments leave.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) sent: VecDeque<SentSegment>,
     pub(crate) now: Instant,
     /// The answer to a segment that it refuses.
     pub(super) refuses: Option<Unsent>,
@@ -77,7 +77,7 @@ impl Output<Bytes> for Wire {
             return Err(reason);
         }
         let payload = payload.map_or(Vec::new(), |payload| payload.0.clone());
-        self.sent.push_back(Sent { at: self.now, segment: *segment, payload });
+        self.sent.push_back(SentSegment { at: self.now, segment: *segment, payload });
         Ok(())
     }
 

@@ -75,7 +75,7 @@ pub(super) struct Levels {
 
 /// A field in the tree that holds an index.
 #[derive(Clone, Copy)]
-enum Link {
+enum ChildLink {
     Root,
     Left(u32),
     Right(u32),
@@ -152,25 +152,25 @@ impl Levels {
 
         // Walks the whole path to `key`; the last turn each way gives the neighbors.
         let (mut better, mut worse) = (NONE, NONE);
-        let (mut link, mut at) = (Link::Root, ladder.root);
+        let (mut link, mut at) = (ChildLink::Root, ladder.root);
         while at != NONE && self.get(at).priority >= priority {
             if key < self.get(at).key {
-                (worse, link, at) = (at, Link::Left(at), self.get(at).left);
+                (worse, link, at) = (at, ChildLink::Left(at), self.get(at).left);
             } else {
-                (better, link, at) = (at, Link::Right(at), self.get(at).right);
+                (better, link, at) = (at, ChildLink::Right(at), self.get(at).right);
             }
         }
         self.set(ladder, link, new);
         // The subtree below has lower priority: it is split at `key` and attached below the new
         // level.
-        let (mut left, mut right) = (Link::Left(new), Link::Right(new));
+        let (mut left, mut right) = (ChildLink::Left(new), ChildLink::Right(new));
         while at != NONE {
             if key < self.get(at).key {
                 self.set(ladder, right, at);
-                (worse, right, at) = (at, Link::Left(at), self.get(at).left);
+                (worse, right, at) = (at, ChildLink::Left(at), self.get(at).left);
             } else {
                 self.set(ladder, left, at);
-                (better, left, at) = (at, Link::Right(at), self.get(at).right);
+                (better, left, at) = (at, ChildLink::Right(at), self.get(at).right);
             }
         }
         self.set(ladder, left, NONE);
@@ -187,23 +187,23 @@ impl Levels {
     /// Takes a level out of its ladder and frees it.
     pub(super) fn remove(&mut self, ladder: &mut Ladder, idx: u32) {
         let Level { key, mut left, mut right, better, worse, .. } = *self.get(idx);
-        let (mut link, mut at) = (Link::Root, ladder.root);
+        let (mut link, mut at) = (ChildLink::Root, ladder.root);
         while at != idx {
             assert!(at != NONE, "a level is removed from the ladder it is in");
             (link, at) = if key < self.get(at).key {
-                (Link::Left(at), self.get(at).left)
+                (ChildLink::Left(at), self.get(at).left)
             } else {
-                (Link::Right(at), self.get(at).right)
+                (ChildLink::Right(at), self.get(at).right)
             };
         }
         // Its two subtrees replace it, merged by priority.
         while left != NONE && right != NONE {
             if self.get(left).priority >= self.get(right).priority {
                 self.set(ladder, link, left);
-                (link, left) = (Link::Right(left), self.get(left).right);
+                (link, left) = (ChildLink::Right(left), self.get(left).right);
             } else {
                 self.set(ladder, link, right);
-                (link, right) = (Link::Left(right), self.get(right).left);
+                (link, right) = (ChildLink::Left(right), self.get(right).left);
             }
         }
         self.set(ladder, link, if left == NONE { right } else { left });
@@ -249,11 +249,11 @@ impl Levels {
         Some(self.unused - 1)
     }
 
-    fn set(&mut self, ladder: &mut Ladder, link: Link, to: u32) {
+    fn set(&mut self, ladder: &mut Ladder, link: ChildLink, to: u32) {
         match link {
-            Link::Root => ladder.root = to,
-            Link::Left(at) => self.get_mut(at).left = to,
-            Link::Right(at) => self.get_mut(at).right = to,
+            ChildLink::Root => ladder.root = to,
+            ChildLink::Left(at) => self.get_mut(at).left = to,
+            ChildLink::Right(at) => self.get_mut(at).right = to,
         }
     }
 

@@ -11,14 +11,14 @@ use crate::units::Symbol;
 #[derive(Clone, Debug)]
 pub struct Quotes {
     symbols: Symbols,
-    quotes: LazyTable<Entry>,
+    quotes: LazyTable<QuoteEntry>,
     /// Quotes of an earlier era are stale: it increments with each gap.
     era: u32,
     counts: BookCounts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct QuoteEntry {
     top: TopOfBook,
     era: u32,
     is_available: bool,
@@ -77,7 +77,7 @@ impl Quotes {
     pub fn new(books_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
-            quotes: LazyTable::new(books_max, Entry::default()),
+            quotes: LazyTable::new(books_max, QuoteEntry::default()),
             era: 0,
             counts: BookCounts::default(),
         }
@@ -85,7 +85,7 @@ impl Quotes {
 
     /// Bytes that [`Quotes::new`] allocates.
     pub const fn memory(books_max: usize) -> u128 {
-        Symbols::memory(books_max as u128) + LazyTable::<Entry>::memory(books_max as u128)
+        Symbols::memory(books_max as u128) + LazyTable::<QuoteEntry>::memory(books_max as u128)
     }
 
     /// The instrument can be traded at its quote now.
@@ -103,7 +103,7 @@ impl Quotes {
         };
         let entry = self.quotes.get_mut(book.0 as usize);
         let is_top = entry.top != top;
-        *entry = Entry { top, era: self.era, is_available: quote.available };
+        *entry = QuoteEntry { top, era: self.era, is_available: quote.available };
         self.counts.applied += 1;
         Some(Change { book, is_top })
     }

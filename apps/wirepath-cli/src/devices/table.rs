@@ -5,7 +5,7 @@ use wirepath::device::mlx5::{Mlx5DeviceInfo, Mlx5Port};
 
 use super::Device;
 use crate::ethtool::Timestamping;
-use crate::interface::{Interface, Link};
+use crate::interface::{Interface, LinkState};
 
 /// Width of the name column below an interface.
 const NAME_WIDTH: usize = 16;
@@ -81,11 +81,11 @@ fn head(interface: &Interface, queues: usize) -> String {
     words.join("  ")
 }
 
-pub(super) fn link(link: Link) -> &'static str {
+pub(super) fn link(link: LinkState) -> &'static str {
     match link {
-        Link::Up => "up",
-        Link::NoCarrier => "no carrier",
-        Link::Down => "down",
+        LinkState::Up => "up",
+        LinkState::NoCarrier => "no carrier",
+        LinkState::Down => "down",
     }
 }
 

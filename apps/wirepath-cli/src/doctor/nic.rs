@@ -9,7 +9,7 @@ use super::inspected::{Inspected, Nic};
 use super::kernel;
 use crate::devices::backend::{self, Evidence, Usability};
 use crate::ethtool::{Coalescing, Offload, Rings};
-use crate::interface::Link;
+use crate::interface::LinkState;
 
 /// Ethernet's header and one VLAN tag, in bytes.
 const LINK_HEADER_LEN: u32 = 14 + 4;
@@ -22,9 +22,9 @@ pub(super) fn link(inspected: &Inspected) -> Vec<Finding> {
     let Some(nic) = &inspected.nic else { return Vec::new() };
     let name = nic.name();
     match nic.interface.link {
-        Link::Up => good(format!("{name} is up")),
-        Link::Down => warning(format!("{name} is down"), format!("`ip link set dev {name} up`")),
-        Link::NoCarrier => warning(
+        LinkState::Up => good(format!("{name} is up")),
+        LinkState::Down => warning(format!("{name} is down"), format!("`ip link set dev {name} up`")),
+        LinkState::NoCarrier => warning(
             format!("{name} is set up and has no carrier"),
             format!("look at the cable and the port on the other side: `ethtool {name}`"),
         ),
@@ -193,7 +193,7 @@ mod tests {
             driver: Some("ice".into()),
             mtu: Some(1500),
             ethernet: true,
-            link: Link::Up,
+            link: LinkState::Up,
             queues: 1,
             ..Interface::default()
         };
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn link_that_is_down_or_without_a_cable_is_a_warning() {
-        finds(|nic| nic.interface.link = Link::Down, link, "warning", "eth1 is down", "ip link set dev eth1 up");
-        finds(|nic| nic.interface.link = Link::NoCarrier, link, "warning", "no carrier", "cable");
+        finds(|nic| nic.interface.link = LinkState::Down, link, "warning", "eth1 is down", "ip link set dev eth1 up");
+        finds(|nic| nic.interface.link = LinkState::NoCarrier, link, "warning", "no carrier", "cable");
         finds(|_| {}, link, "good", "up", "");
     }
 

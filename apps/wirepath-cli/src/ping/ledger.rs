@@ -14,7 +14,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// The echoes of one path.
 pub(super) struct Ledger {
     timeout: Duration,
-    entries: Vec<Entry>,
+    entries: Vec<RequestEntry>,
     counts: Counts,
     round_trips: Histogram<u64>,
     /// Exact, where the histogram rounds.
@@ -23,7 +23,7 @@ pub(super) struct Ledger {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct RequestEntry {
     asked: Instant,
     is_answered: bool,
 }
@@ -85,7 +85,7 @@ impl Ledger {
 
     /// The next echo leaves.
     pub(super) fn record_request(&mut self, now: Instant) {
-        let entry = Entry { asked: now, is_answered: false };
+        let entry = RequestEntry { asked: now, is_answered: false };
         let place = self.counts.sent as usize % WINDOW;
         match self.entries.get_mut(place) {
             Some(old) => *old = entry,

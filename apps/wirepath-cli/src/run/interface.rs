@@ -6,7 +6,7 @@ use wirepath::worker::live::PortConfig;
 
 use super::Obstacle;
 use crate::devices::no_such_interface;
-use crate::interface::{Interface, Link};
+use crate::interface::{Interface, LinkState};
 use crate::root::Root;
 
 /// linux/if_arp.h
@@ -34,9 +34,9 @@ fn check(root: &Root, name: &str) -> Result<String, Obstacle> {
         ));
     }
     match interface.link {
-        Link::Down => Err(Obstacle::new(format!("{name} is down"), format!("`ip link set {name} up`"))),
+        LinkState::Down => Err(Obstacle::new(format!("{name} is down"), format!("`ip link set {name} up`"))),
         // A cable may be plugged in later.
-        Link::Up | Link::NoCarrier => Ok(interface.name),
+        LinkState::Up | LinkState::NoCarrier => Ok(interface.name),
     }
 }
 
@@ -65,7 +65,7 @@ fn candidates(root: &Root) -> Vec<String> {
     if let Some(names) = names_elsewhere(root) {
         return names.into_iter().filter(|name| name != "lo").collect();
     }
-    let up = Interface::list(root).into_iter().filter(|interface| interface.link == Link::Up);
+    let up = Interface::list(root).into_iter().filter(|interface| interface.link == LinkState::Up);
     up.map(|interface| interface.name).filter(|name| is_ethernet(root, name)).collect()
 }
 

@@ -76,11 +76,11 @@ pub struct AfXdpRx {
     link: LinkState,
     watch: LinkWatch,
     kernel: Statistics,
-    counters: Counters,
+    counters: RxCounters,
     drops: Drops<AfXdpRxDrop>,
 }
 
-struct Counters {
+struct RxCounters {
     frames: Counter,
     bytes: Counter,
     /// System calls that woke the driver.
@@ -114,7 +114,7 @@ impl AfXdpRx {
     pub(super) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
         let RxParts { port, umem, gate, rx, fill, bind_flags, watch } = parts;
         let scope = scope.scope("rx");
-        let counters = Counters {
+        let counters = RxCounters {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             wakeups: scope.counter("wakeups", Unit::Events),

@@ -58,11 +58,11 @@ pub struct AfXdpTx {
     segments_max: usize,
     unpublished: bool,
     kernel: Statistics,
-    counters: Counters,
+    counters: TxCounters,
     drops: Drops<AfXdpTxDrop>,
 }
 
-struct Counters {
+struct TxCounters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
@@ -93,7 +93,7 @@ impl AfXdpTx {
         scope: &Scope,
     ) -> Self {
         let scope = scope.scope("tx");
-        let counters = Counters {
+        let counters = TxCounters {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),

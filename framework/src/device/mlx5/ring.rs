@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. The parts of a queue are correct, as the maker of their [`MemoryOwner`] promised. A ring's
 //!    memory is aligned to 16 bytes and lives as long as the owner, which each ring holds.
-//! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`]
+//! 2. A ring has a power of two of entries; an index is masked before it is used, so an
+//! [`RingEntry`]
 //!    is always inside.
 //! 3. An access stays inside the first `LEN` bytes of its entry and is aligned; the compiler checks
 //!    it, because both are constants.
@@ -103,8 +104,8 @@ impl<const LEN: usize> Ring<LEN> {
 
     /// The entry at the free-running index `idx`.
     #[inline(always)]
-    pub(super) fn entry(&self, idx: u32) -> Entry<'_, LEN> {
-        Entry { first: self.at(idx), ring: PhantomData }
+    pub(super) fn entry(&self, idx: u32) -> RingEntry<'_, LEN> {
+        RingEntry { first: self.at(idx), ring: PhantomData }
     }
 
     /// The same, for writing.
@@ -166,13 +167,13 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
     /// constant to a pointer. With [`ANY`] as `SHIFT` any distance is valid. Panics on another
     /// distance, and outside the run.
     #[inline(always)]
-    pub(super) fn entry_of<const SHIFT: u32>(self, idx: usize) -> Entry<'a, LEN> {
+    pub(super) fn entry_of<const SHIFT: u32>(self, idx: usize) -> RingEntry<'a, LEN> {
         if SHIFT == ANY {
             return self.entry(idx);
         }
         assert!(self.shift == SHIFT && idx < self.count, "outside a run");
         // SAFETY: as in `entry`.
-        Entry { first: unsafe { self.first.add(idx << SHIFT) }, ring: PhantomData }
+        RingEntry { first: unsafe { self.first.add(idx << SHIFT) }, ring: PhantomData }
     }
 
     /// The first `count` entries. Panics if there are fewer.
@@ -184,11 +185,11 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
 
     /// The entry at `idx`. Panics outside the run.
     #[inline(always)]
-    pub(super) fn entry(self, idx: usize) -> Entry<'a, LEN> {
+    pub(super) fn entry(self, idx: usize) -> RingEntry<'a, LEN> {
         assert!(idx < self.count, "outside a run");
         // SAFETY: the run is inside the ring, which was checked when it was made, and the entry
         // inside the run (2).
-        Entry { first: unsafe { self.first.add(idx << self.shift) }, ring: PhantomData }
+        RingEntry { first: unsafe { self.first.add(idx << self.shift) }, ring: PhantomData }
     }
 }
 
@@ -215,12 +216,12 @@ impl<const LEN: usize> RunMut<'_, LEN> {
 /// One entry, for reading. Each access reads memory again, so a caller keeps the value that it
 /// checked.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a, const LEN: usize> {
+pub(super) struct RingEntry<'a, const LEN: usize> {
     first: NonNull<u8>,
     ring: PhantomData<&'a ()>,
 }
 
-impl<const LEN: usize> Entry<'_, LEN> {
+impl<const LEN: usize> RingEntry<'_, LEN> {
     /// The byte at `AT`.
     #[inline(always)]
     pub(super) fn byte<const AT: usize>(self) -> u8 {
@@ -275,8 +276,8 @@ pub(super) struct EntryMut<'a, const LEN: usize> {
 impl<const LEN: usize> EntryMut<'_, LEN> {
     /// The same, for reading.
     #[inline(always)]
-    pub(super) fn as_entry(&self) -> Entry<'_, LEN> {
-        Entry { first: self.first, ring: PhantomData }
+    pub(super) fn as_entry(&self) -> RingEntry<'_, LEN> {
+        RingEntry { first: self.first, ring: PhantomData }
     }
 
     /// Writes the byte at `AT`.

@@ -56,7 +56,7 @@ pub struct Reader<R = Box<dyn Read + Send>> {
     name: String,
     input: Input<R>,
     format: Format,
-    state: State,
+    state: ReaderState,
 }
 
 enum Format {
@@ -65,7 +65,7 @@ enum Format {
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum ReaderState {
     Reading,
     Ended(End),
     Failed,
@@ -135,7 +135,7 @@ impl<R: Read> Reader<R> {
             Format::Classic(classic) => classic.start(&mut input),
             Format::PcapNg(pcapng) => pcapng.start(&mut input),
         };
-        let mut reader = Self { name, input, format, state: State::Reading };
+        let mut reader = Self { name, input, format, state: ReaderState::Reading };
         match started {
             Ok(()) => Ok(reader),
             Err(stop) => reader.stop(stop).map(|()| reader),
@@ -164,7 +164,7 @@ impl<R: Read> Reader<R> {
     /// The place of the next record, valid until the next call.
     #[inline]
     pub(super) fn find(&mut self) -> Result<Option<Found>, Error> {
-        if !matches!(self.state, State::Reading) {
+        if !matches!(self.state, ReaderState::Reading) {
             return Ok(None);
         }
         let found = match &mut self.format {
@@ -175,7 +175,7 @@ impl<R: Read> Reader<R> {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => {
                 let cut = self.input.cut_short().then(|| Truncation { offset: self.input.offset(), what: Cut::Gzip });
-                self.state = State::Ended(End { truncated: cut });
+                self.state = ReaderState::Ended(End { truncated: cut });
                 Ok(None)
             }
             Err(stop) => self.stop(stop).map(|()| None),
@@ -191,8 +191,8 @@ impl<R: Read> Reader<R> {
     /// How the capture ended: `None` while records may follow, and after an error.
     pub fn end(&self) -> Option<End> {
         match self.state {
-            State::Ended(end) => Some(end),
-            State::Reading | State::Failed => None,
+            ReaderState::Ended(end) => Some(end),
+            ReaderState::Reading | ReaderState::Failed => None,
         }
     }
 
@@ -212,11 +212,11 @@ impl<R: Read> Reader<R> {
         let offset = self.input.marked();
         match stop {
             Stop::Cut(what) => {
-                self.state = State::Ended(End { truncated: Some(Truncation { offset, what }) });
+                self.state = ReaderState::Ended(End { truncated: Some(Truncation { offset, what }) });
                 Ok(())
             }
             Stop::Bad(problem) => {
-                self.state = State::Failed;
+                self.state = ReaderState::Failed;
                 Err(Error { name: self.name.clone(), offset, problem })
             }
         }

@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
-use super::super::answer::{Link, build};
+use super::super::answer::{ReplyLink, build};
 use super::super::node::{Cx, Node, discard};
 use super::super::outline::NodeTree;
 use super::resolver::send_arp;
@@ -157,7 +157,7 @@ impl Arp {
             target_mac: packet.sender_mac(),
             target_ip: packet.sender_ip(),
         });
-        let link = Link::behind(mbuf, 0, cx.host).ok_or(ArpDrop::TooShort)?;
+        let link = ReplyLink::behind(mbuf, 0, cx.host).ok_or(ArpDrop::TooShort)?;
         let (header, header_len) = link.header(packet.sender_mac(), EtherType::ARP, cx.host);
         let frame = build(&[&header[..header_len], reply.as_bytes()], cx).ok_or(ArpDrop::PoolEmpty)?;
         if let Err(frame) = cx.tx.post(frame, Offload::NONE) {

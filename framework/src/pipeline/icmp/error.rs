@@ -4,7 +4,7 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::super::answer::{Link, build};
+use super::super::answer::{ReplyLink, build};
 use super::super::node::Cx;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
@@ -102,7 +102,7 @@ fn is_to_group(mbuf: &Mbuf, advanced: usize) -> bool {
 }
 
 fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) -> Result<(), UnsentError> {
-    let link = Link::behind(mbuf, advanced, cx.host).ok_or(UnsentError::Malformed)?;
+    let link = ReplyLink::behind(mbuf, advanced, cx.host).ok_or(UnsentError::Malformed)?;
     let mut quote = [0; QUOTED_LEN_MAX];
     let quoted = quote_packet(mbuf, advanced, &mut quote).ok_or(UnsentError::Malformed)?;
     let offending = OffendingPacket { packet: quoted, link_destination: link.dst };

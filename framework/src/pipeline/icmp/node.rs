@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::super::answer::{Link, build};
+use super::super::answer::{ReplyLink, build};
 use super::super::app::App;
 use super::super::node::{Cx, Node, discard};
 use super::super::outline::NodeTree;
@@ -202,7 +202,7 @@ pub struct Icmp {
 /// The fields of the headers in front of a message.
 #[derive(Clone, Copy)]
 struct Envelope {
-    link: Link,
+    link: ReplyLink,
     source: Ipv4Addr,
     destination: Ipv4Addr,
     ttl: u8,
@@ -212,7 +212,7 @@ struct Envelope {
 impl Envelope {
     fn behind(mbuf: &Mbuf, cx: &Cx<'_>) -> Option<Self> {
         let (header, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
-        let link = Link::behind(mbuf, mbuf.l3_len(), cx.host)?;
+        let link = ReplyLink::behind(mbuf, mbuf.l3_len(), cx.host)?;
         let (source, destination) = (header.source(), header.destination());
         Some(Self { link, source, destination, ttl: header.ttl(), tos: header.tos() })
     }

@@ -1,7 +1,7 @@
 //! The order in which neighbors are evicted: each entry is in one of a few queues, the oldest
 //! first.
 
-use super::{Entry, ResolutionCause, State};
+use super::{NeighborEntry, NeighborState, ResolutionCause};
 use crate::proto::slab::{NIL, Slab};
 
 /// The queue of a neighbor. Entries of a later queue are evicted before those of an earlier one.
@@ -84,7 +84,7 @@ impl EvictionQueues {
     }
 
     /// Puts an entry, which is in no queue, at the end of one.
-    pub(super) fn enter(&mut self, entries: &mut Slab<Entry>, idx: u32, class: EvictionClass) {
+    pub(super) fn enter(&mut self, entries: &mut Slab<NeighborEntry>, idx: u32, class: EvictionClass) {
         let ends = &mut self.0[class as usize];
         entries[idx].link = QueueLink { class, prev: ends.last, next: NIL };
         match ends.last {
@@ -96,7 +96,7 @@ impl EvictionQueues {
     }
 
     /// Takes an entry out of its queue.
-    pub(super) fn leave(&mut self, entries: &mut Slab<Entry>, idx: u32) {
+    pub(super) fn leave(&mut self, entries: &mut Slab<NeighborEntry>, idx: u32) {
         let QueueLink { class, prev, next } = entries[idx].link;
         let ends = &mut self.0[class as usize];
         ends.count -= 1;
@@ -111,14 +111,14 @@ impl EvictionQueues {
     }
 
     /// Moves an entry to the end of another queue, or of its present one.
-    pub(super) fn shift(&mut self, entries: &mut Slab<Entry>, idx: u32, class: EvictionClass) {
+    pub(super) fn shift(&mut self, entries: &mut Slab<NeighborEntry>, idx: u32, class: EvictionClass) {
         self.leave(entries, idx);
         self.enter(entries, idx, class);
     }
 
     /// Another cause wants the neighbor: it moves to that cause's queue, and never to a later one
     /// than before.
-    pub(super) fn rise(&mut self, entries: &mut Slab<Entry>, idx: u32, cause: ResolutionCause) {
+    pub(super) fn rise(&mut self, entries: &mut Slab<NeighborEntry>, idx: u32, cause: ResolutionCause) {
         match (entries[idx].link.class, cause) {
             (EvictionClass::App, _) | (_, ResolutionCause::Handshake) => (),
             (_, ResolutionCause::App) => self.shift(entries, idx, EvictionClass::App),
@@ -129,12 +129,12 @@ impl EvictionQueues {
     }
 
     /// The first handle waits for a neighbor, or the last no longer does.
-    pub(super) fn follow(&mut self, entries: &mut Slab<Entry>, idx: u32) {
+    pub(super) fn follow(&mut self, entries: &mut Slab<NeighborEntry>, idx: u32) {
         let entry = &entries[idx];
         let class = match (entry.link.class, entry.state, entry.count) {
-            (EvictionClass::Idle, State::Asking(_), 1..) => EvictionClass::Waiting,
-            (EvictionClass::Waiting, State::Asking(_), 0) => EvictionClass::Idle,
-            (EvictionClass::Waiting | EvictionClass::Idle, State::Reachable | State::Probing(_), _) => {
+            (EvictionClass::Idle, NeighborState::Asking(_), 1..) => EvictionClass::Waiting,
+            (EvictionClass::Waiting, NeighborState::Asking(_), 0) => EvictionClass::Idle,
+            (EvictionClass::Waiting | EvictionClass::Idle, NeighborState::Reachable | NeighborState::Probing(_), _) => {
                 EvictionClass::Unused
             }
             _ => return,

@@ -132,7 +132,7 @@ impl NeighborConfig {
     /// parts.
     pub fn bytes<H>(&self) -> usize {
         Table::<AddressKey, u32>::bytes(self.neighbors_max)
-            + Slab::<Entry>::bytes(self.neighbors_max)
+            + Slab::<NeighborEntry>::bytes(self.neighbors_max)
             + Slab::<Pending<H>>::bytes(self.pending_max)
     }
 
@@ -154,7 +154,7 @@ pub struct Neighbors<H> {
     config: NeighborConfig,
     /// Indices into `entries` by address.
     by_address: Table<AddressKey, u32>,
-    entries: Slab<Entry>,
+    entries: Slab<NeighborEntry>,
     eviction: EvictionQueues,
     pending: Slab<Pending<H>>,
     limits: Limits,
@@ -183,12 +183,12 @@ impl Limits {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct NeighborEntry {
     address: Ipv4Addr,
     /// Our address to send requests from.
     source: Ipv4Addr,
     mac: MacAddr,
-    state: State,
+    state: NeighborState,
     /// When the state ends.
     deadline: Instant,
     /// When the MAC address was learned or changed.
@@ -202,7 +202,7 @@ struct Entry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum NeighborState {
     /// Unknown; number of broadcast requests sent.
     Asking(u32),
     /// Known and fresh.
@@ -289,7 +289,7 @@ impl<H> Neighbors<H> {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
         let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;
-        if entry.state == State::Reachable && entry.link.class.is_kept() && !is_confirmed_now {
+        if entry.state == NeighborState::Reachable && entry.link.class.is_kept() && !is_confirmed_now {
             self.expire(idx, host, now, act);
         }
     }
@@ -333,7 +333,8 @@ impl<H> Neighbors<H> {
     /// knows, from whatever source. Scans all neighbors, 2 ns each.
     pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         for idx in 0..self.config.neighbors_max as u32 {
-            let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
+            let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, NeighborState::Asking(_)))
+            else {
                 continue;
             };
             if let Resolution::Station { mac, .. } = host.resolve(entry.address, now) {
@@ -363,7 +364,7 @@ impl<H> Neighbors<H> {
         !self.is_empty()
             && (0..self.config.neighbors_max as u32)
                 .filter_map(|idx| self.entries.get(idx))
-                .any(|entry| matches!(entry.state, State::Asking(_)))
+                .any(|entry| matches!(entry.state, NeighborState::Asking(_)))
     }
 
     /// Handles that wait now.
@@ -399,7 +400,7 @@ impl<H> Neighbors<H> {
             self.eviction.rise(&mut self.entries, idx, cause);
             if self.is_lost(idx, host, now) {
                 self.limits.take(cause, now)?;
-                self.entries[idx].state = State::Asking(0);
+                self.entries[idx].state = NeighborState::Asking(0);
                 self.ask_again(idx, host, now, act);
             }
             return Ok(idx);
@@ -410,11 +411,11 @@ impl<H> Neighbors<H> {
         {
             self.remove(idx, NeighborDrop::NoRoom, host, act);
         }
-        let entry = Entry {
+        let entry = NeighborEntry {
             address: request.next_hop,
             source: request.source,
             mac: MacAddr::ZERO,
-            state: State::Asking(0),
+            state: NeighborState::Asking(0),
             deadline: now,
             changed: now,
             link: QueueLink::new(EvictionClass::of(cause)),
@@ -430,7 +431,7 @@ impl<H> Neighbors<H> {
     /// Whether the host's source has removed the neighbor.
     fn is_lost(&self, idx: u32, host: &Host, now: Instant) -> bool {
         let entry = &self.entries[idx];
-        let is_settled = self.config.learn_from == LearnFrom::Host && entry.state == State::Reachable;
+        let is_settled = self.config.learn_from == LearnFrom::Host && entry.state == NeighborState::Reachable;
         is_settled && !matches!(host.resolve(entry.address, now), Resolution::Station { .. })
     }
 
@@ -438,7 +439,7 @@ impl<H> Neighbors<H> {
     /// confirmed before it expires.
     fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
-        (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
+        (entry.mac, entry.changed, entry.state) = (mac, now, NeighborState::Reachable);
         self.set_deadline(idx, now + self.config.reachable);
         self.eviction.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
@@ -446,7 +447,7 @@ impl<H> Neighbors<H> {
         }
     }
 
-    fn insert(&mut self, entry: Entry) -> Option<u32> {
+    fn insert(&mut self, entry: NeighborEntry) -> Option<u32> {
         let idx = self.entries.insert(entry).ok()?;
         let inserted = self.by_address.insert(AddressKey::of(entry.address), idx);
         assert!(inserted, "the table has a place for each entry, and the address was not there");
@@ -459,15 +460,15 @@ impl<H> Neighbors<H> {
     fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         let (to, tries) = match entry.state {
-            State::Asking(tries) => {
-                entry.state = State::Asking(tries + 1);
+            NeighborState::Asking(tries) => {
+                entry.state = NeighborState::Asking(tries + 1);
                 (MacAddr::BROADCAST, tries + 1)
             }
-            State::Probing(tries) => {
-                entry.state = State::Probing(tries + 1);
+            NeighborState::Probing(tries) => {
+                entry.state = NeighborState::Probing(tries + 1);
                 (entry.mac, tries + 1)
             }
-            State::Reachable => return,
+            NeighborState::Reachable => return,
         };
         let packet = ArpFields {
             operation: ArpOperation::Request,
@@ -538,7 +539,7 @@ impl<H> Neighbors<H> {
         act: &mut impl FnMut(NeighborAction<H>),
     ) -> ArpOutcome {
         let entry = &mut self.entries[idx];
-        let is_new = matches!(entry.state, State::Asking(_));
+        let is_new = matches!(entry.state, NeighborState::Asking(_));
         let moved = !is_new && entry.mac != mac;
         if moved && now.since(entry.changed) < LOCK_TIME {
             return ArpOutcome::Ignored(NotLearned::TooSoon);
@@ -550,11 +551,11 @@ impl<H> Neighbors<H> {
             (entry.mac, entry.changed) = (mac, now);
         }
         let until = if for_us {
-            entry.state = State::Reachable;
+            entry.state = NeighborState::Reachable;
             self.set_deadline(idx, now + self.config.reachable);
             now + self.config.reachable + self.config.resolution_timeout()
         } else {
-            entry.state = State::Probing(0);
+            entry.state = NeighborState::Probing(0);
             self.ask_again(idx, host, now, act);
             now + self.config.resolution_timeout()
         };
@@ -592,11 +593,11 @@ impl<H> Neighbors<H> {
         if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
-        let entry = Entry {
+        let entry = NeighborEntry {
             address,
             source: packet.target_ip(),
             mac,
-            state: State::Reachable,
+            state: NeighborState::Reachable,
             deadline: until,
             changed: now,
             link: QueueLink::new(EvictionClass::Unused),
@@ -639,7 +640,7 @@ impl<H> Neighbors<H> {
         self.eviction.leave(&mut self.entries, idx);
         let Some(entry) = self.entries.remove(idx) else { return };
         self.by_address.remove(AddressKey::of(entry.address));
-        if !matches!(entry.state, State::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
+        if !matches!(entry.state, NeighborState::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
             disbelieve(entry.address, host);
         }
     }
@@ -667,16 +668,18 @@ impl<H> Neighbors<H> {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
         match entry.state {
-            State::Reachable if !entry.link.class.is_kept() => {
+            NeighborState::Reachable if !entry.link.class.is_kept() => {
                 return self.remove(idx, NeighborDrop::Unreachable, host, act);
             }
-            State::Reachable if self.config.learn_from == LearnFrom::Host => return self.renew(idx, host, now, act),
-            State::Reachable => entry.state = State::Probing(0),
-            State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
-            State::Asking(_) => return self.remove(idx, NeighborDrop::Unreachable, host, act),
+            NeighborState::Reachable if self.config.learn_from == LearnFrom::Host => {
+                return self.renew(idx, host, now, act);
+            }
+            NeighborState::Reachable => entry.state = NeighborState::Probing(0),
+            NeighborState::Asking(tries) | NeighborState::Probing(tries) if tries < tries_max => (),
+            NeighborState::Asking(_) => return self.remove(idx, NeighborDrop::Unreachable, host, act),
             // Its MAC address may have changed, so the request is a broadcast now.
-            State::Probing(_) => {
-                entry.state = State::Asking(0);
+            NeighborState::Probing(_) => {
+                entry.state = NeighborState::Asking(0);
                 disbelieve(entry.address, host);
             }
         }
@@ -686,7 +689,7 @@ impl<H> Neighbors<H> {
     /// A neighbor that the host's source supplies is still in use: asks the source to confirm it.
     /// Where the source has removed it, it is requested again.
     fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
-        self.entries[idx].state = State::Asking(0);
+        self.entries[idx].state = NeighborState::Asking(0);
         self.ask_again(idx, host, now, act);
         if let Resolution::Station { mac, .. } = host.resolve(self.entries[idx].address, now) {
             self.settle(idx, mac, now, act);

@@ -125,7 +125,7 @@ impl Script {
         assert_eq!(all.iter().map(|line| eviction.count(*line)).sum::<usize>(), entries.len());
         for idx in 0..entries.capacity() as u32 {
             let Some(entry) = entries.get(idx) else { continue };
-            let is_asked_for = matches!(entry.state, State::Asking(_));
+            let is_asked_for = matches!(entry.state, NeighborState::Asking(_));
             match entry.link.class {
                 EvictionClass::Waiting => assert!(is_asked_for && entry.count > 0),
                 EvictionClass::Idle => assert!(is_asked_for && entry.count == 0),

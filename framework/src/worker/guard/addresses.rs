@@ -17,13 +17,13 @@ use crate::wire::arp::{ArpFields, ArpOperation, ArpPacket};
 use crate::wire::{EtherType, MacAddr};
 
 /// A link header as a worker wrote it last: destination next hop, our source, tags, EtherType.
-type Link = ArrayVec<u8, LINK_LEN_MAX>;
+type LinkHeader = ArrayVec<u8, LINK_LEN_MAX>;
 
 /// The addresses of the open connections.
 #[derive(Debug)]
 pub(super) struct Addresses {
     /// Keyed by local address and next hop.
-    links: HashMap<(Ipv4Addr, MacAddr), Link>,
+    links: HashMap<(Ipv4Addr, MacAddr), LinkHeader>,
 }
 
 impl Addresses {
@@ -56,7 +56,7 @@ fn ends(link: &[u8]) -> Option<(MacAddr, MacAddr)> {
     Some((mac(0)?, mac(6)?))
 }
 
-fn answer(link: &Link, asked: &ArpPacket) -> Option<Frame> {
+fn answer(link: &LinkHeader, asked: &ArpPacket) -> Option<Frame> {
     let (_, own) = ends(link)?;
     let packet = ArpPacket::new(&ArpFields {
         operation: ArpOperation::Reply,

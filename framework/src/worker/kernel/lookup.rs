@@ -41,7 +41,7 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
             RuleAction::Goto(_) => {}
             RuleAction::Hole => {
                 if means_us(rule, own) {
-                    add_layer(&mut seen, rule_networks(rule, vec![Entry { network: Ipv4Prefix::ALL, way: None }]));
+                    add_layer(&mut seen, rule_networks(rule, vec![RouteEntry { network: Ipv4Prefix::ALL, way: None }]));
                 }
             }
             RuleAction::Table(table) => {
@@ -55,7 +55,7 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
 
 /// A network, and its route; None for a hole.
 #[derive(Clone, Copy)]
-struct Entry {
+struct RouteEntry {
     network: Ipv4Prefix,
     way: Option<Route>,
 }
@@ -91,18 +91,21 @@ fn means_us(rule: &Rule, own: &[Ipv4Prefix]) -> bool {
 }
 
 /// The entries restricted to a rule's destination.
-fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
+fn rule_networks(rule: &Rule, entries: Vec<RouteEntry>) -> Vec<RouteEntry> {
     let Some(to) = rule.to else { return entries };
     if rule.inverted {
-        let cut =
-            |entry: Entry| without(entry.network, &[to]).into_iter().map(move |network| Entry { network, ..entry });
+        let cut = |entry: RouteEntry| {
+            without(entry.network, &[to]).into_iter().map(move |network| RouteEntry { network, ..entry })
+        };
         return entries.into_iter().filter(|entry| !covers(to, entry.network)).flat_map(cut).collect();
     }
     // Entries inside it are kept; of those around it the longest is kept, restricted to `to`.
     let around = entries.iter().filter(|entry| covers(entry.network, to)).map(|entry| entry.network.len()).max();
-    let clip = |entry: Entry| match entry.network {
+    let clip = |entry: RouteEntry| match entry.network {
         network if network.len() > to.len() && covers(to, network) => Some(entry),
-        network if covers(network, to) && Some(network.len()) == around => Some(Entry { network: to, way: entry.way }),
+        network if covers(network, to) && Some(network.len()) == around => {
+            Some(RouteEntry { network: to, way: entry.way })
+        }
         _ => None,
     };
     entries.into_iter().filter_map(clip).collect()
@@ -110,7 +113,7 @@ fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
 
 /// The entries of a table for packets out of this interface, without its holes and without its
 /// `throw` routes, which pass a network to the next table.
-fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<Entry> {
+fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<RouteEntry> {
     let (mut entries, mut gaps) = (Vec::new(), Vec::new());
     for routes in tables.networks(table) {
         let network = routes[0].network;
@@ -126,7 +129,7 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
                 RouteKind::Other => continue,
                 RouteKind::Throw => None,
                 RouteKind::Hole => {
-                    entries.extend(means_us(rule, own).then_some(Entry { network, way: None }));
+                    entries.extend(means_us(rule, own).then_some(RouteEntry { network, way: None }));
                     None
                 }
                 RouteKind::Unicast => {
@@ -138,7 +141,7 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
                 }
             };
             match way {
-                Some(_) => entries.push(Entry { network, way }),
+                Some(_) => entries.push(RouteEntry { network, way }),
                 None => gaps.push(network),
             }
             break;
@@ -165,7 +168,7 @@ fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4A
 }
 
 /// Adds a later rule's entries to those that earlier ones decided.
-fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
+fn add_layer(seen: &mut Vec<RouteEntry>, layer: Vec<RouteEntry>) {
     let holes: Vec<_> = seen.iter().filter(|known| known.way.is_none()).map(|known| known.network).collect();
     let mut new = cut(&layer, &holes);
     new.retain(|entry| !seen.iter().any(|known| covers(known.network, entry.network)));
@@ -174,7 +177,7 @@ fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
 
 /// Cuts the gaps out of one table's entries. A remaining piece can have the length of an entry
 /// inside the network it was cut from; that entry has precedence.
-fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
+fn cut(entries: &[RouteEntry], gaps: &[Ipv4Prefix]) -> Vec<RouteEntry> {
     let mut remaining = Vec::new();
     for entry in entries {
         let inside = |gap: &&Ipv4Prefix| gap.len() > entry.network.len() && covers(entry.network, **gap);
@@ -185,10 +188,11 @@ fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
         }
         let mut pieces = without(entry.network, &gaps);
         pieces.retain(|piece| {
-            let closer = |other: &Entry| other.network.len() > entry.network.len() && covers(other.network, *piece);
+            let closer =
+                |other: &RouteEntry| other.network.len() > entry.network.len() && covers(other.network, *piece);
             !entries.iter().any(closer)
         });
-        remaining.extend(pieces.into_iter().map(|network| Entry { network, ..*entry }));
+        remaining.extend(pieces.into_iter().map(|network| RouteEntry { network, ..*entry }));
     }
     remaining
 }

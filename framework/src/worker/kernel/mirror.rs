@@ -46,7 +46,7 @@ pub struct Mirror {
     followed: Vec<Followed>,
     /// Who has the kernel resolve neighbors; otherwise this thread does.
     resolver: Option<Resolver>,
-    counters: Counters,
+    counters: MirrorCounters,
 }
 
 /// Has the kernel resolve a neighbor of the followed interface, for a process that may not do so
@@ -60,7 +60,7 @@ struct Followed {
     requests: NeighborRequests,
 }
 
-struct Counters {
+struct MirrorCounters {
     changes: Counter,
     dumps: Counter,
     gaps: Counter,
@@ -83,7 +83,7 @@ impl Mirror {
         let events = Events::open().map_err(MirrorError::Socket)?;
         let mut requests = Requests::open().map_err(MirrorError::Socket)?;
         let tables = requests.tables().map_err(MirrorError::Dump)?;
-        let counters = Counters::new(&scope.scope("kernel"));
+        let counters = MirrorCounters::new(&scope.scope("kernel"));
         counters.dumps.inc();
         let (known, followed) = (TablesState::All, Vec::new());
         Ok(Self { events, requests, tables, known, has_news: false, followed, resolver: None, counters })
@@ -278,7 +278,7 @@ fn find(name: &str, idx: &mut Option<LinkIdx>, tables: &Tables) {
     }
 }
 
-impl Counters {
+impl MirrorCounters {
     fn new(scope: &Scope) -> Self {
         Self {
             changes: scope.counter("changes", Unit::Messages),

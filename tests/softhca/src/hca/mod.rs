@@ -29,7 +29,7 @@ pub use control::{
     RqRing, RssRequest, SqRing, Striding, WqChange, WqCreated, WqRequest, WqState,
 };
 pub use counters::Counters;
-pub use outside::{Clock, Dma, Link, Outside, Unmapped, Wire};
+pub use outside::{Clock, Dma, LinkState, Outside, Unmapped, Wire};
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ pub struct Hca {
     steering: steering::Steering,
     receive: receive::Receive,
     chance: hostile::Chance,
-    link: Link,
+    link: LinkState,
 }
 
 impl Hca {
@@ -74,7 +74,7 @@ impl Hca {
             steering: steering::Steering::default(),
             receive: receive::Receive::default(),
             chance: hostile::Chance::new(config.hostility.as_ref()),
-            link: Link::Up,
+            link: LinkState::Up,
             config,
         }
     }
@@ -90,7 +90,7 @@ impl Hca {
     }
 
     /// Whether the port is up, as the last step saw it.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkState {
         self.link
     }
 
@@ -147,12 +147,12 @@ impl Hca {
     /// Tells the client when the port went down or came up. The port is down where the wire says
     /// so, or bad luck.
     fn watch_link(&mut self, outside: &Outside<'_>) -> usize {
-        let link = if self.chance.link_is_down() { Link::Down } else { outside.wire.link() };
+        let link = if self.chance.link_is_down() { LinkState::Down } else { outside.wire.link() };
         if link == self.link {
             return 0;
         }
         self.link = link;
-        let kind = if link == Link::Up { EventKind::PortActive } else { EventKind::PortError };
+        let kind = if link == LinkState::Up { EventKind::PortActive } else { EventKind::PortError };
         self.events.push_back(Event { channel: None, element: PORT, kind });
         1
     }
@@ -173,7 +173,7 @@ mod tests {
         let clock = ManualClock::default();
         let (mut wire, there) = CableEnd::pair();
         let mut hca = Hca::new(Config::default());
-        for (link, kind) in [(Link::Down, EventKind::PortError), (Link::Up, EventKind::PortActive)] {
+        for (link, kind) in [(LinkState::Down, EventKind::PortError), (LinkState::Up, EventKind::PortActive)] {
             there.set_link(link);
             for _ in 0..3 {
                 hca.step(1, &mut Outside { dma: &memory, wire: &mut wire, clock: &clock });

@@ -76,12 +76,12 @@ pub trait Wire {
     }
 
     /// Whether the port is up.
-    fn link(&self) -> Link;
+    fn link(&self) -> LinkState;
 }
 
 /// The state of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     /// Frames pass.
     Up,
     /// Nothing passes.

@@ -5,7 +5,7 @@
 //! calls [`Hca::step`](super::Hca::step). Threads or real packets need another [`Dma`] and another
 //! [`Wire`].
 
-use super::{Clock, Dma, Link, Unmapped, Wire};
+use super::{Clock, Dma, LinkState, Unmapped, Wire};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -150,8 +150,8 @@ impl CableEnd {
     }
 
     /// Plugs the cable in or out, for both ends. Frames in flight still arrive.
-    pub fn set_link(&self, link: Link) {
-        self.up.set(link == Link::Up);
+    pub fn set_link(&self, link: LinkState) {
+        self.up.set(link == LinkState::Up);
     }
 
     /// The next frame, where there is one: for a test that holds this end itself.
@@ -185,8 +185,8 @@ impl Wire for CableEnd {
         self.kernel.push(frame.to_vec());
     }
 
-    fn link(&self) -> Link {
-        if self.up.get() { Link::Up } else { Link::Down }
+    fn link(&self) -> LinkState {
+        if self.up.get() { LinkState::Up } else { LinkState::Down }
     }
 }
 

@@ -6,7 +6,7 @@ use super::counters::Counters;
 use super::diagnosis::Diagnoses;
 use super::hostile::Chance;
 use super::memory::Memory;
-use super::outside::{Link, Outside};
+use super::outside::{LinkState, Outside};
 
 /// Parts of [`Hca`](super::Hca), borrowed for one step.
 pub(super) struct Work<'a, 'o> {
@@ -16,7 +16,7 @@ pub(super) struct Work<'a, 'o> {
     pub(super) counters: &'a mut Counters,
     pub(super) diagnoses: &'a mut Diagnoses,
     pub(super) chance: &'a mut Chance,
-    pub(super) link: Link,
+    pub(super) link: LinkState,
     pub(super) outside: &'a mut Outside<'o>,
     /// Handles of QPs that cannot go on; their clients are told after the step.
     pub(super) fatal_qps: &'a mut Vec<u32>,

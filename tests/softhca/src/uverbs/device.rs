@@ -11,7 +11,7 @@ use super::calls::memory::nothing_after;
 use super::calls::{Bundle, Call, Outputs, Reply};
 use super::context::Context;
 use super::{Kernel, refuse};
-use crate::hca::{Config, Errno, Hca, Link};
+use crate::hca::{Config, Errno, Hca, LinkState};
 
 /// Mellanox.
 const VENDOR: u32 = 0x02c9;
@@ -188,7 +188,7 @@ fn mtu_number(mtu: u16) -> u8 {
 }
 
 fn port(hca: &Hca) -> QueryPortResp {
-    let is_up = hca.link() == Link::Up;
+    let is_up = hca.link() == LinkState::Up;
     QueryPortResp {
         // IP_BASED_GIDS, and statistics.
         port_cap_flags: 1 << 26 | 1 << 16,

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use super::gate::{self, Gate};
 use super::port::Cable;
 use super::sys::{self, BATCH, Batch, InterfaceRequest, Received};
-use crate::hca::Link;
+use crate::hca::LinkState;
 
 /// The bytes that the kernel may buffer for us; it doubles this number. A frame of 64 bytes counts
 /// as some 800, so half a million of them can wait while the model gets no processor time, if the
@@ -29,9 +29,9 @@ pub struct PacketSocket {
     /// How many of them are waiting to be sent, from the first.
     waiting: usize,
     incoming: Batch,
-    link: Link,
+    link: LinkState,
     link_ns: u64,
-    counters: Counters,
+    counters: WireCounters,
 }
 
 /// How often a name that is taken is tried again, and how soon: 100 ms in all.
@@ -48,7 +48,7 @@ struct Sockets {
 }
 
 #[derive(Default)]
-struct Counters {
+struct WireCounters {
     full: u64,
     too_long: u64,
     refused: u64,
@@ -85,9 +85,9 @@ impl PacketSocket {
             outgoing: vec![Vec::new(); BATCH],
             waiting: 0,
             incoming: Batch::new(),
-            link: Link::Down,
+            link: LinkState::Down,
             link_ns: 0,
-            counters: Counters::default(),
+            counters: WireCounters::default(),
         };
         cable.look_at_link();
         Ok(cable)
@@ -126,12 +126,12 @@ impl PacketSocket {
 
     fn look_at_link(&mut self) {
         let Some(sockets) = &self.sockets else {
-            self.link = Link::Up;
+            self.link = LinkState::Up;
             return;
         };
         let flags = InterfaceRequest::new(&self.interface).make(&sockets.outgoing, libc::SIOCGIFFLAGS).unwrap_or(0);
         let is_up = flags & (libc::IFF_UP | libc::IFF_RUNNING) == libc::IFF_UP | libc::IFF_RUNNING;
-        self.link = if is_up { Link::Up } else { Link::Down };
+        self.link = if is_up { LinkState::Up } else { LinkState::Down };
     }
 }
 
@@ -190,7 +190,7 @@ impl Cable for PacketSocket {
         }
     }
 
-    fn link(&self) -> Link {
+    fn link(&self) -> LinkState {
         self.link
     }
 
@@ -212,7 +212,7 @@ impl Cable for PacketSocket {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Counters { full, too_long, refused, uncut } = self.counters;
+        let WireCounters { full, too_long, refused, uncut } = self.counters;
         vec![("wire_full", full), ("wire_too_long", too_long), ("wire_refused", refused), ("wire_uncut", uncut)]
     }
 }

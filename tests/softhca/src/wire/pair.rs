@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::Cable;
-use crate::hca::Link;
+use crate::hca::LinkState;
 
 /// Frames under way in one direction. Fewer would make the ends take turns more often; each costs
 /// its bytes.
@@ -66,8 +66,8 @@ impl Cable for PairEnd {
         true
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 }
 

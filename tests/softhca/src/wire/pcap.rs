@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::FRAME_LEN_MAX;
 use super::port::Cable;
-use crate::hca::Link;
+use crate::hca::LinkState;
 
 /// First word of a file with microseconds, as its writer stores it; and with nanoseconds.
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -78,8 +78,8 @@ impl Cable for Pcap {
         next.inspect(|next| frame.extend_from_slice(next)).is_some()
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 
     fn tend(&mut self, _now_ns: u64) {

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use super::sys;
 use super::tap::Tap;
-use crate::hca::{Link, Wire};
+use crate::hca::{LinkState, Wire};
 
 /// The cable by which frames leave and arrive.
 pub trait Cable: Send {
@@ -16,7 +16,7 @@ pub trait Cable: Send {
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool;
 
     /// Whether frames pass.
-    fn link(&self) -> Link;
+    fn link(&self) -> LinkState;
 
     /// Gives a frame to the kernel as if the kernel had received it from the cable; `false` where
     /// the kernel is not on this cable.
@@ -138,7 +138,7 @@ impl Wire for Port {
         self.groups.as_ref().is_some_and(|groups| groups.wants(frame))
     }
 
-    fn link(&self) -> Link {
+    fn link(&self) -> LinkState {
         self.cable.link()
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use super::FRAME_LEN_MAX;
 use super::port::Cable;
 use super::sys::{self, InterfaceRequest};
-use crate::hca::Link;
+use crate::hca::LinkState;
 
 /// linux/if_tun.h: `_IOW('T', n, int)`.
 const TUNSETIFF: u64 = 0x4004_54ca;
@@ -92,8 +92,8 @@ impl Cable for Tap {
         Tap::receive(self, frame)
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

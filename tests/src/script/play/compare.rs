@@ -6,7 +6,7 @@ use core::fmt::Write;
 use wirepath::testing::tcp::Outgoing;
 use wirepath::wire::tcp::TcpFlags;
 
-use super::{Player, Sent, Wanted};
+use super::{Player, SentSegment, Wanted};
 use crate::script::expression::Expression;
 use crate::script::segment::{Expected, OptionLine};
 use crate::script::stage::Peer;
@@ -22,7 +22,7 @@ fn as_it_is(number: i64) -> i64 {
 
 impl Player {
     /// The differences of a segment, each in words.
-    pub(super) fn compare(&self, expected: &Expected, sent: &Sent) -> Result<Vec<String>, String> {
+    pub(super) fn compare(&self, expected: &Expected, sent: &SentSegment) -> Result<Vec<String>, String> {
         let segment = &sent.segment;
         let peer = self.peer();
         if segment.flow != peer.flow {
@@ -103,7 +103,7 @@ impl Player {
     }
 
     /// A segment as a script would have it.
-    pub(super) fn describe(&self, sent: &Sent) -> String {
+    pub(super) fn describe(&self, sent: &SentSegment) -> String {
         let segment = &sent.segment;
         let Some(peer) = self.stage.flows.iter().find(|peer| peer.flow == segment.flow) else {
             return format!("{segment:?}");

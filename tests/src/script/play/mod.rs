@@ -19,7 +19,7 @@ use super::options::Limit;
 use super::parse::AT_ONCE;
 use super::segment::{Expected, Wanted};
 use super::stage::{Peer, Stage, step};
-use super::wire::{Bytes, Sent};
+use super::wire::{Bytes, SentSegment};
 
 /// The greatest delay of a segment that a timer sends: timers have steps of at most 1 ms, and time
 /// advances in steps.
@@ -180,7 +180,7 @@ impl Player {
         Ok(())
     }
 
-    fn ago(&self, sent: &Sent) -> String {
+    fn ago(&self, sent: &SentSegment) -> String {
         if sent.at == self.stage.now { String::new() } else { format!(" {} ago", self.stage.now.since(sent.at)) }
     }
 

@@ -66,7 +66,7 @@ pub(in crate::device::af_xdp) struct Program {
 }
 
 /// A program attached to an interface. Dropping this detaches it.
-pub(in crate::device::af_xdp) struct Link {
+pub(in crate::device::af_xdp) struct BpfLink {
     fd: OwnedFd,
 }
 
@@ -254,7 +254,7 @@ struct LinkUpdate {
     old_prog_fd: u32,
 }
 
-impl Link {
+impl BpfLink {
     /// Attaches a program to an interface of the calling thread's network namespace. `flags` are
     /// `XDP_FLAGS_*` of linux/if_link.h.
     pub(in crate::device::af_xdp) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
@@ -420,7 +420,7 @@ impl Program {
     }
 
     /// Loads an egress program, and attaches it to `ifindex` (tcx, Linux 6.6).
-    pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
+    pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, BpfLink)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
         let attribute = ProgLoad {
@@ -442,7 +442,7 @@ impl Program {
         let prog_fd = program.fd.as_raw_fd() as u32;
         let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_TCX_EGRESS, flags: 0 };
         // SAFETY: no address in the attribute.
-        let link = Link { fd: unsafe { new_fd(LINK_CREATE, &attribute) }? };
+        let link = BpfLink { fd: unsafe { new_fd(LINK_CREATE, &attribute) }? };
         Ok((program, link))
     }
 }

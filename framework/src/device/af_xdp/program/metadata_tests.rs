@@ -254,7 +254,7 @@ fn nothing_is_asked_behind_the_driver() {
 
 /// Attaches a program to `veth0` that gives every packet a VLAN tag outside its bytes, as the
 /// kernel's VLAN interfaces do. veth delivers it in the same form, like a NIC that strips tags.
-fn tag_beside_the_frame(tci: i32) -> (Program, super::bpf::Link) {
+fn tag_beside_the_frame(tci: i32) -> (Program, super::bpf::BpfLink) {
     let mut asm = Assembler::default();
     asm.mov(Reg::R2, i32::from(0x8100u16.to_be()));
     asm.mov(Reg::R3, tci);

@@ -23,7 +23,7 @@ pub(in crate::device::af_xdp) struct Gate {
     port: PortHandle,
     queue: u16,
     umem: Rc<Umem>,
-    state: Cell<State>,
+    state: Cell<GateState>,
     /// Until this queue receives, the others wait for it.
     awaited: Cell<Option<PendingQueue>>,
     /// Failed attempts to receive: the kernel refused the map entry, receives all frames, and we
@@ -32,7 +32,7 @@ pub(in crate::device::af_xdp) struct Gate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum GateState {
     /// The kernel receives the frames.
     Shut,
     /// We receive them. The kernel may still receive those of other queues.
@@ -49,7 +49,7 @@ impl Gate {
             port: awaited.port().clone(),
             queue,
             umem,
-            state: Cell::new(State::Shut),
+            state: Cell::new(GateState::Shut),
             awaited: Cell::new(Some(awaited)),
             connects_refused: scope.scope("rx").counter("connects_refused", Unit::Events),
         }
@@ -59,29 +59,29 @@ impl Gate {
     /// receives, a load and a compare afterwards.
     #[inline]
     pub(in crate::device::af_xdp) fn open(&self) -> bool {
-        matches!(self.state.get(), State::Open | State::Over) || self.open_now()
+        matches!(self.state.get(), GateState::Open | GateState::Over) || self.open_now()
     }
 
     #[cold]
     fn open_now(&self) -> bool {
-        if self.state.get() == State::Shut {
+        if self.state.get() == GateState::Shut {
             if self.port.connect(self.queue, self.umem.socket()).is_err() {
                 self.connects_refused.inc();
                 return false;
             }
-            self.state.set(State::Receiving);
+            self.state.set(GateState::Receiving);
             drop(self.awaited.take());
         }
         if !self.port.all_receive() {
             return false;
         }
-        self.state.set(State::Open);
+        self.state.set(GateState::Open);
         true
     }
 
     /// Returns the frames to the kernel, even while the send half lives on.
     pub(in crate::device::af_xdp) fn close(&self) {
-        self.state.set(State::Over);
+        self.state.set(GateState::Over);
         drop(self.awaited.take());
         self.port.disconnect(self.queue);
     }

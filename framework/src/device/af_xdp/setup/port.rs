@@ -10,7 +10,7 @@ use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
-use super::super::program::bpf::{Link, LoadError, LoadOptions, Map, MapKind, Program};
+use super::super::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
 use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
 use super::super::rings::socket::kernel_version;
@@ -81,7 +81,7 @@ struct Maps {
 
 /// The installed program.
 struct Installed {
-    entries: Vec<Entry>,
+    entries: Vec<RuleEntry>,
     next_id: u32,
     contents: Contents,
     /// The program that looks up rules. It stays loaded beside a program with the rules compiled
@@ -89,7 +89,7 @@ struct Installed {
     lookups: Program,
     /// The program that compares frames with a few rules; if present, this one is attached.
     compares: Option<Program>,
-    link: Link,
+    link: BpfLink,
 }
 
 /// The part of the rules that stands in programs.
@@ -101,7 +101,7 @@ struct Contents {
     constants: Vec<Constant>,
 }
 
-struct Entry {
+struct RuleEntry {
     id: RuleId,
     rule: Rule,
     queue: u16,
@@ -198,7 +198,7 @@ impl Port {
         }
         let id = RuleId(installed.next_id);
         installed.next_id += 1;
-        installed.entries.push(Entry { id, rule: *rule, queue });
+        installed.entries.push(RuleEntry { id, rule: *rule, queue });
         if let Err(error) = self.adapt(&mut installed).and_then(|()| self.let_through(rule)) {
             installed.entries.pop();
             self.forget(&installed, &key);
@@ -300,7 +300,7 @@ impl Port {
             return Err(io::Error::from_raw_os_error(libc::EXDEV));
         }
         let flags = if self.mode == Mode::Generic { FLAG_GENERIC } else { FLAG_NATIVE };
-        installed.link = Link::create(installed.current(), self.interface.index, flags)?;
+        installed.link = BpfLink::create(installed.current(), self.interface.index, flags)?;
         self.put_back.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -463,7 +463,7 @@ fn attach_behind_the_dead(
 
 struct Attached {
     program: Program,
-    link: Link,
+    link: BpfLink,
     mode: Mode,
     fallback: Option<String>,
     found: Found,
@@ -485,7 +485,7 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
     let Some(program) = loaded(maps, LoadOptions::default())? else {
         return Err(AfXdpSetupError::KernelTooOld { missing: "XDP programs", since: "5.9" });
     };
-    match Link::create(&program, interface.index, FLAG_GENERIC) {
+    match BpfLink::create(&program, interface.index, FLAG_GENERIC) {
         Ok(link) => Ok(Attached {
             program,
             link,
@@ -520,7 +520,7 @@ fn attach_native(
                 continue;
             }
             let Some(program) = loaded(maps, options)? else { continue };
-            match Link::create(&program, interface.index, FLAG_NATIVE) {
+            match BpfLink::create(&program, interface.index, FLAG_NATIVE) {
                 Ok(link) => {
                     let (mode, fallback) = (Mode::Native, None);
                     return Ok(Ok(Attached { program, link, mode, fallback, found, options }));

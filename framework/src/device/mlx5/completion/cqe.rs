@@ -2,7 +2,7 @@
 //! (mlx5.md 2.9): offsets and values of its fields. Nothing here is validated; the user of a field
 //! checks it.
 
-use super::super::ring::Entry;
+use super::super::ring::RingEntry;
 
 /// Bytes of a CQE.
 pub(in crate::device::mlx5) const CQE_LEN: usize = 64;
@@ -25,7 +25,7 @@ pub(in crate::device::mlx5) fn flow_tag_on_wire(tag: u32) -> Option<u32> {
 
 /// A CQE in the ring. Each access reads memory again, so a caller keeps the value that it checked.
 #[derive(Clone, Copy)]
-pub(in crate::device::mlx5) struct Cqe<'a>(pub(in crate::device::mlx5) Entry<'a, CQE_LEN>);
+pub(in crate::device::mlx5) struct Cqe<'a>(pub(in crate::device::mlx5) RingEntry<'a, CQE_LEN>);
 
 /// The opcode of a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,11 +62,11 @@ pub(in crate::device::mlx5) struct CqReader {
     /// The source of the error.
     error_source: ErrorSource,
     place: CqPosition,
-    counters: Counters,
+    counters: RxCounters,
     drops: Drops<Mlx5RxDrop>,
 }
 
-struct Counters {
+struct RxCounters {
     frames: Counter,
     bytes: Counter,
     /// Turns that found the pool empty while WQEs were vacant, or while frames waited to be copied.
@@ -108,7 +108,7 @@ impl CqReader {
         template: MetaTemplate,
         scope: &Scope,
     ) -> Self {
-        let counters = Counters {
+        let counters = RxCounters {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             nombuf: scope.counter("nombuf", Unit::Events),

@@ -111,11 +111,11 @@ pub struct Mlx5Tx {
     relation: Box<dyn FnMut() -> Option<ClockInfo>>,
     fault: Box<dyn FnMut() -> Option<RingError>>,
     timestamps: TxTimestamps,
-    counters: Counters,
+    counters: TxCounters,
     drops: Drops<Mlx5TxDrop>,
 }
 
-struct Counters {
+struct TxCounters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
@@ -191,7 +191,7 @@ impl Mlx5Tx {
         };
         let scope = scope.scope("tx");
         let events = |name| scope.counter(name, CounterUnit::Events);
-        let counters = Counters {
+        let counters = TxCounters {
             frames: scope.counter("frames", CounterUnit::Frames),
             bytes: scope.counter("bytes", CounterUnit::Bytes),
             ring_full: events("ring_full"),

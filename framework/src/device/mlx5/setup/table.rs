@@ -24,7 +24,7 @@ pub(in crate::device::mlx5) trait Target {
 
 /// The rules of a device.
 pub(in crate::device::mlx5) struct Table<T: Target> {
-    entries: Vec<Entry>,
+    entries: Vec<RuleEntry>,
     // Before the targets: rules are dropped before their destinations.
     standing: Vec<InstalledRule<T>>,
     targets: Vec<Option<T>>,
@@ -33,7 +33,7 @@ pub(in crate::device::mlx5) struct Table<T: Target> {
 }
 
 /// A rule that was set.
-struct Entry {
+struct RuleEntry {
     id: RuleId,
     rule: Rule,
     target: usize,
@@ -65,14 +65,14 @@ impl<T: Target> Table<T> {
         self.install(rule, target)?;
         let id = RuleId(self.next_id);
         self.next_id += 1;
-        self.entries.push(Entry { id, rule: *rule, target });
+        self.entries.push(RuleEntry { id, rule: *rule, target });
         Ok(id)
     }
 
     /// Removes a rule, and returns it.
     pub(in crate::device::mlx5) fn remove(&mut self, id: RuleId) -> Result<Rule, SteerError> {
         let place = self.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
-        let Entry { rule, target, .. } = self.entries.remove(place);
+        let RuleEntry { rule, target, .. } = self.entries.remove(place);
         if !self.entries.iter().any(|entry| entry.rule == rule && entry.target == target) {
             self.standing.retain(|standing| standing.rule != rule || standing.target != target);
         }
@@ -104,11 +104,11 @@ impl<T: Target> Table<T> {
 
     /// An existing rule beside which the NIC cannot serve this one.
     fn excluded_by(&self, rule: &Rule, target: usize) -> Option<Rule> {
-        let elsewhere = |entry: &&Entry| entry.target != target || entry.rule.flow_tag != rule.flow_tag;
+        let elsewhere = |entry: &&RuleEntry| entry.target != target || entry.rule.flow_tag != rule.flow_tag;
         self.entries.iter().filter(elsewhere).map(|entry| entry.rule).find(|other| exclude(rule, other))
     }
 
-    fn of(&self, target: usize) -> impl Iterator<Item = &Entry> {
+    fn of(&self, target: usize) -> impl Iterator<Item = &RuleEntry> {
         self.entries.iter().filter(move |entry| entry.target == target)
     }
 

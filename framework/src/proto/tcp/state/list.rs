@@ -5,7 +5,7 @@ use crate::proto::slab::NIL;
 
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct SlotList {
-    links: Box<[Link]>,
+    links: Box<[ListNode]>,
     ends: [Ends; 2],
 }
 
@@ -20,7 +20,7 @@ impl Ends {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ListNode {
     next: u32,
     prev: u32,
 }
@@ -30,11 +30,11 @@ const OUT: u32 = NIL - 1;
 
 impl SlotList {
     /// Bytes of an entry in a list.
-    pub(in crate::proto::tcp) const ENTRY_LEN: usize = size_of::<Link>();
+    pub(in crate::proto::tcp) const ENTRY_LEN: usize = size_of::<ListNode>();
 
     /// For slots below `capacity`.
     pub(in crate::proto::tcp) fn new(capacity: usize) -> Self {
-        Self { links: vec![Link { next: NIL, prev: OUT }; capacity].into_boxed_slice(), ends: [Ends::NONE; 2] }
+        Self { links: vec![ListNode { next: NIL, prev: OUT }; capacity].into_boxed_slice(), ends: [Ends::NONE; 2] }
     }
 
     #[inline]
@@ -78,7 +78,7 @@ impl SlotList {
             return;
         }
         let ends = &mut self.ends[list];
-        self.links[slot as usize] = Link { next: NIL, prev: ends.tail };
+        self.links[slot as usize] = ListNode { next: NIL, prev: ends.tail };
         match ends.tail {
             NIL => ends.head = slot,
             tail => self.links[tail as usize].next = slot,
@@ -88,7 +88,7 @@ impl SlotList {
 
     /// Takes a slot out, if it is in a list.
     pub(in crate::proto::tcp) fn remove(&mut self, slot: u32) {
-        let Link { next, prev } = self.links[slot as usize];
+        let ListNode { next, prev } = self.links[slot as usize];
         if prev == OUT {
             return;
         }

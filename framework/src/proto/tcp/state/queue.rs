@@ -48,7 +48,7 @@ pub(in crate::proto::tcp) const LOST: u8 = 1 << 4;
 pub(in crate::proto::tcp) const RESENT: u8 = 1 << 5;
 
 /// The fields of a segment that has left for the first time: it becomes a [`Chunk`] in place.
-pub(in crate::proto::tcp) struct Sent<P> {
+pub(in crate::proto::tcp) struct SentChunk<P> {
     pub(in crate::proto::tcp) seq: Seq,
     pub(in crate::proto::tcp) len: u32,
     pub(in crate::proto::tcp) flags: u8,
@@ -134,7 +134,12 @@ impl Queue {
     /// Appends a chunk that was sent just now, also to those in flight. Panics where the store is
     /// full.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, sent: Sent<P>) {
+    pub(in crate::proto::tcp) fn push_sent<P>(
+        &mut self,
+        in_flight: &mut Lane,
+        chunks: &mut Chunks<P>,
+        sent: SentChunk<P>,
+    ) {
         let (prev, earlier) = (self.tail, in_flight.tail);
         let Some(place) = chunks.vacancy() else {
             // If it could be dropped on the way, the compiler would have to keep it in memory all
@@ -142,7 +147,7 @@ impl Queue {
             core::mem::forget(sent);
             panic!("room in the store was seen before");
         };
-        let Sent { seq, len, flags, sent_at, payload } = sent;
+        let SentChunk { seq, len, flags, sent_at, payload } = sent;
         let idx = place.fill(Chunk {
             seq,
             len,

@@ -63,9 +63,9 @@ impl Payload for Vec<u8> {
 
 /// Segments that a machine has sent and that are not received yet.
 #[derive(Default)]
-pub(super) struct Sent(pub(super) Vec<(Outgoing, Vec<u8>)>);
+pub(super) struct SentSegments(pub(super) Vec<(Outgoing, Vec<u8>)>);
 
-impl Output<Vec<u8>> for Sent {
+impl Output<Vec<u8>> for SentSegments {
     fn send(&mut self, _: Option<u32>, segment: &Outgoing, payload: Option<&mut Vec<u8>>) -> Result<(), Unsent> {
         self.0.push((*segment, payload.map_or(Vec::new(), |payload| payload.clone())));
         Ok(())
@@ -79,7 +79,7 @@ impl Output<Vec<u8>> for Sent {
 /// A machine, its sent segments, and its app's events.
 pub(super) struct End {
     pub(super) tcp: Tcp<Vec<u8>>,
-    pub(super) sent: Sent,
+    pub(super) sent: SentSegments,
     pub(super) events: Vec<TcpEvent>,
     pub(super) bytes: Vec<u8>,
     pub(super) now: Instant,
@@ -94,7 +94,7 @@ impl End {
         let config = TcpConfig { connections_max: 8, chunks_max: 1024, ..TcpConfig::default() };
         Self {
             tcp: Tcp::new(config, HashSeed::new(seed, 2)).unwrap(),
-            sent: Sent::default(),
+            sent: SentSegments::default(),
             events: Vec::new(),
             bytes: Vec::new(),
             now: Instant::ZERO + Duration::from_secs(1),

@@ -16,7 +16,7 @@ pub(super) const FIRST: Seq = Seq(u32::MAX - 5_000);
 pub(super) struct Sender {
     pub(super) tcp: Tcp<Vec<u8>>,
     pub(super) slot: u32,
-    pub(super) sent: Sent,
+    pub(super) sent: SentSegments,
     pub(super) now: Instant,
 }
 
@@ -43,7 +43,7 @@ impl Sender {
             connection.set(InputFlags::ECN);
         }
         let slot = tcp.insert(connection).unwrap();
-        let mut sender = Self { tcp, slot, sent: Sent::default(), now };
+        let mut sender = Self { tcp, slot, sent: SentSegments::default(), now };
         sender.context(|cx| cx.begin_congestion());
         sender
     }
@@ -72,7 +72,7 @@ impl Sender {
         sender
     }
 
-    pub(super) fn context<R>(&mut self, action: impl FnOnce(&mut Context<'_, Vec<u8>, Sent>) -> R) -> R {
+    pub(super) fn context<R>(&mut self, action: impl FnOnce(&mut Context<'_, Vec<u8>, SentSegments>) -> R) -> R {
         let result = action(&mut self.tcp.context(self.slot, &mut self.sent, self.now));
         self.check();
         result

@@ -1,7 +1,7 @@
 //! Frames on their way to the wire. Most go at once; while the wire is busy they wait here, in
 //! order.
 
-use crate::hca::outside::Link;
+use crate::hca::outside::LinkState;
 use crate::hca::work::Work;
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl Outbox {
         if frame.len() < FRAME_LEN_MIN {
             frame.resize(FRAME_LEN_MIN, 0);
         }
-        if work.link == Link::Down {
+        if work.link == LinkState::Down {
             work.counters.tx_link_down += 1;
         } else if self.waiting.is_empty() && work.outside.wire.send(frame) {
             count(frame, work);
@@ -45,7 +45,7 @@ impl Outbox {
     pub(super) fn resume(&mut self, work: &mut Work<'_, '_>) -> usize {
         let mut moved = 0;
         while let Some(frame) = self.waiting.front() {
-            if work.link == Link::Down {
+            if work.link == LinkState::Down {
                 work.counters.tx_link_down += 1;
             } else if work.outside.wire.send(frame) {
                 count(frame, work);

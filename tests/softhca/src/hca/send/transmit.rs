@@ -23,7 +23,7 @@ pub(in crate::hca) struct Transmitter {
 
 /// The frames that a WQE has put onto the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::hca) struct Sent {
+pub(in crate::hca) struct SentFrames {
     pub(in crate::hca) frames: usize,
     pub(in crate::hca) bytes: u32,
 }
@@ -58,12 +58,12 @@ impl Transmitter {
 
     /// Executes the WQE in the scratch.
     #[inline]
-    pub(super) fn execute(&mut self, control: &Control, pd: u32, work: &mut Work<'_, '_>) -> Result<Sent, Fault> {
+    pub(super) fn execute(&mut self, control: &Control, pd: u32, work: &mut Work<'_, '_>) -> Result<SentFrames, Fault> {
         if control.len > work.config.wqe_len_max.into() {
             return Err(Fault::TooLong { len: control.len, max: work.config.wqe_len_max });
         }
         match control.opcode {
-            opcode::NOP => return Ok(Sent::default()),
+            opcode::NOP => return Ok(SentFrames::default()),
             opcode::SEND => {}
             opcode::TSO if work.config.tso_len_max > 0 => {}
             opcode::MULTI_PACKET if work.config.multi_packet_send => {}
@@ -80,12 +80,12 @@ impl Transmitter {
     }
 
     /// All pieces are one frame.
-    fn send_one(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Result<Sent, Fault> {
+    fn send_one(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Result<SentFrames, Fault> {
         let len = ethernet.inline_len as u64 + self.pieces.len;
         check_frame_len(len)?;
         check_inline(ethernet, len, work)?;
         if is_too_long(len, ethernet, work) {
-            return Ok(Sent { frames: 1, bytes: 0 });
+            return Ok(SentFrames { frames: 1, bytes: 0 });
         }
         self.frame.clear();
         self.frame.extend_from_slice(self.scratch.inline_headers(ethernet));
@@ -96,14 +96,19 @@ impl Transmitter {
     }
 
     /// Each piece is a frame; mlx5.md 2.6.
-    fn send_each(&mut self, control: &Control, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Result<Sent, Fault> {
+    fn send_each(
+        &mut self,
+        control: &Control,
+        ethernet: &Ethernet,
+        work: &mut Work<'_, '_>,
+    ) -> Result<SentFrames, Fault> {
         if self.pieces.list().is_empty() {
             return Err(Fault::Size { ds: (control.len / 16) as u8 });
         }
         for piece in self.pieces.list() {
             check_frame_len(u64::from(piece.len))?;
         }
-        let mut sent = Sent::default();
+        let mut sent = SentFrames::default();
         for at in 0..self.pieces.list().len() {
             let piece = self.pieces.list()[at];
             if is_too_long(u64::from(piece.len), ethernet, work) {
@@ -120,7 +125,7 @@ impl Transmitter {
     }
 
     /// The pieces are the payload of a TCP stream that is cut into frames; mlx5.md 2.5.
-    fn segment(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Result<Sent, Fault> {
+    fn segment(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Result<SentFrames, Fault> {
         let max = work.config.tso_len_max;
         let len = self.pieces.len;
         if len == 0 || len > u64::from(max) {
@@ -132,7 +137,7 @@ impl Transmitter {
         for piece in self.pieces.list() {
             append(&mut self.payload, &self.scratch, piece, work.outside.dma)?;
         }
-        let mut sent = Sent::default();
+        let mut sent = SentFrames::default();
         let count = self.payload.len().div_ceil(ethernet.mss as usize);
         for (nth, chunk) in self.payload.chunks(ethernet.mss as usize).enumerate() {
             self.frame.clear();
@@ -150,7 +155,7 @@ impl Transmitter {
     }
 
     /// Fills in checksums and tag, and lets the frame go.
-    fn finish(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> Sent {
+    fn finish(&mut self, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> SentFrames {
         if ethernet.checksums != 0 && !offload::fill_checksums(&mut self.frame, ethernet.checksums) {
             work.counters.tx_checksum_not_filled += 1;
         }
@@ -159,7 +164,7 @@ impl Transmitter {
         }
         let bytes = self.frame.len() as u32;
         self.outbox.send(&mut self.frame, work);
-        Sent { frames: 1, bytes }
+        SentFrames { frames: 1, bytes }
     }
 }
 

@@ -68,14 +68,14 @@ pub(in crate::device::mlx5) struct Sq {
     signal_every: u32,
     dry_run: Option<DryRun>,
     standing: PrepostedWqe,
-    sent: Sent,
+    sent: SentTally,
     /// Last, so that the ring and its objects in the NIC are dropped before the buffers are freed.
     in_flight: Fifo,
 }
 
 /// Counts of posted frames and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Sent {
+pub(in crate::device::mlx5) struct SentTally {
     pub(in crate::device::mlx5) frames: u64,
     pub(in crate::device::mlx5) bytes: u64,
 }
@@ -125,7 +125,7 @@ impl Sq {
             signal_every: signal_every(blocks),
             dry_run: None,
             standing: PrepostedWqe::NONE,
-            sent: Sent::default(),
+            sent: SentTally::default(),
             in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
         }
     }
@@ -174,7 +174,7 @@ impl Sq {
 
     /// The counts since the last call, without frames in the open multi-packet WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn take_sent(&mut self) -> Sent {
+    pub(in crate::device::mlx5) fn take_sent(&mut self) -> SentTally {
         core::mem::take(&mut self.sent)
     }
 }

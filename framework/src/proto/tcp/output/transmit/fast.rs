@@ -17,7 +17,7 @@ use super::super::super::seq::Seq;
 use super::super::super::state::connection::{
     AppFlags, Connection, Flags, InputFlags, LossFlags, OutputFlags, Recovery, RetransmitTimer,
 };
-use super::super::super::state::queue::Sent;
+use super::super::super::state::queue::SentChunk;
 use super::super::super::state::stored::switch;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -114,7 +114,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.send.queue.push_sent(
             &mut connection.send.in_flight,
             chunks,
-            Sent { seq, len, flags, sent_at, payload },
+            SentChunk { seq, len, flags, sent_at, payload },
         );
         connection.pass_at_once(len);
         // Earlier segments are in flight, for which the timer is set.

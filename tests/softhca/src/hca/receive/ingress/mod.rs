@@ -10,7 +10,7 @@ use super::rq::{Received, Rq, RqFault};
 use super::verdict::{VLAN_STRIPPED, Verdict};
 use crate::hca::control::WqState;
 use crate::hca::diagnosis::Diagnoses;
-use crate::hca::outside::{Link, Outside};
+use crate::hca::outside::{LinkState, Outside};
 use crate::hca::qp::Receiver;
 use crate::hca::steering::{Delivery, Headers, Rest, Spread};
 use crate::hca::{Hca, RxHeaders};
@@ -49,7 +49,7 @@ impl Hca {
     /// how many of both.
     pub(in crate::hca) fn receive_some(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         let mut count = self.flush_rings(budget, outside);
-        if self.link == Link::Down {
+        if self.link == LinkState::Down {
             return count;
         }
         for _ in 0..budget {

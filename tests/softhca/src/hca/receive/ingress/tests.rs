@@ -4,7 +4,7 @@ use crate::hca::receive::frames::Frame;
 use crate::hca::receive::rig::{RxCqe, RxRig, to_mac, to_udp};
 use crate::hca::testing::PlainMemory;
 use crate::hca::{
-    Config, Errno, EventKind, FlowSpec, Hostility, Link, Outside, QpCapabilities, QpKind, QpRequest, QpState,
+    Config, Errno, EventKind, FlowSpec, Hostility, LinkState, Outside, QpCapabilities, QpKind, QpRequest, QpState,
     RssRequest, Wire, WqChange, WqState,
 };
 use proptest::prelude::*;
@@ -225,10 +225,10 @@ fn a_record_beyond_the_ring_is_told_by_an_event() {
 #[test]
 fn no_frame_passes_while_the_port_is_down() {
     let mut rig = rig(4);
-    rig.there.set_link(Link::Down);
+    rig.there.set_link(LinkState::Down);
     rig.arrive(&numbered(1));
     assert_eq!(numbers(&mut rig), []);
-    rig.there.set_link(Link::Up);
+    rig.there.set_link(LinkState::Up);
     rig.step();
     assert_eq!(numbers(&mut rig), [1]);
 }
@@ -395,8 +395,8 @@ fn what_the_kernel_wants_is_not_for_a_default_rule() {
         fn kernel_wants(&self, frame: &[u8]) -> bool {
             frame[..6] == MAC
         }
-        fn link(&self) -> Link {
-            Link::Up
+        fn link(&self) -> LinkState {
+            LinkState::Up
         }
     }
     let mut rig = RxRig::new(Config::default());

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use crate::hca::send::rig::{Rig, SendCqe, USER_INDEX, ethernet, ethernet_inline, frame, inline};
-use crate::hca::{Config, EventKind, Hostility, Link, Outside, QpChange, QpState, Wire};
+use crate::hca::{Config, EventKind, Hostility, LinkState, Outside, QpChange, QpState, Wire};
 
 fn sent(wqe_counter: u16, wqe_opcode: u8) -> SendCqe {
     SendCqe { opcode: 0, wqe_counter, syndrome: 0, vendor: 0, wqe_opcode, user_index: USER_INDEX }
@@ -202,7 +202,7 @@ fn a_busy_wire_delays_and_loses_nothing() {
 #[test]
 fn while_the_port_is_down_frames_complete_and_are_lost() {
     let mut rig = Rig::new(Config::default());
-    rig.there.set_link(Link::Down);
+    rig.there.set_link(LinkState::Down);
     rig.submit(&rig.send_wqe(&frame(64)));
     assert_eq!((rig.frames().len(), rig.cqes().len()), (0, 1));
     assert_eq!(rig.hca.counters().tx_link_down, 1);
@@ -297,8 +297,8 @@ impl Wire for Sink {
         false
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 }
 

@@ -94,8 +94,8 @@ impl Wire for Counting {
         false
     }
 
-    fn link(&self) -> Link {
-        Link::Up
+    fn link(&self) -> LinkState {
+        LinkState::Up
     }
 }
 
