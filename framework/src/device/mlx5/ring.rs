@@ -7,9 +7,8 @@
 //! Invariants:
 //! 1. The parts of a queue are correct, as the maker of their [`MemoryOwner`] promised. A ring's
 //!    memory is aligned to 16 bytes and lives as long as the owner, which each ring holds.
-//! 2. A ring has a power of two of entries; an index is masked before it is used, so an
-//! [`RingEntry`]
-//!    is always inside.
+//! 2. A ring has a power of two of entries; an index is masked before it is used, so a
+//!    [`RingEntry`] is always inside.
 //! 3. An access stays inside the first `LEN` bytes of its entry and is aligned; the compiler checks
 //!    it, because both are constants.
 //! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by
