@@ -10,6 +10,7 @@ use std::time::Duration;
 use sockets::System;
 use sockets::rules::Rules;
 use wirepath::device::af_xdp::AfXdpConfig;
+use wirepath::device::mlx5::Feature;
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 
@@ -28,6 +29,8 @@ const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 /// router to other networks: a host of the program's own on the interface.
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
+/// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
+const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 
 pub(crate) struct Config {
     pub(crate) port: PortConfig,
@@ -179,6 +182,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     };
     let mut port = PortConfig::named(name).map_err(|error| error.to_string())?;
     borrow(&mut port)?;
+    stamp(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
     Ok(Config { port, own, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
@@ -186,7 +190,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -195,6 +199,7 @@ fn unknown_variable() -> Option<String> {
         APPLICATION_ID,
         ADDRESS,
         GATEWAY,
+        TIMESTAMPS,
         "WIREPATH_PRELOAD",
         "WIREPATH_SHM",
     ];
@@ -238,6 +243,22 @@ fn borrow(port: &mut PortConfig) -> Result<(), String> {
             "a broker lends queues of AF_XDP: name an interface without a driver before it, or unset {BROKER}"
         )),
     }
+}
+
+/// Has a ConnectX stamp frames, if the environment asks for it. AF_XDP reports the stamps that a
+/// NIC makes without being asked.
+fn stamp(port: &mut PortConfig) -> Result<(), String> {
+    let asks = match variable(TIMESTAMPS).as_deref() {
+        None | Some("0") => false,
+        Some("1") => true,
+        Some(other) => return Err(format!("{TIMESTAMPS} is {other:?}: set it to 1, or unset it")),
+    };
+    if let PortConfig::Mlx5(config) = port
+        && asks
+    {
+        config.timestamps = Feature::Required;
+    }
+    Ok(())
 }
 
 /// Longer than a round trip within a building, shorter than what a CPU meter shows.

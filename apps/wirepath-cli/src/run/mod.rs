@@ -34,6 +34,7 @@ const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
+const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -65,6 +66,10 @@ pub(crate) struct Options {
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
+    /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: of a ConnectX that is driven
+    /// itself (mlx5:IF)
+    #[arg(long)]
+    timestamps: bool,
     /// The program: a path, or a name in PATH
     program: OsString,
     /// Its arguments
@@ -162,6 +167,7 @@ impl Options {
         settings.extend(own.map(|address| (ADDRESS, address.into())));
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.map(|path| (RULES, path.into())));
+        settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         Ok(settings)
     }

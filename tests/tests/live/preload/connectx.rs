@@ -1,8 +1,8 @@
 //! The same programs over the queues of a ConnectX, which is one of software on our end of the
 //! wire.
 
-use wirepath_tests::live::preload::{library, segments_received, text, until_it_listens, wire};
-use wirepath_tests::live::{NEAR, OURS, Program};
+use wirepath_tests::live::preload::{compile, echo, library, segments_received, text, until_it_listens, wire};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS};
 
 #[test]
 fn redis_answers_over_the_queues_of_a_connectx() {
@@ -30,4 +30,25 @@ fn redis_answers_over_the_queues_of_a_connectx() {
     assert_eq!(ask(&["get", "price"]), "101");
     assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
     drop(redis);
+}
+
+#[test]
+fn nic_stamps_datagrams_for_a_program_that_asks_for_it() {
+    let test = "nic_stamps_datagrams_for_a_program_that_asks_for_it";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "reports.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let software = softhca::testing::program().unwrap().to_str().unwrap();
+    let line = format!(
+        "LD_PRELOAD={}:$LD_PRELOAD WIREPATH_INTERFACE=mlx5:{NEAR} WIREPATH_POLICY=refuse WIREPATH_TIMESTAMPS=1 \
+         exec {program} {THEIRS} 'by the NIC'",
+        library().display()
+    );
+    let said = text(&wire.near.command(software, &["run", "--wire", NEAR, "--", "sh", "-c", &line]).unwrap());
+    let stamps: Vec<&str> = said.lines().filter(|line| line.contains("control 1 37 len 64 none none")).collect();
+    assert!(stamps.len() == 2 && stamps.iter().all(|line| !line.ends_with("none none none")), "{said}");
 }

@@ -330,13 +330,27 @@ static void zerocopy(void) {
     complete(call(7000));
 }
 
+// Stamps by the NIC, of what is received and sent: none, where the NIC makes none.
+static void by_nic(void) {
+    int flags = SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+    int fd = datagrams();
+    send_datagram(fd, 7000, "first");
+    take(fd, 0, "first");
+    set(fd, SOL_SOCKET, 37, flags | SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY);
+    send_datagram(fd, 7000, "tick");
+    take(fd, 0, "tick");
+    say("poll", ready(fd, 0, 100));
+    take(fd, MSG_ERRQUEUE, "");
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
         {"arrivals", arrivals}, {"errors", errors}, {"by loopback", by_loopback}, {"connected", connected}, {"mapped", mapped},
         {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
-        {"zerocopy", zerocopy},
+        {"zerocopy", zerocopy}, {"by the NIC", by_nic},
     };
     return play(parts, sizeof parts / sizeof *parts, count > 2 ? arguments[2] : NULL);
 }
