@@ -105,8 +105,9 @@ pub enum AcceptedDestinations {
 /// The configuration of the IPv4 node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Config {
-    /// The unicast destinations that are accepted. By default [`AcceptedDestinations::LocalAddresses`]; with
-    /// [`AcceptedDestinations::Any`] on a wire we answer for other hosts.
+    /// The unicast destinations that are accepted. By default
+    /// [`AcceptedDestinations::LocalAddresses`]; with [`AcceptedDestinations::Any`] on a wire we
+    /// answer for other hosts.
     pub accept: AcceptedDestinations,
     /// The most fragments that wait, and the most datagrams they belong to. The pool needs a buffer
     /// more for each. With too few, fragments are dropped as `ipv4/drop/fragment_no_room`; with

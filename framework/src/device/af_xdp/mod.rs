@@ -35,20 +35,25 @@
 //! It does not move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
 
 pub(crate) mod broker;
+mod config;
+mod error;
+mod gate;
+#[cfg(test)]
+mod gate_tests;
+mod holder;
+mod interface;
+mod netlink;
 mod program;
 mod rings;
 mod rx;
 mod setup;
 mod tx;
 
-use setup::device::LINK_HEADER_LEN;
-
 pub use broker::client::{broker_of, check_broker};
-pub use rings::socket::CopyMode;
+pub use config::{AfXdpConfig, CopyMode, Mode};
+pub use error::CAPABILITIES;
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;
 pub use setup::capabilities::{AfXdpCapabilities, AttachedProgram, DriverCapabilities};
-pub use setup::device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
-pub use setup::error::CAPABILITIES;
-pub use setup::port::Mode;
+pub use setup::device::{AfXdpDevice, AfXdpQueue};
 pub use tx::AfXdpTx;

@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 
+use super::gate::Gate;
+use super::interface::{LinkState, LinkWatch};
 use super::program::metadata;
-use super::rings::gate::Gate;
 use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::rings::socket::Statistics;
 use super::rings::sys;
 use super::rings::umem::{DescriptorError, FillChunks, Umem};
 use super::setup::device::BindFlags;
 use super::setup::handle::PortHandle;
-use super::setup::interface::{LinkState, LinkWatch};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Mbuf, Pool};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 
-use super::rings::gate::Gate;
+use super::gate::Gate;
 use super::rings::in_flight::{Completed, InFlight};
 use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::rings::socket::{SEGMENTS_MAX, Statistics};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::super::setup::error::AfXdpSetupError;
-use super::super::setup::interface::Interface;
+use super::super::error::AfXdpSetupError;
+use super::super::interface::Interface;
 use super::lend::QueueOrder;
 use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use super::sys;

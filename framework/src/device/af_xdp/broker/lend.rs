@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::super::error::AfXdpSetupError;
 use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
 use super::super::rings::umem::register_for_another;
-use super::super::setup::error::AfXdpSetupError;
 use super::sys;
 use crate::mem::{Layout, Region};
 
@@ -83,7 +83,7 @@ impl LentQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::setup::interface::Interface;
+    use super::super::super::interface::Interface;
     use super::super::super::{CopyMode, Mode};
     use super::*;
     use crate::device::af_xdp::rings::sys::{bind, leave_namespace};

@@ -12,10 +12,10 @@
 //! Values from the packet are loaded where they are used and not kept, so the verifier tracks few
 //! states.
 
-use super::super::setup::steering::{Constant, Depth, Shape, UNTAGGED};
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
 use super::kfuncs::{HintSource, Kfuncs, RxHint};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
+use super::steering::{Constant, Depth, Shape, UNTAGGED};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
@@ -41,7 +41,7 @@ pub(in crate::device::af_xdp) struct Source<'a> {
 /// The place of the rules: any number in a map, or a few in the program's instructions.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::af_xdp) enum Rules<'a> {
-    /// In a hash map of [`Key`](super::super::setup::steering::Key)s, by its file descriptor: one
+    /// In a hash map of [`Key`](super::steering::Key)s, by its file descriptor: one
     /// lookup per shape.
     Table(i32),
     /// In the program: a few comparisons per rule, in this order.

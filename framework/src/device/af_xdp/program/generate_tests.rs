@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::IntoBytes;
 
-use super::super::setup::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
 use super::generate::{Rules, Source, XdpAction, generate};
 use super::metadata;
+use super::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
 use crate::device::steering::Rule;
 use crate::mem::Pool;
 use crate::wire::{EtherType, MacAddr, Protocol};

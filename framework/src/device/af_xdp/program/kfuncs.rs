@@ -6,8 +6,8 @@
 use core::fmt;
 use std::sync::OnceLock;
 
-use super::super::setup::interface::Interface;
-use super::super::setup::port::Mode;
+use super::super::config::Mode;
+use super::super::interface::Interface;
 use super::btf::{Btf, VMLINUX};
 
 /// A kind of metadata; also the index into arrays with an entry per kind.
@@ -123,7 +123,7 @@ fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::af_xdp::setup::interface::{DriverFeatures, LinkState};
+    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
 
     fn interface(rx_hints: [bool; 3]) -> Interface {
         Interface {

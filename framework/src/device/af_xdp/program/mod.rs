@@ -12,3 +12,4 @@ pub(super) mod kfuncs;
 pub(super) mod metadata;
 #[cfg(test)]
 mod metadata_tests;
+pub(super) mod steering;

@@ -1,9 +1,6 @@
 //! Memory shared with the kernel: the umem, its four rings, and the owner of each buffer. The only
 //! AF_XDP modules with `unsafe`, beside the `bpf` system call.
 
-pub(super) mod gate;
-#[cfg(test)]
-mod gate_tests;
 pub(super) mod in_flight;
 #[allow(unsafe_code)]
 pub(super) mod ring;

@@ -8,27 +8,14 @@ use std::time::Duration;
 
 use zerocopy::FromBytes;
 
-use super::super::setup::error::AfXdpSetupError;
-use super::super::setup::holder;
-use super::super::setup::interface::Interface;
-use super::super::setup::port::Mode;
+use super::super::config::{CopyMode, Mode};
+use super::super::error::AfXdpSetupError;
+use super::super::holder;
+use super::super::interface::Interface;
 use super::ring::{ConsumerRing, Desc, Offsets, ProducerRing};
 use super::sys;
 use super::umem::Umem;
 use crate::mem::{Layout, Pool};
-
-/// Whether the kernel copies frames between the driver's buffers and the pool's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CopyMode {
-    /// Zero-copy if the driver supports it, otherwise copy.
-    #[default]
-    Auto,
-    /// Zero-copy only.
-    ZeroCopy,
-    /// Always copy: the NIC's own rings remain as the kernel has set them up.
-    Copy,
-}
 
 /// A bound socket.
 pub(in crate::device::af_xdp) struct Bound {
@@ -297,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::counters::Block;
-    use crate::device::af_xdp::setup::interface::{DriverFeatures, LinkState};
+    use crate::device::af_xdp::interface::{DriverFeatures, LinkState};
     use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
     use crate::device::{Device, Queue};
     use crate::mem::{Layout, Region};

@@ -1,9 +1,9 @@
 //! The capabilities of an interface for AF_XDP, queried without touching it: for tools, and for
 //! programs that choose a backend.
 
+use super::super::holder;
+use super::super::interface::Interface;
 use super::super::program::kfuncs::RxHint;
-use super::holder;
-use super::interface::Interface;
 use crate::device::DeviceError;
 
 /// What the kernel reports of an interface and its driver.

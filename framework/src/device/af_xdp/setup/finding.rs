@@ -9,7 +9,7 @@ use super::super::program::assembler::{Alu, Cmp, Helper, Reg, Size};
 use super::super::program::generate::{
     CTX, CTX_RX_QUEUE, FRAME, L3, L4, Program, Rest, Rules, STACK_KEY, STACK_VLAN, WORD,
 };
-use super::steering::{Constant, Depth, Key, Shape};
+use super::super::program::steering::{Constant, Depth, Key, Shape};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::broker::client::LentPort;
-use super::interface::Interface;
-use super::port::{Mode, Port};
+use super::super::config::Mode;
+use super::super::interface::Interface;
+use super::port::Port;
 use crate::device::steering::{Rule, RuleId, SteerError};
 
 /// What queues and their port share.

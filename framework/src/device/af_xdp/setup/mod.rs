@@ -5,12 +5,7 @@ pub(super) mod capabilities;
 #[cfg(test)]
 pub(super) mod detach_tests;
 pub(super) mod device;
-pub(super) mod error;
 pub(super) mod finding;
 pub(super) mod handle;
-pub(super) mod holder;
-pub(super) mod interface;
-pub(super) mod netlink;
 pub(super) mod port;
 pub(super) mod stamping;
-pub(super) mod steering;

@@ -10,31 +10,18 @@ use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
+use super::super::config::{AfXdpConfig, Mode};
+use super::super::error::{AfXdpSetupError, CAPABILITIES};
+use super::super::holder;
+use super::super::interface::{Interface, LinkState, LinkWatch};
 use super::super::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
 use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
+use super::super::program::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use super::super::rings::socket::kernel_version;
-use super::device::AfXdpConfig;
-use super::error::{AfXdpSetupError, CAPABILITIES};
-use super::holder;
-use super::interface::{Interface, LinkState, LinkWatch};
 use super::stamping::TimestampingGuard;
-use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-
-/// The XDP mode of the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Native if the driver supports it, else generic.
-    #[default]
-    Auto,
-    /// In the driver, before the kernel makes an skb of the frame.
-    Native,
-    /// Behind the driver (skb mode): works with any driver, at the cost of an skb per frame.
-    Generic,
-}
 
 /// linux/if_link.h
 const FLAG_GENERIC: u32 = 1 << 1;
@@ -453,7 +440,9 @@ fn attach_behind_the_dead(
     let start = Moment::now();
     loop {
         match attach(interface, mode, maps, wanted) {
-            Err(AfXdpSetupError::Attached { holder, .. }) if holder == holder::NOBODY && start.elapsed() < GOING => {
+            Err(AfXdpSetupError::Attached { holder, .. })
+                if holder == holder::NO_KNOWN_HOLDER && start.elapsed() < GOING =>
+            {
                 std::thread::sleep(LOOK_AGAIN);
             }
             attached => return attached,

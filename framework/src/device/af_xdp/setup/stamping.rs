@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::super::interface::Interface;
 use super::super::rings::sys::{self, Stamping};
-use super::interface::Interface;
 
 /// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
 const ALL: u32 = 1;

@@ -6,7 +6,7 @@ use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attribute
 
 use super::super::config::{Feature, Mlx5Config, Pace, RssFields};
 use super::super::error::Mlx5SetupError;
-use super::objects::RqShape;
+use super::rq_shape::RqShape;
 
 /// The device's reported capabilities.
 #[derive(Clone, Debug)]

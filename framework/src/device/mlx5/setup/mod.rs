@@ -11,5 +11,6 @@ pub(super) mod objects;
 pub(super) mod parts;
 pub(super) mod port;
 pub(super) mod queue;
+pub(super) mod rq_shape;
 pub(super) mod steering;
 pub(super) mod table;

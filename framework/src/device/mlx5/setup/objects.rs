@@ -25,9 +25,8 @@ use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys::verbs::{
-    CompletionQueue, CqOptions, CqRequest, Element, IndirectionTable, ProtectionDomain, QpCaps, QpOptions, QpRequest,
-    QpState, QueuePair, RateLimit, RssRequest, StridingRequest, ThreadDomain, VerbsError, WorkQueue, WqOptions,
-    WqRequest, WqState,
+    CompletionQueue, CqOptions, CqRequest, Element, ProtectionDomain, QpCaps, QpOptions, QpRequest, QpState, QueuePair,
+    RateLimit, ThreadDomain, VerbsError, WorkQueue, WqOptions, WqRequest, WqState,
 };
 
 use super::super::completion::cqe::CQE_LEN;
@@ -37,6 +36,7 @@ use super::super::health::recover::Objects;
 use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 use super::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 use super::port::Port;
+use super::rq_shape::RqShape;
 
 /// Bytes of a basic block of the send ring.
 const BLOCK_LEN: u32 = 64;
@@ -145,15 +145,6 @@ fn own_register(port: &Port) -> Option<ProtectionDomain> {
     ProtectionDomain::for_thread(port.pd(), &thread).ok()
 }
 
-/// The shape of a receive ring.
-#[derive(Clone, Copy)]
-pub(in crate::device::mlx5) struct RqShape {
-    pub(in crate::device::mlx5) wqe_count: u32,
-    /// Buffers per WQE.
-    pub(in crate::device::mlx5) segments: u32,
-    pub(in crate::device::mlx5) striding: Option<StridingRequest>,
-}
-
 /// A queue pair that is ready and receives into its own ring.
 pub(in crate::device::mlx5) fn receiver(
     port: &Port,
@@ -182,7 +173,7 @@ pub(in crate::device::mlx5) fn receiver(
         striding: None,
         memory_owner,
     };
-    shape.check(port, DOING, &parts)?;
+    check_ring(shape, port, DOING, &parts)?;
     Ok((Receiver::Pair { qp, port: port.number() }, parts))
 }
 
@@ -211,68 +202,20 @@ pub(in crate::device::mlx5) fn work_queue(
         striding: shape.striding.map(|shape| (shape.stride_len_log.into(), shape.stride_count_log.into())),
         memory_owner,
     };
-    shape.check(port, DOING, &parts)?;
+    check_ring(shape, port, DOING, &parts)?;
     Ok((Receiver::Work(wq), parts))
 }
 
-/// A queue pair that spreads the frames of rules over the queues of `table`. Features such as VLAN
-/// stripping are set on its work queues: kernels before 5.8 return EINVAL for a flag here
-/// (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
-pub(in crate::device::mlx5) fn spreader(
-    port: &Port,
-    table: &IndirectionTable,
-    key: &[u8],
-    fields: u64,
-) -> Result<QueuePair, Mlx5SetupError> {
-    let request = RssRequest { pd: port.pd(), table, key, fields, options: QpOptions::default() };
-    QueuePair::create_rss(&request).map_err(|error| port.error("making a queue pair that spreads", 0, error))
-}
-
-impl RqShape {
-    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which spans two WQEs;
-    /// and at least two WQEs: the NIC fills the last stride of a WQE only when the next frame
-    /// arrives. `None` if a WQE is smaller than a frame.
-    pub(in crate::device::mlx5) fn for_frames(
-        frames: u32,
-        frame_len_max: usize,
-        striding: StridingRequest,
-    ) -> Option<Self> {
-        let strides = frame_len_max.div_ceil(1 << striding.stride_len_log).max(1);
-        let frames_of_wqe = (1 << striding.stride_count_log) / strides;
-        if frames_of_wqe == 0 {
-            return None;
-        }
-        let wqes = (frames as usize).div_ceil(frames_of_wqe).next_power_of_two().max(2);
-        Some(Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) })
+/// Checks that libmlx5 created the requested ring. It may not have more WQEs either, because CQ,
+/// pool and memory are sized by their number. A WQE of a striding queue has a segment of 16 bytes
+/// before the pointer (mlx5.md 2.8).
+fn check_ring(shape: RqShape, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), Mlx5SetupError> {
+    let stride_min = if shape.striding.is_some() { 32 } else { 16 * shape.segments };
+    let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
+    if possible && parts.wqe_count == shape.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
+        return Ok(());
     }
-
-    /// Bytes of a striding ring's buffer.
-    pub(in crate::device::mlx5) fn mprq_buffer_len(self) -> usize {
-        let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
-        (self.wqe_count as usize) << log
-    }
-
-    /// Completions that may be pending at once: one per frame, and so at most one per stride.
-    pub(in crate::device::mlx5) fn cqe_count(self) -> u32 {
-        self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)
-    }
-
-    /// Bytes of the ring.
-    fn len(self) -> usize {
-        (self.wqe_count * self.segments * 16) as usize
-    }
-
-    /// Checks that libmlx5 created the requested ring. It may not have more WQEs either, because
-    /// CQ, pool and memory are sized by their number. A WQE of a striding queue has a segment of 16
-    /// bytes before the pointer (mlx5.md 2.8).
-    fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), Mlx5SetupError> {
-        let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
-        let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
-        if possible && parts.wqe_count == self.wqe_count && parts.wqe_count <= 1 << 15 && parts.stride >= stride_min {
-            return Ok(());
-        }
-        Err(port.invalid_object(doing))
-    }
+    Err(port.invalid_object(doing))
 }
 
 /// Whether such a ring is possible.
@@ -388,29 +331,5 @@ impl Objects for Receiver {
             Self::Work(wq) => wq.reset(WqState::Ready),
         }
         .map_err(system)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Checks the number of WQEs for such frames, with strides of 2^`len` bytes, 2^`count` of them
-    /// per WQE.
-    fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
-        let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
-        let shape = RqShape::for_frames(frames, frame_len_max, striding);
-        assert_eq!(shape.map(|shape| shape.wqe_count), expected, "{frames} of {frame_len_max}");
-    }
-
-    #[test]
-    fn striding_ring_has_room_for_its_frames() {
-        check(2048, 1518, (8, 9), Some(32));
-        check(8, 1518, (8, 9), Some(2));
-        // One frame per WQE: it takes a little more than half of the strides, so a second would
-        // span two.
-        check(64, 1100, (8, 3), Some(64));
-        check(64, 2048, (8, 3), Some(64));
-        check(64, 2049, (8, 3), None);
     }
 }

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use arrayvec::ArrayVec;
 use rdma_core_sys::verbs::{
     Access, Context, EthernetMatch, Flow as StandingFlow, FlowRule, IndirectionTable, Ipv4Match, MemoryRegion,
-    PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
+    PortsMatch, ProtectionDomain, QpOptions, QueuePair, RssRequest, VerbsError, WorkQueue,
 };
 
 use super::super::completion::clock::{ClockInfo, TickConversion};
-use super::super::config::{Mlx5Config, RssConfig, RssFields};
+use super::super::config::{Mlx5Config, RSS_KEY_LEN, RssConfig, RssFields};
 use super::super::error::Mlx5SetupError;
 use super::super::health::port_counter::PortCounter;
 use super::super::health::port_monitor::PortMonitor;
@@ -24,7 +24,6 @@ use super::capabilities::{
     DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, TimestampFormat,
 };
 use super::filter::Filter;
-use super::objects::spreader;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
 use crate::device::nic_filter::NicFilter;
@@ -228,7 +227,7 @@ impl Port {
         let mut group = lock(&self.group);
         let Some(members) = group.join(idx, wq) else { return Ok(()) };
         let table = self.table_over(&members)?;
-        let spread_by = |fields| spreader(self, &table, &hash.key, fields);
+        let spread_by = |fields| self.rss_queue_pair(&table, &hash.key, fields);
         let addresses = spread_by(HASH_ADDRESSES)?;
         let (tcp, udp) = match hash.by {
             RssFields::Addresses => (addresses.clone(), addresses.clone()),
@@ -277,7 +276,20 @@ impl Port {
     /// A queue pair for one work queue.
     pub(in crate::device::mlx5) fn pair_for(&self, wq: &WorkQueue) -> Result<QueuePair, Mlx5SetupError> {
         let key = self.config().hash().unwrap_or_default().key;
-        spreader(self, &self.table_over(core::slice::from_ref(wq))?, &key, 0)
+        self.rss_queue_pair(&self.table_over(core::slice::from_ref(wq))?, &key, 0)
+    }
+
+    /// A queue pair that distributes the frames of rules over the queues of `table` by a hash of
+    /// `fields`. Features such as VLAN stripping are set on its work queues: kernels before 5.8
+    /// return EINVAL for a flag here (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
+    fn rss_queue_pair(
+        &self,
+        table: &IndirectionTable,
+        key: &[u8; RSS_KEY_LEN],
+        fields: u64,
+    ) -> Result<QueuePair, Mlx5SetupError> {
+        let request = RssRequest { pd: &self.pd, table, key, fields, options: QpOptions::default() };
+        QueuePair::create_rss(&request).map_err(|error| self.error("making a queue pair that spreads", 0, error))
     }
 
     /// A table over `queues`, each with nearly the same share.

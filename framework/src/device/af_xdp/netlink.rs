@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 
-use super::super::rings::sys;
+use super::rings::sys;
 
 const MESSAGE_ERROR: u16 = 2;
 const FLAG_REQUEST: u16 = 1;

@@ -252,7 +252,7 @@ impl fmt::Display for AfXdpSetupError {
 
 /// The advice for frames that are longer than their chunks.
 fn smaller_mtu(interface: &str, mtu: usize, chunk_len: usize, chunks_max: usize) -> String {
-    let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::super::LINK_HEADER_LEN;
+    let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::config::LINK_HEADER_LEN;
     match (chunk_len < 4096, mtu <= mtu_max) {
         (true, true) => "make the pool with Layout::umem(4096)".into(),
         (true, false) => {

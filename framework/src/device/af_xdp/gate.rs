@@ -14,8 +14,8 @@
 use core::cell::Cell;
 use std::rc::Rc;
 
-use super::super::setup::handle::{PendingQueue, PortHandle};
-use super::umem::Umem;
+use super::rings::umem::Umem;
+use super::setup::handle::{PendingQueue, PortHandle};
 use crate::counters::{Counter, Scope, Unit};
 
 /// The receive gate of one queue.

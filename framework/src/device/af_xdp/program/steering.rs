@@ -10,7 +10,7 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
-use super::super::program::metadata::HAS_FLOW_TAG;
+use super::metadata::HAS_FLOW_TAG;
 use crate::device::steering::{Fields, Rule};
 
 /// The set of fields of a rule.
@@ -182,7 +182,7 @@ impl Key {
     }
 }
 
-/// The map's value for a rule: the word of [`metadata`](super::super::program::metadata) with the
+/// The map's value for a rule: the word of [`metadata`](super::metadata) with the
 /// flow tag in it, or 0.
 pub(in crate::device::af_xdp) fn tag_word(rule: &Rule) -> u32 {
     rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)

@@ -5,13 +5,13 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use super::super::AfXdpConfig;
-use super::super::AfXdpDevice;
-use super::super::AfXdpQueue;
-use super::super::Mode;
-use super::super::rx::AfXdpRx;
-use super::super::setup::detach_tests::alone;
-use super::super::tx::AfXdpTx;
+use super::AfXdpConfig;
+use super::AfXdpDevice;
+use super::AfXdpQueue;
+use super::Mode;
+use super::rx::AfXdpRx;
+use super::setup::detach_tests::alone;
+use super::tx::AfXdpTx;
 use crate::counters::Block;
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region};

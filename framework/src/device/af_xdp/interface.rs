@@ -4,9 +4,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::super::rings::sys;
 use super::error::AfXdpSetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
+use super::rings::sys;
 use crate::wire::MacAddr;
 
 /// linux/rtnetlink.h, linux/if_link.h
@@ -41,7 +41,7 @@ const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
 /// Bits of the driver's RX metadata, in the order of
-/// [`RxHint`](super::super::program::kfuncs::RxHint).
+/// [`RxHint`](super::program::kfuncs::RxHint).
 const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
@@ -87,7 +87,7 @@ pub(in crate::device::af_xdp) struct DriverFeatures {
     pub(in crate::device::af_xdp) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
     pub(in crate::device::af_xdp) zero_copy_segments_max: u32,
-    /// The RX metadata it provides, by [`RxHint`](super::super::program::kfuncs::RxHint).
+    /// The RX metadata it provides, by [`RxHint`](super::program::kfuncs::RxHint).
     pub(in crate::device::af_xdp) rx_hints: [bool; 3],
 }
 

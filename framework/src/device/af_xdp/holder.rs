@@ -5,19 +5,19 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::program::bpf;
-use super::super::rings::sys;
+use super::program::bpf;
+use super::rings::sys;
 use crate::counters::printable;
 
 /// The text for a program without a known holder.
-pub(in crate::device::af_xdp) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
+pub(in crate::device::af_xdp) const NO_KNOWN_HOLDER: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
                                  link set dev INTERFACE xdp off` removes one that nobody keeps)";
 
 /// The processes that hold the XDP program with this id, in words.
 pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
     let holders = holders(program);
     if holders.is_empty() {
-        return NOBODY.into();
+        return NO_KNOWN_HOLDER.into();
     }
     format!("kept by {}", holders.join(" and "))
 }
