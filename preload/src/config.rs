@@ -118,6 +118,12 @@ pub(crate) fn is_panic_asked_for(place: &str) -> bool {
     env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place)
 }
 
+/// The connections that the environment of a test leaves room for.
+pub(crate) fn connections_in_tests() -> Option<usize> {
+    let asked = env::var("WIREPATH_TEST_CONNECTIONS").ok().filter(|_| cfg!(feature = "testing"))?;
+    asked.parse().ok()
+}
+
 fn read() -> Option<Config> {
     if sys::is_privileged() {
         return None;

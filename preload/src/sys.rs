@@ -292,6 +292,15 @@ pub(crate) fn interface_idx(name: &str) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
+/// Whether an interface of this index is in the network namespace of this thread, or that cannot be
+/// asked, for lack of descriptors.
+pub(crate) fn has_interface(idx: u32) -> bool {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: libc stores at most so many bytes. Its function makes system calls of its own.
+    let is_named = !unsafe { libc::if_indextoname(idx, name.as_mut_ptr()) }.is_null();
+    is_named || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENXIO | libc::ENODEV))
+}
+
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int

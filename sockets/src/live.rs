@@ -50,6 +50,7 @@ impl Stack {
         let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
         let clock = MonotonicClock::start();
         sockets.follow_wall(SystemWall::beside(clock));
+        sockets.count_in(&scope);
         sockets.follow_system(System::of(config.port.interface()));
         let worker = queue.builder().held(BUFFERS).build(sockets, &scope)?;
         let stack = Self::over(worker, clock);

@@ -72,6 +72,8 @@ struct Target {
     family: Family,
     kind: Kind,
     hears_twin: bool,
+    /// The twin has its turn even while the engine has more.
+    is_both: bool,
     /// The group that it is connected to.
     peer_group: Option<SocketAddrV4>,
 }
@@ -170,6 +172,9 @@ fn receive_once(
     flags: c_int,
     sides: Sides,
 ) -> Result<Option<Received>, Errno> {
+    if target.is_both && target.hears_twin && engine::is_twins_turn() && has_input(engine, target) {
+        return Ok(None);
+    }
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
     match engine.call(|sockets, cx| sockets.recv_parts(target.id, parts, asked, cx)) {
         Ok((len, info)) => {
@@ -369,7 +374,7 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     match socket.place {
         Owner::Ours { id, hears_twin } => {
             let (family, kind, peer_group) = (socket.family, socket.kind, socket.groups.peer);
-            Ok(Target { id, twin, family, kind, hears_twin, peer_group })
+            Ok(Target { id, twin, family, kind, hears_twin, is_both: socket.is_both, peer_group })
         }
         Owner::Twin | Owner::Kernel => Err(Errno::ENOTSOCK),
     }

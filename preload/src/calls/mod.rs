@@ -177,11 +177,38 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
         }
     };
     match begin_connect(file, remote) {
-        Ok(Some((id, Kind::Stream))) => Ours(finish_connect(file, id, remote)),
+        Ok(Some((id, Kind::Stream))) => match finish_connect(file, id, remote) {
+            Err(error) if may_try_kernel(file, error) => Pass,
+            done => Ours(done),
+        },
         Ok(Some((_, Kind::Datagram))) => Ours(Ok(())),
         Ok(None) => Pass,
+        Err(error) if may_try_kernel(file, error) => Pass,
         Err(error) => Ours(Err(error)),
     }
+}
+
+/// Whether a stream that a rule gives to both sides is now the kernel's, because ours has no way to
+/// its peer.
+fn may_try_kernel(file: FileId, error: Errno) -> bool {
+    const NO_WAY: [Errno; 9] = [
+        Errno::EACCES,
+        Errno::EADDRNOTAVAIL,
+        Errno::EHOSTUNREACH,
+        Errno::EMFILE,
+        Errno::ENETDOWN,
+        Errno::ENETUNREACH,
+        Errno::ENOBUFS,
+        Errno::ENOMEM,
+        Errno::ETIMEDOUT,
+    ];
+    let mut engine = engine::enter();
+    let is_both = engine.files.socket(file).is_ok_and(|socket| socket.is_both && socket.kind == Kind::Stream);
+    if !is_both || !NO_WAY.contains(&error) {
+        return false;
+    }
+    offload::give_back(&mut engine, file);
+    keep(&mut engine, file, "ours did not reach its peer").is_ok()
 }
 
 /// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
@@ -213,7 +240,8 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
                 Kind::Stream => bind_stream(&mut engine, twin, family, remote)?,
                 Kind::Datagram => bind_twin(twin, family, ANY)?,
             };
-            offload::take(&mut engine, file, Some(local), false)?
+            let hears_twin = kind == Kind::Datagram && engine.files.socket(file)?.is_both;
+            offload::take(&mut engine, file, Some(local), hears_twin)?
         }
     };
     if kind == Kind::Datagram {
@@ -329,7 +357,14 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
         Err(error) => return Ours(Err(error)),
     };
     let interest = WaitFor::Socket(id, Ready::IN);
+    let is_both = engine::enter().files.socket(file).is_ok_and(|socket| socket.is_both);
     Ours(wait::until(blocking, interest, &[readable(twin)], |engine, sides| {
+        if is_both
+            && engine::is_twins_turn()
+            && let Ok(accepted) = accept_twin(twin, flags)
+        {
+            return Ok(accepted);
+        }
         match accept_ours(engine, id, family, flags) {
             Err(Errno::EAGAIN) if sides == Sides::Both => accept_twin(twin, flags),
             done => done,

@@ -51,10 +51,11 @@ pub(crate) fn is_ours(
     };
     let socket = engine.files.socket(file)?;
     (socket.why, socket.is_refused) = (why, verdict == Verdict::Refused);
+    socket.is_both = verdict == Verdict::Both;
     if verdict == Verdict::Refused {
         return Err(Errno::EACCES);
     }
-    let is_ours = verdict == Verdict::Ours;
+    let is_ours = matches!(verdict, Verdict::Ours | Verdict::Both);
     if !is_ours {
         say_kept(why, remote.unwrap_or(local));
     }
@@ -68,6 +69,8 @@ pub(crate) const BY_ANOTHER: &str = "another interface, or this host's own addre
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Ours,
+    /// Ours, and the kernel's side of it has equal rights.
+    Both,
     Kernel,
     Refused,
 }
@@ -105,15 +108,19 @@ fn decide(
         Role::Refuse => return (Verdict::Refused, decision.why),
         Role::Offload | Role::Both => (),
     }
+    let ours = if decision.role == Role::Both { Verdict::Both } else { Verdict::Ours };
     if !open(engine) {
         return (Verdict::Kernel, "the interface could not be opened");
+    }
+    if engine.is_gone {
+        return (Verdict::Kernel, "its interface is gone");
     }
     let is_on_ours = match remote {
         Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
         Some(remote) => goes_by_ours(engine, *remote.ip()),
         None => local.ip().is_multicast() || is_own(engine, *local.ip()),
     };
-    if is_on_ours { (Verdict::Ours, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
+    if is_on_ours { (ours, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
 }
 
 /// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source
@@ -242,7 +249,7 @@ fn open(engine: &mut Engine) -> bool {
 fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Error + Send + Sync>> {
     engine::panic_in_tests("open");
     let tcp = TcpConfig {
-        connections_max: CONNECTIONS_MAX,
+        connections_max: config::connections_in_tests().unwrap_or(CONNECTIONS_MAX),
         chunks_max: CHUNKS_MAX,
         listeners_max: 256,
         ..TcpConfig::default()

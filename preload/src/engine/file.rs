@@ -50,6 +50,8 @@ pub(crate) struct Socket {
     pub(crate) is_listener: bool,
     /// Groups.
     pub(crate) groups: Groups,
+    /// A rule gives the kernel's side of it equal rights.
+    pub(crate) is_both: bool,
     /// A rule has refused it.
     pub(crate) is_refused: bool,
     /// The reason for the owner, for the listing.
@@ -299,6 +301,7 @@ impl Socket {
             backlog: None,
             is_listener: false,
             groups,
+            is_both: false,
             is_refused: false,
             why,
             opened,

@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     has_moved: bool,
     /// Counts turns, so that the keeper sees whether other threads turn the worker.
     pub(crate) turns: u64,
+    /// The interface is gone, and the worker with it.
+    pub(crate) is_gone: bool,
     /// A stream was offloaded: its last data may be unacknowledged.
     pub(crate) had_streams: bool,
     /// Counts the sleeps of threads.
@@ -103,6 +105,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     waiters: Vec::new(),
     has_moved: false,
     turns: 0,
+    is_gone: false,
     had_streams: false,
     sleeps: 0,
     wakeups: 0,
@@ -177,6 +180,10 @@ impl Engine {
     pub(crate) fn sleep(&mut self) -> Option<Sleep> {
         let asleep = Some(Sleep { fd: None, timeout: None });
         let State::Open(stack) = &self.state else { return asleep };
+        if self.is_gone {
+            // Its descriptor would end each sleep at once.
+            return asleep;
+        }
         match catch_unwind(AssertUnwindSafe(|| stack.sleep_until(None))) {
             Ok(how) => how,
             Err(_) => {
@@ -229,6 +236,26 @@ impl Engine {
         self.had_streams && self.is_open()
     }
 
+    /// Ends all sockets of an interface that is gone. Returns whether it is.
+    pub(crate) fn lose_if_gone(&mut self) -> bool {
+        let idx = config::system().interface_idx;
+        if self.is_gone || !self.is_open() || idx == 0 || sys::has_interface(idx) {
+            return self.is_gone;
+        }
+        self.is_gone = true;
+        let _ = self.call(|sockets, cx| {
+            sockets.lose(Errno::ENETDOWN, cx);
+            Ok(())
+        });
+        self.wake_all();
+        let name = config::get().map_or("", |config| config.port.interface());
+        config::say(format_args!(
+            "{name} is gone: its sockets end with ENETDOWN, and new ones are the kernel's; start the program again \
+             once the interface is back"
+        ));
+        true
+    }
+
     /// Whether the worker runs.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
@@ -239,6 +266,7 @@ impl Engine {
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Closed) {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
         }
+        self.is_gone = false;
         self.files.forget_sets();
         self.wake_all();
     }
@@ -343,6 +371,7 @@ pub(crate) fn panic_in_tests(place: &str) {
 thread_local! {
     /// The thread's attempts, to check the kernel in each sixteenth only.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
+    static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether a polling thread also checks the kernel now: in one attempt of [`KERNEL_LOOKS`], because
@@ -351,6 +380,16 @@ pub(crate) fn looks_at_kernel() -> bool {
     LOOKS.with(|looks| {
         let next = looks.get().wrapping_add(1);
         looks.set(next);
+        next.is_multiple_of(KERNEL_LOOKS)
+    })
+}
+
+/// Whether the twin of a socket with equal rights has its turn before the engine, in this call of
+/// the thread: in one of [`KERNEL_LOOKS`].
+pub(crate) fn is_twins_turn() -> bool {
+    CALLS.with(|calls| {
+        let next = calls.get().wrapping_add(1);
+        calls.set(next);
         next.is_multiple_of(KERNEL_LOOKS)
     })
 }

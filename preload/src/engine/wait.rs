@@ -114,12 +114,11 @@ fn sleep<T>(
     kernel: &[libc::pollfd],
     attempt: &mut impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
 ) -> Option<Result<T, Errno>> {
-    let eventfd = match thread::eventfd() {
-        Ok(fd) => fd,
-        Err(error) => return Some(Err(error)),
-    };
+    // Without a descriptor for it nothing can wake the thread: it naps.
+    let eventfd = thread::eventfd().ok();
     let mut fds = Vec::with_capacity(kernel.len() + 2);
     let timer;
+    let device;
     {
         let mut engine = engine::enter();
         match attempt(&mut engine, Sides::Both) {
@@ -128,18 +127,23 @@ fn sleep<T>(
         }
         let how = engine.sleep()?;
         timer = how.timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()));
-        fds.extend(how.fd.map(readable));
-        // From now on a thread that changes a socket finds this one among the waiters.
-        engine.begin_wait(eventfd, interest);
+        device = how.fd;
+        fds.extend(device.map(readable));
+        if let Some(eventfd) = eventfd {
+            // From now on a thread that changes a socket finds this one among the waiters.
+            engine.begin_wait(eventfd, interest);
+        }
     }
     // A thread that is canceled unwinds from its sleep, and is no longer one of those.
-    let waiting = Waiting(eventfd);
-    fds.push(readable(eventfd));
+    let waiting = eventfd.map(Waiting);
+    fds.extend(eventfd.map(readable));
     fds.extend_from_slice(kernel);
-    let longest = [left, timer].into_iter().flatten().min();
+    let nap = if eventfd.is_none() { Some(NAP) } else { None };
+    let longest = [left, timer, nap].into_iter().flatten().min();
     real::ppoll_to_sleep(&mut fds, longest.map(|longest| longest.as_nanos() as u64));
-    if fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
-        // The interface is gone: its queue would end each sleep at once.
+    let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+    if device.is_some() && fds.first().is_some_and(is_error) && !engine::enter().lose_if_gone() {
+        // The queue would end each sleep at once.
         sys::sleep(GONE_NS);
     }
     drop(waiting);
@@ -155,6 +159,9 @@ impl Drop for Waiting {
         engine::enter().end_wait(self.0);
     }
 }
+
+/// The sleep of a thread for which there is no descriptor.
+const NAP: Duration = Duration::from_millis(5);
 
 /// How long a thread sleeps once the queue wakes it no more.
 const GONE_NS: u64 = 10_000_000;

@@ -87,6 +87,7 @@ fn keep(number: u32) {
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(LOOKS_OF_A_ROUTE) {
                 engine.destinations.clear();
+                engine.lose_if_gone();
             }
             if written.is_none_or(|at: Instant| at.elapsed() >= PUBLISHED_EVERY) {
                 written = Some(Instant::now());

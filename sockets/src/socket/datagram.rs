@@ -5,12 +5,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
-use wirepath::mem::Held;
 use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::{Duration, Instant, UnixTime};
 
-use super::{BUFFER_CHARGE, copy_held};
+use super::{BUFFER_CHARGE, Payload};
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::ready::Ready;
@@ -83,31 +82,6 @@ struct Waiting {
     info: DatagramInfo,
 }
 
-enum Payload {
-    /// In the packet buffers that it came in.
-    Held(Held),
-    /// A copy of a datagram that this host sent (`IP_MULTICAST_LOOP`).
-    Copy(Box<[u8]>),
-}
-
-impl Payload {
-    fn copy(&self, offset: usize, into: &mut [u8]) -> usize {
-        match self {
-            Self::Held(held) => copy_held(held, offset, into),
-            Self::Copy(bytes) => {
-                let bytes = bytes.get(offset..).unwrap_or_default();
-                let count = bytes.len().min(into.len());
-                into[..count].copy_from_slice(&bytes[..count]);
-                count
-            }
-        }
-    }
-
-    fn copy_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
-        into.iter_mut().fold(0, |copied, part| copied + self.copy(copied, part))
-    }
-}
-
 /// A UDP socket.
 pub(crate) struct DatagramSocket {
     received: VecDeque<Waiting>,
@@ -154,7 +128,13 @@ impl DatagramSocket {
 
     /// Keeps a datagram, or drops it if the receive buffer is full or `connect` named another peer.
     /// Returns whether it was kept.
-    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, now: Instant, receive_buffer: usize) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        datagram: &Datagram<'_>,
+        now: Instant,
+        receive_buffer: usize,
+        is_copied: bool,
+    ) -> bool {
         if self.remote.is_some_and(|remote| remote != datagram.source) {
             return false;
         }
@@ -175,7 +155,7 @@ impl DatagramSocket {
             ttl: datagram.ttl,
             tos: datagram.tos,
         };
-        self.received.push_back(Waiting { payload: Payload::Held(datagram.hold()), info });
+        self.received.push_back(Waiting { payload: Payload::of(datagram.hold(), is_copied), info });
         true
     }
 
@@ -189,7 +169,7 @@ impl DatagramSocket {
             return false;
         }
         self.charge += charge(info.len);
-        self.received.push_back(Waiting { payload: Payload::Copy(bytes.into()), info: *info });
+        self.received.push_back(Waiting { payload: Payload::Copied(bytes.into()), info: *info });
         true
     }
 

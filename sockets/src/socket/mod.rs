@@ -7,6 +7,7 @@ pub(crate) mod listener;
 pub(crate) mod stream;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
 use wirepath::time::Instant;
@@ -120,8 +121,54 @@ impl Socket {
     }
 }
 
+/// Bytes that wait for the program.
+pub(crate) enum Payload {
+    /// In the packet buffers that they came in.
+    Held(Held),
+    /// A copy: of a datagram that this host sent (`IP_MULTICAST_LOOP`), or because packet buffers
+    /// are scarce.
+    Copied(Box<[u8]>),
+}
+
+impl Payload {
+    /// Received bytes; with `is_copied` the packet buffers are free again.
+    pub(crate) fn of(held: Held, is_copied: bool) -> Self {
+        if !is_copied {
+            return Self::Held(held);
+        }
+        let mut bytes = vec![0; held.len()].into_boxed_slice();
+        copy_held(&held, 0, &mut bytes);
+        Self::Copied(bytes)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Held(held) => held.len(),
+            Self::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    /// Copies bytes, from `offset` on, into `into`, and returns their number.
+    pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> usize {
+        match self {
+            Self::Held(held) => copy_held(held, offset, into),
+            Self::Copied(bytes) => {
+                let bytes = bytes.get(offset..).unwrap_or_default();
+                let count = bytes.len().min(into.len());
+                into[..count].copy_from_slice(&bytes[..count]);
+                count
+            }
+        }
+    }
+
+    /// As above, into several parts.
+    pub(crate) fn copy_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
+        into.iter_mut().fold(0, |copied, part| copied + self.copy(copied, part))
+    }
+}
+
 /// Copies bytes of `held`, from `offset` on, into `into`, and returns their number.
-pub(crate) fn copy_held(held: &Held, offset: usize, into: &mut [u8]) -> usize {
+fn copy_held(held: &Held, offset: usize, into: &mut [u8]) -> usize {
     let (mut skip, mut copied) = (offset, 0);
     for segment in held.segments() {
         let Some(bytes) = segment.get(skip..) else {

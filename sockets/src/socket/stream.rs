@@ -1,15 +1,14 @@
 //! A TCP socket: the state of its connection, and the bytes that wait to be read. The bytes stay in
-//! their packet buffers, and are copied once, to the caller.
+//! their packet buffers, and are copied once, to the caller, unless buffers are scarce.
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
-use wirepath::mem::Held;
 use wirepath::pipeline::tcp::ConnectionId;
 use wirepath::time::{Instant, UnixTime};
 
-use super::{BUFFER_CHARGE, UNBOUND, copy_held};
+use super::{BUFFER_CHARGE, Payload, UNBOUND};
 use crate::errno::Errno;
 use crate::ready::Ready;
 
@@ -67,9 +66,9 @@ pub(crate) struct Stream {
     pub(crate) last_read: Option<(Instant, Option<UnixTime>)>,
 }
 
-/// Received bytes in their buffer.
+/// Received bytes.
 struct Segment {
-    held: Held,
+    payload: Payload,
     /// The turn in which they arrived.
     arrived: Instant,
     /// When they arrived by the NIC's clock.
@@ -113,9 +112,9 @@ impl Stream {
     }
 
     /// Keeps received bytes.
-    pub(crate) fn push(&mut self, held: Held, arrived: Instant, timestamp: Option<UnixTime>) {
-        self.len += held.len();
-        self.received.push_back(Segment { held, arrived, timestamp });
+    pub(crate) fn push(&mut self, payload: Payload, arrived: Instant, timestamp: Option<UnixTime>) {
+        self.len += payload.len();
+        self.received.push_back(Segment { payload, arrived, timestamp });
     }
 
     /// Notes the times of the segment that the next read begins with.
@@ -139,11 +138,11 @@ impl Stream {
         while copied < into.len()
             && let Some(first) = self.received.front()
         {
-            let count = copy_held(&first.held, self.offset, &mut into[copied..]);
+            let count = first.payload.copy(self.offset, &mut into[copied..]);
             copied += count;
             self.offset += count;
             self.last_read = Some((first.arrived, first.timestamp));
-            if self.offset == first.held.len() {
+            if self.offset == first.payload.len() {
                 self.received.pop_front();
                 self.offset = 0;
             }
@@ -155,8 +154,8 @@ impl Stream {
     /// Copies bytes from the front, and leaves them (`MSG_PEEK`).
     pub(crate) fn peek(&self, into: &mut [u8]) -> usize {
         let (mut copied, mut offset) = (0, self.offset);
-        for Segment { held, .. } in &self.received {
-            copied += copy_held(held, offset, &mut into[copied..]);
+        for Segment { payload, .. } in &self.received {
+            copied += payload.copy(offset, &mut into[copied..]);
             offset = 0;
         }
         copied
@@ -168,12 +167,12 @@ impl Stream {
         for part in into {
             let mut skip = self.offset + copied;
             let mut filled = 0;
-            for Segment { held, .. } in &self.received {
-                if skip >= held.len() {
-                    skip -= held.len();
+            for Segment { payload, .. } in &self.received {
+                if skip >= payload.len() {
+                    skip -= payload.len();
                     continue;
                 }
-                filled += copy_held(held, skip, &mut part[filled..]);
+                filled += payload.copy(skip, &mut part[filled..]);
                 skip = 0;
                 if filled == part.len() {
                     break;
@@ -190,9 +189,9 @@ impl Stream {
         self.len -= count;
         self.offset += count;
         while let Some(first) = self.received.front()
-            && self.offset >= first.held.len()
+            && self.offset >= first.payload.len()
         {
-            self.offset -= first.held.len();
+            self.offset -= first.payload.len();
             self.received.pop_front();
         }
         count

@@ -10,7 +10,7 @@ use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpFacts};
 use crate::ready::Ready;
 use crate::socket::error_queue::{QueuedError, QueuedPacket};
 use crate::socket::stream::Phase;
-use crate::socket::{Socket, State};
+use crate::socket::{Payload, Socket, State};
 
 impl App for Sockets {
     fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -29,12 +29,13 @@ impl App for Sockets {
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let slot = datagram.consumer.0;
+        let is_copied = self.buffers.are_scarce(cx);
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         let id = SocketId { slot, generation: place.generation };
         let Some(Socket { state: State::Datagram(datagrams), options, traffic, .. }) = &mut place.socket else {
             return;
         };
-        if datagrams.push(datagram, cx.now, options.receive_buffer as usize) {
+        if datagrams.push(datagram, cx.now, options.receive_buffer as usize, is_copied) {
             traffic.received(datagram.payload.len(), cx.now);
             self.wake_for(id, Ready::IN);
         }
@@ -123,6 +124,7 @@ impl App for Sockets {
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let connection = data.connection;
+        let is_copied = self.buffers.are_scarce(cx);
         let Some((id, socket)) = self.stream_of(connection) else { return };
         let receive_buffer = socket.options.receive_buffer as usize;
         let State::Stream(stream) = &mut socket.state else { return };
@@ -130,7 +132,7 @@ impl App for Sockets {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
-        stream.push(data.hold(), cx.now, data.timestamp);
+        stream.push(Payload::of(data.hold(), is_copied), cx.now, data.timestamp);
         if !stream.is_paused && stream.charge() >= receive_buffer {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
         }

@@ -148,6 +148,10 @@ impl Sockets {
     pub(super) fn connect_stream(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         let options = socket.options.of_connection();
+        if let Some(error) = self.lost {
+            return Err(error);
+        }
+        let socket = self.find(id)?;
         let connection = cx.tcp().connect(socket.local, remote, &options, id.consumer())?;
         if let Some(info) = cx.tcp().info(connection) {
             socket.local = info.local;

@@ -86,6 +86,9 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
+        if let Some(error) = self.lost {
+            return Err(error);
+        }
         if remote.ip().is_multicast() {
             return self.send_to_group(id, bytes, remote, cx);
         }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   arrivals      what the worker received, to its socket
+//!   buffers       packet buffers that wait in sockets
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
 //!   figures       what a listing shows of a socket
@@ -15,6 +16,7 @@
 //! ```
 
 mod arrivals;
+mod buffers;
 pub(crate) mod connections;
 mod data;
 pub(crate) mod datagrams;
@@ -27,12 +29,14 @@ mod sets;
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 
+use wirepath::counters::Scope;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::ListenerId;
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 use wirepath::worker::live::FlowSpec;
 
+use self::buffers::Buffers;
 use crate::epoll::{Epoll, Watch};
 use crate::errno::Errno;
 use crate::options::Options;
@@ -84,6 +88,9 @@ pub struct Sockets {
     members: usize,
     /// Streams whose bytes wait for more, the oldest first.
     corked: VecDeque<(Instant, SocketId)>,
+    buffers: Buffers,
+    /// Why nothing is sent any more: the interface is gone.
+    lost: Option<Errno>,
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
     stamps: reports::Stamps,
@@ -110,6 +117,8 @@ impl Sockets {
             flows: Flows::new(Box::new(steering)),
             members: 0,
             corked: VecDeque::new(),
+            buffers: Buffers::default(),
+            lost: None,
             system: System::default(),
             stamps: reports::Stamps::new(),
         }
@@ -119,6 +128,29 @@ impl Sockets {
     /// an unnamed interface.
     pub fn follow_system(&mut self, system: System) {
         self.system = system;
+    }
+
+    /// Counts in `scope` what waits in sockets outside of packet buffers.
+    pub fn count_in(&mut self, scope: &Scope) {
+        self.buffers.count_in(&scope.scope("sockets"));
+    }
+
+    /// The interface is gone: connections end with `error`, each datagram socket reports it once,
+    /// and all that is sent from now on fails with it.
+    pub fn lose(&mut self, error: Errno, cx: &mut Cx<'_>) {
+        self.lost = Some(error);
+        for slot in 1..self.slots.len() as u32 {
+            let id = SocketId { slot, generation: self.slots[slot as usize].generation };
+            match self.find(id) {
+                Ok(Socket { state: State::Stream(Stream { phase: Phase::Closed, .. }), .. }) | Err(_) => (),
+                Ok(Socket { state: State::Stream(_), .. }) => self.hang_up(id, error, cx),
+                Ok(Socket { state: State::Listener(_), .. }) => (),
+                Ok(socket) => {
+                    socket.error = Some(error);
+                    self.wake(id);
+                }
+            }
+        }
     }
 
     /// Sockets that are open.

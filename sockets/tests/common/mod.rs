@@ -44,18 +44,35 @@ pub(crate) fn wire() -> Wire {
     steered_wire(())
 }
 
+/// As `wire`, where the hosts have few packet buffers: room for 1,000 that wait, and those of a few
+/// connections. The second value is the counter of copies.
+#[allow(dead_code, reason = "only one test needs few")]
+pub(crate) fn poor_wire() -> (Wire, impl Fn() -> u64) {
+    let block = Block::heap();
+    let tcp = TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() };
+    let mut sockets = Sockets::new(SOCKETS_MAX);
+    sockets.count_in(&block.scope("right"));
+    let wire = wire_of(sockets, tcp, 1_000);
+    (wire, move || block.snapshot().count("right/sockets/copied_from_scarce_buffers").unwrap_or(0))
+}
+
 /// As `wire`, where the right host's port steers only the flows that its sockets name.
 #[allow(dead_code, reason = "only the tests of steering name one")]
 pub(crate) fn steered_wire(steering: impl Steering + 'static) -> Wire {
+    wire_of(Sockets::steered(SOCKETS_MAX, steering), TcpConfig::default(), 0)
+}
+
+fn wire_of(right: Sockets, tcp: TcpConfig, held: usize) -> Wire {
     let clock = SharedClock::default();
     let (mut near, mut far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
     let host = |device: &mut _, address: &str, name: &str, sockets| {
-        let worker = Worker::builder(device).unwrap().address(address.parse().unwrap()).tcp(TcpConfig::default());
+        let worker = Worker::builder(device).unwrap().address(address.parse().unwrap()).tcp(tcp);
+        let worker = if held > 0 { worker.held(held) } else { worker };
         Stack::over(worker.build(sockets, &block.scope(name)).unwrap(), clock.clone())
     };
     let left = host(&mut near, "192.0.2.1/24", "left", Sockets::new(SOCKETS_MAX));
-    let right = host(&mut far, "192.0.2.2/24", "right", Sockets::steered(SOCKETS_MAX, steering));
+    let right = host(&mut far, "192.0.2.2/24", "right", right);
     let moves = |other: &Stack| {
         let (other, clock) = (other.clone(), clock.clone());
         move |_: u32| {
