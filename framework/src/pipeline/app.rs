@@ -56,10 +56,17 @@ pub trait App {
         let _ = (data, cx);
     }
 
-    /// An ICMP error reports a problem with a packet that a consumer sent. Called once for each
+    /// An ICMP error reports a problem with a datagram that a consumer sent. Called once for each
     /// consumer that has the flow.
     fn on_icmp_error(&mut self, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
         let _ = (error, cx);
+    }
+
+    /// An ICMP error reports a problem with a segment of a connection, whose quoted number is in
+    /// flight; not for a path MTU. An attempt to connect ends, which
+    /// [`on_tcp_event`](Self::on_tcp_event) reports next; a connection goes on.
+    fn on_tcp_icmp_error(&mut self, connection: ConnectionId, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
+        let _ = (connection, error, cx);
     }
 
     /// An echo reply arrived. Returns true where the app had sent the request.

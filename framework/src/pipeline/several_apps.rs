@@ -121,6 +121,12 @@ impl<A: App> App for ForConsumers<A> {
         }
     }
 
+    fn on_tcp_icmp_error(&mut self, connection: ConnectionId, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
+        if self.has(error.consumer) {
+            self.call(cx, |app, cx| app.on_tcp_icmp_error(connection, error, cx));
+        }
+    }
+
     fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
         self.call(cx, |app, cx| app.on_echo_reply(reply, cx))
     }
@@ -179,6 +185,10 @@ macro_rules! tuples {
 
             fn on_icmp_error(&mut self, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
                 $(self.$place.on_icmp_error(error, cx);)+
+            }
+
+            fn on_tcp_icmp_error(&mut self, connection: ConnectionId, error: &IcmpError<'_>, cx: &mut Cx<'_>) {
+                $(self.$place.on_tcp_icmp_error(connection, error, cx);)+
             }
 
             fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {

@@ -62,6 +62,8 @@ pub(crate) struct Stream {
     pub(crate) corked_until: Option<Instant>,
     /// The receive buffer is full, so the TCP machine keeps arriving data.
     pub(crate) is_paused: bool,
+    /// The ICMP error that ends the attempt to connect.
+    pub(crate) failure: Option<Errno>,
     /// When the last segment of which bytes were read arrived: in which turn, and by the NIC.
     pub(crate) last_read: Option<(Instant, Option<UnixTime>)>,
 }
@@ -92,6 +94,7 @@ impl Stream {
             pending: Vec::new(),
             corked_until: None,
             is_paused: false,
+            failure: None,
             last_read: None,
         }
     }

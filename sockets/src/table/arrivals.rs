@@ -1,6 +1,6 @@
 //! The worker's callbacks: each hands its data or event to the socket, and wakes waiting callers.
 
-use wirepath::pipeline::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
+use wirepath::pipeline::tcp::{AcceptDecision, CloseReason, ConnectionId, ListenerId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
 use wirepath::proto::Flow;
 use wirepath::time::Instant;
@@ -8,7 +8,6 @@ use wirepath::time::Instant;
 use super::{NONE, SocketId, Sockets};
 use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpFacts};
 use crate::ready::Ready;
-use crate::socket::error_queue::{QueuedError, QueuedPacket};
 use crate::socket::stream::Phase;
 use crate::socket::{Payload, Socket, State};
 
@@ -47,27 +46,36 @@ impl App for Sockets {
         let id = SocketId { slot, generation: place.generation };
         let Some(socket) = &mut place.socket else { return };
         let State::Datagram(datagrams) = &socket.state else { return };
-        let IcmpFacts { errno, is_hard, kind, code, info } = errno::of_icmp(error.kind);
+        let IcmpFacts { errno, is_hard, kind, code, .. } = errno::of_icmp(error.kind);
         if (kind, code) == FRAGMENTATION_NEEDED && !socket.raw.discovers_mtu() {
             return;
         }
         if socket.options.receive_errors {
-            let entry = QueuedError::icmp(errno, (kind, code), error.reporter, error.flow.remote);
-            let packet = QueuedPacket {
-                source: error.reporter,
-                destination: *error.flow.local.ip(),
-                ttl: error.ttl,
-                tos: error.tos,
-            };
-            let payload = error.quoted.into();
-            let receive_buffer = socket.options.receive_buffer as usize;
-            socket.reports().push(QueuedError { info, payload, packet: Some(packet), ..entry }, receive_buffer);
+            socket.keep_icmp_error(error);
         } else if !is_hard || datagrams.remote != Some(error.flow.remote) {
             // On an unconnected socket the error may be about any datagram: Linux reports it only
             // by `IP_RECVERR`.
             return;
         }
         socket.error = Some(errno);
+        self.wake_for(id, Ready::ERR);
+    }
+
+    /// Linux `tcp_v4_err`: an attempt to connect has an entry in the error queue in any case, a
+    /// connection only an error, and only with `IP_RECVERR`.
+    fn on_tcp_icmp_error(&mut self, connection: ConnectionId, error: &IcmpError<'_>, _: &mut Cx<'_>) {
+        let Some((id, socket)) = self.stream_of(connection) else { return };
+        let errno = errno::of_icmp(error.kind).errno;
+        let receives_errors = socket.options.receive_errors;
+        let State::Stream(stream) = &mut socket.state else { return };
+        if stream.phase == Phase::Connecting {
+            stream.failure = Some(errno);
+            socket.keep_icmp_error(error);
+        } else if receives_errors {
+            socket.error = Some(errno);
+        } else {
+            return;
+        }
         self.wake_for(id, Ready::ERR);
     }
 
@@ -112,7 +120,10 @@ impl App for Sockets {
                 // A socket that has read the peer's end and still sends gets the error that a write
                 // would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
                 let is_in_close_wait = stream.is_peer_closed && !stream.is_write_shut;
-                let error = errno::of_close(reason);
+                let error = match (reason, stream.failure.take()) {
+                    (CloseReason::Unreachable, Some(error)) => Some(error),
+                    _ => errno::of_close(reason),
+                };
                 socket.error = if is_in_close_wait && error.is_some() { Some(Errno::EPIPE) } else { error };
                 stream.end();
                 self.by_connection[connection.slot()] = NONE;

@@ -7,13 +7,13 @@ use std::io::{IoSlice, IoSliceMut};
 
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, TxTime, UdpSent};
+use wirepath::pipeline::{Cx, IcmpError, TxTime, UdpSent};
 use wirepath::proto::Resolution;
 use wirepath::time::{Duration, Instant, UnixTime};
 
 use super::message::{DATAGRAM_LEN_MAX, SendFlags};
 use super::{SocketId, Sockets};
-use crate::errno::Errno;
+use crate::errno::{self, Errno, IcmpFacts};
 use crate::ready::Ready;
 use crate::socket::error_queue::{Awaited, QueuedError, QueuedPacket, Reports, Stamp, Until};
 use crate::socket::{Socket, State};
@@ -496,6 +496,17 @@ impl Socket {
     /// The state of errors and stamps, made at the first use.
     pub(crate) fn reports(&mut self) -> &mut Reports {
         self.reports.get_or_insert_default()
+    }
+
+    /// Adds an ICMP error to the error queue, unless that is full.
+    pub(super) fn keep_icmp_error(&mut self, error: &IcmpError<'_>) {
+        let IcmpFacts { errno, kind, code, info, .. } = errno::of_icmp(error.kind);
+        let entry = QueuedError::icmp(errno, (kind, code), error.reporter, error.flow.remote);
+        let (source, destination) = (error.reporter, *error.flow.local.ip());
+        let packet = Some(QueuedPacket { source, destination, ttl: error.ttl, tos: error.tos });
+        let payload = error.quoted.into();
+        let receive_buffer = self.options.receive_buffer as usize;
+        self.reports().push(QueuedError { info, payload, packet, ..entry }, receive_buffer);
     }
 
     /// Whether the error queue has entries.

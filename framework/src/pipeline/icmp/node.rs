@@ -20,8 +20,8 @@ use crate::mem::{Mbuf, gather};
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::IcmpRefusal;
 use crate::proto::{
-    ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, PathMtuClaim,
-    PathMtuRefusal, TokenBucket, UnmatchedError, match_error, match_segment,
+    ConsumerId, Destination, Flow, FlowError, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest,
+    PathMtuClaim, PathMtuRefusal, TokenBucket, UnmatchedError, match_error, match_segment,
 };
 use crate::proto::{DemuxMatch, FragmentationError};
 use crate::time::Instant;
@@ -141,7 +141,8 @@ pub struct IcmpError<'a> {
     /// The path MTU that we accept from the reporter; `None` where the error was about something
     /// else.
     pub path_mtu: Option<usize>,
-    /// The quoted bytes of our datagram, from its payload on; often few or none.
+    /// The quoted bytes of our packet: of a datagram from its payload on, often few or none; of a
+    /// segment from its TCP header on.
     pub quoted: &'a [u8],
     /// The remaining TTL of the message that reports it.
     pub ttl: u8,
@@ -349,7 +350,7 @@ impl Icmp {
         cx: &mut Cx<'_>,
     ) -> Result<(), IcmpDrop> {
         let error = match match_error(message, cx.host, cx.sockets) {
-            Err(UnmatchedError::NotUdp) => return self.notify_connections(message, cx),
+            Err(UnmatchedError::NotUdp) => return self.notify_connections(message, envelope, app, cx),
             matched => matched?,
         };
         let path_mtu = match error.kind {
@@ -361,8 +362,7 @@ impl Icmp {
             _ => None,
         };
         let (flow, kind, reporter) = (error.flow, error.kind, envelope.source);
-        let quoted = message.quoted().and_then(|quoted| Ipv4Packet::parse_quoted(quoted).ok());
-        let quoted = quoted.and_then(|packet| packet.payload.get(udp::HEADER_LEN..)).unwrap_or_default();
+        let quoted = quoted_behind(message, udp::HEADER_LEN);
         let (ttl, tos) = (envelope.ttl, envelope.tos);
         let build = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu, quoted, ttl, tos };
         match cx.sockets.lookup_unicast(flow) {
@@ -380,8 +380,22 @@ impl Icmp {
 
     /// Passes an error to the connection that it is about. The app learns the consequence by an
     /// event.
-    fn notify_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
+    fn notify_connections<A: App>(
+        &self,
+        message: &Icmpv4Message<'_>,
+        envelope: &Envelope,
+        app: &mut A,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), IcmpDrop> {
         let (error, seq) = match_segment(message, cx.host)?;
+        let is_of_mtu = matches!(error.kind, FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }));
+        if let Some((connection, consumer)) = cx.tcp.quoted(error.flow, seq).filter(|_| !is_of_mtu) {
+            let FlowError { flow, kind, .. } = error;
+            let (reporter, path_mtu, quoted) = (envelope.source, None, quoted_behind(message, 0));
+            let (ttl, tos) = (envelope.ttl, envelope.tos);
+            let error = IcmpError { consumer, flow, kind, reporter, path_mtu, quoted, ttl, tos };
+            app.on_tcp_icmp_error(connection, &error, cx);
+        }
         TcpSockets::take_error(&error, seq, cx).ok_or(IcmpDrop::NotUdp)??;
         if let FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) = error.kind {
             let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
@@ -464,6 +478,12 @@ impl Icmp {
         self.echoes.inc();
         Ok(())
     }
+}
+
+/// The quoted bytes of our packet, from an offset behind its IPv4 header on.
+fn quoted_behind<'a>(message: &Icmpv4Message<'a>, offset: usize) -> &'a [u8] {
+    let packet = message.quoted().and_then(|quoted| Ipv4Packet::parse_quoted(quoted).ok());
+    packet.and_then(|packet| packet.payload.get(offset..)).unwrap_or_default()
 }
 
 impl<A: App> Node<A> for Icmp {

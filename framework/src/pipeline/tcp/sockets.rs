@@ -186,6 +186,14 @@ impl TcpSockets {
         self.len() == 0
     }
 
+    /// The connection that an ICMP error is about, and its consumer.
+    #[cold]
+    pub(in crate::pipeline) fn quoted(&self, flow: Flow, seq: Seq) -> Option<(ConnectionId, ConsumerId)> {
+        let machine = &self.0.as_ref()?.machine;
+        let connection = machine.quoted(flow, seq)?;
+        Some((connection, machine.consumer(connection)))
+    }
+
     /// Passes an ICMP error about a segment of ours to the machine; `None` where there is no TCP.
     #[cold]
     pub(in crate::pipeline) fn take_error(

@@ -78,6 +78,10 @@ fn errors_and_stamps_are_reported_as_the_kernel_reports_them() {
     let Some(program) = compile(test, "reports.c", directory.path()) else { return };
     let Some(wire) = wire(test, &[]) else { return };
     answer_all_errors(&wire);
+    wire.far.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+    let (network, router) = ("10.99.0.0/24", THEIRS.to_string());
+    wire.far.command("ip", &["route", "add", "unreachable", network]).unwrap();
+    wire.near.command("ip", &["route", "add", network, "via", &router]).unwrap();
     plays_the_same_on(&wire, &program);
 }
 

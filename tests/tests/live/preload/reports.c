@@ -3,7 +3,7 @@
 // clock. On the kernel's sockets and under the preload library it prints the same.
 //
 // The peer echoes bytes on TCP port 7000 and datagrams on UDP port 7000; no socket has UDP port
-// 7002.
+// 7002. It routes to 10.99.0.0/24, which it cannot reach.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,6 +65,9 @@ static void say_controls(struct msghdr *message) {
     }
 }
 
+// The message quotes a segment, whose header is longer or shorter by its options.
+static int has_segment;
+
 // One message with its control messages. Returns its length.
 static long take(int fd, int flags, const char *tail) {
     static char bytes[2048], control[512];
@@ -74,7 +77,7 @@ static long take(int fd, int flags, const char *tail) {
     struct iovec part = {bytes, sizeof bytes};
     struct msghdr message = {&name, sizeof name, &part, 1, control, sizeof control, 0};
     long len = recvmsg(fd, &message, flags);
-    say("recvmsg", len);
+    say("recvmsg", len < 0 || !has_segment ? len : len >= 20);
     if (len < 0) return len;
     printf("  flags %x name %d", message.msg_flags, message.msg_namelen);
     unsigned char *named = (unsigned char *)&name;
@@ -254,6 +257,7 @@ static void too_long(void) {
 static void departures(void) {
     int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_SOFTWARE;
     int fd = datagrams();
+    char bytes[16];
     send_datagram(fd, 7000, "first");
     take(fd, 0, "first");
     set(fd, SOL_SOCKET, 37, flags | SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY);
@@ -262,7 +266,8 @@ static void departures(void) {
         await_error(fd);
         take(fd, MSG_ERRQUEUE, "");
         take(fd, MSG_ERRQUEUE, "");
-        take(fd, 0, "tick");
+        // The kernel stamps what it receives for other sockets, and reports that here, too.
+        say("recv", recv(fd, bytes, sizeof bytes, 0));
     }
     take(fd, MSG_ERRQUEUE, "");
     set(fd, IPPROTO_IP, IP_PKTINFO, 1);
@@ -344,13 +349,38 @@ static void by_nic(void) {
     close(fd);
 }
 
+// A network that the peer says it cannot reach.
+static void unreachable(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in to = at("10.99.0.1", 7002);
+    say("connect", connect(fd, (struct sockaddr *)&to, sizeof to));
+    say("poll", ready(fd, POLLIN | POLLOUT, 0));
+    has_segment = 1;
+    take(fd, MSG_ERRQUEUE, "");
+    has_segment = 0;
+    take(fd, MSG_ERRQUEUE, "");
+    say("poll", ready(fd, POLLIN | POLLOUT, 0));
+    close(fd);
+    fd = datagrams();
+    set(fd, IPPROTO_IP, IP_RECVERR, 1);
+    say("sendto", sendto(fd, "unreachable", 11, 0, (struct sockaddr *)&to, sizeof to));
+    await_error(fd);
+    take(fd, MSG_ERRQUEUE, "unreachable");
+    close(fd);
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    say("connect", connect(fd, (struct sockaddr *)&to, sizeof to));
+    say("send", send(fd, "soft", 4, 0));
+    say("poll", ready(fd, 0, 200));
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
         {"arrivals", arrivals}, {"errors", errors}, {"by loopback", by_loopback}, {"connected", connected}, {"mapped", mapped},
         {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
-        {"zerocopy", zerocopy}, {"by the NIC", by_nic},
+        {"zerocopy", zerocopy}, {"unreachable", unreachable}, {"by the NIC", by_nic},
     };
     return play(parts, sizeof parts / sizeof *parts, count > 2 ? arguments[2] : NULL);
 }

@@ -3,7 +3,7 @@
 //! path that larger segments have passed is believed only where one of them is lost. No message
 //! ends a connection whose handshake is done.
 
-use super::super::event::{CloseReason, IcmpRefusal};
+use super::super::event::{CloseReason, ConnectionId, IcmpRefusal};
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::seq::Seq;
@@ -45,6 +45,12 @@ impl<P: Payload> Tcp<P> {
         cx.lose_too_large();
         cx.flush_later();
         Ok(())
+    }
+
+    /// The connection that an ICMP error is about, if its quoted number is in flight.
+    pub fn quoted(&self, flow: Flow, seq: Seq) -> Option<ConnectionId> {
+        let slot = self.find_quoted(flow, seq).ok()?;
+        Some(ConnectionId { slot, generation: self.connections[slot].generation })
     }
 
     /// A router, or the peer's host, reports that a segment with the number `seq` was not
