@@ -10,6 +10,7 @@ use wirepath::time::Duration;
 use crate::errno::Errno;
 use crate::options::{Options, Shutdown};
 use crate::socket::datagram::DatagramInfo;
+use crate::socket::error_queue::QueuedError;
 use crate::stack::Stack;
 use crate::table::{Kind, SocketId, Sockets};
 
@@ -92,6 +93,16 @@ macro_rules! common {
             pub fn set_nonblocking(&mut self, nonblocking: bool) -> io::Result<()> {
                 self.0.nonblocking = nonblocking;
                 Ok(())
+            }
+
+            /// The oldest entry of the error queue (`MSG_ERRQUEUE`), and how many of its bytes fit
+            /// in `into`: ICMP errors, stamps and completions, as the options ask for them.
+            ///
+            /// # Errors
+            /// `WouldBlock`: the queue is empty. This call never waits.
+            pub fn recv_error(&self, into: &mut [u8]) -> io::Result<(usize, QueuedError)> {
+                let mut parts = [io::IoSliceMut::new(into)];
+                Ok(self.0.stack.call(|sockets, _| sockets.recv_error(self.0.id, &mut parts))?)
             }
 
             /// The options, all at once.

@@ -70,8 +70,7 @@ pub struct Options {
     /// `IP_RECVERR`: ICMP errors about the socket's flows are kept in its error queue, and reported
     /// by its next call also where it has no peer. By default off.
     pub receive_errors: bool,
-    /// `SO_TIMESTAMPING`; set by number, it also sets the number of the first stamp. By default
-    /// nothing is stamped.
+    /// `SO_TIMESTAMPING`: the times of received and sent messages. By default nothing is stamped.
     pub timestamping: Timestamping,
     /// `SO_ZEROCOPY`: `MSG_ZEROCOPY` reports completions. By default off.
     pub zerocopy: bool,

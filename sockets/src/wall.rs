@@ -39,7 +39,8 @@ impl<C: Clock> SystemWall<C> {
 
 impl<C: Clock> Wall for SystemWall<C> {
     fn at(&mut self, instant: Instant) -> UnixTime {
-        if self.read_at.is_none_or(|read_at| instant >= read_at + EVERY || instant + EVERY <= read_at) {
+        // An instant before the last reading lies on the line that the readings make.
+        if self.read_at.is_none_or(|read_at| instant >= read_at + EVERY) {
             let wall = || {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 Some(UnixTime::from_nanos(since.map_or(0, |since| since.as_nanos() as u64)))
@@ -50,5 +51,27 @@ impl<C: Clock> Wall for SystemWall<C> {
             }
         }
         self.line.map_or(UnixTime::from_nanos(0), |line| line.to_other(instant).at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use wirepath::time::MonotonicClock;
+
+    use super::*;
+
+    #[test]
+    fn instant_is_converted_to_what_the_systems_clock_showed() {
+        let mut clock = MonotonicClock::start();
+        let mut wall = SystemWall::beside(clock);
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        let before = now();
+        let instant = clock.now();
+        let after = now();
+        let at = wall.at(instant).as_nanos();
+        let slack = 1_000_000;
+        assert!((before - slack..after + slack).contains(&at), "{at} within {before} to {after}");
     }
 }

@@ -378,6 +378,24 @@ fn accepted_connection_has_the_listeners_stamps() {
 }
 
 #[test]
+fn stamps_asked_for_by_name_are_those_asked_for_by_number() {
+    let wire = wire();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let _server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    client.send_to(b"finds the neighbor", at(2, 7)).unwrap();
+    wire.settle();
+    let flags = Timestamping::TX_HARDWARE | Timestamping::OPT_ID;
+    client.set_options(|options| options.timestamping = flags).unwrap();
+    client.send_to(b"tick", at(2, 7)).unwrap();
+    wire.settle();
+    let (_, entry) = client.recv_error(&mut []).unwrap();
+    assert!(entry.data == 0 && entry.times.hardware.is_some(), "{entry:?}");
+    let unknown = client.set_options(|options| options.timestamping = Timestamping(1 << 15));
+    assert_eq!(common::errno(unknown), Some(Errno::EINVAL));
+    assert_eq!(client.options().unwrap().timestamping, flags);
+}
+
+#[test]
 fn error_is_exceptional_where_the_socket_asks_for_it() {
     let wire = wire();
     let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();

@@ -308,10 +308,15 @@ impl Sockets {
     /// # Errors
     /// `EINVAL`: out of range. Nothing has changed then.
     pub fn set_options(&mut self, id: SocketId, options: &Options, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let was = self.find(id)?.options;
+        if options.timestamping != was.timestamping {
+            self.set_timestamping(id, options.timestamping, options.ancillary.has_new_times, cx)?;
+        }
         let socket = self.find(id)?;
         match &mut socket.state {
             State::Stream(Stream { connection: Some(connection), .. }) => {
-                cx.tcp().set_options(*connection, &options.of_connection())?;
+                let changed = cx.tcp().set_options(*connection, &options.of_connection());
+                changed.inspect_err(|_| socket.options = was)?;
             }
             State::Datagram(datagrams) => datagrams.forget_flows(),
             State::Stream(_) | State::Listener(_) => (),
