@@ -29,6 +29,8 @@ const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 /// router to other networks: a host of the program's own on the interface.
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
+/// Set for the programs that this one starts, once it has opened the interface.
+pub(crate) const OPENED: &str = "WIREPATH_OPENED";
 /// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 
@@ -118,6 +120,11 @@ pub(crate) fn is_panic_asked_for(place: &str) -> bool {
     env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place)
 }
 
+/// Whether a program that started this one has opened the interface.
+pub(crate) fn has_opened() -> bool {
+    env::var_os(OPENED).is_some()
+}
+
 /// The connections that the environment of a test leaves room for.
 pub(crate) fn connections_in_tests() -> Option<usize> {
     let asked = env::var("WIREPATH_TEST_CONNECTIONS").ok().filter(|_| cfg!(feature = "testing"))?;
@@ -196,7 +203,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 12] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -206,6 +213,7 @@ fn unknown_variable() -> Option<String> {
         ADDRESS,
         GATEWAY,
         TIMESTAMPS,
+        OPENED,
         "WIREPATH_PRELOAD",
         "WIREPATH_SHM",
     ];

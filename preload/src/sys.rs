@@ -301,6 +301,13 @@ pub(crate) fn has_interface(idx: u32) -> bool {
     is_named || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENXIO | libc::ENODEV))
 }
 
+/// Sets a variable of the environment, before the program begins.
+pub(crate) fn set_environment(name: &str, value: &str) {
+    // SAFETY: the constructor calls this, before threads of the program; ours read the environment
+    // by the standard library alone, which locks it.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int

@@ -254,3 +254,49 @@ fn retransmissions_are_listed_where_the_peer_has_gone() {
     assert_eq!(connection()["send_queue"], 700);
     assert_eq!(running.end(), "");
 }
+
+#[test]
+fn frames_of_a_program_are_captured_on_its_queue() {
+    let test = "frames_of_a_program_are_captured_on_its_queue";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(wire) = Wire::new(test) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shm = folder.path().join("shm");
+    let program = "import socket, sys\n\
+                   made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                   made.bind(('0.0.0.0', 7200))\n\
+                   print('ready', flush=True)\n\
+                   for each in range(3):\n\
+                   \x20   words, sender = made.recvfrom(100)\n\
+                   \x20   made.sendto(words * 2, sender)\n\
+                   sys.stdin.readline()\n";
+    let mut running = run(&wire, &folder, &["--policy", "refuse"], &["python3", "-c", program]);
+    running.until_it_says("ready");
+    wait_until("the program is listed", || process(&shm).is_some());
+    let pid = process(&shm).unwrap()["pid"].to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    command.args(["capture", &pid, "--filter", "udp port 7200", "--count", "6"]).env("WIREPATH_SHM", &shm);
+    let mut capture = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(capture.stderr.take().unwrap());
+    let mut begun = String::new();
+    said.read_line(&mut begun).unwrap();
+    assert!(begun.contains("veth0"), "{begun}");
+    let socket = wire.socket((THEIRS, 7_201));
+    for _ in 0..3 {
+        socket.send_to(&[1; 40], (OURS, 7_200)).unwrap();
+        socket.recv(&mut [0; 100]).unwrap();
+    }
+    let mut text = String::new();
+    capture.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(capture.wait().unwrap().success());
+    let (asked, answered) = (
+        "veth0.0 In  IP 10.9.0.2.7201 > 10.9.0.1.7200: UDP, length 40",
+        "veth0.0 Out IP 10.9.0.1.7200 > 10.9.0.2.7201: UDP, length 80",
+    );
+    let frames: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(frames, [asked, answered].repeat(3));
+    assert_eq!(running.end(), "");
+}

@@ -212,8 +212,10 @@ pub(crate) fn watched(event: libc::epoll_event) -> Watched {
 /// Opens the worker before the program begins, under the policy `refuse`: a program whose sockets
 /// cannot be offloaded does not start.
 pub(crate) fn open_first() {
-    if config::get().is_some_and(|config| config.policy == config::Policy::Refuse) {
-        open(&mut engine::enter());
+    let refuses = config::get().is_some_and(|config| config.policy == config::Policy::Refuse);
+    if refuses && !config::has_opened() && open(&mut engine::enter()) {
+        // The programs that a script starts need not wait for it again.
+        sys::set_environment(config::OPENED, "1");
     }
 }
 
