@@ -39,12 +39,23 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>]) -> Option<Resu
     let socket = engine.files.socket(file).ok()?;
     let family = socket.family;
     let Owner::Ours { id, hears_twin } = socket.place else { return None };
-    // A turn, because the error or the stamp may have arrived, although no call has received it.
-    engine.turn();
-    if hears_twin {
-        absorb(&mut engine, id, twin);
+    let mut taken = take(&mut engine, id, family, parts);
+    if matches!(taken, Err(Errno::EAGAIN)) {
+        // The error or the stamp may have arrived, although no call has received it.
+        engine.turn();
+        // Without `IP_RECVERR` the twin keeps no errors.
+        let keeps = engine.look(|sockets, _| Ok(sockets.options(id)?.receive_errors)).unwrap_or(false);
+        if hears_twin && keeps {
+            absorb(&mut engine, id, twin);
+        }
+        taken = take(&mut engine, id, family, parts);
     }
-    Some(engine.call(|sockets, _| {
+    Some(taken)
+}
+
+/// Takes the oldest entry.
+fn take(engine: &mut Engine, id: SocketId, family: Family, parts: &mut [IoSliceMut<'_>]) -> Result<Received, Errno> {
+    engine.call(|sockets, _| {
         let (len, entry) = sockets.recv_error(id, parts)?;
         let mut control = sockets.error_time_messages(id, &entry)?;
         let wanted = sockets.options(id)?.ancillary;
@@ -66,7 +77,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>]) -> Option<Resu
         control.push(extended_error(&entry, family));
         let is_cut = len < entry.payload.len();
         Ok(Received { len, family, destination: entry.destination, is_cut, control })
-    }))
+    })
 }
 
 /// `struct sock_extended_err`, and the address of the offender behind it.
@@ -109,9 +120,8 @@ pub(crate) fn absorb(engine: &mut Engine, id: SocketId, twin: c_int) {
             });
         }
     }
-    // Read, it is cleared.
-    let error = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ERROR);
-    let _ = error;
+    // Reading the error clears it.
+    let _ = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
 /// The entry in the control messages of a twin.
