@@ -11,7 +11,7 @@ use wirepath::device::pcap::Pace;
 
 use crate::feed::Tops;
 use crate::format::Format;
-use crate::plan::{Placement, parse_group, parse_pace, parse_seconds};
+use crate::values::{Placement, parse_group, parse_pace, parse_seconds};
 
 /// Market data through a poll-mode pipeline: each packet validated, arbitrated, decoded, and
 /// accounted for.

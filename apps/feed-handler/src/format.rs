@@ -15,7 +15,7 @@ use market::itch50::Itch50;
 use market::pitch::Pitch;
 use market::{Books, Capacity, Codec, LevelBooks, OrderBooks, Quotes};
 
-use crate::plan::CapacityPlan;
+use crate::values::CapacityPlan;
 
 /// The operator's name for a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]

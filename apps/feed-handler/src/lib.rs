@@ -15,6 +15,7 @@
 pub mod args;
 pub mod config;
 pub mod plan;
+pub mod values;
 
 pub mod device;
 pub mod feed;

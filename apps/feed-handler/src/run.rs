@@ -18,8 +18,9 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
-use crate::plan::{FeedPlan, Placement, RunPlan};
+use crate::plan::{FeedPlan, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, read_truth, silence};
+use crate::values::Placement;
 use crate::{memory, watch};
 
 /// Carries out a plan until `stop` or the end of its time; `report` gets the events during the run.

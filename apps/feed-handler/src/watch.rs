@@ -9,8 +9,8 @@ use wirepath::counters::Block;
 use wirepath::worker::{StopFlag, affinity};
 
 use crate::event::{Event, Progress};
-use crate::plan::Placement;
 use crate::report::{Core, newly_met};
+use crate::values::Placement;
 
 /// Interval of reading the counters.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);

@@ -7,8 +7,10 @@ mod doctor;
 mod ethtool;
 mod guard;
 mod interface;
+mod library;
 #[allow(unsafe_code)]
 mod namespace;
+mod obstacle;
 mod ping;
 mod program;
 mod root;

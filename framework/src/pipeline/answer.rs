@@ -4,9 +4,9 @@
 
 use core::net::Ipv4Addr;
 
-use super::node::Cx;
-use crate::mem::Mbuf;
+use crate::mem::{Mbuf, Pool};
 use crate::proto::{Host, Resolution};
+use crate::time::Instant;
 use crate::wire::ethernet::{self, EthernetFields};
 use crate::wire::vlan::TAG_LEN;
 use crate::wire::{EtherType, EthernetFrame, EthernetHeader, MacAddr, VlanTag, VlanTags};
@@ -45,8 +45,8 @@ impl ReplyLink {
 
     /// The MAC address on the way to `destination`: the neighbor's, or the frame's source. `None`
     /// where no route leads back.
-    pub(super) fn station_to(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Option<MacAddr> {
-        match cx.host.resolve(destination, cx.now) {
+    pub(super) fn station_to(&self, destination: Ipv4Addr, host: &Host, now: Instant) -> Option<MacAddr> {
+        match host.resolve(destination, now) {
             Resolution::Station { mac, .. } => Some(mac),
             Resolution::NeighborMissing { .. } if self.src.is_unicast() => Some(self.src),
             _ => None,
@@ -90,8 +90,8 @@ pub(super) fn link_header(
 
 /// A frame assembled from several parts in a new buffer. `None` where no buffer is free or the
 /// frame does not fit.
-pub(super) fn build(parts: &[&[u8]], cx: &Cx<'_>) -> Option<Mbuf> {
-    let mut frame = cx.pool.alloc()?;
+pub(super) fn build(parts: &[&[u8]], pool: &Pool) -> Option<Mbuf> {
+    let mut frame = pool.alloc()?;
     for part in parts {
         let Some(room) = frame.append(part.len()) else {
             frame.free();

@@ -10,9 +10,9 @@ use core::net::Ipv4Addr;
 
 use super::answer::Sender;
 use super::arp::resolver::Resolver;
-use super::icmp::error::IcmpErrors;
-use super::timestamps::PendingTimestamps;
-use super::udp::flow::SendError;
+use super::icmp::error_rate::IcmpErrors;
+use super::pending_timestamps::PendingTimestamps;
+use super::udp::send_error::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::TxQueue;
 use crate::mem::Pool;

@@ -11,19 +11,13 @@
 //! gets no timestamp when it leaves later. Frames that the stack sends by itself within the call,
 //! an ARP request or a bare acknowledgment, are not marked.
 
-use std::collections::VecDeque;
-
 use core::fmt;
 
 use super::node::Cx;
+use super::pending_timestamps::PendingTimestamps;
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::{Instant, UnixTime};
-
-/// Marked frames whose timestamp is not read yet, 16 bytes each. More than a device keeps
-/// timestamps for. Beyond it the oldest request is given up, because a frame that failed may never
-/// report a timestamp.
-const PENDING_MAX: usize = 1_024;
 
 /// The time when a frame left, for the sender that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,43 +43,6 @@ impl fmt::Display for NoTxTimestamps {
 }
 
 impl core::error::Error for NoTxTimestamps {}
-
-/// The frames that were marked.
-pub(super) struct PendingTimestamps {
-    /// The device's number of the next marked frame.
-    next: u64,
-    /// Numbers and tokens, oldest first.
-    waiting: VecDeque<(u64, u64)>,
-    /// Timestamps that will never arrive and are not counted yet.
-    lost: u64,
-}
-
-impl PendingTimestamps {
-    fn push(&mut self, token: u64) {
-        if self.waiting.len() == PENDING_MAX {
-            self.waiting.pop_front();
-            self.lost += 1;
-        }
-        self.waiting.push_back((self.next, token));
-        self.next += 1;
-    }
-
-    /// The token of frame `number`. Frames before it will get no timestamp: a device reports them
-    /// in order.
-    fn token(&mut self, number: u64) -> Option<u64> {
-        while let Some(&(oldest, token)) = self.waiting.front() {
-            if oldest > number {
-                return None;
-            }
-            self.waiting.pop_front();
-            if oldest == number {
-                return Some(token);
-            }
-            self.lost += 1;
-        }
-        None
-    }
-}
 
 /// The device, with a mark on each posted frame.
 struct Marking<'a> {
@@ -149,8 +106,7 @@ impl Cx<'_> {
             return Err(NoTxTimestamps);
         }
         if self.egress.pending_timestamps.is_none() {
-            let waiting = VecDeque::with_capacity(PENDING_MAX);
-            self.egress.pending_timestamps = Some(Box::new(PendingTimestamps { next: 0, waiting, lost: 0 }));
+            self.egress.pending_timestamps = Some(Box::new(PendingTimestamps::new()));
         }
         Ok(())
     }
@@ -194,30 +150,5 @@ impl Cx<'_> {
                 return Some(TxTime { token, at: stamp.at });
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn none_pending() -> PendingTimestamps {
-        PendingTimestamps { next: 0, waiting: VecDeque::new(), lost: 0 }
-    }
-
-    #[test]
-    fn number_that_was_passed_over_is_lost() {
-        let mut pending = none_pending();
-        (100..105).for_each(|token| pending.push(token));
-        assert_eq!([0, 2, 1, 4, 9].map(|number| pending.token(number)), [Some(100), Some(102), None, Some(104), None]);
-        assert_eq!(pending.lost, 2);
-    }
-
-    #[test]
-    fn device_that_never_answers_costs_no_more_than_the_table() {
-        let mut pending = none_pending();
-        (0..5_000).for_each(|token| pending.push(token));
-        assert_eq!((pending.waiting.len(), pending.lost), (PENDING_MAX, 5_000 - PENDING_MAX as u64));
-        assert_eq!(pending.token(4_999), Some(4_999));
     }
 }

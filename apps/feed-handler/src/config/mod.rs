@@ -19,7 +19,7 @@ use wirepath::worker::live::LiveConfig;
 use crate::error::Error;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
 use crate::format::Format;
-use crate::plan::{self, CapacityPlan, Placement, WorkerPlan};
+use crate::values::{self, CapacityPlan, Placement, WorkerPlan};
 
 /// A whole file. Every key is optional.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -154,7 +154,7 @@ checked! {
     FrameLen(usize) from "i64" as i64: |value| within(value, 64, 65_000, "bytes of a frame");
     Port(u16) from "i64" as i64: |value| within(value, 1, 65_535, "a port").map(|port| port as u16);
     Vlan(u16) from "i64" as i64: |value| within(value, 1, 4_094, "a VLAN").map(|vlan| vlan as u16);
-    PaceWord(Pace) from "String" as String: |text| plan::parse_pace(&text);
+    PaceWord(Pace) from "String" as String: |text| values::parse_pace(&text);
     Sender(Ipv4Addr) from "String" as String: |text| parse_sender(&text);
 }
 
@@ -340,7 +340,7 @@ impl Config {
 
     /// Bytes of the longest frame.
     pub fn frame_len_max(&self) -> usize {
-        self.device.frame_len_max.map_or(plan::FRAME_LEN_MAX, |len| len.0)
+        self.device.frame_len_max.map_or(values::FRAME_LEN_MAX, |len| len.0)
     }
 
     /// The policy for UDP checksums, where the file sets one.
@@ -381,7 +381,7 @@ impl Config {
     /// How long a hole may stay open.
     pub fn window(&self) -> Window {
         Window {
-            packets: self.arbitration.window_packets.map_or(plan::WINDOW_PACKETS, |packets| packets.0),
+            packets: self.arbitration.window_packets.map_or(values::WINDOW_PACKETS, |packets| packets.0),
             wait_ns: self.arbitration.window_us.map_or(Window::default().wait_ns, |us| us.saturating_mul(1_000)),
         }
     }

@@ -5,8 +5,8 @@ use wirepath::worker::topology::{Finding, Severity};
 
 use super::inspected::Inspected;
 use super::{Diagnosis, finding, kernel};
+use crate::library;
 use crate::program::Program;
-use crate::run::find_library;
 
 /// All findings about a program, and about its needs on the machine.
 pub(super) fn examine(program: &Program, inspected: &Inspected) -> Vec<Diagnosis> {
@@ -23,7 +23,7 @@ pub(super) fn examine(program: &Program, inspected: &Inspected) -> Vec<Diagnosis
 }
 
 fn library() -> Vec<Finding> {
-    match find_library() {
+    match library::find() {
         Ok(path) => finding::good(path.display().to_string()),
         Err(obstacle) => finding::fault(obstacle.what, obstacle.remedy),
     }

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 
 use wirepath::worker::live::PortConfig;
 
-use super::Obstacle;
 use crate::devices::no_such_interface;
 use crate::interface::{Interface, LinkState};
+use crate::obstacle::Obstacle;
 use crate::root::Root;
 
 /// linux/if_arp.h

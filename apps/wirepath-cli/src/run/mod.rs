@@ -3,7 +3,6 @@
 //! the program would run on the kernel without a notice.
 
 mod interface;
-mod library;
 mod privilege;
 
 use core::net::Ipv4Addr;
@@ -19,10 +18,10 @@ use wirepath::counters::{environment, printable};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
 
+use crate::library;
+use crate::obstacle::Obstacle;
 use crate::program::Program;
 use crate::root::Root;
-
-pub(crate) use library::find as find_library;
 
 /// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
 /// request waits for.
@@ -98,19 +97,6 @@ impl Policy {
     }
 }
 
-/// The reason why sockets stay on the kernel, and the remedy.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Obstacle {
-    pub(crate) what: String,
-    pub(crate) remedy: String,
-}
-
-impl Obstacle {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), remedy: remedy.into() }
-    }
-}
-
 /// Runs the subcommand: it becomes the program, and returns only with an error.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let program = Program::find(&options.program)?;
@@ -146,7 +132,7 @@ impl Options {
             }
         }
         let root = Root::new(None);
-        let library = preload(&find_library()?, environment(LD_PRELOAD).as_deref())?;
+        let library = preload(&library::find()?, environment(LD_PRELOAD).as_deref())?;
         let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));

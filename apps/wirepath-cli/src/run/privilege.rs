@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use wirepath::device::af_xdp::{CAPABILITIES, broker_of, check_broker};
 
-use super::Obstacle;
 use crate::doctor::missing_capabilities;
+use crate::obstacle::Obstacle;
 use crate::root::Root;
 
 /// The broker to ask, from the root as the program may change its directory: the one that is

@@ -159,7 +159,7 @@ impl Arp {
         });
         let link = ReplyLink::behind(mbuf, 0, cx.host).ok_or(ArpDrop::TooShort)?;
         let (header, header_len) = link.header(packet.sender_mac(), EtherType::ARP, cx.host);
-        let frame = build(&[&header[..header_len], reply.as_bytes()], cx).ok_or(ArpDrop::PoolEmpty)?;
+        let frame = build(&[&header[..header_len], reply.as_bytes()], cx.pool).ok_or(ArpDrop::PoolEmpty)?;
         if let Err(frame) = cx.tx.post(frame, Offload::NONE) {
             frame.free();
             return Err(ArpDrop::RingFull);

@@ -9,12 +9,11 @@ use zerocopy::IntoBytes;
 use super::super::answer::{LINK_LEN_MAX, build, link_header};
 use super::super::arp::resolver::Resolver;
 use super::super::node::Cx;
-use super::super::udp::flow::{ConnectError, SendError, SendToError, UdpSent};
+use super::super::udp::flow::{ConnectError, SendToError, UdpSent};
+use super::super::udp::send_error::SendError;
 use crate::device::Offload;
 use crate::mem::Mbuf;
-use crate::proto::{
-    FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighborRequest, Resolution, ResolutionCause,
-};
+use crate::proto::{FragmentPiece, FragmentPlan, FragmentRequest, NeighborRequest, Resolution, ResolutionCause};
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol, ipv4};
@@ -97,12 +96,6 @@ impl EchoRoute {
             later_header_len: ipv4::HEADER_LEN,
             mtu: path_mtu.min(cx.host.mtu()).min(buffer_mtu),
             dont_fragment: false,
-        });
-        let plan = plan.map_err(|error| match error {
-            FragmentationError::DontFragment { mtu } | FragmentationError::MtuTooSmall { mtu } => {
-                SendError::DontFragment { mtu }
-            }
-            FragmentationError::Oversize => SendError::TooLong,
         })?;
         if cx.pool.available() < plan.len() {
             return Err(SendError::PoolEmpty);
@@ -143,7 +136,7 @@ impl EchoRoute {
             offset => (&[][..], offset - icmpv4::HEADER_LEN),
         };
         let part = &data[from..from + piece.len - header.len()];
-        build(&[&self.link[..self.link_len], ipv4.as_bytes(), header, part], cx)
+        build(&[&self.link[..self.link_len], ipv4.as_bytes(), header, part], cx.pool)
     }
 
     /// Posts a frame, or lets it wait for its neighbor.

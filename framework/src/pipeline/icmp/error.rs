@@ -6,68 +6,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::answer::{ReplyLink, build};
 use super::super::node::Cx;
-use crate::counters::{Counter, Drops, Scope, Unit};
+use super::error_rate::UnsentError;
 use crate::device::Offload;
 use crate::mem::Mbuf;
-use crate::proto::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, OffendingPacket};
+use crate::proto::{ErrorRoute, FlowErrorKind, OffendingPacket};
 use crate::wire::icmpv4::{self, QUOTED_LEN_MAX, Unreachable};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, udp};
-
-crate::drop_reasons! {
-    /// Why no error was sent about a packet. The packet itself is counted where it is dropped.
-    pub enum UnsentError {
-        /// Its headers are not in the buffer.
-        Malformed => "malformed",
-        /// It was sent to a group or a broadcast address.
-        NotUnicast => "not_unicast",
-        /// It was not sent to us.
-        NotOurs => "not_ours",
-        /// It is a later fragment.
-        LaterFragment => "later_fragment",
-        /// Its source is not a single host.
-        NoSource => "no_source",
-        /// It is itself an ICMP error.
-        AboutError => "about_error",
-        /// Too many were sent lately.
-        RateLimited => "rate_limited",
-        /// No route leads to its sender.
-        NoRoute => "no_route",
-        /// No buffer is free.
-        PoolEmpty => "pool_empty",
-        /// The device's ring is full.
-        RingFull => "ring_full",
-    }
-}
-
-impl From<ErrorRefusal> for UnsentError {
-    fn from(refusal: ErrorRefusal) -> Self {
-        match refusal {
-            ErrorRefusal::Malformed => Self::Malformed,
-            ErrorRefusal::NotUnicast => Self::NotUnicast,
-            ErrorRefusal::NotOurs => Self::NotOurs,
-            ErrorRefusal::LaterFragment => Self::LaterFragment,
-            ErrorRefusal::NoSource => Self::NoSource,
-            ErrorRefusal::AboutError => Self::AboutError,
-            ErrorRefusal::RateLimited => Self::RateLimited,
-        }
-    }
-}
-
-/// The rate of errors and their counters. Owned by [`Egress`](super::super::Egress): one rate for
-/// the whole host.
-pub(in crate::pipeline) struct IcmpErrors {
-    limit: ErrorLimit,
-    sent: Counter,
-    drops: Drops<UnsentError>,
-}
-
-impl IcmpErrors {
-    /// Errors at the rate of `limit`, with counters in the scope `icmp_errors` below `scope`.
-    pub(in crate::pipeline) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
-        let scope = scope.scope("icmp_errors");
-        Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.drops() }
-    }
-}
 
 /// Sends a port unreachable, for a datagram whose UDP header has been advanced over.
 #[cold]
@@ -108,14 +52,14 @@ fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) 
     let offending = OffendingPacket { packet: quoted, link_destination: link.dst };
     let Some(errors) = &mut cx.egress.errors else { return Err(UnsentError::RateLimited) };
     let route = errors.limit.permit(offending, cx.host, cx.now)?;
-    let station = link.station_to(route.destination, cx).ok_or(UnsentError::NoRoute)?;
+    let station = link.station_to(route.destination, cx.host, cx.now).ok_or(UnsentError::NoRoute)?;
 
     let mut message = [0; icmpv4::HEADER_LEN + QUOTED_LEN_MAX];
     let message_len = write(kind, quoted).emit(&mut message).map_err(|_| UnsentError::Malformed)?;
     let ipv4 = ipv4_header(route, message_len).ok_or(UnsentError::Malformed)?;
     let (header, header_len) = link.header(station, EtherType::IPV4, cx.host);
     let parts = [&header[..header_len], ipv4.as_bytes(), &message[..message_len]];
-    let frame = build(&parts, cx).ok_or(UnsentError::PoolEmpty)?;
+    let frame = build(&parts, cx.pool).ok_or(UnsentError::PoolEmpty)?;
     cx.tx.post(frame, Offload::NONE).map_err(|frame| {
         frame.free();
         UnsentError::RingFull

@@ -3,4 +3,5 @@
 
 pub(super) mod echo;
 pub(super) mod error;
+pub(super) mod error_rate;
 pub(super) mod node;

@@ -426,7 +426,7 @@ impl Icmp {
         envelope: &Envelope,
         cx: &mut Cx<'_>,
     ) -> Result<(), (IcmpDrop, Mbuf)> {
-        let Some(station) = envelope.link.station_to(envelope.source, cx) else {
+        let Some(station) = envelope.link.station_to(envelope.source, cx.host, cx.now) else {
             return Err((IcmpDrop::NoRoute, mbuf));
         };
         let Some(ipv4) = envelope.answer(mbuf.len(), envelope.next_identification(cx)) else {
@@ -453,7 +453,7 @@ impl Icmp {
     /// none.
     #[cold]
     fn send_fragments(&mut self, message: &mut [u8], envelope: &Envelope, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
-        let station = envelope.link.station_to(envelope.source, cx).ok_or(IcmpDrop::NoRoute)?;
+        let station = envelope.link.station_to(envelope.source, cx.host, cx.now).ok_or(IcmpDrop::NoRoute)?;
         let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
         let plan = plan(message.len(), link_len, cx).map_err(|_| IcmpDrop::PoolEmpty)?;
         if cx.pool.available() < plan.len() {
@@ -469,7 +469,7 @@ impl Icmp {
             let mut ipv4 = header.ok_or(IcmpDrop::TooShort)?;
             ipv4.set_fragment(offset as u16, more);
             let parts = [&link[..link_len], ipv4.as_bytes(), &message[offset..offset + len]];
-            let frame = build(&parts, cx).ok_or(IcmpDrop::PoolEmpty)?;
+            let frame = build(&parts, cx.pool).ok_or(IcmpDrop::PoolEmpty)?;
             if let Err(frame) = cx.tx.post(frame, Offload::NONE) {
                 frame.free();
                 return Err(IcmpDrop::RingFull);

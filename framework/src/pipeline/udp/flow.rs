@@ -4,6 +4,7 @@
 //!
 //! A send takes everything or nothing; a failure is a [`SendError`] that is also counted.
 
+use super::send_error::SendError;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -12,8 +13,8 @@ use super::super::node::Cx;
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, IdentificationKey, InterfaceId,
-    NeighborRequest, Resolution, ResolutionCause,
+    Flow, FragmentPiece, FragmentPlan, FragmentRequest, IdentificationKey, InterfaceId, NeighborRequest, Resolution,
+    ResolutionCause,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -433,12 +434,6 @@ impl UdpFlow {
             later_header_len: ipv4::HEADER_LEN,
             mtu: self.mtu.min(buffer_mtu),
             dont_fragment: self.options.dont_fragment,
-        });
-        let plan = plan.map_err(|error| match error {
-            FragmentationError::DontFragment { mtu } | FragmentationError::MtuTooSmall { mtu } => {
-                SendError::DontFragment { mtu }
-            }
-            FragmentationError::Oversize => SendError::TooLong,
         })?;
         if cx.pool.available() < plan.len() {
             return Err(SendError::PoolEmpty);
@@ -563,30 +558,6 @@ pub enum ConnectError {
     NoRoute(Ipv4Addr),
 }
 
-/// Why a datagram was not sent. No part of it has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SendError {
-    /// No buffer is free: the pool is too small, or the app holds too many.
-    PoolEmpty,
-    /// The device's ring is full: poll, then try again.
-    RingFull,
-    /// Over 65,507 bytes.
-    TooLong,
-    /// Longer than one frame, where fragments are forbidden or the payload is an mbuf.
-    DontFragment {
-        /// Bytes of an IPv4 packet that fit.
-        mtu: usize,
-    },
-    /// No route leads there any more.
-    NoRoute(Ipv4Addr),
-    /// The link is down.
-    LinkDown,
-    /// The MAC address of the next hop is not known. If it is being resolved, the datagram has more
-    /// fragments than may wait: send it again later.
-    NeighborMissing(Ipv4Addr),
-}
-
 /// Why a datagram without a prepared flow was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -611,24 +582,6 @@ impl fmt::Display for ConnectError {
     }
 }
 
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PoolEmpty => write!(f, "no packet buffer is free: make the pool larger, or hold fewer packets"),
-            Self::RingFull => write!(f, "the transmit ring is full: send again after the next poll"),
-            Self::TooLong => write!(f, "a UDP datagram carries at most 65,507 bytes"),
-            Self::DontFragment { mtu } => {
-                write!(f, "the datagram does not fit an MTU of {mtu} bytes and must not be fragmented")
-            }
-            Self::NoRoute(destination) => write!(f, "no route leads to {destination} any more: it may come back"),
-            Self::LinkDown => write!(f, "the link is down: send again when it is up"),
-            Self::NeighborMissing(next_hop) => {
-                write!(f, "the MAC address of {next_hop} is not known: send again when it has answered")
-            }
-        }
-    }
-}
-
 impl fmt::Display for SendToError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -639,5 +592,4 @@ impl fmt::Display for SendToError {
 }
 
 impl core::error::Error for ConnectError {}
-impl core::error::Error for SendError {}
 impl core::error::Error for SendToError {}

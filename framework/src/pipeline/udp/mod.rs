@@ -4,3 +4,4 @@
 pub(super) mod datagram;
 pub(super) mod flow;
 pub(super) mod node;
+pub(super) mod send_error;

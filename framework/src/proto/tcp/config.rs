@@ -8,11 +8,13 @@ use super::state::connection::Connection;
 use super::state::fifo::SlotFifo;
 use super::state::list::SlotList;
 use super::state::queue::Chunk;
-use super::timers::RTO_MAX;
 use crate::proto::slab::Slot;
 use crate::proto::wheel::Wheel;
 use crate::proto::{PortRange, is_allocatable};
 use crate::time::Duration;
+
+/// The longest time between two retransmissions, or probes of a closed window (RFC 6298 2.5).
+pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
 
 /// Limits and rates of the machine.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@
 //! The wheel has one entry for each connection, at its earliest deadline or before. When a deadline
 //! moves to a later time, as nearly all do, the entry stays, and is set again when it fires.
 
-use super::config::TcpConfig;
+use super::config::{RTO_MAX, TcpConfig};
 use super::event::CloseReason;
 use super::machine::{Context, Tcp};
 use super::output::transmit::Sending;
@@ -24,8 +24,6 @@ use crate::time::{Duration, Instant};
 /// Steps of the wheel in one tick, where an entry is one step; further ones are due with the next
 /// tick.
 pub(super) const STEPS_MAX: u32 = 256;
-/// The longest time between two retransmissions, or probes of a closed window (RFC 6298 2.5).
-pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
 /// The wheel is set no further ahead: a later deadline is checked once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
 

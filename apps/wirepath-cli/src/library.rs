@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use wirepath::counters::environment;
 
-use super::Obstacle;
+use crate::obstacle::Obstacle;
 
 const NAME: &str = "libwirepath_preload.so";
 /// The variable that names the library at another place.
