@@ -97,9 +97,11 @@ pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int
         libc::IP_MULTICAST_TTL | IP_MULTICAST_ALL => true,
         _ => match named(name, value) {
             Some((group, idx, address)) => {
-                is_on_ours(engine, group, idx, address)
-                    && (joined(name, value).is_none()
-                        || matches!(role_of(engine, id, group), Role::Offload | Role::Both))
+                let role = joined(name, value).map_or(Role::Offload, |group| role_of(engine, id, group));
+                if role == Role::Refuse {
+                    return Err(Errno::EACCES);
+                }
+                role != Role::Os && is_on_ours(engine, group, idx, address)
             }
             None => false,
         },

@@ -6,12 +6,13 @@ use core::net::SocketAddrV4;
 /// The decision about a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Our stack serves it on the interface: not loopback, and not this host's own addresses.
+    /// Our stack serves it on the interface; what reaches a listener or a bound datagram socket by
+    /// loopback and other interfaces waits until ours has nothing.
     Offload,
     /// The kernel's stack serves it.
     Os,
-    /// Both stacks serve it: an offloaded listener that clients by loopback or another interface
-    /// reach too.
+    /// Both stacks serve it, with equal rights: the kernel's side has its turn while ours has more,
+    /// and a `connect` that ours cannot make is the kernel's.
     Both,
     /// No stack serves it: the call fails with `EACCES`.
     Refuse,

@@ -158,6 +158,17 @@ static void self(const char *interface) {
     printf("more: %d %d\n", waiting(all[0]), waiting(all[1]));
 }
 
+// Joins groups about which a rule decides: one is the kernel's, one is refused.
+static void ruled(const char *interface) {
+    int fd = open_socket(), early = open_socket();
+    says("bind", bind_to(fd, "0.0.0.0", 5000));
+    says("join the kernel's", member(fd, IP_ADD_MEMBERSHIP, "239.1.1.1", interface));
+    hears(fd, "first");
+    says("join the refused", member(fd, IP_ADD_MEMBERSHIP, "239.1.1.8", interface));
+    says("join the refused before bind", member(early, IP_ADD_MEMBERSHIP, "239.1.1.8", interface));
+    says("bind", bind_to(early, "0.0.0.0", 5006));
+}
+
 // Hears a text that another program of this host sends.
 static void receive(const char *interface, const char *text) {
     int fd = open_socket();
@@ -178,6 +189,7 @@ int main(int count, char **words) {
     if (!strcmp(words[1], "feeds")) feeds(words[2], words[3]);
     else if (!strcmp(words[1], "asks")) asks(words[2], words[3]);
     else if (!strcmp(words[1], "self")) self(words[2]);
+    else if (!strcmp(words[1], "ruled")) ruled(words[2]);
     else if (!strcmp(words[1], "receive")) receive(words[2], words[3]);
     else if (!strcmp(words[1], "transmit")) transmit(words[2], words[3]);
     return 0;

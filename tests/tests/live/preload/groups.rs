@@ -64,6 +64,34 @@ fn groups_of_two_interfaces_arrive_at_one_socket_whenever_they_were_joined() {
     IS_OVER.store(true, Ordering::Relaxed);
 }
 
+/// Datagrams that programs of the near end have read from its kernel's sockets.
+fn read_from_kernel(wire: &Wire) -> u64 {
+    let table = wire.near.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let line = table.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn rule_decides_about_a_group_when_it_is_joined() {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let test = "rule_decides_about_a_group_when_it_is_joined";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let rules = folder.path().join("rules.toml");
+    let text_of =
+        |role, group| format!("[[rules]]\nuse = \"{role}\"\ntraffic = \"udp-receiver\"\nlocal = \"{group}\"\n");
+    std::fs::write(&rules, text_of("os", "239.1.1.1") + &text_of("refuse", "239.1.1.8")).unwrap();
+    repeat(wire.socket((THEIRS, 0)), b"first", (Ipv4Addr::new(239, 1, 1, 1), 5_000), &IS_OVER);
+    let rules = format!("WIREPATH_RULES={}", rules.display());
+    let said = text(&run(&wire, "env", &[&rules, &program, "ruled", &OURS.to_string()]));
+    IS_OVER.store(true, Ordering::Relaxed);
+    let expected = "bind: ok\njoin the kernel's: ok\nheard first\njoin the refused: EACCES\n\
+                    join the refused before bind: ok\nbind: EACCES\n";
+    assert_eq!(said, expected);
+    assert!(read_from_kernel(&wire) > 0, "the group was not the kernel's");
+}
+
 #[test]
 fn datagrams_to_a_group_leave_by_the_named_interface() {
     let test = "datagrams_to_a_group_leave_by_the_named_interface";
