@@ -259,18 +259,20 @@ fn borrow(port: &mut PortConfig) -> Result<(), String> {
     }
 }
 
-/// Has a ConnectX stamp frames, if the environment asks for it. AF_XDP reports the stamps that a
-/// NIC makes without being asked.
+/// Has the NIC stamp frames, if the environment asks for it: a ConnectX those that it sends as
+/// well. Over AF_XDP a NIC that cannot stamp is no error.
 fn stamp(port: &mut PortConfig) -> Result<(), String> {
     let asks = match variable(TIMESTAMPS).as_deref() {
         None | Some("0") => false,
         Some("1") => true,
         Some(other) => return Err(format!("{TIMESTAMPS} is {other:?}: set it to 1, or unset it")),
     };
-    if let PortConfig::Mlx5(config) = port
-        && asks
-    {
-        config.timestamps = Feature::Required;
+    if asks {
+        match port {
+            PortConfig::Mlx5(config) => config.timestamps = Feature::Required,
+            PortConfig::AfXdp(config) => config.rx_timestamps = true,
+            _ => (),
+        }
     }
     Ok(())
 }

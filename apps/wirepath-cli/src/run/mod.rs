@@ -65,8 +65,8 @@ pub(crate) struct Options {
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
-    /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: of a ConnectX that is driven
-    /// itself (mlx5:IF)
+    /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
+    /// sent ones
     #[arg(long)]
     timestamps: bool,
     /// The program: a path, or a name in PATH
