@@ -2,18 +2,23 @@
 //! adds its flow, and removes it when none of its frames can arrive any more.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use wirepath::device::steering::SteerError;
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::{ConnectionId, State as TcpState};
 use wirepath::proto::Host;
 use wirepath::time::{Duration, Instant};
 use wirepath::worker::live::{FlowSpec, LiveError, LivePort};
 
 use crate::errno::Errno;
 
-/// How long segments of a connection that has ended may still arrive: TIME-WAIT (RFC 9293 3.4.1).
-/// If the flow were removed earlier, the kernel would answer such segments with resets.
-const LEAVES_AFTER: Duration = Duration::from_secs(60);
+/// When a closed connection is first looked for. Most are gone by then: their peer closed first,
+/// and has acknowledged our FIN. The flow of one that is not gone stays, because the kernel would
+/// answer its segments with resets.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+/// When it is looked for again: it is in TIME-WAIT for so long (RFC 9293 3.4.1).
+const NEXT_LOOK: Duration = Duration::from_secs(60);
 
 /// A port that steers flows to the worker, and all other frames elsewhere.
 pub trait Steering {
@@ -56,16 +61,25 @@ impl Steering for LivePort {
 pub(crate) struct Flows {
     steering: Box<dyn Steering>,
     /// Each flow, with the number of sockets that need it.
-    held: Vec<(FlowSpec, usize)>,
-    /// Flows of closed connections, the oldest first, and the time until which they stay.
-    leaving: VecDeque<(Instant, FlowSpec)>,
+    held: HashMap<FlowSpec, usize>,
+    /// Closed connections before their first look, the oldest first.
+    closed: VecDeque<Leaving>,
+    /// Those that were not gone at their last one.
+    closing: VecDeque<Leaving>,
     /// Flows that were added or removed.
     changes: u64,
 }
 
+/// A closed connection that may still receive segments.
+struct Leaving {
+    connection: ConnectionId,
+    flows: Vec<FlowSpec>,
+    next_look: Instant,
+}
+
 impl Flows {
     pub(crate) fn new(steering: Box<dyn Steering>) -> Self {
-        Self { steering, held: Vec::new(), leaving: VecDeque::new(), changes: 0 }
+        Self { steering, held: HashMap::new(), closed: VecDeque::new(), closing: VecDeque::new(), changes: 0 }
     }
 
     /// Adds the flows of a socket: all of them, or none if one fails.
@@ -80,32 +94,32 @@ impl Flows {
     }
 
     fn hold_one(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
-        if let Some((_, users)) = self.held.iter_mut().find(|(held, _)| held == flow) {
+        if let Some(users) = self.held.get_mut(flow) {
             *users += 1;
             return Ok(());
         }
         self.changes += 1;
         self.steering.add_flow(flow.clone())?;
-        self.held.push((flow.clone(), 1));
+        self.held.insert(flow.clone(), 1);
         Ok(())
     }
 
     /// Releases the flows of a socket.
     pub(crate) fn release(&mut self, flows: &[FlowSpec]) {
         for flow in flows {
-            let Some(idx) = self.held.iter().position(|(held, _)| held == flow) else { continue };
-            self.held[idx].1 -= 1;
-            if self.held[idx].1 == 0 {
-                self.held.swap_remove(idx);
+            let Some(users) = self.held.get_mut(flow) else { continue };
+            *users -= 1;
+            if *users == 0 {
+                self.held.remove(flow);
                 self.changes += 1;
                 self.steering.remove_flow(flow);
             }
         }
     }
 
-    /// Releases the flows of a connection once late segments cannot arrive any more.
-    pub(crate) fn release_later(&mut self, flows: Vec<FlowSpec>, now: Instant) {
-        self.leaving.extend(flows.into_iter().map(|flow| (now + LEAVES_AFTER, flow)));
+    /// Releases the flows of a closed connection once it is gone.
+    pub(crate) fn release_later(&mut self, connection: ConnectionId, flows: Vec<FlowSpec>, now: Instant) {
+        self.closed.push_back(Leaving { connection, flows, next_look: now + FIRST_LOOK });
     }
 
     /// Flows that were added or removed so far.
@@ -113,20 +127,38 @@ impl Flows {
         self.changes
     }
 
-    /// The time at which the next flow is removed; `Instant::MAX` if there is none.
+    /// The time at which a closed connection is next looked for; `Instant::MAX` if there is none.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.leaving.front().map_or(Instant::MAX, |(until, _)| *until)
+        let next = |queue: &VecDeque<Leaving>| queue.front().map_or(Instant::MAX, |leaving| leaving.next_look);
+        next(&self.closed).min(next(&self.closing))
     }
 
-    /// Removes flows whose time is over; costs one comparison where there are none.
+    /// Releases the flows of connections that are gone, at most [`LOOKS_PER_TICK`] of them; costs
+    /// two comparisons where none is due.
     #[inline]
-    pub(crate) fn tick(&mut self, now: Instant) {
-        while self.leaving.front().is_some_and(|(until, _)| *until <= now) {
-            let Some((_, flow)) = self.leaving.pop_front() else { return };
-            self.release(&[flow]);
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
+        if self.next_deadline() <= cx.now {
+            self.look(cx);
+        }
+    }
+
+    fn look(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..LOOKS_PER_TICK {
+            let due = |queue: &VecDeque<Leaving>| queue.front().is_some_and(|leaving| leaving.next_look <= cx.now);
+            let from = if due(&self.closed) { &mut self.closed } else { &mut self.closing };
+            let Some(leaving) = from.pop_front_if(|leaving| leaving.next_look <= cx.now) else { return };
+            let state = cx.tcp().info(leaving.connection).map(|info| info.state);
+            if state.is_none_or(|state| state == TcpState::Closed) {
+                self.release(&leaving.flows);
+            } else {
+                self.closing.push_back(Leaving { next_look: cx.now + NEXT_LOOK, ..leaving });
+            }
         }
     }
 }
+
+/// Each look that ends with a removed rule is a system call.
+const LOOKS_PER_TICK: usize = 16;
 
 /// The flows of datagrams or segments to `local`; for the unspecified address, one for each of the
 /// host's.

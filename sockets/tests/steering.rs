@@ -96,20 +96,54 @@ fn flow_of_a_call_that_failed_goes_and_its_port_with_it() {
 }
 
 #[test]
-fn flow_of_a_listener_stays_for_what_it_accepted_and_a_minute_longer() {
+fn flow_of_a_listener_stays_for_what_it_accepted() {
     let rules = Rules::default();
     let wire = steered_wire(rules.clone());
     let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
     let ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
     let (theirs, _) = listener.accept().unwrap();
     drop(listener);
+    wire.settle();
     assert_eq!(rules.standing().len(), 1);
     drop((ours, theirs));
-    wire.settle();
-    assert_eq!(rules.standing().len(), 1);
-    wire.clock.advance(Duration::from_secs(61));
-    wire.settle();
+    // Both ends close at one time, so both are in TIME-WAIT.
+    for time in [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(61)] {
+        assert_eq!(rules.standing().len(), 1);
+        wire.clock.advance(time);
+        wire.settle();
+    }
     assert_eq!(rules.standing(), []);
+}
+
+/// The rules of a connection's end, some time after one end was closed and then the other.
+fn standing_after(closes_first: bool, time: Duration) -> usize {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    let ours = TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    let [first, second] = if closes_first { [ours, theirs] } else { [theirs, ours] };
+    drop(first);
+    wire.settle();
+    drop(second);
+    wire.settle();
+    for step in [Duration::from_millis(200), time] {
+        wire.clock.advance(step);
+        wire.settle();
+    }
+    rules.standing().len()
+}
+
+#[test]
+fn flow_of_a_connection_that_its_peer_closed_first_goes_with_it() {
+    assert_eq!(standing_after(false, Duration::ZERO), 1);
+    assert_eq!(standing_after(false, Duration::from_millis(50)), 0);
+}
+
+#[test]
+fn flow_of_a_connection_stays_while_it_is_in_time_wait() {
+    assert_eq!(standing_after(true, Duration::from_secs(59)), 1);
+    assert_eq!(standing_after(true, Duration::from_secs(61)), 0);
 }
 
 #[test]

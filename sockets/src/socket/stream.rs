@@ -43,6 +43,8 @@ pub(crate) struct Stream {
     pub(crate) phase: Phase,
     pub(crate) reported: Reported,
     pub(crate) connection: Option<ConnectionId>,
+    /// The last connection, also after its end, when it may be in TIME-WAIT.
+    pub(crate) last_connection: Option<ConnectionId>,
     /// `getpeername`.
     pub(crate) remote: SocketAddrV4,
     received: VecDeque<Segment>,
@@ -83,6 +85,7 @@ impl Stream {
             phase: Phase::Closed,
             reported: Reported::Nothing,
             connection: None,
+            last_connection: None,
             remote: UNBOUND,
             received: VecDeque::new(),
             offset: 0,
@@ -104,6 +107,7 @@ impl Stream {
         self.phase = Phase::Connecting;
         self.reported = Reported::Begun;
         self.connection = Some(connection);
+        self.last_connection = Some(connection);
         self.remote = remote;
     }
 
@@ -111,7 +115,7 @@ impl Stream {
     pub(crate) fn accepted(connection: ConnectionId, remote: SocketAddrV4) -> Self {
         let connection = Some(connection);
         let (phase, reported) = (Phase::Open, Reported::Connected);
-        Self { phase, reported, connection, remote, is_writable: true, ..Self::new() }
+        Self { phase, reported, connection, last_connection: connection, remote, is_writable: true, ..Self::new() }
     }
 
     /// Keeps received bytes.

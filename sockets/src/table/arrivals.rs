@@ -13,7 +13,7 @@ use crate::socket::{Payload, Socket, State};
 
 impl App for Sockets {
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.flows.tick(cx.now);
+        self.flows.tick(cx);
         if self.uncorked_at() <= cx.now {
             self.uncork_due(cx);
         }

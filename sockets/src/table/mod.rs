@@ -231,8 +231,11 @@ impl Sockets {
                 }
             }
             State::Stream(stream) => {
+                match stream.last_connection {
+                    Some(connection) => self.flows.release_later(connection, socket.flows, cx.now),
+                    None => self.flows.release(&socket.flows),
+                }
                 self.end(stream, &socket.options, cx);
-                self.flows.release_later(socket.flows, cx.now);
             }
             State::Listener(listener) => {
                 self.flows.release(&socket.flows);

@@ -111,7 +111,7 @@ pub enum IgmpMode {
 }
 
 /// A flow to receive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowSpec {
     /// UDP or TCP.
     pub protocol: Protocol,
@@ -312,6 +312,11 @@ impl FlowSpec {
     /// Whether it is the flow of a peer, by [`tcp_from`](Self::tcp_from).
     fn is_call(&self) -> bool {
         self.protocol == Protocol::TCP && self.source_port.is_some()
+    }
+
+    /// Whether its segments are those of one connection: both ends are named.
+    pub(super) fn is_connection(&self) -> bool {
+        self.is_call() && self.destination.port() != 0 && self.sources.len() == 1
     }
 
     /// Whether queue `idx` receives it.

@@ -1,5 +1,6 @@
 //! A live port: an interface with our rules on it, on the main thread. Workers take its queues.
 
+use std::collections::HashMap;
 use std::net::UdpSocket;
 use std::{io, mem, slice};
 
@@ -28,8 +29,11 @@ pub struct LivePort {
     config: LiveConfig,
     /// Hosts of the queues that are not taken yet, in the order of the configuration.
     hosts: Vec<(u16, LiveHost)>,
-    /// The rules in place.
+    /// The rules in place, but for those of single connections.
     steered: Vec<Steered>,
+    /// The flows of single connections, apart from the others: a program has thousands, each with
+    /// rules that no other flow shares.
+    connections: HashMap<FlowSpec, Connection>,
     /// The interface's addresses at start: those of a flow that names none.
     addresses: Vec<Ipv4Prefix>,
     /// Number of queues of the interface.
@@ -47,6 +51,13 @@ struct Steered {
     rule: Rule,
     queue: u16,
     id: RuleId,
+}
+
+/// The flow of a connection.
+struct Connection {
+    /// How often it was added.
+    users: usize,
+    steered: Vec<Steered>,
 }
 
 impl LivePort {
@@ -105,6 +116,7 @@ impl LivePort {
             config: config.clone(),
             hosts,
             steered,
+            connections: HashMap::new(),
             addresses,
             queues,
             _mirror: mirror,
@@ -129,6 +141,9 @@ impl LivePort {
     /// at start. The application joins or binds the same address at its sockets. Call it in the
     /// network namespace of [`open`](Self::open). On an error nothing has changed.
     pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
+        if flow.is_connection() {
+            return self.add_connection(flow);
+        }
         self.config.flows.push(flow.clone());
         self.steer_flow(&flow).inspect_err(|_| {
             self.config.flows.pop();
@@ -138,8 +153,32 @@ impl LivePort {
         })
     }
 
-    /// Joins the group of a flow of the configuration, and steers its rules. The cost grows with
-    /// the number of rules in place, not with its square: a program adds one with each connection.
+    /// Its cost does not grow with the number of connections.
+    fn add_connection(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
+        if let Some(connection) = self.connections.get_mut(&flow) {
+            connection.users += 1;
+            return Ok(());
+        }
+        self.with_flows(vec![flow.clone()], |config, _| config.check())?;
+        let (targets, mut steered) = (self.targets_of(vec![flow.clone()]), Vec::new());
+        steer_missing(&mut self.device, &self.config, &targets, &mut steered)?;
+        self.connections.insert(flow, Connection { users: 1, steered });
+        Ok(())
+    }
+
+    fn remove_connection(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
+        let Some(connection) = self.connections.get_mut(flow) else { return Err(not_wanted(flow)) };
+        connection.users -= 1;
+        if connection.users == 0
+            && let Some(gone) = self.connections.remove(flow)
+        {
+            // Each rule is in place, or the device is gone and its rules with it.
+            gone.steered.iter().for_each(|steered| _ = self.device.unsteer(steered.id));
+        }
+        Ok(())
+    }
+
+    /// Joins the group of a flow of the configuration, and steers its rules.
     fn steer_flow(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
         self.config.check()?;
         if self.config.igmp == IgmpMode::Kernel {
@@ -161,9 +200,10 @@ impl LivePort {
     /// queue, the NIC may refuse to move it to another queue with the same flow: the kernel then
     /// receives those frames.
     pub fn remove_flow(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
-        let Some(place) = self.config.flows.iter().position(|wanted| wanted == flow) else {
-            return Err(LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back")));
-        };
+        if flow.is_connection() && !self.config.flows.contains(flow) {
+            return self.remove_connection(flow);
+        }
+        let place = self.config.flows.iter().position(|wanted| wanted == flow).ok_or_else(|| not_wanted(flow))?;
         self.config.flows.remove(place);
         let going = self.targets_of(vec![flow.clone()]);
         let related = self.config.flows.iter().filter(|other| may_share_a_rule(flow, other)).cloned().collect();
@@ -187,10 +227,15 @@ impl LivePort {
 
     /// The rules of some flows of the port, and those that it has without any.
     fn targets_of(&mut self, flows: Vec<FlowSpec>) -> Vec<Target> {
+        self.with_flows(flows, targets)
+    }
+
+    /// Calls `act` with a configuration that has these flows alone, and the interface's addresses.
+    fn with_flows<T>(&mut self, flows: Vec<FlowSpec>, act: impl FnOnce(&LiveConfig, &[Ipv4Prefix]) -> T) -> T {
         let all = mem::replace(&mut self.config.flows, flows);
-        let targets = targets(&self.config, &self.addresses);
+        let result = act(&self.config, &self.addresses);
         self.config.flows = all;
-        targets
+        result
     }
 
     /// Steers any other frames while the port runs: to all opened queues of the interface, on a
@@ -263,7 +308,9 @@ impl LivePort {
     pub fn rules(&self) -> impl Iterator<Item = String> + '_ {
         let first_of_its_kind =
             |(idx, steered): &(usize, &Steered)| self.steered[..*idx].iter().all(|other| other.rule != steered.rule);
-        self.steered.iter().enumerate().filter(first_of_its_kind).map(|(_, steered)| steered.rule.to_string())
+        let of_flows = self.steered.iter().enumerate().filter(first_of_its_kind).map(|(_, steered)| steered);
+        let of_connections = self.connections.values().flat_map(|connection| &connection.steered);
+        of_flows.chain(of_connections).map(|steered| steered.rule.to_string())
     }
 
     /// Facts that are no errors but may surprise: sentences for the operator, once the queues are
@@ -297,6 +344,10 @@ impl LivePort {
         }
         notices
     }
+}
+
+fn not_wanted(flow: &FlowSpec) -> LiveError {
+    LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back"))
 }
 
 /// Whether two flows may need the same rule: of the same group, or with the same port.

@@ -75,17 +75,23 @@ impl Shape {
     }
 }
 
-/// The shapes in use, in the order in which the program tries them.
+/// The shapes of rules, in the order in which the program tries them.
+#[cfg(test)]
 pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
     let mut shapes: Vec<Shape> = rules.map(Shape::of).collect();
-    shapes.sort_by_key(|shape| shape.rank());
+    sort_shapes(&mut shapes, |shape| *shape);
     shapes.dedup();
     shapes
 }
 
+/// Sorts entries into the order in which the program tries their shapes.
+pub(in crate::device::af_xdp) fn sort_shapes<T>(entries: &mut [T], shape_of: impl Fn(&T) -> Shape) {
+    entries.sort_by_key(|entry| shape_of(entry).rank());
+}
+
 /// A rule of one queue in the hash map's form. Addresses and ports are in network order, as in the
 /// frame; values that the program computes are in host order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Key {
     pub(in crate::device::af_xdp) destination_mac: [u8; 6],

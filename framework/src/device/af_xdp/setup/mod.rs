@@ -8,4 +8,5 @@ pub(super) mod device;
 pub(super) mod finding;
 pub(super) mod handle;
 pub(super) mod port;
+mod rule_table;
 pub(super) mod stamping;

@@ -17,8 +17,9 @@ use super::super::interface::{Interface, LinkState, LinkWatch};
 use super::super::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
 use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
-use super::super::program::steering::{Constant, Key, Shape, constants, shapes, tag_word};
+use super::super::program::steering::{Constant, Key, Shape, tag_word};
 use super::super::rings::socket::kernel_version;
+use super::rule_table::RuleTable;
 use super::stamping::TimestampingGuard;
 use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
@@ -68,8 +69,7 @@ struct Maps {
 
 /// The installed program.
 struct Installed {
-    entries: Vec<RuleEntry>,
-    next_id: u32,
+    rules: RuleTable,
     contents: Contents,
     /// The program that looks up rules. It stays loaded beside a program with the rules compiled
     /// in, as a fallback if a new one of those cannot be loaded.
@@ -86,12 +86,6 @@ struct Contents {
     tags: bool,
     /// Empty if the rules are looked up.
     constants: Vec<Constant>,
-}
-
-struct RuleEntry {
-    id: RuleId,
-    rule: Rule,
-    queue: u16,
 }
 
 impl Port {
@@ -141,8 +135,7 @@ impl Port {
             maps,
             filter,
             installed: Mutex::new(Installed {
-                entries: Vec::new(),
-                next_id: 0,
+                rules: RuleTable::default(),
                 contents: Contents::default(),
                 lookups: attached.program,
                 compares: None,
@@ -176,18 +169,16 @@ impl Port {
     /// Installs a rule.
     pub(in crate::device::af_xdp) fn add(&self, rule: &Rule, queue: u16) -> Result<RuleId, SteerError> {
         let mut installed = self.installed();
-        if installed.entries.len() >= self.rules_max {
+        if installed.rules.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
         }
         let key = Key::new(rule, queue);
-        if !installed.has(&key) {
+        if !installed.rules.has(&key) {
             self.maps.rules.update(key.as_bytes(), tag_word(rule).as_bytes()).map_err(|error| refused(&error))?;
         }
-        let id = RuleId(installed.next_id);
-        installed.next_id += 1;
-        installed.entries.push(RuleEntry { id, rule: *rule, queue });
+        let id = installed.rules.insert(rule, queue);
         if let Err(error) = self.adapt(&mut installed).and_then(|()| self.let_through(rule)) {
-            installed.entries.pop();
+            installed.rules.remove(id);
             self.forget(&installed, &key);
             self.settle(&mut installed);
             return Err(error);
@@ -208,11 +199,9 @@ impl Port {
     /// Removes a rule.
     pub(in crate::device::af_xdp) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
         let mut installed = self.installed();
-        let place = installed.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
-        let entry = installed.entries.remove(place);
-        let key = Key::new(&entry.rule, entry.queue);
-        self.forget(&installed, &key);
-        if let Some(wanted) = Wanted::by(&entry.rule, self.interface.mac) {
+        let (rule, queue) = installed.rules.remove(id).ok_or(SteerError::NoRule { id })?;
+        self.forget(&installed, &Key::new(&rule, queue));
+        if let Some(wanted) = Wanted::by(&rule, self.interface.mac) {
             self.filter.remove(wanted);
         }
         self.settle(&mut installed);
@@ -221,10 +210,9 @@ impl Port {
 
     /// Removes `key` from the map, or gives it the tag of the oldest remaining rule with it.
     fn forget(&self, installed: &Installed, key: &Key) {
-        let heir = installed.entries.iter().find(|entry| Key::new(&entry.rule, entry.queue) == *key);
         // Neither call fails for a key that is in the map.
-        let _ = match heir {
-            Some(entry) => self.maps.rules.update(key.as_bytes(), tag_word(&entry.rule).as_bytes()),
+        let _ = match installed.rules.oldest_with(key) {
+            Some(rule) => self.maps.rules.update(key.as_bytes(), tag_word(rule).as_bytes()),
             None => self.maps.rules.remove(key.as_bytes()),
         };
     }
@@ -232,11 +220,10 @@ impl Port {
     /// Replaces the program if its content has changed: the shapes of the rules, the presence of
     /// tags, a few rules.
     fn adapt(&self, installed: &mut Installed) -> Result<(), SteerError> {
-        let entries = || installed.entries.iter().map(|entry| (&entry.rule, entry.queue));
         let wanted = Contents {
-            shapes: shapes(entries().map(|(rule, _)| rule)),
-            tags: entries().any(|(rule, _)| rule.flow_tag.is_some()),
-            constants: constants(entries(), self.interface.queues),
+            shapes: installed.rules.shapes(),
+            tags: installed.rules.has_tags(),
+            constants: installed.rules.constants(self.interface.queues),
         };
         if wanted == installed.contents {
             return Ok(());
@@ -388,10 +375,6 @@ impl Installed {
     /// The program on the interface.
     fn current(&self) -> &Program {
         self.compares.as_ref().unwrap_or(&self.lookups)
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.entries.iter().any(|entry| Key::new(&entry.rule, entry.queue) == *key)
     }
 }
 
