@@ -150,6 +150,12 @@ impl Options {
         self.receive_errors | self.timestamping.stamps_sent()
     }
 
+    /// Whether received messages have times.
+    #[inline]
+    pub(crate) fn asks_for_times(&self) -> bool {
+        self.ancillary.timestamp.is_some() | (self.timestamping.0 != 0)
+    }
+
     /// Whether a send of a stream takes the longer way: the bytes wait, or are stamped.
     #[inline]
     pub(crate) fn holds_or_stamps(&self) -> bool {

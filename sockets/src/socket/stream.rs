@@ -47,7 +47,9 @@ pub(crate) struct Stream {
     pub(crate) last_connection: Option<ConnectionId>,
     /// `getpeername`.
     pub(crate) remote: SocketAddrV4,
-    received: VecDeque<Segment>,
+    received: VecDeque<Payload>,
+    /// When the last of these arrived, one for each, where the socket asks for times.
+    arrivals: VecDeque<Arrival>,
     /// Bytes of the first buffer that were read.
     offset: usize,
     /// Bytes that wait.
@@ -66,18 +68,12 @@ pub(crate) struct Stream {
     pub(crate) is_paused: bool,
     /// The ICMP error that ends the attempt to connect.
     pub(crate) failure: Option<Errno>,
-    /// When the last segment of which bytes were read arrived: in which turn, and by the NIC.
-    pub(crate) last_read: Option<(Instant, Option<UnixTime>)>,
+    /// When the last segment of which bytes were read arrived.
+    pub(crate) last_read: Option<Arrival>,
 }
 
-/// Received bytes.
-struct Segment {
-    payload: Payload,
-    /// The turn in which they arrived.
-    arrived: Instant,
-    /// When they arrived by the NIC's clock.
-    timestamp: Option<UnixTime>,
-}
+/// When bytes arrived: in which turn, and by the NIC's clock.
+pub(crate) type Arrival = (Instant, Option<UnixTime>);
 
 impl Stream {
     pub(crate) fn new() -> Self {
@@ -88,6 +84,7 @@ impl Stream {
             last_connection: None,
             remote: UNBOUND,
             received: VecDeque::new(),
+            arrivals: VecDeque::new(),
             offset: 0,
             len: 0,
             is_peer_closed: false,
@@ -119,14 +116,34 @@ impl Stream {
     }
 
     /// Keeps received bytes.
-    pub(crate) fn push(&mut self, payload: Payload, arrived: Instant, timestamp: Option<UnixTime>) {
+    pub(crate) fn push(&mut self, payload: Payload) {
         self.len += payload.len();
-        self.received.push_back(Segment { payload, arrived, timestamp });
+        self.received.push_back(payload);
     }
 
-    /// Notes the times of the segment that the next read begins with.
-    pub(crate) fn note_times(&mut self) {
-        self.last_read = self.received.front().map(|first| (first.arrived, first.timestamp));
+    /// Keeps the arrival of the segment that was pushed last.
+    #[cold]
+    pub(crate) fn keep_arrival(&mut self, arrival: Arrival) {
+        self.arrivals.push_back(arrival);
+    }
+
+    /// Notes the arrival of the segment that the next read begins with.
+    pub(crate) fn note_first(&mut self) {
+        let is_known = self.arrivals.len() == self.received.len();
+        self.last_read = self.arrivals.front().copied().filter(|_| is_known);
+    }
+
+    /// Notes the arrival of the segment of which the last bytes were taken.
+    #[cold]
+    fn note_last(&mut self) {
+        let mut last = None;
+        while self.arrivals.len() > self.received.len() {
+            last = self.arrivals.pop_front();
+        }
+        if self.offset > 0 && self.arrivals.len() == self.received.len() {
+            last = self.arrivals.front().copied();
+        }
+        self.last_read = last;
     }
 
     /// Bytes that wait (`FIONREAD`).
@@ -145,23 +162,25 @@ impl Stream {
         while copied < into.len()
             && let Some(first) = self.received.front()
         {
-            let count = first.payload.copy(self.offset, &mut into[copied..]);
+            let count = first.copy(self.offset, &mut into[copied..]);
             copied += count;
             self.offset += count;
-            self.last_read = Some((first.arrived, first.timestamp));
-            if self.offset == first.payload.len() {
+            if self.offset == first.len() {
                 self.received.pop_front();
                 self.offset = 0;
             }
         }
         self.len -= copied;
+        if !self.arrivals.is_empty() {
+            self.note_last();
+        }
         copied
     }
 
     /// Copies bytes from the front, and leaves them (`MSG_PEEK`).
     pub(crate) fn peek(&self, into: &mut [u8]) -> usize {
         let (mut copied, mut offset) = (0, self.offset);
-        for Segment { payload, .. } in &self.received {
+        for payload in &self.received {
             copied += payload.copy(offset, &mut into[copied..]);
             offset = 0;
         }
@@ -174,7 +193,7 @@ impl Stream {
         for part in into {
             let mut skip = self.offset + copied;
             let mut filled = 0;
-            for Segment { payload, .. } in &self.received {
+            for payload in &self.received {
                 if skip >= payload.len() {
                     skip -= payload.len();
                     continue;
@@ -196,10 +215,13 @@ impl Stream {
         self.len -= count;
         self.offset += count;
         while let Some(first) = self.received.front()
-            && self.offset >= first.payload.len()
+            && self.offset >= first.len()
         {
-            self.offset -= first.payload.len();
+            self.offset -= first.len();
             self.received.pop_front();
+        }
+        if !self.arrivals.is_empty() {
+            self.note_last();
         }
         count
     }

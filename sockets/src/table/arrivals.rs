@@ -138,12 +138,16 @@ impl App for Sockets {
         let is_copied = self.buffers.are_scarce(cx);
         let Some((id, socket)) = self.stream_of(connection) else { return };
         let receive_buffer = socket.options.receive_buffer as usize;
+        let asks_for_times = socket.options.asks_for_times();
         let State::Stream(stream) = &mut socket.state else { return };
         if stream.is_read_shut && stream.is_write_shut {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
-        stream.push(Payload::of(data.hold(), is_copied), cx.now, data.timestamp);
+        stream.push(Payload::of(data.hold(), is_copied));
+        if asks_for_times {
+            stream.keep_arrival((cx.now, data.timestamp));
+        }
         if !stream.is_paused && stream.charge() >= receive_buffer {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
         }

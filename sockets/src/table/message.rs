@@ -78,13 +78,10 @@ impl Sockets {
         let count = match (flags.peek, flags.truncate) {
             (true, true) => stream.len().min(wanted),
             (true, false) => {
-                stream.note_times();
+                stream.note_first();
                 stream.peek_parts(into)
             }
-            (false, true) => {
-                stream.note_times();
-                stream.discard(wanted)
-            }
+            (false, true) => stream.discard(wanted),
             (false, false) => into.iter_mut().map(|part| stream.read(part)).sum(),
         };
         self.resume_if_read(id, cx)?;
