@@ -243,9 +243,9 @@ fn hugepages_that_are_not_there_are_told_loudly_or_refused() {
     let prefer = ["--format", "mold-itch50", "--config", prefer.to_str().unwrap()];
     bench.refused(&[&prefer[..], &["--require-hugepages"]].concat(), 1, &says);
     let output = run(&[&["replay", bench.day.to_str().unwrap(), "--cpu", "any"], &prefer[..]].concat());
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains("FALLBACK to 4 KiB pages"), "{told}");
-    assert!(told.contains("22 ns instead of 18 ns") && told.contains("hugepage-setup apply"), "{told}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && reported.contains("FALLBACK to 4 KiB pages"), "{reported}");
+    assert!(reported.contains("22 ns instead of 18 ns") && reported.contains("hugepage-setup apply"), "{reported}");
 }
 
 /// A replay of some ten seconds that is stopped midway.

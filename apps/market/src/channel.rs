@@ -439,14 +439,14 @@ mod tests {
             }
             play.channel.finish(&mut play.story);
             let mut next = 1;
-            for told in &play.story.0 {
-                match told.strip_prefix('G').and_then(|gap| gap.split_once('-')) {
+            for line in &play.story.0 {
+                match line.strip_prefix('G').and_then(|gap| gap.split_once('-')) {
                     Some((from, to)) => {
                         prop_assert_eq!(from.parse::<u64>().unwrap(), next);
                         next = to.parse::<u64>().unwrap() + 1;
                     }
                     None => {
-                        prop_assert_eq!(told.parse::<u64>().unwrap(), next);
+                        prop_assert_eq!(line.parse::<u64>().unwrap(), next);
                         next += 1;
                     }
                 }

@@ -87,9 +87,9 @@ fn verbs_devices_are_told_with_what_each_can_do() {
 #[test]
 fn rdma_core_that_is_absent_is_told_with_what_installs_it() {
     let output = Command::new(WIREPATH).arg("devices").env("RDMA_CORE_LIB_DIR", "/nonexistent").output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && told.contains("no verbs devices: rdma-core is not installed: apt install"),
-        "{told}"
+        output.status.success() && reported.contains("no verbs devices: rdma-core is not installed: apt install"),
+        "{reported}"
     );
 }

@@ -28,7 +28,7 @@ use super::{Checksums, SEGMENT_LEN};
 /// Of the 32 frames of a burst: the connection's, and as many SYNs.
 pub const HALF: usize = 16;
 /// Sources of SYNs, which repeat.
-const STRANGERS: usize = 4096;
+const FORGED_SOURCES: usize = 4096;
 
 /// A connection, and a flood of SYNs on its wire.
 pub struct Flood {
@@ -89,7 +89,7 @@ impl Flood {
         for _ in 0..HALF {
             let syn =
                 self.pair.client.pool().alloc_copy(&self.syns[self.next]).expect("posted buffers come home at once");
-            self.next = (self.next + 1) % STRANGERS;
+            self.next = (self.next + 1) % FORGED_SOURCES;
             let posted = self.pair.client.tx_mut().post(syn, Offload::NONE);
             assert!(posted.is_ok(), "a burst is less than the wire has room for");
         }
@@ -109,11 +109,11 @@ fn syns() -> Vec<Vec<u8>> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 32) as u32
     };
-    (0..STRANGERS).map(|_| syn(stranger(random()), random() as u16 | 1024, random())).collect()
+    (0..FORGED_SOURCES).map(|_| syn(forged_source(random()), random() as u16 | 1024, random())).collect()
 }
 
 /// A random address in 11.0.0.0/8.
-fn stranger(bits: u32) -> Ipv4Addr {
+fn forged_source(bits: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(11 << 24 | bits & 0xff_ffff)
 }
 

@@ -110,7 +110,7 @@ fn flood(samples: usize, add: &mut impl FnMut(Line)) {
     let flood = RefCell::new(Flood::new());
     let time = |is_flooded| flood.borrow_mut().time(FLOODED_BURSTS, is_flooded);
     let [calm, flooded] = interleave(samples, [&mut || time(false), &mut || time(true)]);
-    let title = "TCP bulk in half of each burst, both ends, while SYNs of strangers fill the other";
+    let title = "TCP bulk in half of each burst, both ends, while SYNs from unknown hosts fill the other";
     add(Line::new(title, "Gbit/s", flooded.spread()));
     add(Line::new("  over the same without SYNs", "x", flooded.over(&calm)).at_least(0.8));
 }

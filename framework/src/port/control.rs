@@ -101,11 +101,11 @@ impl Control {
     /// Makes the end for the worker of this queue, on an interface that is `shared` with the kernel
     /// or ours.
     pub(super) fn worker_end(&mut self, queue: u16, shared: Option<Vec<FlowSpec>>) -> WorkerEnd {
-        let (commands, told) = ring(RING_LEN).expect("the length is a power of two");
+        let (commands, reported) = ring(RING_LEN).expect("the length is a power of two");
         let (said, answers) = ring(RING_LEN).expect("the length is a power of two");
         self.peers.push(Peer { queue, commands, answers });
         let ours = self.subscriptions.iter().filter(|subscription| subscription.is_for(queue));
-        WorkerEnd { subscriptions: ours.cloned().collect(), shared, commands: told, answers: said }
+        WorkerEnd { subscriptions: ours.cloned().collect(), shared, commands: reported, answers: said }
     }
 
     /// Waits until all workers have started or failed to, and has them receive. Returns why pools

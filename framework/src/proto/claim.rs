@@ -120,7 +120,7 @@ pub struct Claims {
     draws: u64,
     conflicts: u64,
     /// Our MAC address and the link state when we last [followed](Self::follow) the host.
-    told: Option<(MacAddr, bool)>,
+    reported: Option<(MacAddr, bool)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ impl Claims {
     /// Without claims. Allocates all its memory here.
     pub fn new(config: ClaimConfig) -> Self {
         let claims = Vec::with_capacity(config.claims_max);
-        Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0, told: None }
+        Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0, reported: None }
     }
 
     /// Begins to probe whether an address is free, which takes 4 to 7 seconds. RFC 5227 2.1.1 wants
@@ -181,8 +181,8 @@ impl Claims {
     pub fn follow(&mut self, host: &Host, now: Instant) {
         self.claims
             .retain(|claim| matches!(claim.state, ClaimState::Probing(_)) || host.is_own(claim.prefix.address()));
-        let told = self.told.replace((host.mac(), host.is_up()));
-        let is_known = told == Some((host.mac(), true));
+        let reported = self.reported.replace((host.mac(), host.is_up()));
+        let is_known = reported == Some((host.mac(), true));
         for own in host.addresses() {
             if host.is_up() && !(is_known && self.find(own.address()).is_some()) {
                 self.announce(own.address(), host, now);

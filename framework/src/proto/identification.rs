@@ -112,7 +112,7 @@ mod tests {
     /// An idle scan: a host that probes before and after a packet to another learns whether it was
     /// sent.
     #[test]
-    fn packets_to_others_leave_no_step_in_what_a_stranger_sees() {
+    fn identifications_to_one_peer_do_not_reveal_packets_to_others() {
         let seen = |others: u32| -> Vec<u16> {
             let mut identifications = Identifications::new(HashSeed::new(1, 2));
             let stranger = identifications.key(OURS, peer(0), Protocol::ICMP);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn stranger_cannot_tell_by_his_answers_how_many_others_had() {
+    fn limit_does_not_reveal_how_many_errors_others_received() {
         assert_eq!(answers_after(0), [250; 10]);
         assert_eq!(answers_after(0), answers_after(200));
     }

@@ -11,11 +11,11 @@ use std::thread;
 use super::preload::{run, text};
 use super::{THEIRS, TIMEOUT, Wire};
 
-/// The processes of a program that starts others end with the test.
+/// Ends all processes of a test when dropped: those of a program, and those that it started.
 #[derive(Debug)]
-pub struct Household<'a>(pub &'a Wire);
+pub struct ProcessGuard<'a>(pub &'a Wire);
 
-impl Drop for Household<'_> {
+impl Drop for ProcessGuard<'_> {
     fn drop(&mut self) {
         self.0.near.end_processes();
         self.0.far.end_processes();

@@ -21,7 +21,7 @@ pub struct EndPlan {
     /// Segments that it keeps after it has read them.
     pub hold: usize,
     /// How it writes.
-    pub writes: Writes,
+    pub writes: WriteMethod,
     /// While its stack takes no more of its data, it reads nothing, and does nothing at all until
     /// it is told of room.
     pub holds_back: bool,
@@ -45,7 +45,7 @@ impl EndPlan {
 
 /// How an app writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writes {
+pub enum WriteMethod {
     /// It has bytes copied.
     Copies,
     /// It passes whole buffers.
@@ -199,7 +199,7 @@ impl End {
         }
         self.draws = mix(self.draws, self.sent);
         let most = ready.min(self.plan.write_max as u64);
-        if self.plan.writes == Writes::Fires {
+        if self.plan.writes == WriteMethod::Fires {
             // Orders are alike.
             return Wish::Write(most as usize);
         }

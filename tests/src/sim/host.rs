@@ -23,7 +23,7 @@ use wirepath::time::{Duration, Instant};
 use wirepath::wire::VlanTags;
 use wirepath::worker::{Parts, Worker};
 
-use super::end::{Outcome, Wish, Writes, mix};
+use super::end::{Outcome, Wish, WriteMethod, mix};
 use super::ledger::{EndKey, Ledger, Side, name};
 use super::nic::{SimRx, SimTx};
 use super::script::{HostPlan, Listener, Script, address, end, station};
@@ -366,9 +366,9 @@ impl SimApp {
     fn write(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
         let writes = self.ledger.borrow_mut().end(key).plan.writes;
         let taken = match writes {
-            Writes::Copies => self.copy(id, key, count, cx),
-            Writes::HandsOver => self.hand_over(id, key, count, cx),
-            Writes::Fires => self.fire(id, key, count, cx),
+            WriteMethod::Copies => self.copy(id, key, count, cx),
+            WriteMethod::HandsOver => self.hand_over(id, key, count, cx),
+            WriteMethod::Fires => self.fire(id, key, count, cx),
         }?;
         let mut ledger = self.ledger.borrow_mut();
         let now = ledger.now;

@@ -6,7 +6,7 @@
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
 
-use super::end::{EndPlan, Role, Writes, mix};
+use super::end::{EndPlan, Role, WriteMethod, mix};
 use super::scenario::Draw;
 use super::script::{Script, Stack};
 use crate::mutate::Random;
@@ -43,7 +43,7 @@ fn teach_to_hold_back(script: &mut Script) {
         if draw.one_in(2) && script.hosts[host].stack == Stack::Wirepath {
             end.holds_back = true;
             // It waits only for room: not for a time, nor for a buffer.
-            (end.writes, end.write_gap) = (Writes::Copies, 0);
+            (end.writes, end.write_gap) = (WriteMethod::Copies, 0);
             end.pauses.clear();
         }
     }
@@ -76,7 +76,7 @@ impl Draw {
     /// Its later actions.
     fn conduct(&mut self, end: &mut EndPlan) {
         if self.one_in(3) {
-            end.writes = Writes::Fires;
+            end.writes = WriteMethod::Fires;
         }
         end.hangs_up = self.one_in(8);
         if self.one_in(3) {

@@ -4,7 +4,7 @@
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
 use wirepath::time::Duration;
 
-use super::end::{Abort, Close, EndPlan, Role, Writes, mix};
+use super::end::{Abort, Close, EndPlan, Role, WriteMethod, mix};
 use super::manners;
 use super::nic::NicConfig;
 use super::script::{HostPlan, Line, Listener, MS, Mishap, MishapKind, SECOND, Script, Session, Stack, Weather};
@@ -223,7 +223,7 @@ impl Draw {
             abort,
             pauses,
             hold: if self.one_in(8) { 8 } else { 0 },
-            writes: if self.one_in(2) { Writes::HandsOver } else { Writes::Copies },
+            writes: if self.one_in(2) { WriteMethod::HandsOver } else { WriteMethod::Copies },
             holds_back: false,
             hangs_up: false,
             changes: Vec::new(),

@@ -84,9 +84,12 @@ mod tests {
         let at_start = block.snapshot();
         drops.count(FeedDrop::UnknownChannel);
         let met = block.snapshot();
-        let told = newly_met(&at_start, &met);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("datagrams (dropped: feed.unknown_channel) have a channel number"), "{told:?}");
+        let reported = newly_met(&at_start, &met);
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(
+            reported[0].starts_with("datagrams (dropped: feed.unknown_channel) have a channel number"),
+            "{reported:?}"
+        );
         drops.count(FeedDrop::UnknownChannel);
         assert_eq!(newly_met(&met, &block.snapshot()), [""; 0]);
     }

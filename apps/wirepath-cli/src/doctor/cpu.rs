@@ -76,8 +76,8 @@ mod tests {
             let tree = FakeSysfs::new(&files);
             let inspected = Inspected::new(tree.root(), None);
             assert_eq!(inspected.cores.to_string(), core);
-            let told = cores(&inspected).iter().any(|finding| finding.what.starts_with("no core is isolated"));
-            assert_eq!(told, is_told);
+            let reported = cores(&inspected).iter().any(|finding| finding.what.starts_with("no core is isolated"));
+            assert_eq!(reported, is_told);
         }
     }
 }

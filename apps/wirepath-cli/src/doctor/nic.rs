@@ -312,13 +312,13 @@ mod tests {
         };
         finds(on("rx-lro", false), offloads, "warning", "one frame of several", "ethtool -K eth1 rx-lro off");
         finds(on("rx-vlan-hw-parse", false), offloads, "warning", "VLAN tags", "ethtool -K eth1 rx-vlan-hw-parse off");
-        let told = |nic: &mut Nic| {
+        let reported = |nic: &mut Nic| {
             on("rx-vlan-hw-parse", false)(nic);
             let support = support();
             let driver = support.driver.map(|driver| DriverCapabilities { rx_vlan: true, ..driver });
             nic.support = Some(Ok(AfXdpCapabilities { driver, ..support }));
         };
-        finds(told, offloads, "good", "no offload", "");
+        finds(reported, offloads, "good", "no offload", "");
         finds(on("rx-gro-hw", true), offloads, "note", "rx-gro-hw is on", "host");
         finds(on("rx-checksum", true), offloads, "good", "no offload", "");
     }

@@ -310,7 +310,7 @@ fn empty_pool_does_without_duplicates() {
 #[derive(Default)]
 struct StampingTx {
     asked: u64,
-    told: u64,
+    reported: u64,
     sent: Vec<u32>,
 }
 
@@ -337,8 +337,8 @@ impl TxQueue for StampingTx {
     }
 
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        let sequence = self.told;
-        self.told += u64::from(sequence < self.asked);
+        let sequence = self.reported;
+        self.reported += u64::from(sequence < self.asked);
         (sequence < self.asked).then_some(TxTimestamp { sequence, at: UnixTime::default() })
     }
 

@@ -287,7 +287,7 @@ fn impossible_block_lengths_end_the_reading() {
         let (records, end) = read(&file);
         assert_eq!(records.len(), 1);
         assert!(
-            matches!(end.unwrap_err().problem, Problem::BlockLength(told) if told == len),
+            matches!(end.unwrap_err().problem, Problem::BlockLength(reported) if reported == len),
             "type {kind}, length {len}"
         );
     }

@@ -144,8 +144,8 @@ mod tests {
         let check = |at: usize, value: u64, expected: &str| {
             let mut words = stored(&identity());
             words[at] = value;
-            let told = Identity::read(&words, RING as u64 + 64).unwrap_err();
-            assert!(told.contains(expected), "word {at} = {value}: {told}");
+            let reported = Identity::read(&words, RING as u64 + 64).unwrap_err();
+            assert!(reported.contains(expected), "word {at} = {value}: {reported}");
         };
         check(0, 0, "not the tap");
         check(1, 2, "version");

@@ -704,10 +704,10 @@ fn too_large(mtu: u16, quoted: &[u8]) -> Vec<u8> {
 fn path_mtu_is_lowered_told_and_kept() {
     let mut rig = stack();
     let quoted = unfragmentable(&mut rig);
-    for (mtu, told) in [(1_400, Some(1_400)), (1_450, Some(1_400)), (1_500, None)] {
+    for (mtu, reported) in [(1_400, Some(1_400)), (1_450, Some(1_400)), (1_500, None)] {
         rig.app.errors.clear();
         rig.push(&too_large(mtu, &quoted));
-        assert_eq!(rig.app.errors.first().and_then(|error| error.path_mtu), told, "{mtu}");
+        assert_eq!(rig.app.errors.first().and_then(|error| error.path_mtu), reported, "{mtu}");
     }
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
 }

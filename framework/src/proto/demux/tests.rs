@@ -130,7 +130,7 @@ fn connected_flow_takes_its_datagrams_before_those_bound() {
 }
 
 #[test]
-fn stranger_at_a_connected_port_falls_to_the_wildcard_or_to_nobody() {
+fn unknown_peer_at_a_connected_port_reaches_the_wildcard_or_none() {
     let mut demux = demux(4, 4, 4);
     let local = end(HOST, 5000);
     let stranger = Flow { local, remote: end([10, 0, 0, 8], 1) };

@@ -393,8 +393,8 @@ impl Reporter {
             IgmpVersion::V2 => {}
             IgmpVersion::V3 => {
                 self.robustness = query.robustness.clamp(*ROBUSTNESS_RANGE.start(), *ROBUSTNESS_RANGE.end());
-                let told = Duration::from_secs(u64::from(query.interval_s));
-                self.query_interval = if query.interval_s == 0 { QUERY_INTERVAL } else { told };
+                let interval = Duration::from_secs(u64::from(query.interval_s));
+                self.query_interval = if query.interval_s == 0 { QUERY_INTERVAL } else { interval };
             }
         }
     }
@@ -499,7 +499,7 @@ impl Reporter {
     fn restart(&mut self, place: u32) {
         if self.round.place == place {
             self.round.part = 0;
-            self.round.told = 0;
+            self.round.reported = 0;
         }
     }
 

@@ -123,7 +123,7 @@ impl Script {
 }
 
 /// G with a filter that has been reported.
-fn told(mode: FilterMode, sources: &[u8]) -> Script {
+fn reported_filter(mode: FilterMode, sources: &[u8]) -> Script {
     let mut script = script();
     script.set(mode, sources);
     script.quiet()
@@ -132,7 +132,7 @@ fn told(mode: FilterMode, sources: &[u8]) -> Script {
 /// A row of the table of RFC 3376 5.1: reported at once, and once more within a second.
 #[track_caller]
 fn check_change(before: (FilterMode, &[u8]), after: (FilterMode, &[u8]), expected: &str) {
-    let mut script = told(before.0, before.1);
+    let mut script = reported_filter(before.0, before.1);
     script.set(after.0, after.1);
     assert_eq!(script.said(), [expected]);
     assert_eq!(script.within(SECOND), [expected]);
@@ -153,7 +153,7 @@ fn changes_are_told_by_the_table_of_rfc_3376() {
 
 #[test]
 fn filter_that_stays_is_not_told() {
-    let mut script = told(Exclude, &[1]);
+    let mut script = reported_filter(Exclude, &[1]);
     script.set(Exclude, &[1, 1]);
     assert!(script.within(SECOND).is_empty());
     script.leave(H);
@@ -164,7 +164,7 @@ fn filter_that_stays_is_not_told() {
 #[test]
 fn group_that_was_left_is_forgotten_when_it_is_told() {
     for (mode, sources) in [(Exclude, &[][..]), (Include, &[1, 2]), (Exclude, &[3])] {
-        let mut script = told(mode, sources);
+        let mut script = reported_filter(mode, sources);
         script.leave(G);
         assert_eq!(script.reporter.groups(), 1);
         let script = script.quiet();
@@ -174,7 +174,7 @@ fn group_that_was_left_is_forgotten_when_it_is_told() {
 
 #[test]
 fn second_change_is_merged_with_the_repeats_of_the_first() {
-    let mut script = told(Include, &[1, 2]);
+    let mut script = reported_filter(Include, &[1, 2]);
     script.set(Include, &[2]);
     assert_eq!(script.said(), ["G BLOCK{1}"]);
     script.set(Include, &[2, 3]);
@@ -212,7 +212,7 @@ fn robustness_of_the_querier_counts_the_repeats() {
 /// A row of the table of RFC 3376 5.2: one answer within the response time, or none.
 #[track_caller]
 fn check_answer(state: (FilterMode, &[u8]), asked: Option<&[u8]>, expected: &[&str]) {
-    let mut script = told(state.0, state.1);
+    let mut script = reported_filter(state.0, state.1);
     match asked {
         Some(sources) => script.ask(sources),
         None => script.query(&general(IgmpVersion::V3)),
@@ -238,7 +238,7 @@ fn queries_are_answered_by_the_table_of_rfc_3376() {
 
 #[test]
 fn pending_answer_takes_further_questions() {
-    let mut script = told(Include, &[1, 2, 3]);
+    let mut script = reported_filter(Include, &[1, 2, 3]);
     script.ask(&[1]);
     script.ask(&[3, 9]);
     assert_eq!(script.within(SECOND), ["G IS_IN{1 3}"]);
@@ -250,7 +250,7 @@ fn pending_answer_takes_further_questions() {
 
 #[test]
 fn general_answer_that_comes_sooner_answers_the_rest() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     script.query(&IgmpQuery { max_response_tenths: 0, ..general(IgmpVersion::V3) });
     script.query(&general(IgmpVersion::V3));
     script.ask(&[]);
@@ -259,7 +259,7 @@ fn general_answer_that_comes_sooner_answers_the_rest() {
 
 #[test]
 fn answers_spread_over_the_response_time() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     let (mut first, mut last) = (u64::MAX, 0);
     for _ in 0..50 {
         let asked = script.now;
@@ -276,7 +276,7 @@ fn answers_spread_over_the_response_time() {
 
 #[test]
 fn flood_of_queries_gets_ten_answers_a_second() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     let mut answers = 0;
     for _ in 0..10_000 {
         script.now += Duration::from_micros(100);
@@ -289,7 +289,7 @@ fn flood_of_queries_gets_ten_answers_a_second() {
 
 #[test]
 fn query_for_more_sources_than_there_is_room_gets_the_whole_group() {
-    let mut script = told(Exclude, &[1]);
+    let mut script = reported_filter(Exclude, &[1]);
     let sources: Vec<_> = (0..600u32).map(|at| (0x0b00_0000 + at).to_be_bytes()).collect();
     for part in sources.chunks(300) {
         script.query(&IgmpQuery { sources: IgmpSources::new(part), ..specific(IgmpVersion::V3, G) });
@@ -342,7 +342,7 @@ fn report_of_another_host_silences_ours_and_its_leave() {
 
 #[test]
 fn version_3_is_silenced_by_nobody() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     script.query(&general(IgmpVersion::V3));
     script.reporter.report_heard(G, script.now);
     assert_eq!(script.within(Duration::from_secs(10)), ["G IS_EX{}"]);
@@ -381,7 +381,7 @@ fn running_timer_is_drawn_again_only_where_it_ends_too_late() {
 #[test]
 fn oldest_querier_that_is_there_sets_the_version() {
     use IgmpVersion::{V1, V2, V3};
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     let mut after = |query: Option<&IgmpQuery<'_>>, seconds: u64, expected| {
         if let Some(query) = query {
             script.query(query);
@@ -403,7 +403,7 @@ fn oldest_querier_that_is_there_sets_the_version() {
 
 #[test]
 fn change_of_version_cancels_what_is_pending() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     script.join(H);
     script.said();
     script.leave(G);
@@ -441,7 +441,7 @@ fn forge(script: &mut Script, version: IgmpVersion) {
 #[test]
 fn two_forged_queries_silence_source_reports_for_ten_minutes_at_most() {
     for version in [IgmpVersion::V1, IgmpVersion::V2] {
-        let mut script = told(Include, &[1]);
+        let mut script = reported_filter(Include, &[1]);
         forge(&mut script, version);
         assert_eq!(script.reporter.version(), version);
         script.within(Duration::from_secs(599));
@@ -455,7 +455,7 @@ fn two_forged_queries_silence_source_reports_for_ten_minutes_at_most() {
 
 #[test]
 fn forged_query_each_ten_minutes_keeps_source_reports_silent() {
-    let mut script = told(Include, &[1]);
+    let mut script = reported_filter(Include, &[1]);
     for _ in 0..6 {
         forge(&mut script, IgmpVersion::V2);
         script.within(Duration::from_secs(599));
@@ -481,7 +481,7 @@ fn version_is_never_older_than_configured_and_older_queries_are_answered() {
 
 #[test]
 fn what_a_querier_tells_of_itself_is_believed_within_bounds() {
-    let mut script = told(Exclude, &[]);
+    let mut script = reported_filter(Exclude, &[]);
     script.query(&greatest());
     assert_eq!(script.reporter.robustness(), 4);
     assert_eq!(
@@ -495,8 +495,8 @@ fn what_a_querier_tells_of_itself_is_believed_within_bounds() {
 }
 
 #[test]
-fn query_of_a_stranger_is_answered_and_teaches_nothing() {
-    let mut script = told(Include, &[1]);
+fn query_from_an_unproven_router_is_answered_and_changes_no_state() {
+    let mut script = reported_filter(Include, &[1]);
     script.reporter.answer(&general(IgmpVersion::V2), script.now);
     let numbers = IgmpQuery { robustness: 4, interval_s: 600, ..general(IgmpVersion::V3) };
     script.reporter.answer(&numbers, script.now);
@@ -506,7 +506,7 @@ fn query_of_a_stranger_is_answered_and_teaches_nothing() {
 
 #[test]
 fn link_that_comes_back_is_told_everything() {
-    let mut script = told(Include, &[1, 2]);
+    let mut script = reported_filter(Include, &[1, 2]);
     script.join(H);
     script.reporter.link_down();
     script.query(&general(IgmpVersion::V3));

@@ -28,7 +28,7 @@ pub(super) struct WalkState {
     /// The number of complete records of this entry's group, and of sources of the record that is
     /// not complete.
     pub(super) part: usize,
-    pub(super) told: usize,
+    pub(super) reported: usize,
     /// The general query of version 3 is due.
     is_general: bool,
     spread: Option<Duration>,
@@ -44,7 +44,7 @@ impl WalkState {
         is_running: false,
         place: 0,
         part: 0,
-        told: 0,
+        reported: 0,
         is_general: false,
         spread: None,
         repeat_at: Instant::MAX,
@@ -129,7 +129,7 @@ impl Reporter {
     fn step(&mut self) {
         self.round.place += 1;
         self.round.part = 0;
-        self.round.told = 0;
+        self.round.reported = 0;
     }
 
     fn end_round(&mut self) {
@@ -158,7 +158,7 @@ impl Reporter {
                 return GroupOutcome::Full;
             }
             self.round.part += 1;
-            self.round.told = 0;
+            self.round.reported = 0;
         }
         self.finish(place, now);
         GroupOutcome::Done
@@ -205,17 +205,17 @@ impl Reporter {
         if count == 0 && naming != Naming::Listed {
             return true;
         }
-        let left = count - self.round.told;
+        let left = count - self.round.reported;
         let room = self.report.sources_room();
         if room.is_none_or(|room| room < left) && !self.report.is_empty() {
             return false;
         }
         let taken = left.min(room.unwrap_or(0));
-        self.report.push(kind, group.address, sources().skip(self.round.told).take(taken));
+        self.report.push(kind, group.address, sources().skip(self.round.reported).take(taken));
         if taken == left || matches!(kind, RecordKind::ChangeToExclude | RecordKind::ModeIsExclude) {
             return true;
         }
-        self.round.told += taken;
+        self.round.reported += taken;
         false
     }
 

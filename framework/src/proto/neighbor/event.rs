@@ -126,7 +126,7 @@ impl fmt::Display for NeighborDrop {
             Self::Superseded => "newer packets wait for the neighbor",
             Self::NoRoom => "no room for another neighbor or waiting packet",
             Self::Forgotten => "the neighbor was forgotten",
-            Self::RateLimited => "the neighbor is not asked for, as strangers cause too many requests",
+            Self::RateLimited => "the neighbor is not asked for, because unknown hosts cause too many requests",
         })
     }
 }

@@ -588,7 +588,7 @@ impl<H> Neighbors<H> {
     ) -> ArpOutcome {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
-        let has_room = self.make_room_for_stranger(host, now, act);
+        let has_room = self.make_room_for_unknown(host, now, act);
         // The host's entry is taken last, so that a refusal leaves no trace.
         if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             return ArpOutcome::Ignored(NotLearned::NoRoom);
@@ -613,7 +613,7 @@ impl<H> Neighbors<H> {
 
     /// Makes room for one more neighbor that requested our address: evicts the oldest such neighbor
     /// where their limit is reached, or otherwise a peer that has not replied.
-    fn make_room_for_stranger(
+    fn make_room_for_unknown(
         &mut self,
         host: &mut Host,
         now: Instant,

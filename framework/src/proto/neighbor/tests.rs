@@ -314,7 +314,7 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
 }
 
 #[test]
-fn strangers_take_their_places_only_and_leave_without_a_question() {
+fn unknown_neighbors_take_their_own_places_and_expire_without_a_probe() {
     let mut script = script();
     let heard: Vec<_> =
         (10..14).map(|last| script.receive(ArpOperation::Request, (peer(last), PEER_MAC), OURS)).collect();
@@ -325,7 +325,7 @@ fn strangers_take_their_places_only_and_leave_without_a_question() {
 }
 
 #[test]
-fn stranger_that_we_want_stays_and_another_makes_way() {
+fn unknown_neighbor_that_we_request_stays_and_another_is_evicted() {
     let mut script = script();
     script.receive(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
     script.receive(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
@@ -523,7 +523,7 @@ fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_
 /// A flood of requests changes the neighbors, and so every flow's prepared headers, a few times a
 /// second.
 #[test]
-fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
+fn unknown_neighbors_evict_only_each_other_and_after_a_second() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();

@@ -16,7 +16,7 @@ use super::event::{ConnectionId, TcpEvent};
 use super::listening::admission::Admission;
 use super::listening::listener::Listeners;
 use super::listening::secret::Secret;
-use super::output::challenges::Challenges;
+use super::output::challenges::ChallengeAckLimit;
 use super::output::delegated::Delegations;
 use super::output::resets::OwedResets;
 use super::payload::{Output, Payload};
@@ -71,7 +71,7 @@ pub(super) struct Shared<P> {
     pub(super) delegations: Delegations,
     /// The counts of remote clients' connections.
     pub(super) admission: Admission,
-    pub(super) challenges: Challenges,
+    pub(super) challenges: ChallengeAckLimit,
     pub(super) resets: PeerLimit,
     pub(super) owed_resets: OwedResets,
     pub(super) tally: TcpTally,
@@ -186,7 +186,7 @@ impl<P: Payload> Tcp<P> {
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
                 admission: Admission::new(capacity - config.active_open_reserve(), config.listeners_max, capacity),
-                challenges: Challenges::new(config.challenge_acks_per_second),
+                challenges: ChallengeAckLimit::new(config.challenge_acks_per_second),
                 resets: PeerLimit::new(config.resets_per_second, seed.derive(RESETS)),
                 owed_resets: OwedResets::new(),
                 tally: TcpTally::default(),

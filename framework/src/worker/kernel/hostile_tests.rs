@@ -140,7 +140,7 @@ struct Scene {
     host_sync: HostSync,
     follower: Follower,
     host: Host,
-    told: usize,
+    reported: usize,
 }
 
 impl Scene {
@@ -151,7 +151,7 @@ impl Scene {
             host_sync: HostSync::new(config(), producer).unwrap(),
             follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config(), HashSeed::new(1, 2)).unwrap(),
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -160,20 +160,20 @@ impl Scene {
         let NetlinkEvents::Changes(changes) = read(datagram, &mut undecoded) else { return };
         // Each message has a header of 16 bytes and at most one change.
         assert!(changes.len() + undecoded as usize <= datagram.len() / 16);
-        self.told += changes.len();
+        self.reported += changes.len();
         for change in changes {
             self.tables.apply(change);
         }
-        assert!(self.tables.held() <= self.told, "{} things are kept of {}", self.tables.held(), self.told);
+        assert!(self.tables.held() <= self.reported, "{} things are kept of {}", self.tables.held(), self.reported);
     }
 
     /// Runs the mirror and the worker until no updates are left.
     fn settle(&mut self) {
         let view = View::of(&self.tables, self.tables.link_named(NAME).map(|link| link.idx));
         for _ in 0..1_000 {
-            let told = self.host_sync.update(&view, |_| false);
+            let reported = self.host_sync.update(&view, |_| false);
             while self.follower.catch_up(&mut self.host) > 0 {}
-            if told.is_ok() {
+            if reported.is_ok() {
                 assert_eq!(self.follower.refused(), 0, "the worker's host refused what the model took");
                 assert!(self.host.mac().is_unicast() && self.host.mtu() >= 68);
                 return;

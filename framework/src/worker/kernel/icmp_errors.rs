@@ -154,8 +154,8 @@ mod tests {
     fn error() -> Vec<u8> {
         let quoted = [0x45; 700];
         let mut message = [0; 800];
-        let told = Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, quoted: &quoted };
-        let len = told.emit(&mut message).unwrap();
+        let reported = Icmpv4Message::DestinationUnreachable { code: Unreachable::Port, quoted: &quoted };
+        let len = reported.emit(&mut message).unwrap();
         let fields = Ipv4Fields {
             source: Ipv4Addr::new(10, 0, 0, 2),
             destination: Ipv4Addr::new(10, 0, 0, 1),

@@ -136,9 +136,9 @@ impl Scene {
     fn settle(&mut self) {
         let view = View::of(&self.tables, Some(IDX));
         loop {
-            let told = self.host_sync.update(&view, |_| false);
+            let reported = self.host_sync.update(&view, |_| false);
             while self.follower.catch_up(&mut self.host) > 0 {}
-            if told.is_ok() {
+            if reported.is_ok() {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 //! accepted, however many SYNs arrive from unused addresses.
 
 use super::frames::{SegmentEnds, frame};
-use super::silence::asking_with;
+use super::silence::resolving_worker_with;
 use super::*;
 use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::Burst;
@@ -79,7 +79,7 @@ fn run(crowd: Crowd) -> Outcome {
     let (left, mut right) = pair("tcp", MemoryConfig { slots: 1024, ..MemoryConfig::default() });
     let block = Block::heap();
     let machine = TcpConfig { chunks_max: 64, ..TcpConfig::default() };
-    let mut end = asking_with(left, machine, crowded_host(), &block);
+    let mut end = resolving_worker_with(left, machine, crowded_host(), &block);
     let pool = Pool::heap(1024).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
     let begin = Instant::ZERO + Duration::from_secs(1);

@@ -8,18 +8,24 @@ use crate::mem::Burst;
 use crate::pipeline::{Arp, ArpConfig};
 use crate::wire::{TcpFields, TcpFlags};
 
-pub(super) type Asking = Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
+pub(super) type ResolvingWorker =
+    Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
 
 /// A worker with an empty neighbor table that receives replies.
-fn asking(port: MemoryDevice, block: &Block) -> Asking {
+fn resolving_worker(port: MemoryDevice, block: &Block) -> ResolvingWorker {
     let machine = TcpConfig { connections_max: 4, chunks_max: 64, ..TcpConfig::default() };
     let mut host = host(1, HashSeed::new(1, 7));
     host.apply(HostEvent::NeighborRemoved(address(2))).unwrap();
-    asking_with(port, machine, host, block)
+    resolving_worker_with(port, machine, host, block)
 }
 
-/// The same with this TCP configuration, on that host.
-pub(super) fn asking_with(mut port: MemoryDevice, machine: TcpConfig, host: Host, block: &Block) -> Asking {
+/// As [`resolving_worker`], with this TCP configuration and host.
+pub(super) fn resolving_worker_with(
+    mut port: MemoryDevice,
+    machine: TcpConfig,
+    host: Host,
+    block: &Block,
+) -> ResolvingWorker {
     let (scope, seed) = (block.scope("1"), HashSeed::new(1, 7));
     let pool = Pool::heap(1024).unwrap();
     let sockets = TcpSocketsConfig { machine, capabilities: port.capabilities(), seed };
@@ -74,7 +80,7 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
 fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
     let (left, mut right) = pair("tcp", MemoryConfig::default());
     let block = Block::heap();
-    let mut end = asking(left, &block);
+    let mut end = resolving_worker(left, &block);
     let pool = Pool::heap(64).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
     let begin = Instant::ZERO + Duration::from_secs(1);

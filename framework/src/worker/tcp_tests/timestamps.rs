@@ -6,7 +6,7 @@ use crate::pipeline::tcp::TcpSent;
 use crate::pipeline::{TxTime, UdpFlow, UdpOptions};
 
 /// All timestamps reported so far.
-fn told(line: &mut Line) -> Vec<(u64, u64)> {
+fn take_timestamps(line: &mut Line) -> Vec<(u64, u64)> {
     line.ask(|_, cx| {
         let next = || cx.take_timestamp().map(|TxTime { token, at }| (token, at.as_nanos()));
         core::iter::from_fn(next).collect()
@@ -27,7 +27,7 @@ fn order_that_asks_is_told_when_it_left() {
     assert_eq!((fired, frames), (Ok(TcpSent::Posted), 1));
     let left = line.now.as_nanos();
     line.turns(3);
-    assert_eq!(told(&mut line), [(7, left)]);
+    assert_eq!(take_timestamps(&mut line), [(7, left)]);
 
     // A send without a request is not reported, and does not shift the timestamps of sends with
     // one.
@@ -35,7 +35,7 @@ fn order_that_asks_is_told_when_it_left() {
     let id = line.id();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(8, |cx| cx.tcp().send(id, b"by send")));
     assert_eq!((sent, frames), (Ok(7), 1));
-    assert_eq!(told(&mut line), [(8, line.now.as_nanos())]);
+    assert_eq!(take_timestamps(&mut line), [(8, line.now.as_nanos())]);
     line.turns(3);
     assert_eq!(line.server.app().received, b"an orderan orderby send");
     line.close();
@@ -47,7 +47,7 @@ fn send_of_several_segments_is_told_of_each() {
     let id = line.id();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(9, |cx| cx.tcp().send(id, &pattern(3_000))));
     assert_eq!((sent, frames), (Ok(3_000), 3));
-    assert_eq!(told(&mut line).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [9, 9, 9]);
+    assert_eq!(take_timestamps(&mut line).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [9, 9, 9]);
     line.turn_until(|line| line.server.app().received.len() == 3_000);
     line.close();
 }
@@ -60,7 +60,7 @@ fn datagram_and_its_fragments_are_told_of() {
     for (payload_len, expected) in [(64, 1), (2_000, 2)] {
         let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(&pattern(payload_len), cx)));
         assert_eq!((sent, frames), (Ok(crate::pipeline::UdpSent::Posted), expected));
-        assert_eq!(told(&mut line), vec![(1, line.now.as_nanos()); expected]);
+        assert_eq!(take_timestamps(&mut line), vec![(1, line.now.as_nanos()); expected]);
     }
 }
 
@@ -72,7 +72,7 @@ fn what_waits_is_not_stamped_when_it_leaves() {
     let mut flow = line.ask(|_, cx| UdpFlow::connect(local, stranger, &UdpOptions::default(), cx)).unwrap();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| flow.send(b"hello", cx)));
     assert_eq!((sent, frames), (Ok(crate::pipeline::UdpSent::Waiting), 0));
-    assert_eq!(told(&mut line), []);
+    assert_eq!(take_timestamps(&mut line), []);
 }
 
 /// If the neighbor was never resolved, or was given up, the send itself triggers the ARP request.
@@ -99,7 +99,7 @@ fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
         cx.timestamped(3, |cx| cx.tcp().connect(local, silent, &ConnectionOptions::default(), ConsumerId(1)))
     });
     assert_eq!((called.is_ok(), frames, questions(&line)), (true, 0, asked + 2));
-    assert_eq!(told(&mut line), []);
+    assert_eq!(take_timestamps(&mut line), []);
 }
 
 /// A due acknowledgment leaves with the call, if no data can carry it.
@@ -125,7 +125,7 @@ fn acknowledgment_is_not_stamped_as_the_order_that_waits() {
     let before = segments(&line);
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(1, |cx| cx.tcp().send(id, b"second")));
     assert_eq!((sent, frames, segments(&line) - before), (Ok(6), 0, 1));
-    assert_eq!(told(&mut line), []);
+    assert_eq!(take_timestamps(&mut line), []);
     line.turn_until(|line| line.server.app().received == b"firstsecond");
     line.close();
 }
@@ -140,10 +140,14 @@ fn frames_that_the_wire_loses_leave_the_others_their_tokens() {
     for token in 0..200 {
         line.now += Duration::from_micros(1);
         line.ask(|_, cx| cx.timestamped(token, |cx| flow.send(b"tick", cx))).0.unwrap();
-        all.extend(told(&mut line).into_iter().map(|(told, at)| (told, at, token, line.now.as_nanos())));
+        all.extend(
+            take_timestamps(&mut line)
+                .into_iter()
+                .map(|(token_of_frame, at)| (token_of_frame, at, token, line.now.as_nanos())),
+        );
     }
     assert!((100..200).contains(&all.len()), "{} of 200 left", all.len());
-    assert!(all.iter().all(|(told, at, token, now)| (told, at) == (token, now)), "{all:?}");
+    assert!(all.iter().all(|(token_of_frame, at, token, now)| (token_of_frame, at) == (token, now)), "{all:?}");
     assert_eq!(line.count("1/egress/timestamps_lost"), all.last().unwrap().0 + 1 - all.len() as u64);
 }
 
@@ -153,6 +157,6 @@ fn without_timestamps_a_send_is_a_send() {
     let id = line.id();
     let sent = line.ask(|_, cx| cx.timestamped(1, |cx| cx.tcp().send(id, b"hello")));
     assert_eq!(sent, (Ok(5), 0));
-    assert_eq!(told(&mut line), []);
+    assert_eq!(take_timestamps(&mut line), []);
     line.close();
 }

@@ -245,10 +245,10 @@ impl Stage {
             TcpOption::Timestamps(Timestamps { value, .. }) => Some(value),
             _ => None,
         };
-        let told = parsed.options().flatten().find_map(times);
-        assert_eq!(told.is_some(), timestamps);
+        let reported = parsed.options().flatten().find_map(times);
+        assert_eq!(reported.is_some(), timestamps);
         let heard = &mut self.peers[peer];
-        (heard.seq, heard.ack, heard.ts_echo) = (8, parsed.header.seq() + 1, told.unwrap_or(0));
+        (heard.seq, heard.ack, heard.ts_echo) = (8, parsed.header.seq() + 1, reported.unwrap_or(0));
         let mut ack = self.said(peer, b"");
         ack.timestamps = ack.timestamps.filter(|_| timestamps);
         self.hear(&[ack]);

@@ -32,12 +32,12 @@ fn turn_ends_while_an_app_calls_again_and_again_without_a_link() {
         cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
         cx.tcp().abort(id).unwrap();
     });
-    let mut told = 0;
+    let mut reported = 0;
     while line.client.app().calls_left > 0 {
         line.turn();
         let events = line.client.app().events.len();
-        assert!((1..EVENTS_A_TURN_MAX).contains(&(events - told)), "{} events in one turn", events - told);
-        told = events;
+        assert!((1..EVENTS_A_TURN_MAX).contains(&(events - reported)), "{} events in one turn", events - reported);
+        reported = events;
     }
     line.turns(1);
     // No event was lost, and none is out of order.
@@ -45,7 +45,7 @@ fn turn_ends_while_an_app_calls_again_and_again_without_a_link() {
     let mut expected = vec![closed];
     (1..CALLS).for_each(|_| expected.extend([no_route, closed]));
     expected.push(no_route);
-    assert!(line.client.app().events == expected, "{:?}", &line.client.app().events[told - 10..]);
+    assert!(line.client.app().events == expected, "{:?}", &line.client.app().events[reported - 10..]);
     // The last one remains, and finds a route.
     line.ask(|_, cx| cx.host.apply(HostEvent::Link { is_up: true }).unwrap());
     line.turn_until(|line| line.client.app().events.last() == Some(&TcpEvent::Connected { listener: None }));

@@ -276,12 +276,12 @@ mod tests {
         let block = Block::heap();
         let clock = MonotonicClock::start();
         // The NIC's clock reports each read, and blocks until the test has seen it.
-        let (told, reads) = sync_channel(0);
+        let (reported, reads) = sync_channel(0);
         let mut shown = 0;
         let nic: NicClock = Box::new(move || {
             shown += 1;
             // The test reads neither the first nor the last reports.
-            let _ = if shown > TRIES as u64 { told.send(()) } else { Ok(()) };
+            let _ = if shown > TRIES as u64 { reported.send(()) } else { Ok(()) };
             Some(UnixTime::from_nanos(shown))
         });
         let config = TimelineConfig { nic: Some(nic), every: Duration::from_millis(1), ..TimelineConfig::default() };

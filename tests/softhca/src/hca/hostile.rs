@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chance_in_thousandths_comes_about_so_often() {
+    fn fault_occurs_at_its_rate_per_mille() {
         let mut chance = Chance::new(Some(&Hostility { send_errors: 100, ..Hostility::default() }));
         let hits = (0..100_000).filter(|_| chance.send_fails()).count();
         assert!((9_000..11_000).contains(&hits), "{hits} of 100000 at a tenth");

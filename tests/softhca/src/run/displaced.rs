@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::thread;
 
-use super::sys::Openings;
+use super::sys::OpenPermissions;
 
 /// The file that is read first.
 const ABI_VERSION: &str = "/sys/class/infiniband_verbs/abi_version";
@@ -19,7 +19,7 @@ const ABI_VERSION: &str = "/sys/class/infiniband_verbs/abi_version";
 /// Starts a thread that watches until this process ends. Does nothing where the kernel does not
 /// permit it (in a user namespace).
 pub(super) fn watch(library: &Path) {
-    let Ok(openings) = Openings::of(Path::new(ABI_VERSION)) else { return };
+    let Ok(openings) = OpenPermissions::of(Path::new(ABI_VERSION)) else { return };
     let library = library.to_owned();
     // If the thread cannot be started, no process is refused once this function has returned.
     let _ = thread::Builder::new().spawn(move || {

@@ -135,13 +135,13 @@ impl Signals {
     }
 }
 
-/// A file that no process opens before we permit it, fanotify(7).
-pub(super) struct Openings(File);
+/// A file that processes open only with our permission (fanotify(7), FAN_OPEN_PERM).
+pub(super) struct OpenPermissions(File);
 
-/// Somebody opens it, and waits.
-pub(super) struct Opening {
+/// A process opens the file, and waits for the permission.
+pub(super) struct OpenRequest {
     pub(super) process: libc::pid_t,
-    /// The file, as he will have it; closed when he was answered.
+    /// The file as the process gets it; closed after the answer.
     file: OwnedFd,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Opening {
 /// descriptor i32, process i32.
 const EVENT_LEN: usize = 24;
 
-impl Openings {
+impl OpenPermissions {
     /// Of this file, from now on. EPERM without CAP_SYS_ADMIN of the machine itself.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
@@ -175,7 +175,7 @@ impl Openings {
     }
 
     /// The next one.
-    pub(super) fn next(&self) -> io::Result<Opening> {
+    pub(super) fn next(&self) -> io::Result<OpenRequest> {
         // One event fits, and the kernel returns only whole events.
         let mut event = [0; EVENT_LEN];
         (&self.0).read_exact(&mut event)?;
@@ -185,11 +185,11 @@ impl Openings {
             return Err(io::Error::other("the queue of events ran over"));
         }
         // SAFETY: 4.
-        Ok(Opening { process, file: unsafe { OwnedFd::from_raw_fd(descriptor) } })
+        Ok(OpenRequest { process, file: unsafe { OwnedFd::from_raw_fd(descriptor) } })
     }
 
     /// Lets him, or refuses it with EPERM.
-    pub(super) fn answer(&self, opening: Opening, is_allowed: bool) {
+    pub(super) fn answer(&self, opening: OpenRequest, is_allowed: bool) {
         let response = if is_allowed { libc::FAN_ALLOW } else { libc::FAN_DENY };
         let answer = [opening.file.as_raw_fd().to_ne_bytes(), response.to_ne_bytes()].concat();
         // Where it does not come through, he is let in when we end.

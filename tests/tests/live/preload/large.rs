@@ -8,7 +8,7 @@ use std::process::Output;
 use wirepath_tests::live::preload::{echo, segments_received, text, under_library, until_it_listens, wire};
 use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
 
-use wirepath_tests::live::programs::{Folder, Household, fetch, is_echoed, runs};
+use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs};
 
 const NODE: &str = r#"
 const net = require('net'), http = require('http');
@@ -172,7 +172,7 @@ fn psql_asks_a_postgresql_of_the_kernel() {
     let test = "psql_asks_a_postgresql_of_the_kernel";
     let Some(programs) = postgres_folder(test) else { return };
     let Some(wire) = wire(test, &["psql", "runuser"]) else { return };
-    let _household = Household(&wire);
+    let _household = ProcessGuard(&wire);
     let folder = Folder::new();
     let data = database(&wire, &programs, folder.path());
     let line = [vec!["-u".into(), "postgres".into(), "--".into()], server(&programs, &data)].concat();
@@ -194,7 +194,7 @@ fn postgresql_serves_where_a_rule_leaves_it_to_the_kernel() {
     let test = "postgresql_serves_where_a_rule_leaves_it_to_the_kernel";
     let Some(programs) = postgres_folder(test) else { return };
     let Some(wire) = wire(test, &["psql", "setpriv"]) else { return };
-    let _household = Household(&wire);
+    let _household = ProcessGuard(&wire);
     let folder = Folder::new();
     let data = database(&wire, &programs, folder.path());
     let rules = folder.write("rules.toml", "[[rules]]\nuse = \"os\"\ntraffic = \"tcp-server\"\n");

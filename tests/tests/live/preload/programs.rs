@@ -9,7 +9,7 @@ use wirepath_tests::live::preload::{
 };
 use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
 
-use wirepath_tests::live::programs::{Folder, Household, fetch, is_echoed, runs, serve_pages};
+use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs, serve_pages};
 
 #[test]
 fn haproxy_with_two_threads_hands_connections_on() {
@@ -59,7 +59,7 @@ fn forking_socat(wire: &Wire, rules: &str) -> Program {
 fn socat_that_forks_for_each_connection_serves_where_a_rule_leaves_it_to_the_kernel() {
     let test = "socat_that_forks_for_each_connection_serves_where_a_rule_leaves_it_to_the_kernel";
     let Some(wire) = wire(test, &["socat"]) else { return };
-    let _household = Household(&wire);
+    let _household = ProcessGuard(&wire);
     let folder = Folder::new();
     let rules = folder.write("rules.toml", "[[rules]]\nuse = \"os\"\ntraffic = \"tcp-server\"\n");
     let _socat = forking_socat(&wire, &rules);
@@ -139,7 +139,7 @@ asyncio.run(main())
 fn python_asyncio_serves_asks_and_forks() {
     let test = "python_asyncio_serves_asks_and_forks";
     let Some(wire) = wire(test, &[PYTHON]) else { return };
-    let _household = Household(&wire);
+    let _household = ProcessGuard(&wire);
     echo(&wire);
     let folder = Folder::new();
     let program = folder.write("program.py", ASYNCIO);

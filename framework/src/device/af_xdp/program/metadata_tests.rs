@@ -41,7 +41,7 @@ const NONE: Option<HintSource> = Some(HintSource::AsIf { result: -libc::ENODATA,
 /// The metadata in the mbuf of `frame` after a program with this rule and these driver results, and
 /// the number of bytes that the program wrote: `None` if the rule does not match. The result must
 /// not depend on the position of the rule.
-fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
+fn reported(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, 1)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
     table.update(Key::new(rule, 0).as_bytes(), tag_word(rule).as_bytes())?;
@@ -80,7 +80,7 @@ fn told_by(source: &Source<'_>, frame: &[u8]) -> io::Result<Option<(RxInfo, usiz
 }
 
 fn skipped(test: &str) -> bool {
-    match told(&Rule::ALL, &[0; 60], [None; 3]) {
+    match reported(&Rule::ALL, &[0; 60], [None; 3]) {
         Ok(_) => false,
         Err(error) => {
             println!("SKIPPED {test}: bpf(2) says {error}; run as root");
@@ -95,7 +95,7 @@ fn answers_of_the_driver_come_with_the_frame() {
         return;
     }
     let check = |rule: &Rule, kfuncs, expected| {
-        assert_eq!(told(rule, &[0; 60], kfuncs).unwrap(), Some(expected), "{kfuncs:?}");
+        assert_eq!(reported(rule, &[0; 60], kfuncs).unwrap(), Some(expected), "{kfuncs:?}");
     };
     let nothing = RxInfo::default();
     let (at, hash, vlan) = (as_if(0, [0x7123_4567, 0]), as_if(0, [0x0abc_def0, 4]), as_if(0, [0x0081, 0x6007]));
@@ -116,7 +116,11 @@ fn driver_without_an_answer_leaves_the_frame_as_it_is() {
     }
     let check = |kfuncs| {
         let expected = RxInfo { flow_tag: Some(7), ..RxInfo::default() };
-        assert_eq!(told(&Rule::ALL.tagged(7), &[0; 60], kfuncs).unwrap(), Some((expected, RX_HINTS_LEN)), "{kfuncs:?}");
+        assert_eq!(
+            reported(&Rule::ALL.tagged(7), &[0; 60], kfuncs).unwrap(),
+            Some((expected, RX_HINTS_LEN)),
+            "{kfuncs:?}"
+        );
     };
     check([NONE; 3]);
     // A frame without a timestamp, and a hash of type 0.
@@ -133,7 +137,7 @@ fn tag_that_the_nic_took_off_is_the_outermost() {
     let frame = |tags: &[[u8; 4]]| [&[0; 12][..], &tags.concat(), &[0x88, 0xb5], &[0; 46]].concat();
     let (untagged, on_vlan_9) = (frame(&[]), frame(&[[0x81, 0, 0x20, 9]]));
     let check = |rule: Rule, frame: &[u8], vlan, expected: bool| {
-        let info = told(&rule, frame, [None, None, vlan]).unwrap();
+        let info = reported(&rule, frame, [None, None, vlan]).unwrap();
         assert_eq!(info.is_some(), expected, "{rule} {frame:02x?} {vlan:?}");
     };
     let taken_off = as_if(0, [0x0081, 0x6007]);

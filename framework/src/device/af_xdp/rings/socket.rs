@@ -421,17 +421,20 @@ mod tests {
 
     #[test]
     fn frames_that_no_way_takes_are_told_with_what_would() {
-        let told = |chunks_max, chunk_len, mtu| {
+        let reported = |chunks_max, chunk_len, mtu| {
             let data_room = Layout::umem(chunk_len).data_room();
             AfXdpSetupError::MtuTooLarge { interface: "eth0".into(), mtu, chunk_len, data_room, chunks_max }.to_string()
         };
         let check = |said: String, expected: &[&str]| {
             assert!(expected.iter().all(|words| said.contains(words)), "{said}\nlacks one of {expected:?}");
         };
-        check(told(1, 2048, 3000), &["do not fit the 1664 bytes", "Layout::umem(4096)"]);
-        check(told(1, 2048, 9000), &["`ip link set dev eth0 mtu 3694`", "Linux 6.6"]);
-        check(told(17, 2048, 40_000), &["more than 17 chunks of 2048 bytes", "make the pool with Layout::umem(4096)"]);
-        check(told(17, 4096, 65_535), &["more than 17 chunks of 4096 bytes", "`ip link set dev eth0 mtu 63086`"]);
+        check(reported(1, 2048, 3000), &["do not fit the 1664 bytes", "Layout::umem(4096)"]);
+        check(reported(1, 2048, 9000), &["`ip link set dev eth0 mtu 3694`", "Linux 6.6"]);
+        check(
+            reported(17, 2048, 40_000),
+            &["more than 17 chunks of 2048 bytes", "make the pool with Layout::umem(4096)"],
+        );
+        check(reported(17, 4096, 65_535), &["more than 17 chunks of 4096 bytes", "`ip link set dev eth0 mtu 63086`"]);
     }
 
     #[test]

@@ -16,15 +16,15 @@ const OF_A_CONNECTION: u16 = 10;
 /// an hour.
 const COUNT: u16 = 0xf;
 
-/// Challenge ACKs of all connections.
+/// The rate limit of challenge ACKs, for all connections together (RFC 5961 7).
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct Challenges {
+pub(in crate::proto::tcp) struct ChallengeAckLimit {
     per_second: u32,
     second: u32,
     left: u32,
 }
 
-impl Challenges {
+impl ChallengeAckLimit {
     pub(in crate::proto::tcp) fn new(per_second: u32) -> Self {
         Self { per_second, second: u32::MAX, left: 0 }
     }

@@ -142,8 +142,8 @@ fn resets_of_all_connections_leave_though_they_find_no_room_at_first() {
         (count, next) = tcp.abort_from(first, usize::MAX, now, &mut wire);
         aborted += count;
     }
-    let told: std::collections::HashSet<_> = wire.sent.iter().map(|(reset, _)| reset.flow.local.port()).collect();
-    assert_eq!((aborted, told.len(), wire.sent.len()), (COUNT, COUNT, COUNT));
+    let reported: std::collections::HashSet<_> = wire.sent.iter().map(|(reset, _)| reset.flow.local.port()).collect();
+    assert_eq!((aborted, reported.len(), wire.sent.len()), (COUNT, COUNT, COUNT));
     assert_eq!(tcp.tally().resets_lost, 0);
 }
 

@@ -90,8 +90,8 @@ fn what_a_syn_has_offered_stays_offered() {
         assert_eq!((order.timestamps.is_some(), order.ect), (before.timestamps, before.ecn));
         settle(&mut client, &mut server);
         assert_eq!(server.bytes, b"order");
-        let told = client.tcp.options(id).unwrap();
-        assert_eq!((told.timestamps, told.sack, told.ecn), (before.timestamps, before.sack, before.ecn));
+        let reported = client.tcp.options(id).unwrap();
+        assert_eq!((reported.timestamps, reported.sack, reported.ecn), (before.timestamps, before.sack, before.ecn));
     }
 }
 

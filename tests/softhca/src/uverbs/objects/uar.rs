@@ -21,7 +21,8 @@ const REGISTERS_A_PAGE_COUNTED: u32 = 4;
 
 const PAGE_LEN: u64 = 4096;
 
-/// Pages that a client may map one by one in the older protocol: 512 registers.
+/// Doorbell pages that a client may map one at a time after it has opened the device, by the older
+/// protocol: 512 registers.
 const LATER_PAGES: u32 = 256;
 
 /// Commands in the offset of an `mmap`; mlx5.md 3.7.

@@ -354,7 +354,7 @@ fn a_session_has_an_end() {
 }
 
 #[test]
-fn frames_that_differ_in_what_minis_do_not_carry_are_not_mixed() {
+fn frames_that_differ_in_a_field_that_mini_cqes_lack_end_the_session() {
     let change = |change: fn(&mut Completion, &mut RxHeaders)| {
         let mut world = compressing(8, Compression::Hash);
         let mut second = received(1, 60);

@@ -73,8 +73,8 @@ fn fin_that_comes_again_is_acknowledged_and_told_once() {
     for _ in 0..3 {
         assert_eq!(script.send(ACK | FIN, seq, ack, b"").1.last().unwrap().ack, seq + 1);
     }
-    let told = script.end.events.iter().filter(|event| **event == TcpEvent::PeerClosed).count();
-    assert_eq!(told, 1);
+    let reported = script.end.events.iter().filter(|event| **event == TcpEvent::PeerClosed).count();
+    assert_eq!(reported, 1);
 }
 
 #[test]
