@@ -90,6 +90,10 @@ impl Steering for Live {
     fn remove_flow(&mut self, flow: &FlowSpec) {
         Steering::remove_flow(&mut self.port, flow);
     }
+
+    fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
+        Steering::set_listening(&mut self.port, flow, listening);
+    }
 }
 
 /// Sleeps until a frame comes or a timer is due.

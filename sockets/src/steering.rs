@@ -30,6 +30,13 @@ pub trait Steering {
 
     /// Removes a flow.
     fn remove_flow(&mut self, flow: &FlowSpec);
+
+    /// Whether connections that begin may come by a flow that was added: not, once only connections
+    /// that were accepted need it. By default without effect; it matters where other programs
+    /// listen at the same port.
+    fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
+        let _ = (flow, listening);
+    }
 }
 
 /// A port whose frames all come to the worker.
@@ -54,20 +61,31 @@ impl Steering for LivePort {
     fn remove_flow(&mut self, flow: &FlowSpec) {
         let _ = Self::remove_flow(self, flow);
     }
+
+    fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
+        Self::set_listening(self, flow, listening);
+    }
 }
 
 /// The flows of all sockets. Several sockets may need the same flow: data of accepted connections
 /// arrives by the listener's flow.
 pub(crate) struct Flows {
     steering: Box<dyn Steering>,
-    /// Each flow, with the number of sockets that need it.
-    held: HashMap<FlowSpec, usize>,
+    held: HashMap<FlowSpec, Users>,
     /// Closed connections before their first look, the oldest first.
     closed: VecDeque<Leaving>,
     /// Those that were not gone at their last one.
     closing: VecDeque<Leaving>,
     /// Flows that were added or removed.
     changes: u64,
+}
+
+/// Who needs a flow.
+struct Users {
+    /// All sockets that do.
+    all: usize,
+    /// Listeners among them.
+    listeners: usize,
 }
 
 /// A closed connection that may still receive segments.
@@ -95,21 +113,44 @@ impl Flows {
 
     fn hold_one(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
         if let Some(users) = self.held.get_mut(flow) {
-            *users += 1;
+            users.all += 1;
             return Ok(());
         }
         self.changes += 1;
         self.steering.add_flow(flow.clone())?;
-        self.held.insert(flow.clone(), 1);
+        self.held.insert(flow.clone(), Users { all: 1, listeners: 0 });
         Ok(())
+    }
+
+    /// A listener has these flows, which it holds.
+    pub(crate) fn begin_to_listen(&mut self, flows: &[FlowSpec]) {
+        for flow in flows {
+            let Some(users) = self.held.get_mut(flow) else { continue };
+            users.listeners += 1;
+            // The flow of connections that an earlier listener has left.
+            if users.listeners == 1 && users.all > 1 {
+                self.steering.set_listening(flow, true);
+            }
+        }
+    }
+
+    /// A listener ends, and is about to release its flows.
+    pub(crate) fn end_listening(&mut self, flows: &[FlowSpec]) {
+        for flow in flows {
+            let Some(users) = self.held.get_mut(flow) else { continue };
+            users.listeners -= 1;
+            if users.listeners == 0 && users.all > 1 {
+                self.steering.set_listening(flow, false);
+            }
+        }
     }
 
     /// Releases the flows of a socket.
     pub(crate) fn release(&mut self, flows: &[FlowSpec]) {
         for flow in flows {
             let Some(users) = self.held.get_mut(flow) else { continue };
-            *users -= 1;
-            if *users == 0 {
+            users.all -= 1;
+            if users.all == 0 {
                 self.held.remove(flow);
                 self.changes += 1;
                 self.steering.remove_flow(flow);

@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// MiB of packet buffers for each program, at most
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=MEMORY_MAX_MIB))]
     memory: Option<i64>,
+    /// Keep the queues and pass frames on, so that any number of programs share the interface
+    #[arg(long)]
+    forward: bool,
 }
 
 /// Runs the subcommand: until a signal, or until the interface is gone.
@@ -49,6 +52,7 @@ impl Options {
     fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
         let mut config = BrokerConfig::new(&self.interface);
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
+        config.forward = self.forward;
         if let Some(path) = &self.socket {
             config.path = path.clone();
         }

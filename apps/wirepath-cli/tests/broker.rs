@@ -2,6 +2,7 @@
 //! distribution, against the kernel at the other end of a wire.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -30,6 +31,11 @@ struct Rig {
 
 impl Rig {
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, &[])
+    }
+
+    /// With more options of the broker.
+    fn with(test: &str, options: &[&str]) -> Option<Self> {
         if !has_program(test, "socat") {
             return None;
         }
@@ -38,7 +44,7 @@ impl Rig {
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
         fs::copy(env!("CARGO_BIN_EXE_wirepath"), folder.path().join("wirepath")).unwrap();
         fs::copy(library(), folder.path().join("libwirepath_preload.so")).unwrap();
-        let (broker, log) = start_broker(&wire, &folder);
+        let (broker, log) = start_broker(&wire, &folder, options);
         Some(Self { wire, folder, broker, log })
     }
 
@@ -87,12 +93,12 @@ impl Drop for Rig {
 }
 
 /// A broker that listens.
-fn start_broker(wire: &Wire, folder: &TempDir) -> (Child, Receiver<String>) {
+fn start_broker(wire: &Wire, folder: &TempDir, options: &[&str]) -> (Child, Receiver<String>) {
     let shm = folder.path().join("shm");
     fs::create_dir_all(&shm).unwrap();
     fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
     let mut command = Command::new(folder.path().join("wirepath"));
-    command.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string(), "--socket"]);
+    command.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string()]).args(options).arg("--socket");
     command.arg(folder.path().join("socket")).env("WIREPATH_SHM", shm).stderr(Stdio::piped());
     let mut broker = wire.near.run(|| command.spawn()).unwrap();
     let (lines, log) = channel();
@@ -250,7 +256,7 @@ fn program_is_told_where_there_is_no_broker() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("has ended: start `wirepath broker"), "{said}");
     // Another takes the place of one that was killed.
-    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder);
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &[]);
     assert!(rig.start(SERVED, &["true"]).wait_with_output().unwrap().status.success());
     rig.broker.kill().unwrap();
     rig.broker.wait().unwrap();
@@ -258,4 +264,135 @@ fn program_is_told_where_there_is_no_broker() {
     let output = rig.start(SERVED, &["true"]).wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("no broker listens at"), "{said}");
+}
+
+/// An echo server of TCP, once the far end reaches it.
+fn server(rig: &Rig, uid: u32, port: u16) -> (Ended, TcpStream) {
+    let server = Ended(rig.start(uid, &["socat", &format!("TCP-LISTEN:{port},reuseaddr"), "PIPE"]));
+    let mut called = None;
+    wait_until("the server listens", || {
+        called = rig.wire.far.run(|| TcpStream::connect((OURS, port))).ok();
+        called.is_some()
+    });
+    let stream = called.unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    (server, stream)
+}
+
+fn say(stream: &mut TcpStream, words: &[u8]) {
+    stream.write_all(words).unwrap();
+    let mut answer = vec![0; words.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, words);
+}
+
+#[test]
+fn programs_of_two_users_share_one_queue_and_the_end_of_one_disturbs_no_other() {
+    let test = "programs_of_two_users_share_one_queue_and_the_end_of_one_disturbs_no_other";
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    echo(&rig.wire);
+    let (mut first, mut to_first) = server(&rig, SERVED, 7_030);
+    let (_second, mut to_second) = server(&rig, 0, 7_031);
+    say(&mut to_first, b"first");
+    say(&mut to_second, b"second");
+    assert_eq!(rig.talk(&["socat", "-", &format!("UDP:{THEIRS}:7000")], "a third"), "a third");
+    // It is killed while frames for it are on the way.
+    to_first.write_all(&[7; 100_000]).unwrap();
+    first.0.kill().unwrap();
+    for _ in 0..100 {
+        say(&mut to_second, &[9; 5_000]);
+    }
+    rig.until_logged("has ended, and its queue is free");
+    // Its port is free for the next, and what the kernel would have answered, it did not.
+    let (_third, mut to_third) = server(&rig, SERVED, 7_030);
+    say(&mut to_third, b"third");
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0);
+}
+
+#[test]
+fn stopped_program_disturbs_no_other() {
+    let test = "stopped_program_disturbs_no_other";
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let (first, _to_first) = server(&rig, SERVED, 7_032);
+    let (_second, mut to_second) = server(&rig, SERVED, 7_033);
+    let stop = |signal: &str| {
+        assert!(Command::new("kill").args([signal, &first.0.id().to_string()]).status().unwrap().success());
+    };
+    stop("-STOP");
+    let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    // More than its rings hold.
+    let caller = rig.wire.far.run(|| TcpStream::connect((OURS, 7_033)));
+    drop((socket, caller));
+    for _ in 0..100 {
+        say(&mut to_second, &[9; 5_000]);
+    }
+    stop("-CONT");
+}
+
+/// The worker that answers a request.
+fn worker_of(stream: &mut TcpStream) -> Option<String> {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+    let (mut head, mut lines) = (String::new(), BufReader::new(stream));
+    while !head.ends_with("\r\n\r\n") {
+        lines.read_line(&mut head).ok().filter(|len| *len > 0)?;
+    }
+    let mut pid = String::new();
+    lines.read_line(&mut pid).ok()?;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    Some(pid.trim().to_owned())
+}
+
+/// The worker that answers a new connection.
+fn worker(rig: &Rig) -> Option<String> {
+    let address = (OURS, 7_080).into();
+    rig.wire
+        .far
+        .run(|| TcpStream::connect_timeout(&address, TIMEOUT))
+        .ok()
+        .and_then(|mut stream| worker_of(&mut stream))
+}
+
+/// Waits until two workers that are not in `others` have answered.
+fn two_workers(rig: &Rig, others: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    wait_until("two workers answer", || {
+        found.extend(worker(rig).filter(|worker| !others.contains(worker)));
+        found.len() == 2
+    });
+    found
+}
+
+#[test]
+fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_reload() {
+    let test = "two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_reload";
+    if !has_program(test, "nginx") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let (folder, config) = (rig.folder.path().display(), rig.folder.path().join("nginx.conf"));
+    let words = format!(
+        "daemon off; user root; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/error.log;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; keepalive_timeout 600; server {{ listen 7080; location / {{ return 200 \"$pid\\n\"; }} }} }}\n"
+    );
+    fs::write(&config, words).unwrap();
+    let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
+    // The parent listens until it forks, and then nobody does until a worker waits.
+    let workers = two_workers(&rig, &BTreeSet::new());
+    let mut kept: Vec<TcpStream> =
+        (0..8).map(|_| rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap()).collect();
+    let before: Vec<Option<String>> = kept.iter_mut().map(worker_of).collect();
+    for (stream, worker) in kept.iter_mut().zip(&before) {
+        assert!(worker.is_some() && worker_of(stream) == *worker, "a connection stays where it is");
+    }
+    assert!(Command::new("kill").args(["-HUP", &nginx.0.id().to_string()]).status().unwrap().success());
+    let next = two_workers(&rig, &workers);
+    for _ in 0..40 {
+        assert!(worker(&rig).is_some_and(|worker| next.contains(&worker)));
+    }
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+    assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));
+    drop(kept);
+    wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());
 }

@@ -75,8 +75,10 @@ impl Sockets {
         socket.state = State::Listener(Listener::new(listener, shut, options.connection, backlog));
         socket.local = local;
         self.listeners.push((listener, id));
-        let needed = self.need(id, flows_to(local, cx.host, FlowSpec::tcp));
+        let flows = flows_to(local, cx.host, FlowSpec::tcp);
+        let needed = self.need(id, flows.clone());
         needed.inspect_err(|_| self.unlisten(id, cx))?;
+        self.flows.begin_to_listen(&flows);
         self.wake(id);
         Ok(())
     }

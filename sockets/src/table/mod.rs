@@ -238,6 +238,7 @@ impl Sockets {
                 self.end(stream, &socket.options, cx);
             }
             State::Listener(listener) => {
+                self.flows.end_listening(&socket.flows);
                 self.flows.release(&socket.flows);
                 self.end_listener(listener, cx);
             }
@@ -396,6 +397,9 @@ impl Sockets {
         let flows = core::mem::take(&mut socket.flows);
         socket.local = socket.bound;
         let was = core::mem::replace(&mut socket.state, State::Stream(Stream::new()));
+        if matches!(was, State::Listener(_)) {
+            self.flows.end_listening(&flows);
+        }
         self.flows.release(&flows);
         Some(was)
     }

@@ -29,6 +29,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/src/verbs/work_queue.rs",
     "framework/src/counters/memory.rs",
     "framework/src/counters/sys.rs",
+    "framework/src/device/af_xdp/broker/foreign.rs",
     "framework/src/device/af_xdp/broker/sys.rs",
     "framework/src/device/af_xdp/program/bpf.rs",
     "framework/src/device/af_xdp/rings/ring.rs",

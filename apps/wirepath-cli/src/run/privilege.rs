@@ -10,11 +10,16 @@ use crate::obstacle::Obstacle;
 use crate::root::Root;
 
 /// The broker to ask, from the root as the program may change its directory: the one that is
-/// `wanted`; none where the program may open the port itself; otherwise that of the interface.
+/// `wanted`; none where the program may open the port itself and no broker has it; otherwise that
+/// of the interface.
 pub(super) fn broker(root: &Root, interface: &str, wanted: Option<PathBuf>) -> Result<Option<PathBuf>, Obstacle> {
     let path = match (wanted, check(root)) {
         (Some(path), _) => std::path::absolute(&path).unwrap_or(path),
-        (None, Ok(())) => return Ok(None),
+        (None, Ok(())) => {
+            // A broker has its program there, so a second one would be refused.
+            let path = broker_of(interface);
+            return Ok(Some(path).filter(|path| path.exists() && check_broker(path, interface).is_ok()));
+        }
         (None, Err(obstacle)) => {
             let path = broker_of(interface);
             if !path.exists() {

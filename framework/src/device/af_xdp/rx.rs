@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use super::gate::Gate;
 use super::interface::{LinkState, LinkWatch};
 use super::program::metadata;
+use super::rings::alarm::Alarm;
 use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::rings::socket::Statistics;
 use super::rings::sys;
@@ -75,6 +76,8 @@ pub struct AfXdpRx {
     next_look: Instant,
     link: LinkState,
     watch: LinkWatch,
+    /// Where a broker passes frames on.
+    alarm: Option<Alarm>,
     kernel: Statistics,
     counters: RxCounters,
     drops: Drops<AfXdpRxDrop>,
@@ -135,6 +138,7 @@ impl AfXdpRx {
             next_look: Instant::ZERO,
             link: port.interface().link,
             watch,
+            alarm: umem.is_forwarded().then(Alarm::default),
             kernel: Statistics::default(),
             counters,
             drops: scope.drops(),
@@ -283,6 +287,51 @@ impl RxQueue for AfXdpRx {
         if now >= self.next_look {
             self.look(now);
         }
+        let received = self.take_burst(burst, limit, pool);
+        if received == 0
+            && let Some(alarm) = &mut self.alarm
+            && alarm.set(&mut self.rx, self.umem.socket())
+        {
+            return self.take_burst(burst, limit, pool);
+        }
+        received
+    }
+
+    /// `Ended` if the interface is gone, or if the program was detached for good
+    /// ([`why_ended`](super::AfXdpDevice::why_ended)).
+    fn state(&self) -> RxState {
+        match self.link {
+            _ if self.port.is_lost() => RxState::Ended,
+            LinkState::Up => RxState::Open,
+            LinkState::Down => RxState::LinkDown,
+            LinkState::Gone => RxState::Ended,
+        }
+    }
+
+    /// The AF_XDP socket. A turn without frames has returned all slots, so the socket becomes
+    /// readable again only with the next frame.
+    fn wait_fd(&self) -> Option<RawFd> {
+        if let Some(alarm) = &self.alarm {
+            alarm.is_wanted.set(true);
+        }
+        Some(self.umem.socket().as_raw_fd())
+    }
+
+    /// One system call.
+    fn refresh_counters(&mut self) {
+        let Some(now) = Statistics::read(&self.umem) else { return };
+        let new = now.since(&core::mem::replace(&mut self.kernel, now));
+        self.drops.count_many(AfXdpRxDrop::KernelDropped, new.rx_dropped);
+        self.drops.count_many(AfXdpRxDrop::RingFull, new.rx_ring_full);
+        self.counters.kernel_fill_empty.add(new.fill_ring_empty);
+        self.counters.kernel_invalid_descs.add(new.rx_invalid_descs);
+        self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
+    }
+}
+
+impl AfXdpRx {
+    #[inline]
+    fn take_burst(&mut self, burst: &mut Burst, limit: usize, pool: &Pool) -> usize {
         self.settle(pool);
         let (limit, has_hints) = (limit.min(burst.remaining_capacity()), self.port.has_rx_hints());
         let (mut received, mut bytes, mut descs) = (0, 0, 0);
@@ -305,34 +354,6 @@ impl RxQueue for AfXdpRx {
             self.settle(pool);
         }
         received
-    }
-
-    /// `Ended` if the interface is gone, or if the program was detached for good
-    /// ([`why_ended`](super::AfXdpDevice::why_ended)).
-    fn state(&self) -> RxState {
-        match self.link {
-            _ if self.port.is_lost() => RxState::Ended,
-            LinkState::Up => RxState::Open,
-            LinkState::Down => RxState::LinkDown,
-            LinkState::Gone => RxState::Ended,
-        }
-    }
-
-    /// The AF_XDP socket. A turn without frames has returned all slots, so the socket becomes
-    /// readable again only with the next frame.
-    fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.umem.socket().as_raw_fd())
-    }
-
-    /// One system call.
-    fn refresh_counters(&mut self) {
-        let Some(now) = Statistics::read(&self.umem) else { return };
-        let new = now.since(&core::mem::replace(&mut self.kernel, now));
-        self.drops.count_many(AfXdpRxDrop::KernelDropped, new.rx_dropped);
-        self.drops.count_many(AfXdpRxDrop::RingFull, new.rx_ring_full);
-        self.counters.kernel_fill_empty.add(new.fill_ring_empty);
-        self.counters.kernel_invalid_descs.add(new.rx_invalid_descs);
-        self.counters.ring_faults.add(self.rx.faults() + self.fill.faults() - self.counters.ring_faults.get());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The send half: mbufs become descriptors of the tx ring, and the completion ring frees them.
 
+use core::sync::atomic::{Ordering, fence};
 use std::io;
 use std::rc::Rc;
 
@@ -194,6 +195,11 @@ impl AfXdpTx {
     /// Wakes the kernel so that it processes the ring, as long as the ring needs a wakeup and makes
     /// progress.
     fn kick(&mut self) {
+        if self.umem.is_forwarded() {
+            // The broker sets its flag and then looks at the ring; so we look at the flag after the
+            // ring was published.
+            fence(Ordering::SeqCst);
+        }
         let mut left = self.tx.untaken();
         for _ in 0..=left / KICK_BATCH {
             if left == 0 || !self.tx.needs_wakeup() {

@@ -1,17 +1,18 @@
 //! The clients of a broker: one for each connection, and which queue each has.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
 use super::flows::ClientId;
 use super::rights::BrokerUser;
+use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
 use crate::device::af_xdp::broker::lend::LentQueue;
 use crate::device::af_xdp::broker::sys::{self, Peer};
 
 /// Connections in all, and of one user: each is some kilobytes and four descriptors.
-const CLIENTS_MAX: usize = 128;
+pub(super) const CLIENTS_MAX: usize = 128;
 const CLIENTS_OF_A_USER_MAX: usize = 32;
 /// Neighbors that a client may have resolved in a second. The kernel's table has room for some
 /// hundred.
@@ -28,11 +29,29 @@ pub(super) struct Client {
     /// It has said hello.
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
-    pub(super) lent: Option<LentQueue>,
+    pub(super) lent: Option<Lent>,
     /// Brings the client its ICMP errors.
     pub(super) icmp_errors: Option<UnixDatagram>,
     /// The second in which neighbors were resolved, and how many.
     resolves: (Instant, u32),
+}
+
+/// What a client has been given.
+pub(super) enum Lent {
+    /// A queue of the interface.
+    Queue(LentQueue),
+    /// A queue whose frames are passed on.
+    Forwarded(ForwardedEnd),
+}
+
+impl Lent {
+    /// The descriptors that the client gets.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Queue(queue) => queue.descriptors().into(),
+            Self::Forwarded(end) => end.descriptors().into(),
+        }
+    }
 }
 
 /// All of them.
@@ -101,8 +120,8 @@ impl Clients {
             Some(queue) => Ok(*client.queue.insert(queue)),
             None => {
                 let sentence = format!(
-                    "all queues of {interface} are lent, {queues} in number, to {}: end it, or have the NIC use more queues \
-                     (`ethtool -L {interface} combined {}`)",
+                    "all queues of {interface} are lent, {queues} in number, to {}: end it, start the broker with --forward, or \
+                     have the NIC use more queues (`ethtool -L {interface} combined {}`)",
                     holders.join(" and "),
                     queues.saturating_add(1)
                 );

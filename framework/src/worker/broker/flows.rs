@@ -14,12 +14,13 @@ const FLOWS_MAX: usize = 2_048;
 pub(super) struct ClientId(pub(super) u64);
 
 /// A flow, and whose it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) client: ClientId,
     pub(super) uid: u32,
     pub(super) flow: Flow,
-    pub(super) rule: RuleId,
+    /// One for each queue that is not lent to the client alone.
+    pub(super) rules: Vec<RuleId>,
     /// Names it to the client.
     id: u32,
 }
@@ -29,17 +30,29 @@ pub(super) struct Held {
 pub(super) struct FlowTable {
     held: Vec<Held>,
     next_id: u32,
+    /// Clients of one user may share a port: the broker passes frames on, and knows connections.
+    is_shared: bool,
 }
 
 impl FlowTable {
-    /// Whether a client may have another flow, and no other client has frames of this one.
-    pub(super) fn check(&self, client: ClientId, flow: &Flow) -> Result<(), Refusal> {
+    /// No flows yet; `is_shared`, where the broker passes frames on.
+    pub(super) fn new(is_shared: bool) -> Self {
+        Self { is_shared, ..Self::default() }
+    }
+
+    /// Whether a client of user `uid` may have another flow, and no other client has frames of this
+    /// one, unless both may share them.
+    pub(super) fn check(&self, client: ClientId, uid: u32, flow: &Flow) -> Result<(), Refusal> {
         if self.held.iter().filter(|held| held.client == client).count() >= FLOWS_MAX {
             let sentence =
                 format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
             return Err(Refusal::new(libc::ENOBUFS, sentence));
         }
-        match self.held.iter().find(|held| held.client != client && overlaps(&held.flow, flow)) {
+        let is_taken = |held: &&Held| {
+            let may_share = self.is_shared && held.uid == uid && !(is_exact(flow) && held.flow == *flow);
+            held.client != client && overlaps(&held.flow, flow) && !may_share
+        };
+        match self.held.iter().find(is_taken) {
             Some(other) => {
                 let sentence =
                     format!("another client, of user {}, has `{}`: take another port", other.uid, other.flow.rule());
@@ -50,18 +63,23 @@ impl FlowTable {
     }
 
     /// Adds a flow whose rule is in place; returns its number.
-    pub(super) fn add(&mut self, client: ClientId, uid: u32, flow: Flow, rule: RuleId) -> u32 {
+    pub(super) fn add(&mut self, client: ClientId, uid: u32, flow: Flow, rules: Vec<RuleId>) -> u32 {
         // A number that comes again is not in use by then: it takes 2^32 flows.
         self.next_id = self.next_id.wrapping_add(1);
         let id = self.next_id;
-        self.held.push(Held { client, uid, flow, rule, id });
+        self.held.push(Held { client, uid, flow, rules, id });
         id
     }
 
     /// Removes a client's flow; `None` where the client has none of this number.
-    pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<RuleId> {
+    pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<Held> {
         let place = self.held.iter().position(|held| held.client == client && held.id == id)?;
-        Some(self.held.swap_remove(place).rule)
+        Some(self.held.swap_remove(place))
+    }
+
+    /// A client's flow of this number.
+    pub(super) fn get(&self, client: ClientId, id: u32) -> Option<&Held> {
+        self.held.iter().find(|held| held.client == client && held.id == id)
     }
 
     /// Removes the flows for which `is_over` holds.
@@ -74,10 +92,10 @@ impl FlowTable {
         self.held.iter()
     }
 
-    /// The client that an ICMP error is for: the one whose flow the answers to the quoted packet
-    /// are.
-    pub(super) fn client_of(&self, quoted: &QuotedFlow) -> Option<ClientId> {
-        self.held.iter().find(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client)
+    /// The clients that an ICMP error is for: those whose flow the answers to the quoted packet
+    /// are; several where they share it.
+    pub(super) fn clients_of(&self, quoted: &QuotedFlow) -> Vec<ClientId> {
+        self.held.iter().filter(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client).collect()
     }
 }
 
@@ -91,6 +109,11 @@ fn overlaps(a: &Flow, b: &Flow) -> bool {
         && meets(a.source, b.source)
         && meets(a.source_port, b.source_port)
         && meets(a.vlan, b.vlan)
+}
+
+/// Whether both ends are named.
+fn is_exact(flow: &Flow) -> bool {
+    flow.source.is_some() && flow.source_port.is_some()
 }
 
 fn is_answered_by(flow: &Flow, quoted: &QuotedFlow) -> bool {
@@ -128,36 +151,36 @@ mod tests {
     #[test]
     fn flow_of_another_client_is_refused_and_an_own_one_is_not() {
         let mut table = FlowTable::default();
-        table.add(FIRST, 1000, flow(5000), rule());
+        table.add(FIRST, 1000, flow(5000), vec![rule()]);
         for taken in [flow(5000), from(flow(5000), PEER, 443)] {
-            let refusal = table.check(SECOND, &taken).unwrap_err();
+            let refusal = table.check(SECOND, 1000, &taken).unwrap_err();
             assert_eq!(refusal.errno, libc::EADDRINUSE);
             assert!(refusal.sentence.contains("of user 1000, has `TCP to 192.0.2.1:5000`"), "{refusal:?}");
-            table.check(FIRST, &taken).unwrap();
+            table.check(FIRST, 1000, &taken).unwrap();
         }
         for free in [flow(5001), Flow { protocol: Protocol::UDP, ..flow(5000) }] {
-            table.check(SECOND, &free).unwrap();
+            table.check(SECOND, 1000, &free).unwrap();
         }
     }
 
     #[test]
     fn connections_to_different_peers_are_different_flows() {
         let mut table = FlowTable::default();
-        table.add(FIRST, 1000, from(flow(5000), PEER, 443), rule());
-        table.check(SECOND, &from(flow(5000), PEER, 444)).unwrap();
-        table.check(SECOND, &from(flow(5000), OWN, 443)).unwrap();
-        table.check(SECOND, &from(flow(5000), PEER, 443)).unwrap_err();
-        table.check(SECOND, &flow(5000)).unwrap_err();
+        table.add(FIRST, 1000, from(flow(5000), PEER, 443), vec![rule()]);
+        table.check(SECOND, 1000, &from(flow(5000), PEER, 444)).unwrap();
+        table.check(SECOND, 1000, &from(flow(5000), OWN, 443)).unwrap();
+        table.check(SECOND, 1000, &from(flow(5000), PEER, 443)).unwrap_err();
+        table.check(SECOND, 1000, &flow(5000)).unwrap_err();
     }
 
     #[test]
     fn client_removes_its_own_flows_alone_and_loses_all_at_its_end() {
         let mut table = FlowTable::default();
-        let id = table.add(FIRST, 1000, flow(5000), rule());
-        table.add(SECOND, 1000, flow(5001), rule());
+        let id = table.add(FIRST, 1000, flow(5000), vec![rule()]);
+        table.add(SECOND, 1000, flow(5001), vec![rule()]);
         assert!(table.remove(SECOND, id).is_none() && table.remove(FIRST, id + 7).is_none());
         assert!(table.remove(FIRST, id).is_some() && table.remove(FIRST, id).is_none());
-        table.check(SECOND, &flow(5000)).unwrap();
+        table.check(SECOND, 1000, &flow(5000)).unwrap();
         assert_eq!(table.remove_all(|held| held.client == SECOND).len(), 1);
         assert_eq!(table.iter().count(), 0);
     }
@@ -166,19 +189,19 @@ mod tests {
     fn clients_flows_are_bounded() {
         let mut table = FlowTable::default();
         for port in 0..FLOWS_MAX as u16 {
-            table.check(FIRST, &flow(1024 + port)).unwrap();
-            table.add(FIRST, 1000, flow(1024 + port), rule());
+            table.check(FIRST, 1000, &flow(1024 + port)).unwrap();
+            table.add(FIRST, 1000, flow(1024 + port), vec![rule()]);
         }
-        let refusal = table.check(FIRST, &flow(60_000)).unwrap_err();
+        let refusal = table.check(FIRST, 1000, &flow(60_000)).unwrap_err();
         assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("2048 flows at most"), "{refusal:?}");
-        table.check(SECOND, &flow(60_000)).unwrap();
+        table.check(SECOND, 1000, &flow(60_000)).unwrap();
     }
 
     #[test]
     fn errors_are_for_who_sent_what_they_quote() {
         let mut table = FlowTable::default();
-        table.add(FIRST, 1000, from(flow(5000), PEER, 443), rule());
-        table.add(SECOND, 1001, flow(5001), rule());
+        table.add(FIRST, 1000, from(flow(5000), PEER, 443), vec![rule()]);
+        table.add(SECOND, 1001, flow(5001), vec![rule()]);
         let quoted = |source_port, destination_port| QuotedFlow {
             source: OWN,
             destination: PEER,
@@ -187,9 +210,20 @@ mod tests {
             destination_port,
             sequence: 0,
         };
-        assert_eq!(table.client_of(&quoted(5000, 443)), Some(FIRST));
-        assert_eq!(table.client_of(&quoted(5000, 444)), None);
-        assert_eq!(table.client_of(&quoted(5001, 9)), Some(SECOND));
-        assert_eq!(table.client_of(&QuotedFlow { source: PEER, ..quoted(5001, 9) }), None);
+        assert_eq!(table.clients_of(&quoted(5000, 443)), [FIRST]);
+        assert_eq!(table.clients_of(&quoted(5000, 444)), []);
+        assert_eq!(table.clients_of(&quoted(5001, 9)), [SECOND]);
+        assert_eq!(table.clients_of(&QuotedFlow { source: PEER, ..quoted(5001, 9) }), []);
+    }
+
+    #[test]
+    fn port_is_shared_by_clients_of_one_user_where_frames_are_passed_on() {
+        let mut table = FlowTable::new(true);
+        table.add(FIRST, 1000, flow(5000), vec![rule()]);
+        table.add(FIRST, 1000, from(flow(6000), PEER, 443), vec![rule()]);
+        table.check(SECOND, 1000, &flow(5000)).unwrap();
+        table.check(SECOND, 1000, &from(flow(6000), PEER, 444)).unwrap();
+        table.check(SECOND, 1000, &from(flow(6000), PEER, 443)).unwrap_err();
+        table.check(SECOND, 1001, &flow(5000)).unwrap_err();
     }
 }

@@ -13,6 +13,9 @@
 //! and the memory of its umem; frames of a client's flows come to its queue. Rules, map entry and
 //! memory go when the client's socket is closed or its process has ended, however it ended.
 //!
+//! Where there are fewer queues than programs, a broker may keep the queues and pass frames on
+//! ([`BrokerConfig::forward`]): then any number of programs, up to 128, share the interface.
+//!
 //! A client is hostile: its messages are bounded and decoded whole or not at all, it names flows
 //! and no rules, and a user may only have flows to the interface's addresses or to groups, to a
 //! port that the kernel has given to a socket of the same user. What a user gets with a queue is
@@ -21,6 +24,7 @@
 mod clients;
 mod error;
 mod flows;
+mod forward;
 mod listener;
 mod owners;
 mod rights;

@@ -8,18 +8,20 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::clients::{Client, Clients};
+use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
 use super::error::{BrokerError, Refusal};
-use super::flows::{ClientId, FlowTable};
+use super::flows::{ClientId, FlowTable, Held};
+use super::forward::{Forwarder, Place};
 use super::listener::Listener;
 use super::owners;
 use super::rights::{self, BrokerUser};
 use crate::counters::{Block, Counter, Gauge, Unit};
+use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use crate::device::af_xdp::broker::sys::{self, Events};
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, broker_of};
-use crate::device::steering::SteerError;
+use crate::device::steering::{RuleId, SteerError};
 use crate::device::{Device, DeviceError};
 use crate::wire::icmpv4::{Icmpv4Message, QuotedFlow};
 use crate::wire::{Ipv4Packet, Protocol};
@@ -32,6 +34,9 @@ use crate::worker::live::icmp_errors;
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
 /// How often ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
+/// How long the frames of a port are dropped before the kernel gets them, after the last client has
+/// given the port up, where frames are passed on.
+const LEAVES_AFTER: Duration = Duration::from_millis(500);
 /// Connections that are taken up in a turn.
 const ACCEPTED_A_TURN: usize = 16;
 /// ICMP errors that are passed on in a turn.
@@ -50,6 +55,9 @@ pub struct BrokerConfig {
     pub users: Vec<BrokerUser>,
     /// Bytes of packet buffers for a client, at most.
     pub memory_max: u64,
+    /// Keeps all queues, and passes frames on to the clients and from them, so that more programs
+    /// than queues share the interface. By default off: each client gets a queue.
+    pub forward: bool,
 }
 
 impl BrokerConfig {
@@ -57,7 +65,7 @@ impl BrokerConfig {
     /// client, three times what the library of `wirepath run` takes.
     pub fn new(interface: &str) -> Self {
         let port = AfXdpConfig { rules_max: 16_384, ..AfXdpConfig::new(interface) };
-        Self { port, path: broker_of(interface), users: Vec::new(), memory_max: 256 << 20 }
+        Self { port, path: broker_of(interface), users: Vec::new(), memory_max: 256 << 20, forward: false }
     }
 }
 
@@ -71,6 +79,11 @@ pub struct Broker {
     listener: Listener,
     clients: Clients,
     flows: FlowTable,
+    /// Moves frames, where the queues are not lent.
+    forwarder: Option<Forwarder>,
+    /// Rules of ports that no client has any more, and until when the kernel does not get their
+    /// frames: it would answer with resets while a server replaces its processes.
+    leaving: Vec<(Instant, Vec<RuleId>)>,
     reviewed: Instant,
     /// Lines of the log since then.
     lines: u32,
@@ -104,7 +117,7 @@ impl Broker {
         let interface = config.port.interface.clone();
         // The path first: another broker has the interface, too, and is the better thing to name.
         let listener = Listener::open(&config.path)?;
-        let device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
+        let mut device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
         let block = Block::create("broker").map_err(|error| failed(&error))?;
         let scope = block.scope("broker");
         let mirror = Mirror::open(&scope).map_err(|error| failed(&error))?;
@@ -118,15 +131,26 @@ impl Broker {
             refused: scope.counter("refused", Unit::Messages),
             errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
         };
+        let capabilities = device.capabilities();
+        let forwarder = if config.forward {
+            let queues: Result<Vec<_>, _> = (0..capabilities.queues).map(|idx| device.take_queue(idx)).collect();
+            let queues = queues.map_err(|error| failed(&error))?;
+            let started = Forwarder::start(queues, capabilities.frame_len_max, block.scope("forward"));
+            Some(started.map_err(|why| BrokerError(format!("frames of {interface} cannot be passed on: {why}")))?)
+        } else {
+            None
+        };
         Ok(Self {
-            queues: device.capabilities().queues,
+            queues: capabilities.queues,
             config,
             device,
             mirror,
             icmp_errors,
             listener,
             clients: Clients::default(),
-            flows: FlowTable::default(),
+            flows: FlowTable::new(forwarder.is_some()),
+            forwarder,
+            leaving: Vec::new(),
             reviewed: Instant::now(),
             lines: 0,
             counters,
@@ -137,7 +161,9 @@ impl Broker {
     /// For the operator: the interface, the mode, the path.
     pub fn describe(&self) -> String {
         let mut words = format!("{}; at {}", self.device.describe(), self.config.path.display());
-        if self.queues > 1 {
+        if self.forwarder.is_some() {
+            words += "; frames are passed on, so programs share the queues";
+        } else if self.queues > 1 {
             let interface = &self.config.port.interface;
             words += &format!(
                 "; each program gets one of {} queues, and only what the NIC delivers there: steer with `ethtool -N {interface}`, \
@@ -170,11 +196,21 @@ impl Broker {
         if let Some(why) = self.device.why_ended() {
             return Err(BrokerError(why));
         }
+        if self.forwarder.as_ref().is_some_and(Forwarder::has_ended) {
+            return Err(BrokerError("the thread that passes frames on has failed: start the broker again".into()));
+        }
         let (fixed, of_clients) = events.split_at(fixed.len());
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
             self.attend(id, events, report);
         }
         self.pass_errors_on();
+        let now = Instant::now();
+        for (_, rules) in self.leaving.extract_if(.., |(until, _)| *until <= now) {
+            for rule in rules {
+                // It is in place, or the interface is gone.
+                let _ = self.device.unsteer(rule);
+            }
+        }
         if fixed[0].is_readable {
             self.accept(report);
         }
@@ -228,18 +264,29 @@ impl Broker {
             }
             Request::Connect => self.connect(id),
             Request::Disconnect => {
-                if let Some(queue) = client.queue {
-                    self.device.disconnect(queue);
+                let queue = client.queue;
+                match (&self.forwarder, queue) {
+                    (Some(forwarder), Some(queue)) => forwarder.set_receiving(queue.into(), false),
+                    (None, Some(queue)) => self.device.disconnect(queue),
+                    (_, None) => (),
                 }
                 Ok(Reply::Done.into())
             }
             Request::Steer(flow) => self.steer(id, flow),
             Request::Unsteer { id: flow } => {
-                let Some(rule) = self.flows.remove(id, flow) else {
+                let Some(held) = self.flows.remove(id, flow) else {
                     return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
                 };
-                // It is in place, or the interface is gone.
-                let _ = self.device.unsteer(rule);
+                self.unsteer(&held);
+                Ok(Reply::Done.into())
+            }
+            Request::SetListening { id: flow, listening } => {
+                let Some(held) = self.flows.get(id, flow) else {
+                    return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
+                };
+                if let (Some(forwarder), Some(queue)) = (&self.forwarder, client.queue) {
+                    forwarder.set_listening(queue.into(), held.flow, listening);
+                }
                 Ok(Reply::Done.into())
             }
             Request::Resolve(address) => self.resolve(id, address),
@@ -271,15 +318,26 @@ impl Broker {
         if self.clients.get(id).is_some_and(|client| client.lent.is_some()) {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
-        let lent = self
-            .device
-            .lend(queue, order)
-            .map_err(|error: DeviceError| Refusal::new(libc::EBUSY, error.to_string()))?;
-        let (zero_copy, multi_buffer) = (lent.zero_copy, lent.multi_buffer);
+        let lent = match &self.forwarder {
+            Some(forwarder) => {
+                let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
+                forwarder.add(queue.into(), queue_of);
+                Lent::Forwarded(end)
+            }
+            None => Lent::Queue(
+                self.device
+                    .lend(queue, order)
+                    .map_err(|error: DeviceError| Refusal::new(libc::EBUSY, error.to_string()))?,
+            ),
+        };
+        let (zero_copy, multi_buffer, forwarded) = match &lent {
+            Lent::Queue(queue) => (queue.zero_copy, queue.multi_buffer, false),
+            Lent::Forwarded(_) => (false, true, true),
+        };
         if let Some(client) = self.clients.get(id) {
             client.lent = Some(lent);
         }
-        let reply = Reply::Opened { umem_len: order.umem_len, zero_copy, multi_buffer };
+        let reply = Reply::Opened { umem_len: order.umem_len, zero_copy, multi_buffer, forwarded };
         Ok(Answer { has_queue: true, ..reply.into() })
     }
 
@@ -289,7 +347,13 @@ impl Broker {
         else {
             return Err(Refusal::new(libc::EPROTO, "the client has no queue yet"));
         };
-        self.device.connect(queue, lent).map_err(|error| system("the socket in its program's map", &error))?;
+        match (lent, &self.forwarder) {
+            (Lent::Queue(lent), _) => {
+                self.device.connect(queue, lent).map_err(|error| system("the socket in its program's map", &error))?;
+            }
+            (Lent::Forwarded(_), Some(forwarder)) => forwarder.set_receiving(queue.into(), true),
+            (Lent::Forwarded(_), None) => (),
+        }
         Ok(Reply::Done.into())
     }
 
@@ -299,16 +363,57 @@ impl Broker {
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         let uid = client.peer.uid;
         client.user.check(&flow, &addresses)?;
-        self.flows.check(id, &flow)?;
+        self.flows.check(id, uid, &flow)?;
         let sockets = owners::sockets(flow.protocol).map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow).map_err(|error| system("a look at the port", &error))?;
         owners::check(&flow, uid, &sockets, is_bound)?;
         let queue = self.queue_of(id)?;
-        let rule = self
-            .device
-            .steer(&flow.rule(), queue)
-            .map_err(|error: SteerError| Refusal::new(libc::ENOBUFS, error.to_string()))?;
-        Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rule) }.into())
+        let rules = self.install(&flow, queue)?;
+        Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
+    }
+
+    /// Installs the rule of a flow: for the client's queue, or for all where frames are passed on.
+    fn install(&mut self, flow: &Flow, queue: u16) -> Result<Vec<RuleId>, Refusal> {
+        let queues = match &self.forwarder {
+            Some(forwarder) => {
+                forwarder.add_flow(queue.into(), *flow);
+                0..self.queues
+            }
+            None => queue..queue + 1,
+        };
+        let mut rules = Vec::new();
+        for idx in queues {
+            match self.device.steer(&flow.rule(), idx) {
+                Ok(rule) => rules.push(rule),
+                Err(error) => {
+                    self.uninstall(flow, &rules, queue);
+                    let error: SteerError = error;
+                    return Err(Refusal::new(libc::ENOBUFS, error.to_string()));
+                }
+            }
+        }
+        Ok(rules)
+    }
+
+    fn uninstall(&mut self, flow: &Flow, rules: &[RuleId], queue: u16) {
+        for &rule in rules {
+            // It is in place, or the interface is gone.
+            let _ = self.device.unsteer(rule);
+        }
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.remove_flow(Place::from(queue), *flow);
+        }
+    }
+
+    /// Takes a flow from its client.
+    fn unsteer(&mut self, held: &Held) {
+        let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
+        let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
+        if self.forwarder.is_some() && is_port {
+            self.leaving.push((Instant::now() + LEAVES_AFTER, held.rules.clone()));
+            return self.uninstall(&held.flow, &[], queue);
+        }
+        self.uninstall(&held.flow, &held.rules, queue);
     }
 
     fn resolve(&mut self, id: ClientId, address: Ipv4Addr) -> Result<Answer, Refusal> {
@@ -325,7 +430,9 @@ impl Broker {
     }
 
     fn queue_of(&mut self, id: ClientId) -> Result<u16, Refusal> {
-        self.clients.queue_of(id, self.queues, &self.config.port.interface)
+        // Where frames are passed on, the number is the client's place.
+        let queues = if self.forwarder.is_some() { CLIENTS_MAX as u16 } else { self.queues };
+        self.clients.queue_of(id, queues, &self.config.port.interface)
     }
 
     /// The kernel's addresses on the interface, now.
@@ -377,13 +484,14 @@ impl Broker {
     /// All that a client had is the kernel's again.
     fn dismiss(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
         for held in self.flows.remove_all(|held| held.client == id) {
-            // It is in place, or the interface is gone.
-            let _ = self.device.unsteer(held.rule);
+            self.unsteer(&held);
         }
         let Some(client) = self.clients.remove(id) else { return };
-        if let Some(queue) = client.queue {
+        match (&self.forwarder, client.queue) {
+            (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
             // A child of the process may hold the socket still.
-            self.device.disconnect(queue);
+            (None, Some(queue)) => self.device.disconnect(queue),
+            (_, None) => (),
         }
         if client.lent.is_some() {
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);
@@ -399,11 +507,11 @@ impl Broker {
                 continue;
             }
             let Ok(sockets) = owners::sockets(protocol) else { continue };
-            let is_anothers = |held: &super::flows::Held| {
+            let is_anothers = |held: &Held| {
                 held.flow.protocol == protocol && owners::stranger(&held.flow, held.uid, &sockets).is_some()
             };
             for held in self.flows.remove_all(is_anothers) {
-                let _ = self.device.unsteer(held.rule);
+                self.unsteer(&held);
                 let line = format!("user {} loses `{}`: another user has bound that port", held.uid, held.flow.rule());
                 self.say(&line, report);
             }
@@ -416,11 +524,12 @@ impl Broker {
         for _ in 0..ERRORS_A_TURN {
             let Ok(len) = self.icmp_errors.recv(&mut bytes) else { return };
             let Some(quoted) = quoted(&bytes[..len]) else { continue };
-            let Some(id) = self.flows.client_of(&quoted) else { continue };
-            if let Some(socket) = self.clients.get(id).and_then(|client| client.icmp_errors.as_ref()) {
-                // One that does not read misses repetitions.
-                let _ = socket.send(&bytes[..len]);
-                self.counters.errors_passed_on.inc();
+            for id in self.flows.clients_of(&quoted) {
+                if let Some(socket) = self.clients.get(id).and_then(|client| client.icmp_errors.as_ref()) {
+                    // One that does not read misses repetitions.
+                    let _ = socket.send(&bytes[..len]);
+                    self.counters.errors_passed_on.inc();
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
 use super::error::LiveError;
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, chunks_for};
 use crate::device::either::Either;
+use crate::device::steering::RuleId;
 use crate::mem::Layout;
 use crate::worker::kernel::Resolver;
 
@@ -55,6 +56,10 @@ impl LiveDriver for AfXdpDevice {
 
     fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.take_icmp_errors()
+    }
+
+    fn set_listening(&self, id: RuleId, listening: bool) {
+        self.set_listening(id, listening);
     }
 
     fn resolver(&self) -> Option<Resolver> {

@@ -11,6 +11,7 @@ use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
 use crate::device::either::Either;
 #[cfg(feature = "mlx5")]
 use crate::device::mlx5::{Mlx5Config, Mlx5Device};
+use crate::device::steering::RuleId;
 use crate::mem::Layout;
 use crate::worker::kernel::Resolver;
 use crate::worker::timeline::NicClock;
@@ -94,6 +95,12 @@ pub(super) trait LiveDriver {
     /// Who has the kernel resolve neighbors; `None` where this process does.
     fn resolver(&self) -> Option<Resolver> {
         None
+    }
+
+    /// Whether connections that begin may come to us by the rule with this number. Without effect,
+    /// unless others share the rule.
+    fn set_listening(&self, id: RuleId, listening: bool) {
+        let _ = (id, listening);
     }
 
     /// A reader of the device's own clock, if the device has one that can be read.

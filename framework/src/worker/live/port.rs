@@ -225,6 +225,18 @@ impl LivePort {
         steer_missing(&mut self.device, &self.config, &staying, &mut self.steered)
     }
 
+    /// Says whether connections that begin may come to us by a flow of the port, where a broker
+    /// passes its frames on and other programs listen there as well. Connections that we have keep
+    /// the flow. By default they may. Without effect elsewhere.
+    pub fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
+        let targets = self.targets_of(vec![flow.clone()]);
+        for Steered { rule, id, .. } in &self.steered {
+            if targets.iter().any(|target| target.rule == *rule) {
+                driver(self.device.inner()).set_listening(*id, listening);
+            }
+        }
+    }
+
     /// The rules of some flows of the port, and those that it has without any.
     fn targets_of(&mut self, flows: Vec<FlowSpec>) -> Vec<Target> {
         self.with_flows(flows, targets)

@@ -55,6 +55,8 @@ pub(in crate::device::af_xdp) struct Lent {
     pub(in crate::device::af_xdp) socket: OwnedFd,
     pub(in crate::device::af_xdp) zero_copy: bool,
     pub(in crate::device::af_xdp) multi_buffer: bool,
+    /// The rings, where the broker passes frames on: then the socket only wakes.
+    pub(in crate::device::af_xdp) rings: Option<File>,
 }
 
 impl LentPort {
@@ -115,13 +117,17 @@ impl LentPort {
         let mut descriptors = Vec::new();
         let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len };
         let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;
-        match (reply, descriptors.pop(), descriptors.pop()) {
-            (Reply::Opened { umem_len: given, zero_copy, multi_buffer }, Some(memory), Some(socket))
-                if given == umem_len =>
-            {
+        let mut descriptors = descriptors.into_iter();
+        match (reply, descriptors.next(), descriptors.next(), descriptors.next().map(File::from)) {
+            (
+                Reply::Opened { umem_len: given, zero_copy, multi_buffer, forwarded },
+                Some(socket),
+                Some(memory),
+                rings,
+            ) if given == umem_len && forwarded == rings.is_some() => {
                 let region = Region::shared(&File::from(memory), umem_len as usize)
                     .map_err(|error| AfXdpSetupError::broker(libc::ENOMEM, error.to_string()))?;
-                Ok((Lent { socket, zero_copy, multi_buffer }, region))
+                Ok((Lent { socket, zero_copy, multi_buffer, rings }, region))
             }
             (Reply::Refused { errno, sentence }, ..) => Err(AfXdpSetupError::Broker { errno, sentence }),
             _ => Err(silent(&self.path, &io::ErrorKind::InvalidData.into())),
@@ -155,6 +161,12 @@ impl LentPort {
             Ok(Reply::Done) => Ok(()),
             _ => Err(SteerError::NoRule { id }),
         }
+    }
+
+    /// Whether connections that begin may come to us by the rule with this number.
+    pub(in crate::device::af_xdp) fn set_listening(&self, id: RuleId, listening: bool) {
+        // Where it fails, the broker is gone.
+        let _ = self.ask(Request::SetListening { id: id.0, listening });
     }
 
     /// Has the kernel resolve a neighbor.

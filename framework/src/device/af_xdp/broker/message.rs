@@ -8,7 +8,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -44,6 +44,9 @@ pub(crate) enum Request {
     Unsteer { id: u32 },
     /// The kernel is to resolve a neighbor.
     Resolve(Ipv4Addr),
+    /// Whether connections that begin may come by the flow with this number. Those that the client
+    /// has keep it.
+    SetListening { id: u32, listening: bool },
 }
 
 /// What a broker answers.
@@ -52,7 +55,8 @@ pub(crate) enum Reply {
     /// To [`Request::Hello`]: the interface. With a descriptor: a socket that brings ICMP errors.
     Welcome(Welcome),
     /// To [`Request::Open`]. With two descriptors: the bound socket, and the memory of its umem.
-    Opened { umem_len: u64, zero_copy: bool, multi_buffer: bool },
+    /// Where the broker passes frames on, with three: its socket, the memory, and the rings.
+    Opened { umem_len: u64, zero_copy: bool, multi_buffer: bool, forwarded: bool },
     /// To [`Request::Steer`].
     Steered { id: u32 },
     /// Done.
@@ -127,6 +131,11 @@ impl Request {
                 bytes.push(7);
                 bytes.extend(address.octets());
             }
+            Self::SetListening { id, listening } => {
+                bytes.push(8);
+                bytes.extend(id.to_le_bytes());
+                bytes.push(u8::from(listening));
+            }
         }
         bytes
     }
@@ -147,6 +156,7 @@ impl Request {
             5 => Self::Steer(fields.flow()?),
             6 => Self::Unsteer { id: fields.u32()? },
             7 => Self::Resolve(fields.address()?),
+            8 => Self::SetListening { id: fields.u32()?, listening: fields.bool()? },
             _ => return None,
         };
         fields.is_over().then_some(request)
@@ -163,10 +173,10 @@ impl Reply {
                 bytes.extend(interface_idx.to_le_bytes());
                 bytes.extend([u8::from(*native), u8::from(*has_rx_hints)]);
             }
-            Self::Opened { umem_len, zero_copy, multi_buffer } => {
+            Self::Opened { umem_len, zero_copy, multi_buffer, forwarded } => {
                 bytes.push(2);
                 bytes.extend(umem_len.to_le_bytes());
-                bytes.extend([u8::from(*zero_copy), u8::from(*multi_buffer)]);
+                bytes.extend([*zero_copy, *multi_buffer, *forwarded].map(u8::from));
             }
             Self::Steered { id } => {
                 bytes.push(3);
@@ -192,7 +202,12 @@ impl Reply {
                 native: fields.bool()?,
                 has_rx_hints: fields.bool()?,
             }),
-            2 => Self::Opened { umem_len: fields.u64()?, zero_copy: fields.bool()?, multi_buffer: fields.bool()? },
+            2 => Self::Opened {
+                umem_len: fields.u64()?,
+                zero_copy: fields.bool()?,
+                multi_buffer: fields.bool()?,
+                forwarded: fields.bool()?,
+            },
             3 => Self::Steered { id: fields.u32()? },
             4 => Self::Done,
             5 => Self::Refused { errno: fields.u32()?.cast_signed(), sentence: fields.sentence()? },
@@ -325,13 +340,14 @@ mod tests {
             Request::Steer(Flow { source: None, source_port: None, vlan: Some(4095), ..flow() }),
             Request::Unsteer { id: u32::MAX },
             Request::Resolve(Ipv4Addr::new(192, 0, 2, 7)),
+            Request::SetListening { id: 7, listening: true },
         ]
     }
 
     fn replies() -> Vec<Reply> {
         vec![
             Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false }),
-            Reply::Opened { umem_len: 4096, zero_copy: false, multi_buffer: true },
+            Reply::Opened { umem_len: 4096, zero_copy: false, multi_buffer: true, forwarded: false },
             Reply::Steered { id: 9 },
             Reply::Done,
             Reply::Refused { errno: libc::EACCES, sentence: "no: ask another".into() },

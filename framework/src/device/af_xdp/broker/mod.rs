@@ -13,10 +13,16 @@
 //! asks for no capability, only socket(2) does. The rings of a bound socket can be mapped since
 //! Linux 6.4.
 //!
+//! Where an interface has fewer queues than programs, the broker keeps the queues and passes frames
+//! on: [`forwarded`] is a queue of which it plays the kernel's part.
+//!
 //! [`message`] is the codec, [`lend`] what a broker makes for a client, [`client`] the port in the
 //! program; the broker itself is [`worker::broker`](crate::worker::broker).
 
 pub(crate) mod client;
+#[allow(unsafe_code)]
+mod foreign;
+pub(crate) mod forwarded;
 pub(crate) mod lend;
 pub(crate) mod message;
 #[allow(unsafe_code)]

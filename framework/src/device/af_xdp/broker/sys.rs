@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 use crate::device::sys::{check, set, socket};
 
 /// Descriptors of a message.
-pub(crate) const DESCRIPTORS_MAX: usize = 2;
+pub(crate) const DESCRIPTORS_MAX: usize = 3;
 /// Connections that wait to be accepted.
 const BACKLOG: c_int = 16;
 

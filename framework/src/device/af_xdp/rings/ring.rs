@@ -25,11 +25,14 @@
 //! 5. Slots are plain data: any bytes the kernel writes are a valid value, and reads are volatile,
 //!    so that a checked value is the value used.
 //! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes
-//!    `&mut self`.
+//!    `&mut self`. So it may move to another thread.
+//!
+//! A broker that passes frames on stands in for the kernel ([`broker`](super::super::broker)), and
+//! then "the kernel" is the process at the other end.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -146,6 +149,9 @@ struct Ring<T> {
     _memory: Memory,
     slot: PhantomData<T>,
 }
+
+// SAFETY: one owner (6), and its memory is not bound to a thread (1).
+unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
     /// A ring over `memory_len` bytes at `base`, which `memory` keeps alive.
@@ -269,9 +275,51 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
     pub(in crate::device::af_xdp) fn faults(&self) -> u64 {
         self.0.cursor.faults
     }
+
+    /// Says to who reads the ring that it is to be woken, or is not.
+    pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
+        self.0.cursor.set_needs_wakeup(needs);
+    }
+
+    /// Whether who reads the ring is to be woken for what was published, and clears that: it is
+    /// woken once.
+    #[inline]
+    pub(in crate::device::af_xdp) fn take_needs_wakeup(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.needs_wakeup() && self.0.cursor.shared(self.0.cursor.flags).swap(0, Ordering::AcqRel) & NEED_WAKEUP != 0
+    }
+}
+
+impl Cursor {
+    /// Sets the flag, with a full fence behind it: what the other side published before it reads
+    /// the flag is seen by a look at the ring from here on.
+    fn set_needs_wakeup(&self, needs: bool) {
+        self.shared(self.flags).store(if needs { NEED_WAKEUP } else { 0 }, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
 }
 
 impl<T: Copy + FromBytes> ConsumerRing<T> {
+    /// Says to who writes the ring that we are to be woken, or are not.
+    pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
+        self.0.cursor.set_needs_wakeup(needs);
+    }
+
+    /// Whether who writes the ring will wake us.
+    #[inline]
+    pub(in crate::device::af_xdp) fn needs_wakeup(&self) -> bool {
+        self.0.cursor.shared(self.0.cursor.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+
+    /// Whether at least `wanted` slots can be taken now.
+    #[inline]
+    pub(in crate::device::af_xdp) fn has(&mut self, wanted: u32) -> bool {
+        if self.0.cursor.filled() < wanted {
+            self.0.cursor.look_at_producer();
+        }
+        self.0.cursor.filled() >= wanted
+    }
+
     /// Maps the ring. The socket has a ring of `len` slots already.
     pub(in crate::device::af_xdp) fn map(
         socket: &impl AsRawFd,

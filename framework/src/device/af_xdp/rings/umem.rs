@@ -39,6 +39,8 @@ pub(in crate::device::af_xdp) struct Umem {
     region: Arc<Region>,
     geometry: Geometry,
     zero_copy: Cell<bool>,
+    /// A broker plays the kernel's part, and the socket only wakes.
+    forwarded: Cell<bool>,
     /// The interface is gone: the kernel will neither receive nor send on it again.
     gone: Cell<bool>,
     leftovers: RefCell<Vec<Mbuf>>,
@@ -78,6 +80,7 @@ impl Umem {
             region,
             geometry,
             zero_copy: Cell::new(false),
+            forwarded: Cell::new(false),
             gone: Cell::new(false),
             leftovers: RefCell::default(),
         }
@@ -97,6 +100,16 @@ impl Umem {
 
     pub(in crate::device::af_xdp) fn set_zero_copy(&self, zero_copy: bool) {
         self.zero_copy.set(zero_copy);
+    }
+
+    pub(in crate::device::af_xdp) fn set_forwarded(&self, forwarded: bool) {
+        self.forwarded.set(forwarded);
+    }
+
+    /// Whether a broker plays the kernel's part.
+    #[inline]
+    pub(in crate::device::af_xdp) fn is_forwarded(&self) -> bool {
+        self.forwarded.get()
     }
 
     pub(in crate::device::af_xdp) fn set_gone(&self) {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::broker::client::{Lent, LentPort};
+use super::super::broker::forwarded;
 use super::super::broker::lend::{LentQueue, QueueOrder};
 use super::super::config::{AfXdpConfig, CopyMode, LINK_HEADER_LEN, Mode};
 use super::super::error::AfXdpSetupError;
@@ -224,6 +225,14 @@ impl AfXdpDevice {
         self.port.lent().and_then(|port| port.take_icmp_errors())
     }
 
+    /// Whether connections that begin may come to us by the rule with this number, where the queue
+    /// is a broker's that passes frames on; otherwise without effect.
+    pub(crate) fn set_listening(&self, id: RuleId, listening: bool) {
+        if let Some(port) = self.port.lent() {
+            port.set_listening(id, listening);
+        }
+    }
+
     /// Has the kernel resolve neighbors, where the queue is a broker's.
     pub(crate) fn resolver(&self) -> Option<impl Fn(Ipv4Addr) -> io::Result<()> + Send + 'static> {
         let port = Arc::clone(self.port.lent()?);
@@ -359,7 +368,8 @@ impl Queue for AfXdpQueue {
         // Constant across a rename of the interface: `wirepath stats` finds the NIC's own counters
         // by it.
         scope.gauge("interface_index", Unit::Number).set(self.port.interface().index.into());
-        scope.text("mode", bind_flags.describe(self.port.mode()));
+        let mode = bind_flags.describe(self.port.mode());
+        scope.text("mode", if bound.umem.is_forwarded() { "passed on by a broker, copies" } else { mode });
         let segments_max = match bind_flags {
             BindFlags { multi_buffer: false, .. } => 1,
             BindFlags { zero_copy: false, .. } => SEGMENTS_MAX,
@@ -411,7 +421,12 @@ impl Queue for AfXdpQueue {
 fn map_lent(lent: Lent, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, AfXdpSetupError> {
     let umem = Umem::registered(lent.socket, pool);
     umem.set_zero_copy(lent.zero_copy);
-    let rings = map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?;
+    let rings = match &lent.rings {
+        None => map_rings(umem.socket(), wanted.rx_ring_len, wanted.tx_ring_len)?,
+        Some(rings) => forwarded::map_rings(rings, wanted.rx_ring_len, wanted.tx_ring_len)
+            .map_err(|error| AfXdpSetupError::system("mapping the rings of a broker's queue", error))?,
+    };
+    umem.set_forwarded(lent.rings.is_some());
     Ok(Bound { umem, rings, zero_copy: lent.zero_copy, multi_buffer: lent.multi_buffer })
 }
 

@@ -1,0 +1,384 @@
+//! A queue whose frames a broker passes on: the broker stands in for the kernel. The client has a
+//! umem and the four rings of AF_XDP, all in shared memory, and in place of the AF_XDP socket one
+//! end of a pair of sockets. So the client's halves of a queue are those of any other.
+//!
+//! ```text
+//!  client: AfXdpRx, AfXdpTx                            broker: ForwardedQueue
+//!   fill        addresses of free chunks ────────────▶  takes one for a frame, copies the frame
+//!   rx          descriptors ◀─────────────────────────  posts it
+//!   tx          descriptors ─────────────────────────▶  copies the frame, posts it to the interface
+//!   completion  addresses ◀───────────────────────────  gives the chunk back at once
+//!   socket      a datagram in either direction wakes who sleeps
+//! ```
+//!
+//! Who sleeps says so in the flags of the ring that it waits for (`XDP_RING_NEED_WAKEUP`): the
+//! broker in those of the tx ring, as the kernel does; the client in those of the rx ring. Each
+//! sets its flag, and then looks once more; the other publishes, and then reads the flag. Between
+//! the two steps of either side is a full fence, so one of them sees what the other did.
+//!
+//! The client is hostile: indices are checked by the rings, addresses and lengths by the umem, and
+//! a chain of descriptors is bounded. A client that breaks the rules loses frames of its own.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+
+use arrayvec::ArrayVec;
+
+use super::super::rings::ring::{ConsumerRing, Desc, MORE, Offsets, ProducerRing};
+use super::super::rings::socket::{Rings, SEGMENTS_MAX};
+use super::foreign::ForeignUmem;
+use super::lend::QueueOrder;
+use super::sys;
+use crate::mem::Region;
+
+/// The parts of each ring: its words on cache lines of their own.
+const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
+/// Rings begin on pages.
+const PAGE: usize = 4_096;
+
+/// The broker's end.
+pub(crate) struct ForwardedQueue {
+    umem: ForeignUmem,
+    fill: ConsumerRing<u64>,
+    completion: ProducerRing<u64>,
+    rx: ProducerRing<Desc>,
+    tx: ConsumerRing<Desc>,
+    socket: UnixDatagram,
+    /// Frames in the rx ring that were not published yet.
+    has_posted: bool,
+    /// Frames taken from the tx ring that were not given back yet.
+    has_taken: bool,
+}
+
+/// What the client gets.
+pub(crate) struct ForwardedEnd {
+    socket: OwnedFd,
+    memory: File,
+    rings: File,
+}
+
+/// Why a frame did not get to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undelivered {
+    /// Its rings are full, or have no free chunk: it does not run.
+    Full,
+    /// The fill ring has an address that is none.
+    Address,
+}
+
+/// A frame that the client sends: its parts, all within the umem.
+pub(crate) struct SentFrame {
+    parts: ArrayVec<(u64, usize), SEGMENTS_MAX>,
+    pub(crate) len: usize,
+}
+
+/// What is in the tx ring.
+#[expect(clippy::large_enum_variant, reason = "it stays on the stack: no frame allocates")]
+pub(crate) enum Taken {
+    Nothing,
+    Frame(SentFrame),
+    /// Descriptors that are no frame; their chunks are given back.
+    Invalid,
+}
+
+/// Where each ring is, and how long the file is.
+struct Places {
+    fill: usize,
+    completion: usize,
+    rx: usize,
+    tx: usize,
+    len: usize,
+}
+
+impl Places {
+    fn of(rx_len: u32, tx_len: u32) -> Self {
+        let ring = |slots: u32, slot: usize| (OFFSETS.slots as usize + slots as usize * slot).next_multiple_of(PAGE);
+        let completion = ring(rx_len, size_of::<u64>());
+        let rx = completion + ring(tx_len, size_of::<u64>());
+        let tx = rx + ring(rx_len, size_of::<Desc>());
+        Self { fill: 0, completion, rx, tx, len: tx + ring(tx_len, size_of::<Desc>()) }
+    }
+}
+
+/// The client's side of the rings.
+pub(in crate::device::af_xdp) fn map_rings(file: &File, rx_len: u32, tx_len: u32) -> io::Result<Rings> {
+    let at = Places::of(rx_len, tx_len);
+    if file.metadata()?.len() < at.len as u64 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Rings {
+        fill: ProducerRing::map(file, at.fill as u64, &OFFSETS, rx_len)?,
+        completion: ConsumerRing::map(file, at.completion as u64, &OFFSETS, tx_len)?,
+        rx: ConsumerRing::map(file, at.rx as u64, &OFFSETS, rx_len)?,
+        tx: ProducerRing::map(file, at.tx as u64, &OFFSETS, tx_len)?,
+    })
+}
+
+impl ForwardedQueue {
+    /// Makes the memory, the rings and the sockets of a queue as the client has ordered it.
+    pub(crate) fn make(order: &QueueOrder) -> io::Result<(Self, ForwardedEnd)> {
+        let (rx_len, tx_len) = (order.rx_ring_len, order.tx_ring_len);
+        let (at, memory) = (Places::of(rx_len, tx_len), sys::memory(order.umem_len as usize)?);
+        let region = Region::shared(&memory, order.umem_len as usize)
+            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error.to_string()))?;
+        let rings = sys::memory(at.len)?;
+        let (socket, theirs) = UnixDatagram::pair()?;
+        socket.set_nonblocking(true)?;
+        let this = Self {
+            umem: ForeignUmem::new(region, order.chunk_len as usize),
+            fill: ConsumerRing::map(&rings, at.fill as u64, &OFFSETS, rx_len)?,
+            completion: ProducerRing::map(&rings, at.completion as u64, &OFFSETS, tx_len)?,
+            rx: ProducerRing::map(&rings, at.rx as u64, &OFFSETS, rx_len)?,
+            tx: ConsumerRing::map(&rings, at.tx as u64, &OFFSETS, tx_len)?,
+            socket,
+            has_posted: false,
+            has_taken: false,
+        };
+        // The client's first sleep needs no other preparation.
+        this.rx.set_needs_wakeup(true);
+        Ok((this, ForwardedEnd { socket: theirs.into(), memory, rings }))
+    }
+
+    /// Copies a frame to the client. [`publish`](Self::publish) shows it.
+    #[inline]
+    pub(crate) fn deliver(&mut self, frame: &[u8]) -> Result<(), Undelivered> {
+        let (room, mut rest) = (self.umem.room(), frame);
+        let chunks = frame.len().div_ceil(room).max(1) as u32;
+        if !self.rx.has_room(chunks) || !self.fill.has(chunks) {
+            return Err(Undelivered::Full);
+        }
+        loop {
+            let (part, behind) = rest.split_at(rest.len().min(room));
+            rest = behind;
+            let Some(addr) = self.fill.take().and_then(|chunk| self.umem.place_of(chunk)) else {
+                self.has_posted = true;
+                return Err(Undelivered::Address);
+            };
+            self.umem.write(addr, part);
+            let options = if rest.is_empty() { 0 } else { MORE };
+            self.rx.post(Desc { addr, len: part.len() as u32, options });
+            self.has_posted = true;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next frame that the client sends, of `len_max` bytes at most. Its chunks are the
+    /// client's again with the next [`publish`](Self::publish): copy it before.
+    #[inline]
+    pub(crate) fn take(&mut self, len_max: usize) -> Taken {
+        let mut frame = SentFrame { parts: ArrayVec::new(), len: 0 };
+        let mut is_sound = true;
+        loop {
+            // A chunk is given back by the completion ring, which is full where the client takes
+            // nothing back.
+            if !self.completion.has_room(1) {
+                return if frame.parts.is_empty() && is_sound { Taken::Nothing } else { Taken::Invalid };
+            }
+            let Some(desc) = self.tx.take() else {
+                return if frame.parts.is_empty() && is_sound { Taken::Nothing } else { Taken::Invalid };
+            };
+            self.has_taken = true;
+            self.completion.post(desc.addr);
+            let len = desc.len as usize;
+            is_sound &= len <= len_max && self.umem.has(desc.addr, len) && frame.len + len <= len_max;
+            is_sound &= frame.parts.try_push((desc.addr, len)).is_ok();
+            frame.len += len;
+            if !is_sound {
+                return Taken::Invalid;
+            }
+            if desc.options & MORE == 0 {
+                return Taken::Frame(frame);
+            }
+        }
+    }
+
+    /// Copies a frame that was [taken](Self::take).
+    #[inline]
+    pub(crate) fn copy(&self, frame: &SentFrame, into: &mut [u8]) {
+        let mut at = 0;
+        for &(addr, len) in &frame.parts {
+            self.umem.read(addr, &mut into[at..at + len]);
+            at += len;
+        }
+    }
+
+    /// Shows the client all that was delivered and taken, and wakes it where it sleeps and has
+    /// frames.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if core::mem::take(&mut self.has_taken) {
+            self.completion.publish();
+            self.tx.give_back();
+        }
+        if core::mem::take(&mut self.has_posted) {
+            self.fill.give_back();
+            self.rx.publish();
+            if self.rx.take_needs_wakeup() {
+                // A full buffer means that it is being woken already.
+                let _ = self.socket.send(&[0]);
+            }
+        }
+    }
+
+    /// Says that the broker sleeps: who sends next wakes it. Returns whether a frame is there
+    /// already.
+    pub(crate) fn rest(&mut self) -> bool {
+        self.tx.set_needs_wakeup(true);
+        self.tx.has(1)
+    }
+
+    /// The broker is awake; takes the words that woke it where there are any.
+    pub(crate) fn awake(&self, was_woken: bool) {
+        self.tx.set_needs_wakeup(false);
+        if was_woken {
+            while self.socket.recv(&mut [0; 1]).is_ok() {}
+        }
+    }
+
+    /// Readable when the client wakes the broker.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl ForwardedEnd {
+    /// What the client gets: the socket, the memory and the rings.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.socket.as_fd(), self.memory.as_fd(), self.rings.as_fd()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDER: QueueOrder = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+
+    /// A queue, and the rings as a client that keeps to nothing has them.
+    fn queue() -> (ForwardedQueue, Rings, Region) {
+        let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+        let rings = map_rings(&end.rings, 64, 64).unwrap();
+        (queue, rings, Region::shared(&end.memory, 128 * 2048).unwrap())
+    }
+
+    fn send(rings: &mut Rings, descs: &[Desc]) {
+        descs.iter().for_each(|desc| rings.tx.post(*desc));
+        rings.tx.publish();
+    }
+
+    fn desc(addr: u64, len: u32, options: u32) -> Desc {
+        Desc { addr, len, options }
+    }
+
+    #[test]
+    fn frame_goes_to_a_chunk_of_the_fill_ring_and_is_found_by_its_descriptor() {
+        let (mut queue, mut rings, _memory) = queue();
+        assert_eq!(queue.deliver(b"early"), Err(Undelivered::Full), "no chunk yet");
+        rings.fill.post(3 * 2048);
+        rings.fill.publish();
+        queue.deliver(b"frame").unwrap();
+        assert_eq!(rings.rx.take(), None, "not published");
+        queue.publish();
+        assert_eq!(rings.rx.take(), Some(desc(3 * 2048 + 384, 5, 0)));
+    }
+
+    #[test]
+    fn long_frame_takes_several_chunks_or_none() {
+        let (mut queue, mut rings, _memory) = queue();
+        rings.fill.post(0);
+        rings.fill.publish();
+        assert_eq!(queue.deliver(&[7; 3_000]), Err(Undelivered::Full));
+        rings.fill.post(2048);
+        rings.fill.publish();
+        queue.deliver(&[7; 3_000]).unwrap();
+        queue.publish();
+        assert_eq!(rings.rx.take(), Some(desc(384, 1_664, MORE)));
+        assert_eq!(rings.rx.take(), Some(desc(2048 + 384, 3_000 - 1_664, 0)));
+    }
+
+    #[test]
+    fn address_outside_the_umem_costs_the_client_its_frame() {
+        let (mut queue, mut rings, _memory) = queue();
+        for addr in [128 * 2048, u64::MAX, 1 << 50] {
+            rings.fill.post(addr);
+            rings.fill.publish();
+            assert_eq!(queue.deliver(b"frame"), Err(Undelivered::Address));
+        }
+        queue.publish();
+        assert_eq!(rings.rx.take(), None);
+    }
+
+    #[test]
+    fn chain_is_one_frame_and_its_chunks_come_back() {
+        let (mut queue, mut rings, memory) = queue();
+        ForeignUmem::new(memory, 2048).write(100, b"headerspayload");
+        send(&mut rings, &[desc(100, 7, MORE), desc(107, 7, 0)]);
+        let Taken::Frame(frame) = queue.take(1_518) else { panic!("no frame") };
+        let mut bytes = vec![0; frame.len];
+        queue.copy(&frame, &mut bytes);
+        assert_eq!(bytes, b"headerspayload");
+        queue.publish();
+        assert_eq!([(); 3].map(|()| rings.completion.take()), [Some(100), Some(107), None]);
+        assert!(matches!(queue.take(1_518), Taken::Nothing));
+    }
+
+    #[test]
+    fn descriptors_that_are_no_frame_are_none_and_what_follows_is() {
+        let (mut queue, mut rings, _memory) = queue();
+        let wrong = [
+            vec![desc(128 * 2048, 60, 0)],
+            vec![desc(u64::MAX, 60, 0)],
+            vec![desc(2000, 60, 0)],
+            vec![desc(0, u32::MAX, 0)],
+            vec![desc(0, 1_000, MORE), desc(2048, 1_000, 0)],
+            vec![desc(0, 60, MORE)],
+            vec![desc(0, 1, MORE); SEGMENTS_MAX + 1],
+        ];
+        for descs in wrong {
+            send(&mut rings, &descs);
+            assert!(matches!(queue.take(1_518), Taken::Invalid), "{descs:?}");
+            while !matches!(queue.take(1_518), Taken::Nothing) {}
+            queue.publish();
+            while rings.completion.take().is_some() {}
+            rings.completion.give_back();
+        }
+        send(&mut rings, &[desc(0, 60, 0)]);
+        assert!(matches!(queue.take(1_518), Taken::Frame(_)));
+    }
+
+    #[test]
+    fn client_that_takes_nothing_back_sends_no_more_than_its_ring_holds() {
+        let (mut queue, mut rings, _memory) = queue();
+        let mut taken = 0;
+        for _ in 0..200 {
+            if rings.tx.has_room(1) {
+                send(&mut rings, &[desc(0, 60, 0)]);
+            }
+            taken += usize::from(matches!(queue.take(1_518), Taken::Frame(_)));
+            queue.publish();
+        }
+        assert_eq!(taken, 64);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once_and_who_is_awake_is_not() {
+        let (mut queue, mut rings, _memory) = queue();
+        (0..4).for_each(|chunk| rings.fill.post(chunk * 2048));
+        rings.fill.publish();
+        assert!(rings.rx.needs_wakeup(), "from the start");
+        for _ in 0..2 {
+            queue.deliver(b"frame").unwrap();
+            queue.publish();
+            assert!(!rings.rx.needs_wakeup());
+        }
+        assert!(!rings.tx.needs_wakeup() && !queue.rest() && rings.tx.needs_wakeup());
+        send(&mut rings, &[desc(0, 60, 0)]);
+        assert!(queue.rest(), "a frame is there");
+        queue.awake(true);
+        assert!(!rings.tx.needs_wakeup());
+    }
+}

@@ -1,0 +1,424 @@
+//! Whose a frame is, among the clients of a broker that passes frames on.
+//!
+//! A flow with both ends is one client's. A port without a remote end may be several clients', as a
+//! listener that a server's processes share: a hash of both ends chooses, of those that take new
+//! connections. Clients come and go, and then the hash chooses others, so each connection that a
+//! client has answered (its SYN+ACK has passed here) is remembered until it is over. Datagrams to a
+//! group go to all.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use super::packet::{Ends, Packet};
+use crate::device::af_xdp::broker::message::Flow;
+use crate::wire::Protocol;
+use crate::wire::tcp::TcpFlags;
+
+/// A client, by its place in the broker.
+pub(in crate::worker::broker) type Place = usize;
+
+/// Connections of a client that are remembered: as many as the library of `wirepath run` has.
+const REMEMBERED_MAX: usize = 16_384;
+/// How long a connection is remembered after its end: a last segment that was lost comes again.
+const OVER: Duration = Duration::from_secs(5);
+/// How long one without a frame is: longer than keepalive's two hours.
+const SILENT: Duration = Duration::from_secs(3 * 3_600);
+/// How long SYNs to a port are ignored after the last of its clients has stopped to listen there: a
+/// server that replaces its processes begins to listen in the new ones meanwhile, and who calls
+/// tries again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks for those that are to be forgotten.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// All flows.
+pub(super) struct Dispatch {
+    /// Flows with both ends.
+    exact: HashMap<Ends, Place>,
+    /// Flows to a port, from anyone.
+    ports: HashMap<Ends, Vec<Sharer>>,
+    remembered: HashMap<Ends, Connection>,
+    /// How many of them each client has.
+    counts: HashMap<Place, usize>,
+    hash: RandomState,
+    swept: Instant,
+}
+
+/// A client of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sharer {
+    place: Place,
+    /// New connections may be its; otherwise since when not.
+    stopped: Option<Instant>,
+}
+
+struct Connection {
+    place: Place,
+    last: Instant,
+    ends: End,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct End {
+    ours: bool,
+    theirs: bool,
+}
+
+impl End {
+    const RESET: Self = Self { ours: true, theirs: true };
+
+    fn is_over(self) -> bool {
+        self == Self::RESET
+    }
+}
+
+/// Whose a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Nobodys,
+    One(Place),
+    /// Each client of the port: [`Dispatch::members`].
+    All,
+}
+
+impl Dispatch {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            exact: HashMap::new(),
+            ports: HashMap::new(),
+            remembered: HashMap::new(),
+            counts: HashMap::new(),
+            hash: RandomState::new(),
+            swept: now,
+        }
+    }
+
+    /// A flow is this client's. The broker has checked that it may have it.
+    pub(super) fn add(&mut self, place: Place, flow: &Flow) {
+        match exact(flow) {
+            Some(ends) => _ = self.exact.insert(ends, place),
+            None => {
+                let sharers = self.ports.entry(port(flow)).or_default();
+                sharers.retain(|sharer| sharer.place != place);
+                sharers.push(Sharer { place, stopped: None });
+            }
+        }
+    }
+
+    /// It is no longer.
+    pub(super) fn remove(&mut self, place: Place, flow: &Flow) {
+        match exact(flow) {
+            Some(ends) => _ = self.exact.remove(&ends),
+            None => {
+                let Some(sharers) = self.ports.get_mut(&port(flow)) else { return };
+                sharers.retain(|sharer| sharer.place != place);
+                if sharers.is_empty() {
+                    self.ports.remove(&port(flow));
+                }
+            }
+        }
+    }
+
+    /// Whether new connections to the flow may be this client's.
+    pub(super) fn set_listening(&mut self, place: Place, flow: &Flow, listening: bool, now: Instant) {
+        let sharers = self.ports.get_mut(&port(flow)).into_iter().flatten();
+        sharers.filter(|sharer| sharer.place == place).for_each(|sharer| sharer.stopped = (!listening).then_some(now));
+    }
+
+    /// A client is gone.
+    pub(super) fn forget(&mut self, place: Place) {
+        self.exact.retain(|_, owner| *owner != place);
+        self.ports.retain(|_, sharers| {
+            sharers.retain(|sharer| sharer.place != place);
+            !sharers.is_empty()
+        });
+        self.remembered.retain(|_, connection| connection.place != place);
+        self.counts.remove(&place);
+    }
+
+    /// Whose a received frame is.
+    #[inline]
+    pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Whose {
+        let Packet { ends, flags } = packet;
+        if let Some(place) = self.exact.get(ends) {
+            return Whose::One(*place);
+        }
+        let Some(sharers) = self.ports.get(&to_port(ends)) else { return Whose::Nobodys };
+        if ends.local.ip().is_multicast() {
+            return Whose::All;
+        }
+        if ends.protocol == Protocol::TCP.0
+            && let Some(connection) = self.remembered.get_mut(ends)
+        {
+            let begins_anew = flags.contains(TcpFlags::SYN) && connection.ends.is_over();
+            if !begins_anew {
+                connection.last = now;
+                connection.ends.theirs |= flags.contains(TcpFlags::FIN);
+                if flags.contains(TcpFlags::RST) {
+                    connection.ends = End::RESET;
+                }
+                return Whose::One(connection.place);
+            }
+        }
+        let pauses = |sharer: &Sharer| sharer.stopped.is_some_and(|since| now.duration_since(since) < PAUSE);
+        match &sharers[..] {
+            _ if *flags == TcpFlags::SYN && sharers.iter().all(pauses) => Whose::Nobodys,
+            [only] => Whose::One(only.place),
+            _ => Whose::One(self.chosen(sharers, ends)),
+        }
+    }
+
+    /// The clients of a frame's port.
+    pub(super) fn members(&self, ends: &Ends) -> impl Iterator<Item = Place> + '_ {
+        self.ports.get(&to_port(ends)).into_iter().flatten().map(|sharer| sharer.place)
+    }
+
+    /// One of several by a hash; of those that listen, if any does.
+    fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Place {
+        let nobody_listens = sharers.iter().all(|sharer| sharer.stopped.is_some());
+        let fit = || sharers.iter().filter(|sharer| sharer.stopped.is_none() || nobody_listens);
+        let count = fit().count() as u64;
+        let nth = ((self.hash.hash_one(ends) >> 32) * count) >> 32;
+        // There is one, because a port without sharers is removed.
+        fit().nth(nth as usize).map_or(0, |sharer| sharer.place)
+    }
+
+    /// A client sends a frame. A connection of a shared port is remembered from its SYN+ACK on, as
+    /// the client's who listens there, unless it is another's.
+    #[inline]
+    pub(super) fn sent(&mut self, place: Place, packet: &Packet, now: Instant) {
+        let Packet { ends, flags } = packet;
+        if ends.protocol != Protocol::TCP.0 || !flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
+            return;
+        }
+        if flags.contains(TcpFlags::SYN) {
+            if flags.contains(TcpFlags::ACK) {
+                self.remember(place, *ends, now);
+            }
+            return;
+        }
+        let Some(connection) = self.remembered.get_mut(ends).filter(|connection| connection.place == place) else {
+            return;
+        };
+        connection.ends.ours |= flags.contains(TcpFlags::FIN);
+        if flags.contains(TcpFlags::RST) {
+            connection.ends = End::RESET;
+        }
+    }
+
+    fn remember(&mut self, place: Place, ends: Ends, now: Instant) {
+        let has_port =
+            self.ports.get(&to_port(&ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == place));
+        let is_anothers = self.remembered.get(&ends).is_some_and(|one| one.place != place && !one.ends.is_over());
+        if !has_port || is_anothers {
+            return;
+        }
+        let count = self.counts.entry(place).or_default();
+        if *count >= REMEMBERED_MAX {
+            // The hash finds it as long as nobody comes or goes.
+            return;
+        }
+        *count += 1;
+        let connection = Connection { place, last: now, ends: End::default() };
+        if let Some(before) = self.remembered.insert(ends, connection)
+            && let Some(count) = self.counts.get_mut(&before.place)
+        {
+            *count -= 1;
+        }
+    }
+
+    /// Forgets connections that are over. Once a second, in a millisecond at most.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        if now.duration_since(self.swept) < SWEEP_INTERVAL {
+            return;
+        }
+        self.swept = now;
+        self.remembered.retain(|_, connection| {
+            let quiet = now.duration_since(connection.last);
+            let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
+            if !stays && let Some(count) = self.counts.get_mut(&connection.place) {
+                *count -= 1;
+            }
+            stays
+        });
+    }
+}
+
+/// Both ends of a flow that has both.
+fn exact(flow: &Flow) -> Option<Ends> {
+    let remote = core::net::SocketAddrV4::new(flow.source?, flow.source_port?);
+    Some(Ends { protocol: flow.protocol.0, local: flow.destination, remote })
+}
+
+/// The port of a flow. One with a part of a remote end is everyone's of that port here; the rule in
+/// the XDP program lets through what it names.
+fn port(flow: &Flow) -> Ends {
+    Ends { protocol: flow.protocol.0, local: flow.destination, remote: ANYONE }
+}
+
+fn to_port(ends: &Ends) -> Ends {
+    Ends { remote: ANYONE, ..*ends }
+}
+
+const ANYONE: core::net::SocketAddrV4 = core::net::SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0);
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    use super::*;
+
+    const SYN: TcpFlags = TcpFlags::SYN;
+    const ACK: TcpFlags = TcpFlags::ACK;
+
+    fn local() -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80)
+    }
+
+    fn flow(protocol: Protocol) -> Flow {
+        Flow { protocol, destination: local(), source: None, source_port: None, vlan: None }
+    }
+
+    fn packet(port: u16, flags: TcpFlags) -> Packet {
+        let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port);
+        Packet { ends: Ends { protocol: Protocol::TCP.0, local: local(), remote }, flags }
+    }
+
+    /// Clients 0, 1 and 2 share a port.
+    fn shared() -> (Dispatch, Instant) {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        (0..3).for_each(|place| dispatch.add(place, &flow(Protocol::TCP)));
+        (dispatch, now)
+    }
+
+    fn one(whose: Whose) -> Place {
+        let Whose::One(place) = whose else { panic!("{whose:?}") };
+        place
+    }
+
+    #[test]
+    fn frame_of_no_flow_is_nobodys() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        dispatch.add(0, &flow(Protocol::UDP));
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+        dispatch.add(0, &flow(Protocol::TCP));
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::One(0));
+        dispatch.remove(0, &flow(Protocol::TCP));
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+    }
+
+    #[test]
+    fn flow_with_both_ends_precedes_its_port() {
+        let (mut dispatch, now) = shared();
+        let peer = packet(443, ACK);
+        let both = Flow { source: Some(*peer.ends.remote.ip()), source_port: Some(443), ..flow(Protocol::TCP) };
+        dispatch.add(7, &both);
+        assert_eq!(dispatch.of(&peer, now), Whose::One(7));
+        dispatch.remove(7, &both);
+        assert!(one(dispatch.of(&peer, now)) < 3);
+    }
+
+    #[test]
+    fn each_sharer_has_its_third_and_a_connection_always_the_same() {
+        let (mut dispatch, now) = shared();
+        let mut taken = [0; 3];
+        for port in 1..=3_000 {
+            let place = one(dispatch.of(&packet(port, SYN), now));
+            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), place);
+            taken[place] += 1;
+        }
+        assert!(taken.iter().all(|&count| (850..1_150).contains(&count)), "{taken:?}");
+    }
+
+    #[test]
+    fn connections_stay_where_they_are_when_sharers_come_and_go() {
+        let (mut dispatch, now) = shared();
+        let accept = |dispatch: &mut Dispatch, port| {
+            let place = one(dispatch.of(&packet(port, SYN), now));
+            dispatch.sent(place, &packet(port, SYN | ACK), now);
+            place
+        };
+        let places: Vec<_> = (1..=300).map(|port| accept(&mut dispatch, port)).collect();
+        dispatch.add(3, &flow(Protocol::TCP));
+        dispatch.set_listening(0, &flow(Protocol::TCP), false, now);
+        for (port, place) in (1..).zip(&places) {
+            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), *place);
+        }
+        assert!((1_000..1_300).all(|port| one(dispatch.of(&packet(port, SYN), now)) != 0), "0 listens no longer");
+        dispatch.forget(1);
+        for (port, place) in (1..).zip(&places) {
+            let now_at = one(dispatch.of(&packet(port, ACK), now));
+            assert!(if *place == 1 { [2, 3].contains(&now_at) } else { now_at == *place });
+        }
+    }
+
+    #[test]
+    fn connection_that_is_over_is_forgotten_and_its_ends_may_begin_anew() {
+        let (mut dispatch, now) = shared();
+        let place = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(place, &packet(5, SYN | ACK), now);
+        dispatch.set_listening(place, &flow(Protocol::TCP), false, now);
+        assert_eq!(one(dispatch.of(&packet(5, SYN), now)), place, "it is open");
+        dispatch.sent(place, &packet(5, TcpFlags::FIN | ACK), now);
+        assert_eq!(one(dispatch.of(&packet(5, TcpFlags::FIN | ACK), now)), place);
+        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), place, "a late one");
+        assert_ne!(one(dispatch.of(&packet(5, SYN), now)), place);
+        dispatch.sweep(now + OVER / 2);
+        assert_eq!(dispatch.remembered.len(), 1);
+        dispatch.sweep(now + OVER + SWEEP_INTERVAL);
+        assert_eq!(dispatch.remembered.len(), 0);
+    }
+
+    #[test]
+    fn callers_of_a_port_where_nobody_listens_any_more_are_ignored_for_a_moment() {
+        let (mut dispatch, now) = shared();
+        (0..3).for_each(|place| dispatch.set_listening(place, &flow(Protocol::TCP), false, now));
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::Nobodys);
+        assert!(one(dispatch.of(&packet(5, ACK), now)) < 3, "who is connected is not");
+        assert!(one(dispatch.of(&packet(5, SYN), now + PAUSE)) < 3, "a reset is due");
+        dispatch.set_listening(1, &flow(Protocol::TCP), true, now);
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::One(1));
+    }
+
+    #[test]
+    fn client_cannot_take_a_connection_of_another() {
+        let (mut dispatch, now) = shared();
+        let place = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(place, &packet(5, SYN | ACK), now);
+        let other = (place + 1) % 3;
+        dispatch.sent(other, &packet(5, SYN | ACK), now);
+        dispatch.sent(other, &packet(5, TcpFlags::RST), now);
+        dispatch.sent(7, &packet(6, SYN | ACK), now);
+        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), place);
+        assert_eq!(dispatch.remembered.len(), 1, "7 has no such port");
+        assert!(!dispatch.remembered[&packet(5, ACK).ends].ends.is_over());
+    }
+
+    #[test]
+    fn datagram_to_a_group_goes_to_all_and_one_to_a_port_to_one() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9000);
+        let to_group = Flow { destination: group, ..flow(Protocol::UDP) };
+        (0..2).for_each(|place| dispatch.add(place, &to_group));
+        let ends = Ends { protocol: Protocol::UDP.0, local: group, remote: local() };
+        assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Whose::All);
+        assert_eq!(dispatch.members(&ends).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn flood_of_handshakes_is_remembered_up_to_a_limit() {
+        let (mut dispatch, now) = shared();
+        (0..=u16::MAX).for_each(|port| dispatch.sent(0, &packet(port, SYN | ACK), now));
+        assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX);
+        dispatch.sent(1, &packet(u16::MAX, SYN | ACK), now);
+        assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX + 1, "another's share is his");
+        dispatch.forget(0);
+        dispatch.add(0, &flow(Protocol::TCP));
+        dispatch.sent(0, &packet(1, SYN | ACK), now);
+        assert_eq!(dispatch.remembered.len(), 2);
+    }
+}

@@ -1,0 +1,422 @@
+//! A broker that passes frames on: it keeps the queues of its interface, and each client has a
+//! queue in shared memory instead ([`ForwardedQueue`]). One thread moves all frames:
+//!
+//! ```text
+//!                        ┌ packet    both ends of the frame
+//!  interface ──▶ burst ──┤ dispatch  whose it is          ──▶ copied to a client's queue, which is woken
+//!  interface ◀── doorbell ◀── copied from each client's queue, so many a turn
+//! ```
+//!
+//! A frame is copied once more in each direction than with a queue of one's own, and passes by
+//! another thread. That thread polls for [`SPIN`] after the last frame, and then sleeps until the
+//! interface or a client wakes it. No client can hold it up: a full queue loses frames of its own,
+//! and each client's frames of a turn are bounded.
+
+mod dispatch;
+mod packet;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use self::dispatch::{Dispatch, Whose};
+use self::packet::Packet;
+use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::af_xdp::broker::forwarded::{ForwardedQueue, Taken, Undelivered};
+use crate::device::af_xdp::broker::message::Flow;
+use crate::device::af_xdp::broker::sys;
+use crate::device::af_xdp::{AfXdpQueue, AfXdpRx, AfXdpTx};
+use crate::device::{Offload, Queue, RxQueue, TxQueue};
+use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, Region};
+use crate::time::{Clock, MonotonicClock};
+
+pub(super) use dispatch::Place;
+
+/// How long the thread polls after the last frame before it sleeps: longer than a client takes for
+/// its answer, shorter than what a CPU meter shows.
+const SPIN: Duration = Duration::from_micros(50);
+/// The longest sleep: the link is looked after between two.
+const NAP: Duration = Duration::from_millis(100);
+/// Frames of one client in a turn.
+const SENT_A_TURN: usize = 64;
+/// Turns between two looks at the kernel's counters.
+const COUNTED_EVERY: u32 = 1 << 16;
+
+crate::drop_reasons! {
+    /// Why a frame is not passed on.
+    pub(crate) enum ForwardDrop {
+        /// Its flow is no client's, or its client does not receive yet.
+        Nobodys => "nobodys",
+        /// The client's rings are full: it does not run.
+        ClientFull => "client_full",
+        /// The client's rings name addresses or lengths that are none.
+        ClientInvalid => "client_invalid",
+    }
+}
+
+/// What the thread is told.
+enum Command {
+    Add { place: Place, queue: Box<ForwardedQueue> },
+    Remove { place: Place, done: Sender<()> },
+    SetReceiving { place: Place, receiving: bool, done: Sender<()> },
+    AddFlow { place: Place, flow: Flow },
+    RemoveFlow { place: Place, flow: Flow },
+    SetListening { place: Place, flow: Flow, listening: bool },
+}
+
+/// The thread, as the broker has it. It ends when this is dropped.
+pub(super) struct Forwarder {
+    commands: Option<Sender<Command>>,
+    wake: UnixDatagram,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Forwarder {
+    /// Starts the thread on the queues of an interface.
+    pub(super) fn start(queues: Vec<AfXdpQueue>, frame_len_max: usize, scope: Scope) -> Result<Self, String> {
+        let (wake, woken) = UnixDatagram::pair().map_err(|error| error.to_string())?;
+        for socket in [&wake, &woken] {
+            socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        }
+        let (commands, orders) = channel();
+        let (started, is_started) = channel();
+        let work = move || match Work::open(queues, frame_len_max, &scope, orders, woken) {
+            Ok(work) => {
+                let _ = started.send(Ok(()));
+                work.run();
+            }
+            Err(why) => _ = started.send(Err(why)),
+        };
+        let thread = thread::Builder::new().name("forward".into()).spawn(work).map_err(|error| error.to_string())?;
+        is_started.recv().unwrap_or_else(|_| Err("its thread has failed".into()))?;
+        Ok(Self { commands: Some(commands), wake, thread: Some(thread) })
+    }
+
+    /// Whether the thread has failed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// A client has this queue.
+    pub(super) fn add(&self, place: Place, queue: ForwardedQueue) {
+        self.tell(Command::Add { place, queue: Box::new(queue) });
+    }
+
+    /// A client is gone; none of its memory is used after this returns.
+    pub(super) fn remove(&self, place: Place) {
+        self.ask(|done| Command::Remove { place, done });
+    }
+
+    /// Frames go to a client from now on, or no longer: its memory is not written after this
+    /// returns.
+    pub(super) fn set_receiving(&self, place: Place, receiving: bool) {
+        self.ask(|done| Command::SetReceiving { place, receiving, done });
+    }
+
+    /// A flow is a client's.
+    pub(super) fn add_flow(&self, place: Place, flow: Flow) {
+        self.tell(Command::AddFlow { place, flow });
+    }
+
+    /// It is no longer.
+    pub(super) fn remove_flow(&self, place: Place, flow: Flow) {
+        self.tell(Command::RemoveFlow { place, flow });
+    }
+
+    /// Whether connections that begin may come to a client by a flow.
+    pub(super) fn set_listening(&self, place: Place, flow: Flow, listening: bool) {
+        self.tell(Command::SetListening { place, flow, listening });
+    }
+
+    fn tell(&self, command: Command) {
+        // Where the thread has ended, the broker ends.
+        let _ = self.commands.as_ref().map(|commands| commands.send(command));
+        let _ = self.wake.send(&[0]);
+    }
+
+    fn ask(&self, command: impl FnOnce(Sender<()>) -> Command) {
+        let (done, is_done) = channel();
+        self.tell(command(done));
+        let _ = is_done.recv();
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.commands = None;
+        let _ = self.wake.send(&[0]);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A queue of the interface, with the memory of its frames.
+struct Own {
+    rx: AfXdpRx,
+    tx: AfXdpTx,
+    pool: Pool,
+}
+
+struct Client {
+    queue: ForwardedQueue,
+    is_receiving: bool,
+}
+
+struct Counters {
+    delivered: Counter,
+    sent: Counter,
+    sleeps: Counter,
+    drops: Drops<ForwardDrop>,
+}
+
+/// The state of the thread.
+struct Work {
+    own: Vec<Own>,
+    clients: Vec<Option<Client>>,
+    dispatch: Dispatch,
+    commands: Receiver<Command>,
+    woken: UnixDatagram,
+    clock: MonotonicClock,
+    /// A frame that does not lie in one buffer.
+    scratch: Vec<u8>,
+    frame_len_max: usize,
+    counters: Counters,
+}
+
+impl Work {
+    fn open(
+        queues: Vec<AfXdpQueue>,
+        frame_len_max: usize,
+        scope: &Scope,
+        commands: Receiver<Command>,
+        woken: UnixDatagram,
+    ) -> Result<Self, String> {
+        let own = queues.into_iter().enumerate().map(|(idx, queue)| {
+            let layout = queue.layout(frame_len_max);
+            let buffers = queue.buffers().part("a turn", 2 * BURST_MAX, "received, or to be sent").total();
+            let region = Region::heap(layout.region_len(buffers)).map_err(|error| error.to_string())?;
+            let pool = Pool::new(Arc::new(region), layout).map_err(|error| error.to_string())?;
+            let scope = scope.scope(&format!("queue{idx}"));
+            let (rx, tx) = queue.open(&pool, &scope).map_err(|error| error.to_string())?;
+            Ok(Own { rx, tx, pool })
+        });
+        let counters = Counters {
+            delivered: scope.counter("delivered", Unit::Frames),
+            sent: scope.counter("sent", Unit::Frames),
+            sleeps: scope.counter("sleeps", Unit::Events),
+            drops: scope.drops(),
+        };
+        Ok(Self {
+            own: own.collect::<Result<_, String>>()?,
+            clients: Vec::new(),
+            dispatch: Dispatch::new(Instant::now()),
+            commands,
+            woken,
+            clock: MonotonicClock::start(),
+            scratch: vec![0; frame_len_max],
+            frame_len_max,
+            counters,
+        })
+    }
+
+    fn run(mut self) {
+        let (mut last, mut turns) = (Instant::now(), 0_u32);
+        loop {
+            let now = Instant::now();
+            let Some(was_told) = self.obey() else { return };
+            if self.turn(now) || was_told {
+                last = now;
+            } else if now.duration_since(last) >= SPIN {
+                self.sleep();
+                last = Instant::now();
+            }
+            self.dispatch.sweep(now);
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(COUNTED_EVERY) {
+                self.own.iter_mut().for_each(Own::refresh_counters);
+            }
+        }
+    }
+
+    /// Does what the broker has told; `None` once the broker has ended.
+    fn obey(&mut self) -> Option<bool> {
+        let mut was_told = false;
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey_one(command),
+                Err(std::sync::mpsc::TryRecvError::Empty) => return Some(was_told),
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => return None,
+            }
+            was_told = true;
+        }
+    }
+
+    fn obey_one(&mut self, command: Command) {
+        match command {
+            Command::Add { place, queue } => {
+                if self.clients.len() <= place {
+                    self.clients.resize_with(place + 1, || None);
+                }
+                self.clients[place] = Some(Client { queue: *queue, is_receiving: false });
+            }
+            Command::Remove { place, done } => {
+                self.dispatch.forget(place);
+                if let Some(client) = self.clients.get_mut(place) {
+                    *client = None;
+                }
+                let _ = done.send(());
+            }
+            Command::SetReceiving { place, receiving, done } => {
+                if let Some(Some(client)) = self.clients.get_mut(place) {
+                    client.is_receiving = receiving;
+                }
+                let _ = done.send(());
+            }
+            Command::AddFlow { place, flow } => self.dispatch.add(place, &flow),
+            Command::RemoveFlow { place, flow } => self.dispatch.remove(place, &flow),
+            Command::SetListening { place, flow, listening } => {
+                self.dispatch.set_listening(place, &flow, listening, Instant::now());
+            }
+        }
+    }
+
+    /// Moves the frames that are there, in both directions; whether there were any.
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut moved = 0;
+        let mut burst = Burst::new();
+        for idx in 0..self.own.len() {
+            let time = self.clock.now();
+            let own = &mut self.own[idx];
+            own.tx.reap();
+            moved += own.rx.receive(&mut burst, BURST_MAX, &own.pool, time);
+            for mbuf in burst.drain(..) {
+                self.pass_in(&mbuf, now);
+                mbuf.free();
+            }
+        }
+        for place in 0..self.clients.len() {
+            moved += self.pass_out(place, now);
+        }
+        // One word to each client for all its frames of the turn.
+        self.clients.iter_mut().flatten().for_each(|client| client.queue.publish());
+        for own in &mut self.own {
+            own.tx.ring_doorbell(self.clock.now());
+        }
+        moved > 0
+    }
+
+    /// Hands a received frame to whom it is for.
+    fn pass_in(&mut self, mbuf: &Mbuf, now: Instant) {
+        let Self { clients, dispatch, scratch, counters, .. } = self;
+        let frame = if mbuf.is_linear() { mbuf.bytes() } else { gather(mbuf, scratch) };
+        let mut deliver = |place: Place| match clients.get_mut(place) {
+            Some(Some(client)) if client.is_receiving => match client.queue.deliver(frame) {
+                Ok(()) => counters.delivered.inc(),
+                Err(Undelivered::Full) => counters.drops.count(ForwardDrop::ClientFull),
+                Err(Undelivered::Address) => counters.drops.count(ForwardDrop::ClientInvalid),
+            },
+            _ => counters.drops.count(ForwardDrop::Nobodys),
+        };
+        let Some(packet) = Packet::received(frame) else { return counters.drops.count(ForwardDrop::Nobodys) };
+        match dispatch.of(&packet, now) {
+            Whose::One(place) => deliver(place),
+            Whose::All => dispatch.members(&packet.ends).for_each(deliver),
+            Whose::Nobodys => counters.drops.count(ForwardDrop::Nobodys),
+        }
+    }
+
+    /// Sends the frames of a client, so many in a turn; returns their number.
+    fn pass_out(&mut self, place: Place, now: Instant) -> usize {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return 0 };
+        let queues = self.own.len();
+        let own = &mut self.own[place % queues];
+        let room = own.tx.room().min(own.pool.available()).min(SENT_A_TURN);
+        let mut count = 0;
+        while count < room {
+            let frame = match client.queue.take(self.frame_len_max) {
+                Taken::Nothing => break,
+                Taken::Frame(frame) => frame,
+                Taken::Invalid => {
+                    count += 1;
+                    self.counters.drops.count(ForwardDrop::ClientInvalid);
+                    continue;
+                }
+            };
+            count += 1;
+            let bytes = &mut self.scratch[..frame.len];
+            client.queue.copy(&frame, bytes);
+            if let Some(packet) = Packet::sent(bytes) {
+                self.dispatch.sent(place, &packet, now);
+            }
+            // There is room, so what is refused is what the device drops by name.
+            if let Some(mbuf) = copied(&own.pool, bytes)
+                && let Err(mbuf) = own.tx.post(mbuf, Offload::NONE)
+            {
+                mbuf.free();
+            }
+            self.counters.sent.inc();
+        }
+        count
+    }
+
+    /// Sleeps until the interface, a client or the broker wakes the thread.
+    fn sleep(&mut self) {
+        let mut has_frames = false;
+        for client in self.clients.iter_mut().flatten() {
+            has_frames |= client.queue.rest();
+        }
+        if !has_frames {
+            self.counters.sleeps.inc();
+            let own = self.own.iter().map(|own| own.rx.wait_fd().unwrap_or(-1));
+            let clients = self.clients.iter().flatten().map(|client| client.queue.fd());
+            let fds: Vec<RawFd> = [self.woken.as_raw_fd()].into_iter().chain(own).chain(clients).collect();
+            // A failure is a turn too early.
+            let _: io::Result<_> = sys::wait(&fds, NAP);
+            while self.woken.recv(&mut [0]).is_ok() {}
+        }
+        self.clients.iter().flatten().for_each(|client| client.queue.awake(!has_frames));
+    }
+}
+
+impl Own {
+    fn refresh_counters(&mut self) {
+        self.rx.refresh_counters();
+        self.tx.refresh_counters();
+    }
+}
+
+/// A chain in one piece.
+fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
+    let mut len = 0;
+    for segment in mbuf.segments() {
+        let count = segment.len().min(scratch.len() - len);
+        scratch[len..len + count].copy_from_slice(&segment[..count]);
+        len += count;
+    }
+    &scratch[..len]
+}
+
+/// A frame in as many buffers as it takes; `None` where the pool has too few.
+fn copied(pool: &Pool, frame: &[u8]) -> Option<Mbuf> {
+    let room = pool.layout().data_room();
+    if frame.len() <= room {
+        return pool.alloc_copy(frame);
+    }
+    let mut chain: Option<Mbuf> = None;
+    for part in frame.rchunks(room) {
+        let Some(mut mbuf) = pool.alloc_copy(part) else {
+            if let Some(rest) = chain {
+                rest.free();
+            }
+            return None;
+        };
+        if let Some(rest) = chain {
+            mbuf.attach(rest);
+        }
+        chain = Some(mbuf);
+    }
+    chain
+}

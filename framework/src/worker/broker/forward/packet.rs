@@ -1,0 +1,119 @@
+//! The ends of a frame that a broker passes on. Reads what the XDP program has matched, and no
+//! more: the client's own stack checks the rest.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::wire::Protocol;
+use crate::wire::tcp::TcpFlags;
+
+/// Both ends of a datagram or a segment, as its receiver sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ends {
+    pub(super) protocol: u8,
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+}
+
+/// What decides whose a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub(super) ends: Ends,
+    /// Of TCP; none of UDP.
+    pub(super) flags: TcpFlags,
+}
+
+const ETHERNET_LEN: usize = 12;
+const IPV4: u16 = 0x0800;
+const TAGS: [u16; 2] = [0x8100, 0x88a8];
+
+impl Packet {
+    /// A received frame; `None` where it is of no flow: another protocol, or a fragment without the
+    /// ports.
+    #[inline]
+    pub(super) fn received(frame: &[u8]) -> Option<Self> {
+        let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+        let mut at = ETHERNET_LEN;
+        if TAGS.contains(&word(at)?) {
+            at += 4;
+        }
+        if word(at)? != IPV4 {
+            return None;
+        }
+        let ip = at + 2;
+        let header = frame.get(ip..ip + 20)?;
+        let header_len = usize::from(header[0] & 0xf) * 4;
+        let fragment_offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
+        if header[0] >> 4 != 4 || header_len < 20 || fragment_offset != 0 {
+            return None;
+        }
+        let protocol = header[9];
+        let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        let ports = ip + header_len;
+        let (source, destination) = (word(ports)?, word(ports + 2)?);
+        let flags = match Protocol(protocol) {
+            Protocol::TCP => TcpFlags(*frame.get(ports + 13)?),
+            Protocol::UDP => TcpFlags(0),
+            _ => return None,
+        };
+        let (local, remote) = (SocketAddrV4::new(address(16), destination), SocketAddrV4::new(address(12), source));
+        Some(Self { ends: Ends { protocol, local, remote }, flags })
+    }
+
+    /// A frame that a client sends: the remote end is the frame's destination.
+    #[inline]
+    pub(super) fn sent(frame: &[u8]) -> Option<Self> {
+        let Self { ends: Ends { protocol, local, remote }, flags } = Self::received(frame)?;
+        Some(Self { ends: Ends { protocol, local: remote, remote: local }, flags })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment from 192.0.2.9:443 to 192.0.2.1:80.
+    fn segment(tag: bool, options: usize) -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        if tag {
+            frame.extend([0x81, 0, 0, 7]);
+        }
+        frame.extend([8, 0, 0x45 + options as u8, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1]);
+        frame.extend(vec![1; options * 4]);
+        frame.extend([1, 187, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        frame
+    }
+
+    #[test]
+    fn ends_are_found_behind_a_tag_and_options() {
+        let at = |host, port| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), port);
+        for (tag, options) in [(false, 0), (true, 0), (false, 3), (true, 10)] {
+            let packet = Packet::received(&segment(tag, options)).unwrap();
+            assert_eq!(packet.ends, Ends { protocol: 6, local: at(1, 80), remote: at(9, 443) });
+            assert_eq!(packet.flags, TcpFlags::SYN);
+            let sent = Packet::sent(&segment(tag, options)).unwrap();
+            assert_eq!((sent.ends.local, sent.ends.remote), (at(9, 443), at(1, 80)));
+        }
+    }
+
+    #[test]
+    fn fragment_without_ports_and_other_protocols_are_of_no_flow() {
+        for (at, value) in [(20, 0x20), (21, 1), (23, 1), (12, 9), (14, 0x65), (14, 0x44)] {
+            let mut frame = segment(false, 0);
+            frame[at] = value;
+            let is_first = at == 20;
+            assert_eq!(Packet::received(&frame).is_some(), is_first, "byte {at} is {value}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_packet_or_none(frame in proptest::collection::vec(proptest::num::u8::ANY, 0..80)) {
+            Packet::received(&frame);
+        }
+
+        #[test]
+        fn frame_that_is_cut_is_none(len in 0_usize..48) {
+            assert_eq!(Packet::received(&segment(false, 0)[..len]), None);
+        }
+    }
+}
