@@ -381,3 +381,16 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<c_int, Errno> {
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
     call_on_twin!(libc::SYS_shutdown, fd, how).map(drop)
 }
+
+/// `dup3`.
+pub(crate) fn dup3(fd: c_int, new: c_int, flags: c_int) -> Result<c_int, Errno> {
+    call!(libc::SYS_dup3, fd, new, flags).map(|fd| fd as c_int)
+}
+
+/// Removes a mapping of a device that no code uses any more, by its line of `/proc/self/maps`.
+pub(crate) fn unmap_line(line: &str) {
+    let mut ends = line.split([' ', '-']).map(|word| usize::from_str_radix(word, 16));
+    if let (Some(Ok(begin)), Some(Ok(end))) = (ends.next(), ends.next()) {
+        let _ = call!(libc::SYS_munmap, begin, end.saturating_sub(begin));
+    }
+}

@@ -61,13 +61,13 @@ pub(crate) struct Watch {
 type Key = (SocketId, i32);
 
 #[derive(Debug)]
-struct Item {
+pub(crate) struct Item {
     key: Key,
     interest: Interest,
     /// The item is in the list.
     is_listed: bool,
     /// A one-shot item that was reported is off.
-    is_off: bool,
+    pub(crate) is_off: bool,
 }
 
 /// An epoll set.
@@ -142,6 +142,15 @@ impl Epoll {
         }
         self.free.push(idx);
         Ok(idx)
+    }
+
+    /// The item of a socket by its descriptor.
+    ///
+    /// # Errors
+    /// `ENOENT`: it is not in the set.
+    pub(crate) fn item(&mut self, socket: SocketId, fd: i32) -> Result<&mut Item, Errno> {
+        let idx = *self.by_key.get(&(socket, fd)).ok_or(Errno::ENOENT)?;
+        self.items[idx].as_mut().ok_or(Errno::ENOENT)
     }
 
     /// Removes an item whose socket was closed with its last descriptor.

@@ -450,6 +450,11 @@ fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, 
             closing.ok().flatten()
         }
         What::Set(set) => {
+            if let Some(outside) = set.outside {
+                engine.shown.retain(|shown| *shown != file);
+                table::clear(outside);
+                sys::close(outside);
+            }
             let set = set.ours?;
             let _ = engine.call(|sockets, _| sockets.epoll_close(set));
             None

@@ -232,8 +232,7 @@ fn open(engine: &mut Engine) -> bool {
     let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
     let opened = engine::guard(|| open_stack(config))
         .unwrap_or_else(|words| Err(format!("wirepath has failed while it opened the interface ({words})").into()));
-    sys::set_signal_mask(libc::SIG_SETMASK, mask);
-    match opened {
+    let is_open = match opened {
         Ok(stack) => {
             engine.state = State::Open(stack);
             engine.wake_all();
@@ -245,7 +244,9 @@ fn open(engine: &mut Engine) -> bool {
             config::fall_back(error);
             false
         }
-    }
+    };
+    sys::set_signal_mask(libc::SIG_SETMASK, mask);
+    is_open
 }
 
 fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Error + Send + Sync>> {

@@ -7,10 +7,10 @@ use sockets::{Errno, Ready};
 
 use crate::calls::offload::{set_of, watched};
 use crate::calls::reports;
-use crate::engine::file::{Owner, Set, Watch, What};
+use crate::engine::file::{OneShot, Owner, Set, Watch, What};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
-use crate::engine::{self, Engine, WaitFor};
+use crate::engine::{self, Engine, WaitFor, thread};
 use crate::{calls, sys};
 
 /// `poll`: returns how many of `fds` have events.
@@ -74,9 +74,10 @@ fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]
                 Ok(ready) => (ready & (Ready(u32::from(entry.events as u16)) | Ready::ALWAYS)).0 as i16,
                 Err(_) => libc::POLLERR | libc::POLLHUP,
             },
-            State::Set(set) if entry.events & libc::POLLIN != 0 => {
-                if engine.look(|sockets, _| sockets.epoll_ready(*set)).unwrap_or(false) { libc::POLLIN } else { 0 }
-            }
+            State::Set(file) if entry.events & libc::POLLIN != 0 => match engine.files.set(*file).map(|set| set.ours) {
+                Ok(Some(set)) if engine.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(false) => libc::POLLIN,
+                _ => 0,
+            },
             State::Set(_) | State::Kernel => 0,
         };
         count += usize::from(entry.revents != 0);
@@ -112,7 +113,7 @@ fn look_at_kernel(
 /// `epoll_create`: the kernel has made its set; the engine makes its own with the first offloaded
 /// socket.
 pub(crate) fn create_set(fd: c_int) {
-    engine::enter().files.open(fd, false, What::Set(Set { ours: None, has_kernel: false, has_failed: false }));
+    engine::enter().files.open(fd, false, What::Set(Set::new()));
 }
 
 /// `epoll_ctl`.
@@ -129,23 +130,119 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epo
         Some(State::Ours(member)) => {
             control_ours(&mut engine, file, &member, op, fd, event)?;
             if member.hears_twin {
-                let input =
-                    event.map(|event| libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event });
-                // The twin may or may not be in the set already.
-                let _ = sys::epoll_ctl(epfd, op, fd, input);
-                engine.files.set(file)?.has_kernel = true;
+                control_twin(&mut engine, file, &member, epfd, op, fd, event)?;
             }
             Ok(())
         }
-        _ => {
+        state => {
             sys::epoll_ctl(epfd, op, fd, event)?;
             engine.files.set(file)?.has_kernel |= op == libc::EPOLL_CTL_ADD;
-            if let Some(target) = target {
-                remember_watch(&mut engine, target, file, op, fd, event);
+            match (state, target) {
+                (Some(State::Set(inner)), _) => show_outside(&mut engine, inner, fd),
+                (_, Some(target)) => remember_watch(&mut engine, target, file, op, fd, event),
+                _ => (),
             }
             Ok(())
         }
     }
+}
+
+/// The same for the twin of a socket of ours, which receives by other interfaces. A one-shot item
+/// is registered with a value of ours, by which the engine recognizes it.
+fn control_twin(
+    engine: &mut Engine,
+    file: FileId,
+    member: &Member,
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: Option<libc::epoll_event>,
+) -> Result<(), Errno> {
+    let set = engine.files.set(file)?;
+    set.has_kernel = true;
+    set.one_shots.retain(|item| item.fd != fd);
+    let mut input = event.map(|event| libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event });
+    if let (Some(input), true) = (&mut input, op != libc::EPOLL_CTL_DEL)
+        && input.events & libc::EPOLLONESHOT as u32 != 0
+    {
+        set.one_shots.push(OneShot { id: member.id, fd, data: input.u64 });
+        input.u64 = one_shot_value(fd);
+    }
+    // The twin may or may not be in the set already: a one-shot item that was reported has left it.
+    match sys::epoll_ctl(epfd, op, fd, input) {
+        Err(Errno::ENOENT) if op == libc::EPOLL_CTL_MOD => _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, input),
+        Err(Errno::EEXIST) => _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, input),
+        _ => (),
+    }
+    Ok(())
+}
+
+/// The value that the kernel reports for a one-shot item of a twin: no pointer and no small number
+/// has these upper bits, so it is hardly one of the program's.
+fn one_shot_value(fd: c_int) -> u64 {
+    0x7769_7265_0000_0000 | u64::from(fd as u32)
+}
+
+/// Puts the program's values in the kernel's events of one-shot items, and turns the engine's items
+/// off.
+fn settle_one_shots(engine: &mut Engine, file: FileId, events: &mut [libc::epoll_event]) -> Result<(), Errno> {
+    let set = engine.files.set(file)?;
+    if set.one_shots.is_empty() {
+        return Ok(());
+    }
+    let (ours, items) = (set.ours, set.one_shots.clone());
+    for event in events {
+        let value = event.u64;
+        let Some(item) = items.iter().find(|item| one_shot_value(item.fd) == value) else { continue };
+        event.u64 = item.data;
+        if let Some(set) = ours {
+            let _ = engine.call(|sockets, _| sockets.epoll_disarm(set, item.id, item.fd));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the twins of one-shot items that the engine has reported out of the kernel's set.
+fn silence_twins(engine: &mut Engine, file: FileId, epfd: c_int) -> Result<(), Errno> {
+    let set = engine.files.set(file)?;
+    if set.one_shots.is_empty() {
+        return Ok(());
+    }
+    let (Some(ours), items) = (set.ours, set.one_shots.clone()) else { return Ok(()) };
+    for item in items {
+        let is_armed = engine.look(|sockets, _| sockets.epoll_is_armed(ours, item.id, item.fd));
+        if is_armed == Ok(false) {
+            let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel see what the engine's part of a set reports, because another set has it as a
+/// member.
+fn show_outside(engine: &mut Engine, file: FileId, epfd: c_int) {
+    let Ok(Set { outside: None, .. }) = engine.files.set(file) else { return };
+    let Ok(outside) = thread::wake_descriptor() else { return };
+    let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    if sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, outside, Some(event)).is_err() {
+        table::clear(outside);
+        sys::close(outside);
+        return;
+    }
+    if let Ok(set) = engine.files.set(file) {
+        set.outside = Some(outside);
+        engine.shown.push(file);
+    }
+}
+
+/// What others see of the engine's part of a set is no event of the set itself.
+fn hide_outside(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
+    let set = engine.files.set(file)?;
+    if let Some(outside) = set.outside.filter(|_| set.is_shown) {
+        let _ = sys::read(outside, &mut [0; 8]);
+        set.is_shown = false;
+    }
+    Ok(())
 }
 
 /// `epoll_wait`: returns how many `events` it stored. `None` if this set is unknown.
@@ -161,16 +258,23 @@ pub(crate) fn wait_for_events(
     // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
     let kernel = [readable(epfd)];
     let count = wait::until(Blocking::of_poll(timeout), WaitFor::Set(file), &kernel, |engine, sides| {
-        let set = *engine.files.set(file)?;
-        if set.has_failed {
+        let &mut Set { ours, has_kernel, has_failed, .. } = engine.files.set(file)?;
+        if has_failed {
             return Err(Errno(libc::EIO));
         }
         let mut count = 0;
-        if sides == Sides::Both && set.has_kernel {
+        if sides == Sides::Both && has_kernel {
+            hide_outside(engine, file)?;
             count = sys::epoll_poll(epfd, events)?;
+            settle_one_shots(engine, file, &mut events[..count])?;
         }
-        if let Some(ours) = set.ours {
+        if let Some(ours) = ours {
             count += events_of_ours(engine, ours, &mut events[count..])?;
+            silence_twins(engine, file, epfd)?;
+        }
+        if count == events.len() || count >= BATCH {
+            // There may be more, for another thread that waits.
+            engine.pass_on(file);
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
     });
@@ -180,8 +284,10 @@ pub(crate) fn wait_for_events(
     })
 }
 
+/// Events that are taken of the engine at once.
+const BATCH: usize = 64;
+
 fn events_of_ours(engine: &mut Engine, set: usize, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
-    const BATCH: usize = 64;
     let mut batch = [sockets::EpollEvent { ready: Ready::NONE, data: 0 }; BATCH];
     let len = events.len().min(BATCH);
     if len == 0 {
@@ -244,8 +350,8 @@ struct Member {
 
 enum State {
     Ours(Member),
-    /// The engine's part of an epoll set.
-    Set(usize),
+    /// An epoll set: the kernel's part, and the engine's.
+    Set(FileId),
     Kernel,
 }
 
@@ -255,7 +361,7 @@ fn state_of(engine: &mut Engine, file: FileId) -> State {
             Owner::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
             Owner::Twin | Owner::Kernel => State::Kernel,
         },
-        Some(What::Set(Set { ours: Some(set), .. })) => State::Set(*set),
-        _ => State::Kernel,
+        Some(What::Set(_)) => State::Set(file),
+        None => State::Kernel,
     }
 }

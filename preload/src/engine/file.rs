@@ -102,7 +102,6 @@ pub(crate) struct Watch {
 }
 
 /// An epoll set: the engine's part, beside the kernel's set of the same descriptor.
-#[derive(Clone, Copy)]
 pub(crate) struct Set {
     /// Its number in the engine; made with the first offloaded socket.
     pub(crate) ours: Option<usize>,
@@ -110,6 +109,28 @@ pub(crate) struct Set {
     pub(crate) has_kernel: bool,
     /// Sockets of an engine that has failed were in it.
     pub(crate) has_failed: bool,
+    /// An `eventfd` in the kernel's set, readable while the engine's part has events: others that
+    /// look at the set see it. Made when the set enters another set.
+    pub(crate) outside: Option<c_int>,
+    pub(crate) is_shown: bool,
+    /// One-shot items of sockets whose twin is in the kernel's set as well.
+    pub(crate) one_shots: Vec<OneShot>,
+}
+
+/// A one-shot item that the engine and the kernel have both: the first to report it turns the
+/// other one off.
+#[derive(Clone, Copy)]
+pub(crate) struct OneShot {
+    pub(crate) id: SocketId,
+    pub(crate) fd: c_int,
+    pub(crate) data: u64,
+}
+
+impl Set {
+    pub(crate) const fn new() -> Self {
+        let one_shots = Vec::new();
+        Self { ours: None, has_kernel: false, has_failed: false, outside: None, is_shown: false, one_shots }
+    }
 }
 
 impl OpenFiles {
@@ -239,6 +260,15 @@ impl OpenFiles {
         for file in self.files.iter_mut().flatten() {
             if let What::Set(set) = &mut file.what {
                 set.has_failed |= set.ours.take().is_some();
+            }
+        }
+    }
+
+    /// Forgets the descriptors of the sets in a child of `fork`: they are the parent's.
+    pub(crate) fn hide_sets(&mut self) {
+        for file in self.files.iter_mut().flatten() {
+            if let What::Set(set) = &mut file.what {
+                (set.outside, set.is_shown) = (None, false);
             }
         }
     }

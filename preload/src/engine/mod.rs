@@ -14,6 +14,7 @@
 //!    communicates by channels that are `Send` on their own.
 
 use core::cell::Cell;
+use core::ffi::{c_int, c_uint};
 use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
@@ -34,7 +35,7 @@ pub(crate) mod table;
 pub(crate) mod thread;
 pub(crate) mod wait;
 
-use file::OpenFiles;
+use file::{OpenFiles, Set};
 use table::FileId;
 
 /// The state behind the lock.
@@ -43,6 +44,16 @@ pub(crate) struct Engine {
     pub(crate) state: State,
     /// Threads that sleep.
     waiters: Vec<Waiter>,
+    /// The one of them that sleeps on the device and on the worker's timers, by its descriptor; 0
+    /// for none. It wakes the others, so a frame wakes one thread instead of all.
+    leader: i32,
+    /// The keeper sleeps for long, because no thread has used the engine for a while: who does now
+    /// wakes it by this descriptor.
+    pub(crate) keeper: Option<i32>,
+    /// Epoll sets that others look at from outside: other sets, `poll` of the kernel.
+    pub(crate) shown: Vec<FileId>,
+    /// Sets of the core in which an item has become ready; kept for its memory.
+    moved_sets: Vec<usize>,
     /// A packet or a call has changed a socket since the sleeping threads were last checked.
     has_moved: bool,
     /// Counts turns, so that the keeper sees whether other threads turn the worker.
@@ -78,6 +89,8 @@ pub(crate) enum State {
 struct Waiter {
     eventfd: i32,
     interest: WaitFor,
+    /// It was woken, and has not run yet.
+    is_woken: bool,
 }
 
 /// The event that a thread waits for.
@@ -103,6 +116,10 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     files: OpenFiles::new(),
     state: State::Closed,
     waiters: Vec::new(),
+    leader: 0,
+    keeper: None,
+    shown: Vec::new(),
+    moved_sets: Vec::new(),
     has_moved: false,
     turns: 0,
     is_gone: false,
@@ -169,8 +186,7 @@ impl Engine {
             let _: Result<(), Errno> = self.fail();
             0
         });
-        // A timer changes sockets without a packet, but a sleeping thread wakes for it by its own
-        // timeout.
+        // A timer changes sockets without a packet, but the leading thread wakes for it.
         self.has_moved |= received > 0;
         received
     }
@@ -193,18 +209,84 @@ impl Engine {
         }
     }
 
-    /// Registers this thread as a waiter: a change of its sockets wakes it.
-    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) {
+    /// Registers this thread as a waiter: a change of its sockets wakes it. Returns whether it leads
+    /// the others: then it sleeps on the device and the worker's timers.
+    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) -> bool {
         // Earlier changes concern the other waiters only, because this thread has just checked its
         // sockets.
         self.wake_waiters();
         self.sleeps += 1;
-        self.waiters.push(Waiter { eventfd, interest });
+        self.waiters.push(Waiter { eventfd, interest, is_woken: false });
+        thread::set_waits(true);
+        if self.leader == 0 {
+            self.leader = eventfd;
+        }
+        self.leader == eventfd
     }
 
-    /// Removes this thread from the waiters.
+    /// Removes this thread from the waiters: it looks at its sockets now. After that it either
+    /// sleeps again or calls [`hand_over`](Self::hand_over). A leader that slept until a timer was
+    /// due has the others look too, because the timer may be that of a socket of theirs.
     pub(crate) fn end_wait(&mut self, eventfd: i32) {
+        thread::set_waits(false);
         self.waiters.retain(|waiter| waiter.eventfd != eventfd);
+        if self.leader == eventfd {
+            self.leader = 0;
+        }
+    }
+
+    /// A worker's timer was due: any socket may have changed.
+    pub(crate) fn note_timer(&mut self) {
+        self.has_moved |= !self.waiters.is_empty();
+    }
+
+    /// This thread returns to the program: another one that sleeps leads from now on.
+    pub(crate) fn hand_over(&mut self) {
+        if self.leader == 0
+            && let Some(waiter) = self.waiters.iter_mut().find(|waiter| !waiter.is_woken)
+        {
+            waiter.is_woken = true;
+            let _ = sys::write(waiter.eventfd, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// This thread waits on an epoll set: of several that are exclusive for a socket, one with such
+    /// a thread is woken.
+    pub(crate) fn begin_watch(&mut self, file: FileId) {
+        self.end_watch();
+        if let Ok(Some(set)) = self.files.set(file).map(|set| set.ours) {
+            thread::set_watches(Some(file));
+            let _ = self.look(|sockets, _| sockets.epoll_sleeps(set, true));
+        }
+    }
+
+    /// It waits on the set no longer.
+    pub(crate) fn end_watch(&mut self) {
+        if let Some(file) = thread::set_watches(None)
+            && let Ok(Some(set)) = self.files.set(file).map(|set| set.ours)
+        {
+            let _ = self.look(|sockets, _| sockets.epoll_sleeps(set, false));
+        }
+    }
+
+    /// This thread leaves its wait without a look at its sockets: what it was woken for is another
+    /// thread's.
+    pub(crate) fn leave_wait(&mut self) {
+        let eventfd = thread::known_eventfd();
+        let woken = self.waiters.iter().find(|waiter| waiter.eventfd == eventfd && waiter.is_woken);
+        if let Some(Waiter { interest: WaitFor::Set(file), .. }) = woken.copied() {
+            self.pass_on(file);
+        }
+        self.end_wait(eventfd);
+        self.end_watch();
+        self.hand_over();
+    }
+
+    /// Has another thread woken for what is ready in an epoll set.
+    pub(crate) fn pass_on(&mut self, file: FileId) {
+        if let Ok(Some(set)) = self.files.set(file).map(|set| set.ours) {
+            let _ = self.call(|sockets, _| sockets.epoll_rewake(set));
+        }
     }
 
     /// Whether threads sleep: they wake for packets and timers, and turn the worker.
@@ -223,6 +305,9 @@ impl Engine {
     /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
+        (self.leader, self.keeper) = (0, None);
+        self.shown.clear();
+        self.files.hide_sets();
     }
 
     /// Closes all streams that the program has left open, as the kernel does for a process that
@@ -272,15 +357,31 @@ impl Engine {
     }
 
     fn wake_waiters(&mut self) {
-        if !core::mem::take(&mut self.has_moved) || self.waiters.is_empty() {
+        let has_moved = core::mem::take(&mut self.has_moved);
+        if (!has_moved || self.waiters.is_empty()) && self.shown.is_empty() {
             return;
         }
-        for idx in 0..self.waiters.len() {
-            let Waiter { eventfd, interest } = self.waiters[idx];
+        let mut moved = core::mem::take(&mut self.moved_sets);
+        let _ = self.look(|sockets, _| {
+            sockets.take_woken(|set| moved.push(set));
+            Ok(())
+        });
+        for idx in 0..self.shown.len() {
+            self.show(self.shown[idx], &moved);
+        }
+        for idx in 0..if has_moved { self.waiters.len() } else { 0 } {
+            let Waiter { eventfd, interest, is_woken } = self.waiters[idx];
+            if is_woken {
+                continue;
+            }
             let is_ready = match interest {
                 WaitFor::Any => true,
                 WaitFor::Set(file) => match self.files.set(file).map(|set| set.ours) {
-                    Ok(Some(set)) => self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(true),
+                    Ok(Some(set)) => {
+                        moved.contains(&set)
+                            && !self.is_woken_for(interest)
+                            && self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(true)
+                    }
                     Ok(None) => false,
                     Err(_) => true,
                 },
@@ -290,23 +391,88 @@ impl Engine {
             };
             if is_ready {
                 self.wakeups += 1;
+                self.waiters[idx].is_woken = true;
                 let _ = sys::write(eventfd, &1_u64.to_ne_bytes());
             }
+        }
+        moved.clear();
+        self.moved_sets = moved;
+    }
+
+    /// Whether a thread of these waiters is about to run: it takes all that is ready in the set, or
+    /// passes it on.
+    fn is_woken_for(&self, interest: WaitFor) -> bool {
+        self.waiters.iter().any(|waiter| waiter.is_woken && waiter.interest == interest)
+    }
+
+    /// Makes the descriptor in the kernel's part of a set readable while the engine's part has
+    /// events, and again for new ones.
+    fn show(&mut self, file: FileId, moved: &[usize]) {
+        let Ok(&mut Set { ours, outside: Some(outside), is_shown, .. }) = self.files.set(file) else { return };
+        let is_ready = match ours {
+            Some(set) => self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(false),
+            None => false,
+        };
+        if is_ready && (!is_shown || ours.is_some_and(|set| moved.contains(&set))) {
+            let _ = sys::write(outside, &1_u64.to_ne_bytes());
+        } else if !is_ready && is_shown {
+            let _ = sys::read(outside, &mut [0; 8]);
+        }
+        if let Ok(set) = self.files.set(file) {
+            set.is_shown = is_ready;
         }
     }
 
     fn fail<T>(&mut self) -> Result<T, Errno> {
-        // Its memory may be inconsistent, so it is not dropped.
+        let words = last_panic();
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
+            // Peers are reset, if it can do that still.
+            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, cx| sockets.reset_all(cx))));
+            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, _| sockets.give_port_back())));
+            // Its memory may be inconsistent, so it is not dropped. What it has of the kernel is
+            // given back all the same, so that frames are the kernel's, and the queue is free.
             core::mem::forget(stack);
+            give_device_back();
         }
         self.files.fail_sets();
         self.wake_all();
-        let words = last_panic();
         config::say(format_args!(
             "wirepath has failed ({words}): its sockets end with EIO, and new ones are the kernel's"
         ));
         Err(Errno(libc::EIO))
+    }
+}
+
+/// Takes the files of a failed device from its descriptors and mappings. The numbers stay taken,
+/// because threads of the device may still use them.
+fn give_device_back() {
+    let Ok(nothing) = sys::eventfd() else { return };
+    let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_of_device(*fd)).collect();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for fd in theirs {
+        let file = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        let file = file.to_string_lossy().into_owned();
+        if file.starts_with("socket:") {
+            // The rings of an AF_XDP socket keep it alive.
+            for line in maps.lines().filter(|line| line.ends_with(&file)) {
+                sys::unmap_line(line);
+            }
+        }
+        let _ = sys::dup3(nothing, fd, libc::O_CLOEXEC);
+    }
+    sys::close(nothing);
+}
+
+impl Inside {
+    /// The keeper leaves the engine, and sleeps: the next thread that leaves it wakes the keeper by
+    /// this descriptor.
+    pub(crate) fn leave_to_sleep(mut self, keeper: Option<i32>) {
+        self.wake_waiters();
+        self.keeper = keeper;
+        self.0 = None;
+        signals::leave();
+        // All that `drop` does is done, but for the keeper, who is not to wake himself.
+        core::mem::forget(self);
     }
 }
 
@@ -333,6 +499,9 @@ impl DerefMut for Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         self.wake_waiters();
+        if let Some(keeper) = self.keeper.take() {
+            let _ = sys::write(keeper, &1_u64.to_ne_bytes());
+        }
         self.0 = None;
         signals::leave();
     }

@@ -11,7 +11,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use crate::engine::thread;
+use crate::engine::{self, thread};
 use crate::{real, sys};
 
 /// Signals of Linux (`_NSIG`).
@@ -135,6 +135,11 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
             let default: libc::sigaction = core::mem::zeroed();
             real::sigaction(signal, &raw const default, core::ptr::null_mut());
         }
+    }
+    if thread::is_waiting() {
+        // The handler ends the wait, or leaves it for good by `siglongjmp`: nobody may wake this
+        // thread from now on.
+        engine::enter().leave_wait();
     }
     let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);
     // SAFETY: invariant 1.

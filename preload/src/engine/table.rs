@@ -14,8 +14,10 @@ pub(crate) struct FileId(pub(crate) u32);
 const CHUNK_LEN: usize = 1_024;
 const CHUNKS: usize = 1_024;
 
-/// One of the engine's own descriptors, which the program cannot close.
-const RESERVED: u32 = u32::MAX;
+/// One of the engine's own descriptors, which the program cannot close: of its device, or of those
+/// that wake threads.
+const DEVICE: u32 = u32::MAX;
+const WAKES: u32 = u32::MAX - 1;
 /// The file is offloaded; without this bit it may become so.
 const OURS: u32 = 1 << 31;
 /// The file stays with the kernel.
@@ -27,7 +29,7 @@ static TABLE: [OnceLock<Box<[AtomicU32; CHUNK_LEN]>>; CHUNKS] = [const { OnceLoc
 #[inline]
 pub(crate) fn find(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
-        0 | RESERVED => None,
+        0 | DEVICE | WAKES => None,
         file => Some(FileId(file & !(OURS | KEPT))),
     }
 }
@@ -36,7 +38,7 @@ pub(crate) fn find(fd: c_int) -> Option<FileId> {
 #[inline]
 pub(crate) fn find_possible(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
-        0 | RESERVED => None,
+        0 | DEVICE | WAKES => None,
         file if file & KEPT != 0 => None,
         file => Some(FileId(file & !OURS)),
     }
@@ -46,7 +48,7 @@ pub(crate) fn find_possible(fd: c_int) -> Option<FileId> {
 #[inline]
 pub(crate) fn find_ours(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
-        RESERVED => None,
+        DEVICE | WAKES => None,
         file if file & OURS != 0 => Some(FileId(file & !OURS)),
         _ => None,
     }
@@ -60,7 +62,12 @@ pub(crate) fn is_known(fd: c_int) -> bool {
 
 /// Whether the engine itself uses this descriptor.
 pub(crate) fn is_reserved(fd: c_int) -> bool {
-    word(fd).is_some_and(|word| word.load(Ordering::Acquire) == RESERVED)
+    word(fd).is_some_and(|word| matches!(word.load(Ordering::Acquire), DEVICE | WAKES))
+}
+
+/// Whether the engine's device uses this descriptor.
+pub(crate) fn is_of_device(fd: c_int) -> bool {
+    word(fd).is_some_and(|word| word.load(Ordering::Acquire) == DEVICE)
 }
 
 /// Who serves a file.
@@ -88,9 +95,14 @@ pub(crate) fn clear(fd: c_int) {
     store(fd, 0);
 }
 
-/// Reserves a descriptor for the engine.
+/// Reserves a descriptor for the engine's device.
 pub(crate) fn reserve(fd: c_int) {
-    store(fd, RESERVED);
+    store(fd, DEVICE);
+}
+
+/// Reserves a descriptor that wakes threads: it outlives the device.
+pub(crate) fn reserve_to_wake(fd: c_int) {
+    store(fd, WAKES);
 }
 
 /// Descriptors of a range that have a file, or that the engine uses.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use sockets::Errno;
 
-use crate::engine::table;
+use crate::engine::table::{self, FileId};
 use crate::sys;
 
 /// The most signals that are kept while a thread is within the engine. The kernel also merges
@@ -26,6 +26,10 @@ pub(crate) struct Thread {
     pub(crate) kept: [Cell<Option<libc::siginfo_t>>; KEPT_MAX],
     /// Written to in order to wake the thread; 0 before its first sleep.
     eventfd: Cell<i32>,
+    /// It is among the engine's waiters.
+    waits: Cell<bool>,
+    /// The file of the epoll set that it waits on; 0 for none.
+    watches: Cell<u32>,
 }
 
 thread_local! {
@@ -37,6 +41,8 @@ thread_local! {
             restarts: Cell::new(true),
             kept: [const { Cell::new(None) }; KEPT_MAX],
             eventfd: Cell::new(0),
+            waits: Cell::new(false),
+            watches: Cell::new(0),
         }
     };
 }
@@ -146,13 +152,40 @@ pub(crate) fn is_interrupted(may_restart: bool) -> bool {
 pub(crate) fn eventfd() -> Result<i32, Errno> {
     with(|thread| {
         if thread.eventfd.get() == 0 {
-            let fd = sys::eventfd()?;
-            thread.eventfd.set(move_high(fd));
+            thread.eventfd.set(wake_descriptor()?);
             let _ = EVENTFD.try_with(|closed| closed.0.set(thread.eventfd.get()));
         }
         Ok(thread.eventfd.get())
     })
     .unwrap_or(Err(Errno(libc::EIO)))
+}
+
+/// The descriptor that wakes the thread; 0 before its first sleep.
+pub(crate) fn known_eventfd() -> i32 {
+    with(|thread| thread.eventfd.get()).unwrap_or(0)
+}
+
+/// A new descriptor that wakes threads.
+pub(crate) fn wake_descriptor() -> Result<i32, Errno> {
+    let fd = move_high(sys::eventfd()?);
+    table::reserve_to_wake(fd);
+    Ok(fd)
+}
+
+/// The thread is among the engine's waiters from now on, or no longer. Returns whether it was.
+pub(crate) fn set_waits(waits: bool) -> bool {
+    with(|thread| thread.waits.replace(waits)).unwrap_or(false)
+}
+
+/// Whether the thread waits in a call.
+pub(crate) fn is_waiting() -> bool {
+    with(|thread| thread.waits.get() || thread.watches.get() != 0).unwrap_or(false)
+}
+
+/// The thread waits on this epoll set from now on, or on none. Returns the one before.
+pub(crate) fn set_watches(file: Option<FileId>) -> Option<FileId> {
+    let before = with(|thread| thread.watches.replace(file.map_or(0, |file| file.0))).unwrap_or(0);
+    (before != 0).then_some(FileId(before))
 }
 
 /// Moves a descriptor of the engine to a high number, which programs do not expect and do not close

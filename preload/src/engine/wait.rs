@@ -66,17 +66,22 @@ pub(crate) fn until<T>(
                     continue;
                 }
                 Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
-                done => return done,
+                done => return finish(&mut engine, began, done),
+            }
+            if began.is_none()
+                && let WaitFor::Set(file) = interest
+            {
+                engine.begin_watch(file);
             }
             engine.is_open()
         };
-        if thread::is_interrupted(blocking.restarts) {
-            return Err(Errno(libc::EINTR));
-        }
         let waited = began.get_or_insert_with(Instant::now).elapsed();
+        if thread::is_interrupted(blocking.restarts) {
+            return finish(&mut engine::enter(), began, Err(Errno(libc::EINTR)));
+        }
         let left = blocking.timeout.map(|timeout| timeout.saturating_sub(waited));
         if left == Some(Duration::ZERO) {
-            return Err(Errno::EAGAIN);
+            return finish(&mut engine::enter(), began, Err(Errno::EAGAIN));
         }
         if may_spin && waited < config::spin() {
             core::hint::spin_loop();
@@ -85,9 +90,18 @@ pub(crate) fn until<T>(
         }
         sides = Sides::Both;
         if let Some(done) = sleep(left, interest, kernel, &mut attempt) {
-            return done;
+            return finish(&mut engine::enter(), began, done);
         }
     }
+}
+
+/// The call returns to the program: if it has waited, another thread that sleeps may have to lead.
+fn finish<T>(engine: &mut Engine, began: Option<Instant>, done: Result<T, Errno>) -> Result<T, Errno> {
+    if began.is_some() {
+        engine.end_watch();
+        engine.hand_over();
+    }
+    done
 }
 
 /// Mostly the engine alone, because the kernel costs a system call.
@@ -117,8 +131,7 @@ fn sleep<T>(
     // Without a descriptor for it nothing can wake the thread: it naps.
     let eventfd = thread::eventfd().ok();
     let mut fds = Vec::with_capacity(kernel.len() + 2);
-    let timer;
-    let device;
+    let (leads, timer, device);
     {
         let mut engine = engine::enter();
         match attempt(&mut engine, Sides::Both) {
@@ -126,23 +139,30 @@ fn sleep<T>(
             done => return Some(done),
         }
         let how = engine.sleep()?;
-        timer = how.timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()));
+        // A device without a descriptor is polled; so is everything by a thread that has none.
+        let nap = match (eventfd, how.fd) {
+            (None, _) => Some(UNWOKEN_NS),
+            (Some(_), None) if engine.is_open() && !engine.is_gone => Some(NAP_NS),
+            (Some(_), _) => None,
+        };
+        timer = [how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
         device = how.fd;
-        fds.extend(device.map(readable));
-        if let Some(eventfd) = eventfd {
-            // From now on a thread that changes a socket finds this one among the waiters.
-            engine.begin_wait(eventfd, interest);
-        }
+        // From now on a thread that changes a socket finds this one among the waiters.
+        leads = eventfd.is_none_or(|eventfd| engine.begin_wait(eventfd, interest));
     }
     // A thread that is canceled unwinds from its sleep, and is no longer one of those.
-    let waiting = eventfd.map(Waiting);
+    let mut waiting = eventfd.map(|eventfd| Waiting { eventfd, was_woken: false, was_due: false });
     fds.extend(eventfd.map(readable));
     fds.extend_from_slice(kernel);
-    let nap = if eventfd.is_none() { Some(NAP) } else { None };
-    let longest = [left, timer, nap].into_iter().flatten().min();
-    real::ppoll_to_sleep(&mut fds, longest.map(|longest| longest.as_nanos() as u64));
+    fds.extend(device.filter(|_| leads).map(readable));
+    let longest = [left.map(|left| left.as_nanos() as u64), timer.filter(|_| leads)].into_iter().flatten().min();
+    real::ppoll_to_sleep(&mut fds, longest);
+    if let Some(waiting) = &mut waiting {
+        waiting.was_woken = true;
+        waiting.was_due = leads && fds.iter().all(|fd| fd.revents == 0);
+    }
     let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    if device.is_some() && fds.first().is_some_and(is_error) && !engine::enter().lose_if_gone() {
+    if leads && device.is_some() && fds.last().is_some_and(is_error) && !engine::enter().lose_if_gone() {
         // The queue would end each sleep at once.
         sys::sleep(GONE_NS);
     }
@@ -151,17 +171,32 @@ fn sleep<T>(
 }
 
 /// A thread that sleeps; by its end it no longer does.
-struct Waiting(i32);
+struct Waiting {
+    eventfd: i32,
+    /// Its sleep is over; without that it was canceled.
+    was_woken: bool,
+    /// The sleep ended by a timer.
+    was_due: bool,
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let _ = sys::read(self.0, &mut [0; 8]);
-        engine::enter().end_wait(self.0);
+        let _ = sys::read(self.eventfd, &mut [0; 8]);
+        let mut engine = engine::enter();
+        if !self.was_woken {
+            engine.leave_wait();
+        }
+        engine.end_wait(self.eventfd);
+        if self.was_due {
+            engine.note_timer();
+        }
     }
 }
 
+/// How long a thread sleeps on a device that has no descriptor, before it polls again.
+const NAP_NS: u64 = 50_000;
 /// The sleep of a thread for which there is no descriptor.
-const NAP: Duration = Duration::from_millis(5);
+const UNWOKEN_NS: u64 = 5_000_000;
 
 /// How long a thread sleeps once the queue wakes it no more.
 const GONE_NS: u64 = 10_000_000;

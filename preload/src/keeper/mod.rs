@@ -1,18 +1,20 @@
 //! A thread that turns the worker while the program computes: for acknowledgments, timers, ARP. It
 //! does so rarely while a thread of the program sleeps in a call, because that thread wakes for
-//! packets and timers itself, and not at all while other threads turn the worker.
+//! packets and timers itself, and not at all while other threads turn the worker. Once nothing has
+//! happened for a while it sleeps until a frame comes, a timer is due, or a thread makes a call.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::thread as thread_state;
+use crate::engine::wait::readable;
 use crate::keeper::listing::Published;
 use crate::{engine, sys};
 
 mod listing;
 
-/// Time between two looks while no thread of the program sleeps in a call.
+/// Time between two looks while no thread of the program sleeps in a call, and something happens.
 const BUSY_NS: u64 = 1_000_000;
 /// Time between two looks while a thread sleeps.
 const IDLE_NS: u64 = 50_000_000;
@@ -63,25 +65,32 @@ fn keep(number: u32) {
     // Descriptors that this thread opens belong to the library, like those of a thread within the
     // engine.
     thread_state::enter();
-    let (mut turns, mut looks) = (0, 0_u32);
+    let wakes = thread_state::eventfd().ok();
+    let (mut turns, mut looks, mut quiet) = (0, 0_u32, 0_u32);
     let mut published = Published::new();
     let mut written = None;
     while NUMBER.load(Ordering::Relaxed) == number {
-        let mut sleep = BUSY_NS;
+        let (mut sleep, mut device) = (BUSY_NS, None);
         let mut collected = None;
         if let Some(mut engine) = engine::try_enter() {
+            engine.keeper = None;
             if !engine.is_open() {
                 sleep = IDLE_NS;
             } else if engine.has_waiters() {
                 sleep = IDLE_NS;
+                quiet = 0;
                 // A sleeping thread wakes for a due timer, unless it fell asleep before the timer
                 // was set.
                 if engine.sleep().is_none() {
                     engine.turn();
+                    engine.note_timer();
                 }
             } else if engine.turns == turns {
                 // No thread has turned the worker since the last look.
-                engine.turn();
+                quiet = if engine.turn() == 0 { quiet.saturating_add(1) } else { 0 };
+                engine.note_timer();
+            } else {
+                quiet = 0;
             }
             turns = engine.turns;
             looks = looks.wrapping_add(1);
@@ -93,13 +102,40 @@ fn keep(number: u32) {
                 written = Some(Instant::now());
                 collected = published.as_ref().map(|published| published.collect(&mut engine));
             }
+            if quiet >= QUIET_LOOKS
+                && let Some(how) = engine.sleep()
+                && let Some(fd) = how.fd
+            {
+                let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
+                sleep = due.min(PUBLISHED_EVERY).as_nanos() as u64;
+                device = Some(fd);
+                engine.leave_to_sleep(wakes);
+            }
         }
         if let (Some(published), Some(collected)) = (&mut published, collected) {
             published.write(collected);
         }
-        sys::sleep(sleep);
+        match (device, wakes) {
+            (Some(device), Some(wakes)) => {
+                let mut fds = [readable(wakes), readable(device)];
+                let woken = sys::ppoll(&mut fds, Some(sleep)).unwrap_or(0);
+                let _ = sys::read(wakes, &mut [0; 8]);
+                // A thread that has just begun to use the engine comes first.
+                if woken > 0 {
+                    sys::sleep(BUSY_NS);
+                }
+                if fds[0].revents != 0 {
+                    quiet = 0;
+                }
+            }
+            _ => sys::sleep(sleep),
+        }
     }
 }
+
+/// Looks without any use of the worker after which the keeper sleeps until there is one, or until a
+/// frame or a timer.
+const QUIET_LOOKS: u32 = 100;
 
 /// Looks after which cached routes are forgotten: a second at most while the program is idle.
 const LOOKS_OF_A_ROUTE: u32 = 20;

@@ -33,7 +33,7 @@ use wirepath::counters::Scope;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::ListenerId;
 use wirepath::proto::ConsumerId;
-use wirepath::time::Instant;
+use wirepath::time::{Duration, Instant};
 use wirepath::worker::live::FlowSpec;
 
 use self::buffers::Buffers;
@@ -244,6 +244,22 @@ impl Sockets {
             }
         }
         Ok(())
+    }
+
+    /// Closes all sockets, and resets their connections, because the program can use them no more.
+    pub fn reset_all(&mut self, cx: &mut Cx<'_>) {
+        for slot in 0..self.slots.len() as u32 {
+            let id = SocketId { slot, generation: self.slots[slot as usize].generation };
+            if let Ok(socket) = self.find(id) {
+                socket.options.linger = Some(Duration::ZERO);
+                let _ = self.close(id, cx);
+            }
+        }
+    }
+
+    /// Gives the port back: it steers no flow here any more, and all frames are the kernel's.
+    pub fn give_port_back(&mut self) {
+        self.flows = Flows::new(Box::new(()));
     }
 
     /// `getsockname`.

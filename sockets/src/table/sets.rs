@@ -27,6 +27,7 @@ impl Sockets {
     /// `EBADF`.
     pub fn epoll_close(&mut self, set: usize) -> Result<(), Errno> {
         let closed = self.sets.get_mut(set).and_then(Option::take).ok_or(Errno::EBADF)?;
+        self.woken.retain(|woken| *woken != set);
         for id in closed.sockets() {
             if let Ok(socket) = self.find(id) {
                 socket.watches.retain(|watch| watch.set != set);
@@ -67,17 +68,53 @@ impl Sockets {
         Ok(())
     }
 
-    /// `epoll_wait` without a wait: returns how many `events` it stored.
+    /// Turns a one-shot item off, as if it were reported: its event came by another way, from a
+    /// second descriptor of the same socket.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOENT`.
+    pub fn epoll_disarm(&mut self, set: usize, id: SocketId, fd: i32) -> Result<(), Errno> {
+        self.set(set)?.item(id, fd)?.is_off = true;
+        Ok(())
+    }
+
+    /// Whether an item reports events: not a one-shot item that was reported.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOENT`.
+    pub fn epoll_is_armed(&mut self, set: usize, id: SocketId, fd: i32) -> Result<bool, Errno> {
+        Ok(!self.set(set)?.item(id, fd)?.is_off)
+    }
+
+    /// `epoll_wait` without a wait: returns how many `events` it stored. If all that is ready was
+    /// stored, [`take_woken`](Self::take_woken) does not name the set for it again.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn epoll_wait(&mut self, set: usize, events: &mut [EpollEvent]) -> Result<usize, Errno> {
         let slots = &self.slots;
+        let number = set;
         let set = self.sets.get_mut(set).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
         if !set.has_listed() {
             return Ok(0);
         }
-        Ok(set.wait(events, |id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
+        let count = set.wait(events, |id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready));
+        if count < events.len() && core::mem::take(&mut set.is_woken) {
+            self.woken.retain(|woken| *woken != number);
+        }
+        Ok(count)
+    }
+
+    /// Has [`take_woken`](Self::take_woken) name the set again, because a caller that was woken
+    /// for it left events behind.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_rewake(&mut self, set: usize) -> Result<(), Errno> {
+        if self.epoll_ready(set)? && !core::mem::replace(&mut self.set(set)?.is_woken, true) {
+            self.woken.push(set);
+        }
+        Ok(())
     }
 
     /// Whether [`epoll_wait`](Self::epoll_wait) would report an event; takes none. Called before a

@@ -27,6 +27,25 @@ static void panics(void) {
     echo();
 }
 
+// A connection, and a listener, of a library that panics; then a listener of the kernel at its port.
+static void resets(void) {
+    char bytes[4];
+    int fd = call(7003), listener = socket(AF_INET, SOCK_STREAM, 0), caller, on = 1;
+    struct sockaddr_in any = at("0.0.0.0", 7079);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bind(listener, (struct sockaddr *)&any, sizeof any), listen(listener, 5);
+    say("nobody", ready(listener, POLLIN, 20));
+    setenv("WIREPATH_TEST_PANIC", "turn", 1);
+    say("recv", recv(fd, bytes, 1, 0));
+    close(fd), close(listener);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    say("bind", bind(listener, (struct sockaddr *)&any, sizeof any)), say("listen", listen(listener, 5));
+    caller = accept(listener, NULL, NULL);
+    say("recv", recv(caller, bytes, 4, MSG_WAITALL));
+    say("send", send(caller, bytes, 4, 0));
+}
+
 static long pass(int by, int passed, int many) {
     char room[CMSG_SPACE(sizeof(int))] = "", byte = 'x';
     struct iovec part = {&byte, 1};
@@ -51,6 +70,6 @@ static void passing(void) {
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     peer = arguments[1];
-    struct part parts[] = {{"echo", echo}, {"panic", panics}, {"passing", passing}};
+    struct part parts[] = {{"echo", echo}, {"panic", panics}, {"resets", resets}, {"passing", passing}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

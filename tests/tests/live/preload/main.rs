@@ -129,6 +129,39 @@ fn sockets_and_epoll_sets_of_an_engine_that_panicked_end_with_eio() {
 }
 
 #[test]
+fn peers_of_an_engine_that_panicked_are_reset_and_its_ports_are_the_kernels() {
+    let test = "peers_of_an_engine_that_panicked_are_reset_and_its_ports_are_the_kernels";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "limits.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    thread::scope(|scope| {
+        let far = &wire.far;
+        let peer = scope.spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            let end = socket.read(&mut [0]).map_err(|error| error.kind());
+            let mut echoed = [0; 4];
+            wait_until("the kernel's listener answers", || {
+                let Ok(mut caller) = call(far, 7_079) else { return false };
+                caller.write_all(b"four").is_ok() && caller.read_exact(&mut echoed).is_ok()
+            });
+            (end, echoed)
+        });
+        let arguments = ["WIREPATH_TEST_PANIC=", &program, &THEIRS.to_string(), "resets"];
+        let said = text(&run(&wire, "env", &arguments));
+        assert!(said.contains("recv: -1 EIO\nbind: 0\nlisten: 0\nrecv: 4\nsend: 4\n"), "{said}");
+        let (end, echoed) = peer.join().unwrap();
+        assert_eq!((end, &echoed), (Err(std::io::ErrorKind::ConnectionReset), b"four"));
+    });
+}
+
+#[test]
+fn waits_of_threads_and_sets_end_as_on_the_kernel() {
+    says_the_same("waits_of_threads_and_sets_end_as_on_the_kernel", "waits.c");
+}
+
+#[test]
 fn socket_that_is_passed_to_another_process_is_refused_in_a_sentence() {
     let test = "socket_that_is_passed_to_another_process_is_refused_in_a_sentence";
     let Some(said) = limits(test, "passing", "WIREPATH_TEST_PANIC=") else { return };

@@ -1,0 +1,206 @@
+// Waits in several ways: sets within sets, sets with descriptors of the kernel, several threads, and
+// jumps out of a wait. waits ADDRESS-OF-THE-PEER [PART].
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "calls.h"
+
+static void add(int set, int fd, unsigned events, long value) {
+    struct epoll_event of = {events, {.u64 = value}};
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &of) < 0) say("add", -1);
+}
+
+// What a set reports: the sum of the values.
+static void reports(const char *what, int set, int wait_ms) {
+    struct epoll_event got[8];
+    int count = epoll_wait(set, got, 8, wait_ms), sum = 0;
+    for (int i = 0; i < count; i++) sum += got[i].data.u64;
+    printf("%s: %d events, values %d\n", what, count, sum);
+}
+
+static void nested(void) {
+    char bytes[2];
+    int inner = epoll_create1(0), outer = epoll_create1(0), third = epoll_create1(0), fd = call(7000);
+    add(inner, fd, EPOLLIN, 1), add(outer, inner, EPOLLIN, 2), add(third, outer, EPOLLIN, 4);
+    reports("silent", third, 20);
+    write(fd, "ab", 2);
+    reports("third", third, 5000);
+    reports("outer", outer, 0);
+    say("poll", ready(outer, POLLIN, 0));
+    reports("inner", inner, 0);
+    reports("still", third, 0);
+    say("recv", recv(fd, bytes, 2, MSG_WAITALL));
+    reports("read", third, 20);
+    reports("read", inner, 0);
+    write(fd, "ab", 2);
+    say("poll", ready(third, POLLIN, 5000));
+    say("loop", epoll_ctl(inner, EPOLL_CTL_ADD, third, &(struct epoll_event){EPOLLIN}));
+    int late = call(7000), event = eventfd(1, EFD_NONBLOCK);
+    recv(fd, bytes, 2, MSG_WAITALL);
+    add(inner, event, EPOLLIN, 8);
+    reports("of the kernel", third, 0);
+    reports("of the kernel", inner, 0);
+    eventfd_read(event, &(eventfd_t){0});
+    add(inner, late, EPOLLIN | EPOLLET, 16);
+    reports("none", third, 20);
+    write(late, "ab", 2);
+    reports("of both", third, 5000);
+    reports("of both", inner, 0);
+    reports("once", inner, 0);
+    reports("once", third, 0);
+    close(inner);
+    reports("closed", outer, 20);
+    close(outer), close(third), close(fd), close(late), close(event);
+}
+
+static void one_shots(void) {
+    char bytes[8];
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0), set = epoll_create1(0);
+    struct sockaddr_in any = at("0.0.0.0", 7078), here = at("127.0.0.1", 7078), there = at(peer, 7000);
+    struct epoll_event of = {EPOLLIN | EPOLLONESHOT, {.u64 = 5}};
+    say("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
+    add(set, fd, of.events, 5);
+    sendto(other, "loop", 4, 0, (struct sockaddr *)&here, sizeof here);
+    reports("by loopback", set, 5000);
+    say("recv", recv(fd, bytes, 8, 0));
+    sendto(fd, "wire", 4, 0, (struct sockaddr *)&there, sizeof there);
+    say("poll", ready(fd, POLLIN, 5000));
+    reports("not again", set, 20);
+    say("mod", epoll_ctl(set, EPOLL_CTL_MOD, fd, &of));
+    reports("by the wire", set, 5000);
+    sendto(other, "loop", 4, 0, (struct sockaddr *)&here, sizeof here);
+    reports("not again", set, 20);
+    say("recv", recv(fd, bytes, 8, 0)), say("recv", recv(fd, bytes, 8, 0));
+    sendto(other, "loop", 4, 0, (struct sockaddr *)&here, sizeof here);
+    say("mod", epoll_ctl(set, EPOLL_CTL_MOD, fd, &of));
+    reports("by loopback", set, 5000);
+    reports("not again", set, 20);
+    say("del", epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
+    say("del", epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
+    close(fd), close(other), close(set);
+}
+
+static void of_the_kernel(void) {
+    struct itimerspec soon = {{0}, {0, 1000000}};
+    struct signalfd_siginfo info;
+    unsigned long times;
+    sigset_t signals;
+    int set = epoll_create1(0), fd = call(7000), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    sigemptyset(&signals), sigaddset(&signals, SIGUSR1), sigprocmask(SIG_BLOCK, &signals, NULL);
+    int signal = signalfd(-1, &signals, SFD_NONBLOCK), pair[2];
+    pipe(pair);
+    add(set, fd, EPOLLIN, 1), add(set, timer, EPOLLIN, 2), add(set, signal, EPOLLIN, 4), add(set, pair[0], EPOLLIN, 8);
+    reports("silent", set, 20);
+    timerfd_settime(timer, 0, &soon, NULL);
+    reports("timer", set, 5000);
+    say("read", read(timer, &times, sizeof times));
+    kill(getpid(), SIGUSR1);
+    reports("signal", set, 5000);
+    say("read", read(signal, &info, sizeof info));
+    write(fd, "x", 1);
+    reports("socket", set, 5000);
+    write(pair[1], "x", 1);
+    // Ours may report them by turns.
+    int seen = 0;
+    while (seen != 9) {
+        struct epoll_event got[8];
+        for (int count = epoll_wait(set, got, 8, 5000); count > 0; count--) seen |= got[count - 1].data.u64;
+    }
+    close(fd), close(set), close(timer), close(signal), close(pair[0]), close(pair[1]);
+}
+
+#define THREADS 4
+static int shared, ids[THREADS], woken[THREADS];
+
+static void *exclusive(void *number) {
+    long at = (long)number;
+    struct epoll_event got;
+    int set = epoll_create1(0);
+    add(set, shared, EPOLLIN | EPOLLEXCLUSIVE, at);
+    __atomic_store_n(&ids[at], gettid(), __ATOMIC_RELEASE);
+    woken[at] = epoll_wait(set, &got, 1, 1000);
+    close(set);
+    return NULL;
+}
+
+static void until_it_sleeps(int *id) {
+    char path[64], state = 0;
+    while (state != 'S') {
+        usleep(1000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(id, __ATOMIC_ACQUIRE));
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        fscanf(file, "%*d (%*[^)]) %c", &state);
+        fclose(file);
+    }
+}
+
+static void exclusives(void) {
+    pthread_t threads[THREADS];
+    int count = 0;
+    shared = call(7000);
+    for (long i = 0; i < THREADS; i++) {
+        pthread_create(&threads[i], NULL, exclusive, (void *)i);
+        until_it_sleeps(&ids[i]);
+    }
+    write(shared, "x", 1);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL), count += woken[i];
+    printf("woken %d\n", count);
+    close(shared);
+}
+
+static sigjmp_buf back;
+static int reader_id;
+
+static void jump(int number) { siglongjmp(back, number); }
+
+static void *receives(void *fd) {
+    char byte;
+    sigset_t signals;
+    sigemptyset(&signals), sigaddset(&signals, SIGALRM), pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    __atomic_store_n(&reader_id, gettid(), __ATOMIC_RELEASE);
+    return (void *)recv((long)fd, &byte, 1, 0);
+}
+
+// The main thread sleeps first, so that it is the one that waits for frames.
+static void jumps(void) {
+    char byte;
+    void *received;
+    pthread_t thread;
+    struct itimerval time = {.it_value = {0, 300000}};
+    int fd = call(7000), other = call(7000);
+    signal(SIGALRM, jump);
+    pthread_create(&thread, NULL, receives, (void *)(long)other);
+    if (sigsetjmp(back, 1) == 0) {
+        until_it_sleeps(&reader_id);
+        setitimer(ITIMER_REAL, &time, NULL);
+        say("recv", recv(fd, &byte, 1, 0));
+    }
+    write(other, "x", 1);
+    pthread_join(thread, &received);
+    say("received", (long)received);
+    write(fd, "x", 1);
+    say("recv", recv(fd, &byte, 1, 0));
+    close(fd), close(other);
+}
+
+int main(int count, char **arguments) {
+    if (count < 2) return 2;
+    peer = arguments[1];
+    struct part parts[] = {
+        {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
+        {"exclusives", exclusives}, {"jumps", jumps},
+    };
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return play(parts, sizeof parts / sizeof *parts, arguments[2]);
+}
