@@ -209,8 +209,8 @@ impl Engine {
         }
     }
 
-    /// Registers this thread as a waiter: a change of its sockets wakes it. Returns whether it leads
-    /// the others: then it sleeps on the device and the worker's timers.
+    /// Registers this thread as a waiter: a change of its sockets wakes it. Returns whether it
+    /// leads the others: then it sleeps on the device and the worker's timers.
     pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) -> bool {
         // Earlier changes concern the other waiters only, because this thread has just checked its
         // sockets.
