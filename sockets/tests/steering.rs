@@ -168,3 +168,35 @@ fn flow_that_two_sockets_need_goes_with_the_second() {
     assert_eq!(rules.standing(), []);
     UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
 }
+
+/// Connections that the listener has accepted need its flow; new ones may be another program's.
+#[test]
+fn listener_that_ends_leaves_its_flow_to_its_connections_alone_and_the_next_takes_it_up() {
+    #[derive(Clone, Default)]
+    struct Told(Rc<RefCell<Vec<bool>>>);
+
+    impl Steering for Told {
+        fn add_flow(&mut self, _: FlowSpec) -> Result<(), Errno> {
+            Ok(())
+        }
+
+        fn remove_flow(&mut self, _: &FlowSpec) {}
+
+        fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
+            assert_eq!(*flow, FlowSpec::tcp(Ipv4Addr::new(192, 0, 2, 2), 80));
+            self.0.borrow_mut().push(listening);
+        }
+    }
+
+    let told = Told::default();
+    let wire = steered_wire(told.clone());
+    drop(TcpListener::bind(&wire.right, at(2, 80)).unwrap());
+    assert_eq!(*told.0.borrow(), [], "nobody is connected");
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let _ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    let _theirs = listener.accept().unwrap();
+    drop(listener);
+    assert_eq!(*told.0.borrow(), [false]);
+    let _next = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    assert_eq!(*told.0.borrow(), [false, true]);
+}

@@ -313,17 +313,20 @@ fn programs_of_two_users_share_one_queue_and_the_end_of_one_disturbs_no_other() 
 fn stopped_program_disturbs_no_other() {
     let test = "stopped_program_disturbs_no_other";
     let Some(rig) = Rig::with(test, &["--forward"]) else { return };
-    let (first, _to_first) = server(&rig, SERVED, 7_032);
+    let first = Ended(rig.start(SERVED, &["socat", "-u", "UDP-RECV:7032", "-"]));
+    wait_until("it has its port", || {
+        let table = rig.wire.near.run(|| fs::read_to_string("/proc/thread-self/net/udp")).unwrap();
+        table.contains(&format!(":{:04X} ", 7_032))
+    });
     let (_second, mut to_second) = server(&rig, SERVED, 7_033);
     let stop = |signal: &str| {
         assert!(Command::new("kill").args([signal, &first.0.id().to_string()]).status().unwrap().success());
     };
     stop("-STOP");
     let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
-    // More than its rings hold.
-    let caller = rig.wire.far.run(|| TcpStream::connect((OURS, 7_033)));
-    drop((socket, caller));
     for _ in 0..100 {
+        // More, all in all, than its rings hold.
+        (0..50).for_each(|_| _ = socket.send_to(&[7; 100], (OURS, 7_032)));
         say(&mut to_second, &[9; 5_000]);
     }
     stop("-CONT");
