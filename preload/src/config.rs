@@ -14,6 +14,7 @@ use wirepath::device::mlx5::Feature;
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 
+use crate::engine::options::Interface;
 use crate::engine::table;
 use crate::sys;
 
@@ -281,3 +282,8 @@ fn stamp(port: &mut PortConfig) -> Result<(), String> {
 const DEFAULT_SPIN_US: u64 = 100;
 /// Longer than any TCP timer that a request waits for.
 const SPIN_US_MAX: u64 = 10_000_000;
+
+/// The interface that is ours.
+pub(crate) fn interface() -> Interface<'static> {
+    Interface { name: get().map_or("", |config| config.port.interface()), idx: system().interface_idx }
+}

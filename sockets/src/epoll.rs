@@ -173,7 +173,7 @@ impl Epoll {
 
     /// Whether an item must be checked after the changes `moved`.
     pub(crate) fn asks_for(&self, idx: usize, moved: Ready) -> bool {
-        self.items[idx].as_ref().is_some_and(|item| moved.has(item.interest.ready | Ready::ALWAYS) && !item.is_off)
+        self.items[idx].as_ref().is_some_and(|item| !moved.among(item.interest.ready).is_none() && !item.is_off)
     }
 
     /// Whether an item is exclusive (`EPOLLEXCLUSIVE`).
@@ -186,7 +186,7 @@ impl Epoll {
         while let Some(idx) = self.listed.front().copied() {
             let item = self.items[idx].as_mut();
             if let Some(item) = item {
-                let ready = ready_of(item.key.0) & (item.interest.ready | Ready::ALWAYS);
+                let ready = ready_of(item.key.0).among(item.interest.ready);
                 if !item.is_off && !ready.is_none() {
                     return true;
                 }
@@ -218,7 +218,7 @@ impl Epoll {
             let Some(idx) = self.listed.pop_front() else { break };
             let Some(item) = &mut self.items[idx] else { continue };
             item.is_listed = false;
-            let ready = ready_of(item.key.0) & (item.interest.ready | Ready::ALWAYS);
+            let ready = ready_of(item.key.0).among(item.interest.ready);
             if item.is_off || ready.is_none() {
                 continue;
             }

@@ -41,6 +41,11 @@ pub struct Options {
     pub quickack: bool,
     /// `TCP_USER_TIMEOUT`. By default `None`.
     pub user_timeout: Option<Duration>,
+    /// `TCP_SYNCNT`: how often a SYN is sent again. By default 6, as on Linux.
+    pub syn_retries: u8,
+    /// `TCP_LINGER2`: how long a closed connection waits for the peer's end; zero, which is the
+    /// option's -1, resets it. By default 60 s, as on Linux; 120 s at most.
+    pub fin_wait: Duration,
     /// `TCP_MAXSEG`. By default `None`: as much as the path allows.
     pub mss_max: Option<u16>,
     /// `TCP_CONGESTION`. By default CUBIC.
@@ -49,6 +54,13 @@ pub struct Options {
     pub tos: u8,
     /// `IP_TTL`. By default 64.
     pub ttl: u8,
+    /// `IP_MINTTL` of a datagram socket: datagrams with less are dropped, and counted. By default 0.
+    pub ttl_min: u8,
+    /// `TCP_WINDOW_CLAMP`: the most that the receive window shows. By default `None`.
+    pub window_clamp: Option<u32>,
+    /// `TCP_NOTSENT_LOWAT` in bytes: a stream takes no more while so many are not sent yet, and is
+    /// writable again from half of them on. By default `None`: the send buffer alone limits them.
+    pub unsent_low_water: Option<u32>,
     /// `IP_MULTICAST_TTL`. By default 1; with 0 datagrams do not leave the host.
     pub multicast_ttl: u8,
     /// `IP_MULTICAST_IF`: the source address of datagrams to groups, where the socket is not bound
@@ -84,6 +96,8 @@ pub struct Options {
 pub struct Ancillary {
     /// `IP_PKTINFO`.
     pub packet_info: bool,
+    /// `IP_RECVORIGDSTADDR`: the address and port that the datagram was sent to.
+    pub original_destination: bool,
     /// `IP_RECVTTL`.
     pub ttl: bool,
     /// `IP_RECVTOS`.
@@ -123,10 +137,15 @@ impl Default for Options {
             nodelay: false,
             quickack: false,
             user_timeout: None,
+            syn_retries: 6,
+            fin_wait: Duration::from_secs(60),
             mss_max: None,
             congestion: Congestion::Cubic,
             tos: 0,
             ttl: 64,
+            ttl_min: 0,
+            window_clamp: None,
+            unsent_low_water: None,
             multicast_ttl: 1,
             multicast_source: Ipv4Addr::UNSPECIFIED,
             multicast_loop: true,
@@ -156,10 +175,11 @@ impl Options {
         self.ancillary.timestamp.is_some() | (self.timestamping.0 != 0)
     }
 
-    /// Whether a send of a stream takes the longer way: the bytes wait, or are stamped.
+    /// Whether a send of a stream takes the longer way: the bytes wait, are stamped, or stop at a low
+    /// water.
     #[inline]
     pub(crate) fn holds_or_stamps(&self) -> bool {
-        self.cork | self.timestamping.stamps_sent()
+        self.cork | self.timestamping.stamps_sent() | self.unsent_low_water.is_some()
     }
 
     /// The options as the TCP machine takes them.
@@ -169,10 +189,12 @@ impl Options {
             quickack: self.quickack,
             keepalive: self.keepalive.then_some(self.keepalive_times),
             user_timeout: self.user_timeout,
+            syn_retries: Some(self.syn_retries),
+            fin_wait: self.fin_wait,
             linger: self.linger.map_or(Linger::Background, Linger::For),
             congestion: self.congestion,
             send_buffer: self.send_buffer,
-            receive_buffer: self.receive_buffer,
+            receive_buffer: self.window_clamp.map_or(self.receive_buffer, |clamp| clamp.min(self.receive_buffer)),
             mss_max: self.mss_max,
             ttl: self.ttl,
             tos: self.tos,

@@ -19,6 +19,10 @@ impl Ready {
     pub const ERR: Self = Self(0x008);
     /// Both directions are closed (`POLLHUP`). Always reported.
     pub const HUP: Self = Self(0x010);
+    /// `POLLRDNORM`: another name of [`IN`](Self::IN), which [`among`](Self::among) adds.
+    pub const RDNORM: Self = Self(0x040);
+    /// `POLLWRNORM`: another name of [`OUT`](Self::OUT).
+    pub const WRNORM: Self = Self(0x100);
     /// The peer sends no more (`POLLRDHUP`).
     pub const RDHUP: Self = Self(0x2000);
     /// Reported without being asked for.
@@ -37,6 +41,19 @@ impl Ready {
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// What a caller that asks for `asked` is told. [`ALWAYS`](Self::ALWAYS) is among it, and `IN`
+    /// and `OUT` have a second name each.
+    #[inline]
+    pub const fn among(self, asked: Self) -> Self {
+        Self(self.with_names().0 & (asked.0 | Self::ALWAYS.0))
+    }
+
+    /// With the second names of `IN` and `OUT`, which are six bits above the first.
+    #[inline]
+    pub(crate) const fn with_names(self) -> Self {
+        Self(self.0 | (self.0 & (Self::IN.0 | Self::OUT.0)) << 6)
     }
 
     /// `bits` where `condition`, else none.

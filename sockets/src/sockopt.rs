@@ -9,15 +9,15 @@
 use core::net::Ipv4Addr;
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{Congestion, Keepalive, State as TcpState, TcpInfo};
+use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive, State as TcpState, TcpInfo};
 use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::Duration;
 
 use crate::errno::Errno;
 use crate::options::{Ancillary, Options, TimeUnit};
 use crate::socket::{Socket, State};
-use crate::table::datagrams::{GroupOf, SourceChange};
-use crate::table::{SocketId, Sockets};
+use crate::table::datagrams::{GroupOf, SOURCES_MAX, SourceChange};
+use crate::table::{Kind, SocketId, Sockets};
 use crate::timestamping::Timestamping;
 
 /// Levels, and the options of each by Linux's names.
@@ -63,6 +63,8 @@ mod number {
     pub(super) const IP_RECVERR: i32 = 11;
     pub(super) const IP_RECVTTL: i32 = 12;
     pub(super) const IP_RECVTOS: i32 = 13;
+    pub(super) const IP_RECVORIGDSTADDR: i32 = 20;
+    pub(super) const IP_MINTTL: i32 = 21;
     pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
     pub(super) const IP_MULTICAST_IF: i32 = 32;
     pub(super) const IP_MULTICAST_TTL: i32 = 33;
@@ -73,12 +75,14 @@ mod number {
     pub(super) const IP_BLOCK_SOURCE: i32 = 38;
     pub(super) const IP_ADD_SOURCE_MEMBERSHIP: i32 = 39;
     pub(super) const IP_DROP_SOURCE_MEMBERSHIP: i32 = 40;
+    pub(super) const IP_MSFILTER: i32 = 41;
     pub(super) const MCAST_JOIN_GROUP: i32 = 42;
     pub(super) const MCAST_BLOCK_SOURCE: i32 = 43;
     pub(super) const MCAST_UNBLOCK_SOURCE: i32 = 44;
     pub(super) const MCAST_LEAVE_GROUP: i32 = 45;
     pub(super) const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
     pub(super) const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
+    pub(super) const MCAST_MSFILTER: i32 = 48;
     pub(super) const IP_MULTICAST_ALL: i32 = 49;
 
     pub(super) const IPPROTO_TCP: i32 = 6;
@@ -88,10 +92,15 @@ mod number {
     pub(super) const TCP_KEEPIDLE: i32 = 4;
     pub(super) const TCP_KEEPINTVL: i32 = 5;
     pub(super) const TCP_KEEPCNT: i32 = 6;
+    pub(super) const TCP_SYNCNT: i32 = 7;
+    pub(super) const TCP_LINGER2: i32 = 8;
+    pub(super) const TCP_DEFER_ACCEPT: i32 = 9;
+    pub(super) const TCP_WINDOW_CLAMP: i32 = 10;
     pub(super) const TCP_INFO: i32 = 11;
     pub(super) const TCP_QUICKACK: i32 = 12;
     pub(super) const TCP_CONGESTION: i32 = 13;
     pub(super) const TCP_USER_TIMEOUT: i32 = 18;
+    pub(super) const TCP_NOTSENT_LOWAT: i32 = 25;
 
     pub(super) const IPPROTO_UDP: i32 = 17;
     pub(super) const UDP_CORK: i32 = 1;
@@ -152,7 +161,9 @@ pub(crate) struct RawOptions {
     /// `IP_MTU_DISCOVER` minus one, so that the default is the kernel's.
     mtu_discover: MtuDiscover,
     /// `IP_BIND_ADDRESS_NO_PORT`, which is how streams are bound in any case.
-    binds_no_port: bool,
+    pub(crate) binds_no_port: bool,
+    /// `TCP_DEFER_ACCEPT`, as the kernel counts it: retransmissions of the SYN-ACK.
+    defer_accept: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,6 +175,11 @@ enum MtuDiscover {
 }
 
 impl RawOptions {
+    /// How long a connection without data waits before it can be accepted (`TCP_DEFER_ACCEPT`).
+    pub(crate) fn defers_for(&self) -> Option<Duration> {
+        (self.defer_accept > 0).then(|| Duration::from_secs(seconds_of(self.defer_accept).into()))
+    }
+
     /// Whether the socket follows reports of the path MTU (not with `IP_PMTUDISC_DONT`).
     pub(crate) fn discovers_mtu(&self) -> bool {
         self.mtu_discover != MtuDiscover::Dont
@@ -216,6 +232,37 @@ impl Sockets {
             IPPROTO_TCP if is_stream => self.get_of_tcp(id, name, out, cx),
             IPPROTO_UDP if !is_stream && name == UDP_CORK => Ok(put_int(out, self.find(id)?.options.cork.into())),
             _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Whether a kind of socket has an option of this number, with which value it be: those of
+    /// which [`setsockopt`](Self::setsockopt) does not say `ENOPROTOOPT`, and those that can only
+    /// be read.
+    pub fn has_option(kind: Kind, level: i32, name: i32) -> bool {
+        let is_stream = kind == Kind::Stream;
+        match level {
+            SOL_SOCKET => match name {
+                SO_REUSEADDR..=SO_ERROR | SO_BROADCAST..=SO_KEEPALIVE | SO_LINGER | SO_REUSEPORT => true,
+                SO_RCVLOWAT..=SO_SNDTIMEO | SO_TIMESTAMP..=SO_ACCEPTCONN | SO_SNDBUFFORCE..=SO_RCVBUFFORCE => true,
+                SO_TIMESTAMPNS | SO_TIMESTAMPING..=SO_RXQ_OVFL | SO_SELECT_ERR_QUEUE | SO_COOKIE | SO_ZEROCOPY => true,
+                SO_TIMESTAMP_NEW..=SO_SNDTIMEO_NEW => true,
+                SO_MAX_PACING_RATE => is_stream,
+                _ => false,
+            },
+            IPPROTO_IP => matches!(
+                name,
+                IP_TOS..=IP_TTL
+                    | IP_PKTINFO
+                    | IP_MTU_DISCOVER..=IP_RECVTOS
+                    | IP_RECVORIGDSTADDR..=IP_MINTTL
+                    | IP_BIND_ADDRESS_NO_PORT
+                    | IP_MULTICAST_IF..=IP_MULTICAST_ALL
+            ),
+            IPPROTO_TCP if is_stream => {
+                matches!(name, TCP_NODELAY..=TCP_CONGESTION | TCP_USER_TIMEOUT | TCP_NOTSENT_LOWAT)
+            }
+            IPPROTO_UDP => !is_stream && name == UDP_CORK,
+            _ => false,
         }
     }
 
@@ -401,6 +448,11 @@ impl Sockets {
         let on = number != 0;
         match name {
             IP_PKTINFO => self.change(id, cx, |options| options.ancillary.packet_info = on),
+            IP_RECVORIGDSTADDR => self.change(id, cx, |options| options.ancillary.original_destination = on),
+            IP_MINTTL if value.is_empty() || !(0..=255).contains(&number) => Err(Errno::EINVAL),
+            // The machine does not look at the TTL of segments.
+            IP_MINTTL if is_stream && on => Err(Errno::ENOPROTOOPT),
+            IP_MINTTL => self.change(id, cx, |options| options.ttl_min = number as u8),
             IP_RECVTTL => self.change(id, cx, |options| options.ancillary.ttl = on),
             IP_RECVTOS => self.change(id, cx, |options| options.ancillary.tos = on),
             IP_RECVERR => {
@@ -434,7 +486,7 @@ impl Sockets {
                 self.find(id)?.raw.mtu_discover = discover;
                 self.change(id, cx, |options| options.dont_fragment = discover == MtuDiscover::Do)
             }
-            IP_BIND_ADDRESS_NO_PORT if is_stream => {
+            IP_BIND_ADDRESS_NO_PORT => {
                 self.find(id)?.raw.binds_no_port = on;
                 Ok(())
             }
@@ -472,8 +524,42 @@ impl Sockets {
                 let of = self.group_of(group, idx, Ipv4Addr::UNSPECIFIED, cx)?;
                 self.change_source(id, of, source, change_of(name), cx)
             }
+            IP_MSFILTER | MCAST_MSFILTER => self.set_filter_of_group(id, name, value, cx),
             _ => Err(Errno::ENOPROTOOPT),
         }
+    }
+
+    /// `struct ip_msfilter` and `struct group_filter` (Linux `ip_mc_msfilter`).
+    fn set_filter_of_group(&mut self, id: SocketId, name: i32, value: &[u8], cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let head = if name == IP_MSFILTER { 8 } else { 136 };
+        let (mode, count) = word(value, head).zip(word(value, head + 4)).ok_or(Errno::EINVAL)?;
+        if count as usize > SOURCES_MAX {
+            return Err(Errno::ENOBUFS);
+        }
+        let size = if name == IP_MSFILTER { 4 } else { 128 };
+        let from = head + 8;
+        if value.len() < from + size * count as usize {
+            return Err(Errno::EINVAL);
+        }
+        let (group, idx, address) = if name == IP_MSFILTER {
+            let [group, address] = words(value).ok_or(Errno::EINVAL)?.map(address_of);
+            (group, 0, address)
+        } else {
+            let group = address_in(value, 8).ok_or(Errno::EADDRNOTAVAIL)?;
+            (group, word(value, 0).ok_or(Errno::EINVAL)?, Ipv4Addr::UNSPECIFIED)
+        };
+        let sources = (0..count as usize).map(|place| match name {
+            IP_MSFILTER => word(value, from + size * place).map(address_of),
+            _ => address_in(value, from + size * place),
+        });
+        let sources = sources.collect::<Option<Vec<Ipv4Addr>>>().ok_or(Errno::EADDRNOTAVAIL)?;
+        let mode = match mode {
+            0 => FilterMode::Exclude,
+            1 => FilterMode::Include,
+            _ => return Err(Errno::EINVAL),
+        };
+        let of = self.group_of(group, idx, address, cx)?;
+        self.replace_sources(id, of, mode, sources, cx)
     }
 
     fn set_member(
@@ -535,13 +621,15 @@ impl Sockets {
         let (options, raw) = (&socket.options, &socket.raw);
         let number = match name {
             IP_PKTINFO => options.ancillary.packet_info.into(),
+            IP_RECVORIGDSTADDR => options.ancillary.original_destination.into(),
+            IP_MINTTL => options.ttl_min.into(),
             IP_RECVTTL => options.ancillary.ttl.into(),
             IP_RECVTOS => options.ancillary.tos.into(),
             IP_RECVERR => options.receive_errors.into(),
             IP_TOS => options.tos.into(),
             IP_TTL => options.ttl.into(),
             IP_MTU_DISCOVER => raw.mtu_discover as i32,
-            IP_BIND_ADDRESS_NO_PORT if !matches!(socket.state, State::Datagram(_)) => raw.binds_no_port.into(),
+            IP_BIND_ADDRESS_NO_PORT => raw.binds_no_port.into(),
             IP_MULTICAST_LOOP => options.multicast_loop.into(),
             IP_MULTICAST_ALL => options.multicast_all.into(),
             IP_MULTICAST_TTL => options.multicast_ttl.into(),
@@ -571,6 +659,35 @@ impl Sockets {
             TCP_QUICKACK => {
                 self.find(id)?.raw.is_quickack_off = !on;
                 self.change(id, cx, |options| options.quickack = on)
+            }
+            TCP_SYNCNT if (1..=127).contains(&number) => {
+                self.change(id, cx, |options| options.syn_retries = number as u8)
+            }
+            TCP_SYNCNT => Err(Errno::EINVAL),
+            TCP_LINGER2 => {
+                let span = match number {
+                    0 => Options::default().fin_wait,
+                    _ if number < 0 => Duration::ZERO,
+                    _ => Duration::from_secs(number as u64).min(ConnectionOptions::FIN_WAIT_MAX),
+                };
+                self.change(id, cx, |options| options.fin_wait = span)
+            }
+            TCP_DEFER_ACCEPT => {
+                self.find(id)?.raw.defer_accept = retransmissions_in(number);
+                Ok(())
+            }
+            TCP_WINDOW_CLAMP if number == 0 => match &self.find(id)?.state {
+                State::Stream(stream) if stream.connection.is_none() => {
+                    self.change(id, cx, |options| options.window_clamp = None)
+                }
+                _ => Err(Errno::EINVAL),
+            },
+            TCP_WINDOW_CLAMP => {
+                let clamp = number.max(RECEIVE_BUFFER_MIN as i32 / 2) as u32;
+                self.change(id, cx, |options| options.window_clamp = Some(clamp))
+            }
+            TCP_NOTSENT_LOWAT => {
+                self.change(id, cx, |options| options.unsent_low_water = (number != 0).then_some(number as u32))
             }
             TCP_MAXSEG if number == 0 => self.change(id, cx, |options| options.mss_max = None),
             TCP_MAXSEG if MSS.contains(&number) => self.change(id, cx, |options| options.mss_max = Some(number as u16)),
@@ -605,7 +722,10 @@ impl Sockets {
         let socket = self.find(id)?;
         let (options, raw) = (socket.options, socket.raw);
         let info = match &socket.state {
-            State::Stream(stream) => stream.connection.and_then(|connection| cx.tcp().info(connection)),
+            State::Stream(stream) => {
+                let lives = stream.connection.and_then(|connection| cx.tcp().info(connection));
+                lives.or(stream.last_info.as_deref().copied())
+            }
             State::Listener(_) | State::Datagram(_) => None,
         };
         let number = match name {
@@ -617,6 +737,12 @@ impl Sockets {
             TCP_KEEPINTVL => seconds(options.keepalive_times.interval),
             TCP_KEEPCNT => options.keepalive_times.count.into(),
             TCP_USER_TIMEOUT => options.user_timeout.map_or(0, |timeout| (timeout.as_nanos() / 1_000_000) as i32),
+            TCP_SYNCNT => options.syn_retries.into(),
+            TCP_LINGER2 if options.fin_wait == Duration::ZERO => -1,
+            TCP_LINGER2 => seconds(options.fin_wait),
+            TCP_DEFER_ACCEPT => seconds_of(raw.defer_accept) as i32,
+            TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
+            TCP_NOTSENT_LOWAT => options.unsent_low_water.unwrap_or(0) as i32,
             TCP_CONGESTION => {
                 let mut name = [0; CONGESTION_NAME_LEN];
                 put(&mut name, name_of(options.congestion));
@@ -627,6 +753,20 @@ impl Sockets {
         };
         Ok(put_int(out, number))
     }
+}
+
+/// The SYN-ACKs that are sent again within `seconds`, the first after one, each after twice the
+/// time, 120 s at most (Linux `secs_to_retrans`).
+fn retransmissions_in(seconds: i32) -> u8 {
+    match u32::try_from(seconds) {
+        Ok(0) | Err(_) => 0,
+        Ok(seconds) => (1..u8::MAX).find(|count| seconds_of(*count) >= seconds).unwrap_or(u8::MAX),
+    }
+}
+
+/// Seconds until so many are sent (Linux `retrans_to_secs`).
+fn seconds_of(retransmissions: u8) -> u32 {
+    (0..retransmissions).map(|count| 1_u32.checked_shl(count.into()).map_or(120, |wait| wait.min(120))).sum()
 }
 
 /// An `int`: all four bytes are required.

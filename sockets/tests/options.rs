@@ -49,6 +49,8 @@ enum Form {
     SourceMember,
     GroupReq,
     GroupSourceReq,
+    Filter,
+    GroupFilter,
     /// Read only, with a value that belongs to the state.
     Length,
 }
@@ -95,6 +97,8 @@ const OPTIONS: &[(i32, i32, Form)] = &[
     (IP, 11, Int),
     (IP, 12, Int),
     (IP, 13, Int),
+    (IP, 20, Int),
+    (IP, 24, Int),
     (IP, 32, InterfaceAddress),
     (IP, 33, Int),
     (IP, 34, Int),
@@ -109,18 +113,25 @@ const STREAM_OPTIONS: &[(i32, i32, Form)] = &[
     (TCP, 4, Int),
     (TCP, 5, Int),
     (TCP, 6, Int),
+    (TCP, 7, Int),
+    (TCP, 8, Int),
+    (TCP, 9, Int),
+    (TCP, 10, Int),
+    (TCP, 25, Int),
     (TCP, 11, Length),
     (TCP, 12, Int),
     (TCP, 13, Name),
     (TCP, 18, Int),
     (TCP, 9_999, Int),
     (SOCKET, 47, Rate),
-    (IP, 24, Int),
     (IP, 35, Member),
     (IP, 36, Member),
     (UDP, 100, Int),
 ];
 const DATAGRAM_OPTIONS: &[(i32, i32, Form)] = &[
+    (IP, 21, Int),
+    (IP, 41, Filter),
+    (IP, 48, GroupFilter),
     (IP, 35, Member),
     (IP, 36, Member),
     (IP, 37, SourceMember),
@@ -226,6 +237,12 @@ impl Random {
         self.pick(&[[198, 51, 100, 1], [198, 51, 100, 2], [198, 51, 100, 3]])
     }
 
+    /// A mode, and different sources.
+    fn filter(&mut self) -> (u32, Vec<[u8; 4]>) {
+        let count = self.pick(&[0, 0, 1, 2, 3, 10, 11]);
+        (self.pick(&[0, 0, 1, 1, 2]), (0..count).map(|last| [198, 51, 100, 1 + last]).collect())
+    }
+
     /// A `struct sockaddr_storage`.
     fn storage(&mut self, address: [u8; 4]) -> Vec<u8> {
         let family = self.pick(&[2u16, 2, 2, 2, 10]);
@@ -262,6 +279,20 @@ impl Random {
                 let group = self.group();
                 [&self.idx().to_ne_bytes()[..], &[0; 4], &self.storage(group)].concat()
             }
+            Filter => {
+                let (group, address) = (self.group(), self.address());
+                let (mode, sources) = self.filter();
+                let head = [group, address, mode.to_ne_bytes(), (sources.len() as u32).to_ne_bytes()];
+                [head.concat(), sources.concat()].concat()
+            }
+            GroupFilter => {
+                let (group, (mode, sources)) = (self.group(), self.filter());
+                let (group, idx) = (self.storage(group), self.idx());
+                let count = (sources.len() as u32).to_ne_bytes();
+                let sources = sources.into_iter().flat_map(|source| self.storage(source)).collect::<Vec<u8>>();
+                let head = [&idx.to_ne_bytes()[..], &[0; 4], &group, &mode.to_ne_bytes(), &count].concat();
+                [head, sources].concat()
+            }
             GroupSourceReq => {
                 let (group, source) = (self.group(), self.source());
                 let (group, source) = (self.storage(group), self.storage(source));
@@ -281,7 +312,7 @@ impl Random {
         let place = self.below(OPTIONS.len() + more.len());
         let (level, name, form) = *OPTIONS.iter().chain(more).nth(place).unwrap();
         let gets = matches!(form, Length) || self.below(2) == 0;
-        if gets && !matches!(form, Member | SourceMember | GroupReq | GroupSourceReq) {
+        if gets && !matches!(form, Member | SourceMember | GroupReq | GroupSourceReq | Filter | GroupFilter) {
             let len = self.pick(&[0, 1, 2, 3, 4, 4, 4, 5, 7, 8, 12, 15, 16, 17, 100, 248]);
             return Call::Get(level, name, len);
         }
@@ -350,7 +381,7 @@ fn translated(form: Form, value: &[u8]) -> Vec<u8> {
     if form == InterfaceAddress && value.len() < 4 && value.first() == KERNELS.first() {
         return OURS[..value.len()].to_vec();
     }
-    if matches!(form, InterfaceAddress | Member | SourceMember) {
+    if matches!(form, InterfaceAddress | Member | SourceMember | Filter) {
         for place in value.chunks_exact_mut(4).filter(|place| **place == KERNELS) {
             place.copy_from_slice(&OURS);
         }
@@ -404,7 +435,7 @@ fn play(seed: u64, wire: &Wire) -> Result<(), String> {
     calls.extend((0..CALLS).map(|_| random.call(of)));
     if of == Of::Connected {
         // Values that depend on the path, or that traffic has changed.
-        calls.retain(|call| !matches!(call, Call::Get(TCP, 2 | 12, _)));
+        calls.retain(|call| !matches!(call, Call::Get(TCP, 2 | 10 | 12, _)));
     }
     let parted = calls.iter().position(|call| {
         let [kernel, ours] = both.play(call);

@@ -99,6 +99,13 @@ symbols! {
     }
 
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        if command == libc::F_SETFL
+            && let Some(file) = known(fd)
+            && !calls::ask_for_signals(file, argument as c_int & libc::O_ASYNC != 0)
+        {
+            // As on a file that has none.
+            return fail(Errno::EINVAL) as c_int;
+        }
         let result = pass!(real::fcntl(fd, command, argument));
         if command == libc::F_DUPFD_CLOEXEC && thread::is_inside() {
             return made(result);
@@ -126,6 +133,9 @@ symbols! {
         let queued = match request as libc::Ioctl {
             libc::FIONREAD => calls::queued(file, Direction::Receive),
             libc::TIOCOUTQ => calls::queued(file, Direction::Send),
+            libc::FIOASYNC if !calls::ask_for_signals(file, memory::optional(into).is_some_and(|on| *on != 0)) => {
+                return fail(Errno(libc::ENOTTY)) as c_int;
+            }
             libc::FIONBIO => {
                 let result = pass!(real::ioctl(fd, request, argument));
                 if result == 0 {

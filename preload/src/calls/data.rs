@@ -51,6 +51,11 @@ pub(crate) fn control(file: FileId, info: Option<&DatagramInfo>) -> Vec<(c_int, 
     if wanted.dropped && dropped > 0 {
         messages.push((libc::SOL_SOCKET, libc::SO_RXQ_OVFL, (dropped as u32).to_ne_bytes().to_vec()));
     }
+    if engine.files.socket(file).is_ok_and(|socket| socket.family == Family::Inet6 && socket.receives_info6) {
+        let to = info.destination.ip().to_ipv6_mapped().octets();
+        let value = [&to[..], &interface_idx.to_ne_bytes()].concat();
+        messages.push((libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, value));
+    }
     if wanted.packet_info {
         let to = info.destination.ip().octets();
         messages.push((libc::IPPROTO_IP, libc::IP_PKTINFO, [interface_idx.to_ne_bytes(), to, to].concat()));
@@ -60,6 +65,10 @@ pub(crate) fn control(file: FileId, info: Option<&DatagramInfo>) -> Vec<(c_int, 
     }
     if wanted.tos {
         messages.push((libc::IPPROTO_IP, libc::IP_TOS, vec![info.tos]));
+    }
+    if wanted.original_destination {
+        let (name, len) = address::format(info.destination, Family::Inet);
+        messages.push((libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR, name[..len].to_vec()));
     }
     messages
 }
@@ -160,7 +169,14 @@ fn wait_to_receive(
     let twin = [readable(target.twin)];
     let twin = if target.hears_twin { &twin[..] } else { &[] };
     wait::until(blocking, WaitFor::Socket(target.id, Ready::IN), twin, |engine, sides| {
-        receive_once(engine, target, parts, flags, sides)
+        match receive_once(engine, target, parts, flags, sides) {
+            // After `SHUT_RD` a call that would wait returns 0.
+            Err(Errno::EAGAIN) if target.kind == Kind::Datagram => {
+                engine.look(|sockets, _| sockets.end_of_datagrams(target.id))?;
+                Ok(Some(Received::nothing(target)))
+            }
+            done => done,
+        }
     })
 }
 

@@ -10,6 +10,7 @@ use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, Owner, Socket, What};
+use crate::engine::options::Bearer;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor, options, thread};
@@ -293,11 +294,9 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
 /// `connect` to `AF_UNSPEC`.
 fn dissolve(file: FileId) -> Outcome<()> {
     let mut engine = engine::enter();
-    let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file).map(|socket| socket.ours()))
-    else {
-        return Pass;
-    };
-    let Some(id) = socket else { return Pass };
+    let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return Pass };
+    let Some(id) = socket.ours() else { return Pass };
+    (socket.is_listener, socket.backlog) = (false, None);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
     Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
 }
@@ -413,8 +412,8 @@ fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
 }
 
 /// `shutdown`.
-pub(crate) fn shutdown(file: FileId, how: c_int) -> Outcome<()> {
-    let how = match how {
+pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
+    let how = match number {
         libc::SHUT_RD => Shutdown::Read,
         libc::SHUT_WR => Shutdown::Write,
         libc::SHUT_RDWR => Shutdown::Both,
@@ -425,6 +424,10 @@ pub(crate) fn shutdown(file: FileId, how: c_int) -> Outcome<()> {
     let is_listener = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
     if is_listener {
         let _ = sys::shutdown(twin, libc::SHUT_RDWR);
+    }
+    if matches!(engine.files.socket(file), Ok(socket) if socket.kind == Kind::Datagram) {
+        // It has a peer where ours has one, and fails likewise where ours has none.
+        let _ = sys::shutdown(twin, number);
     }
     Ours(engine.call(|sockets, cx| sockets.shutdown(id, how, cx)))
 }
@@ -483,25 +486,30 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     let Ok(socket) = engine.files.socket(file) else { return Pass };
     let Some(id) = socket.ours() else {
         socket.options.push(level, name, value);
+        socket.note(level, name, value);
         groups::note(socket, level, name, value);
         return Pass;
     };
     if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
         return Ours(groups::set(&mut engine, file, name, value));
     }
-    match engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx)) {
-        Err(Errno::ENOPROTOOPT) if options::changes_what_is_sent(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
-        Err(Errno::ENOPROTOOPT) => Pass,
-        done => {
-            if done.is_ok()
-                && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
-                && matches!(socket.place, Owner::Ours { hears_twin: true, .. })
-            {
-                reports::mirror(twin, level, name, value);
-            }
-            Ours(done)
+    match options::bearer(socket.kind, level, name, value) {
+        Bearer::Engine => (),
+        Bearer::Device if !config::interface().is_named_by(name, value) => return Ours(Err(Errno::ENOPROTOOPT)),
+        Bearer::Twin | Bearer::Device => {
+            socket.note(level, name, value);
+            return Pass;
         }
+        Bearer::Kernel => return Ours(Err(options::refusal(level, name))),
     }
+    let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
+    if done.is_ok()
+        && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
+        && matches!(socket.place, Owner::Ours { hears_twin: true, .. })
+    {
+        reports::mirror(twin, level, name, value);
+    }
+    Ours(done)
 }
 
 /// `getsockopt`: returns the length of the value.
@@ -521,9 +529,23 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
         reports::absorb(&mut engine, id, twin);
     }
     match engine.call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
-        Err(Errno::ENOPROTOOPT) => Pass,
+        // The twin's connection is none, so it cannot answer what is asked about ours.
+        Err(Errno::ENOPROTOOPT) if options::is_about_connection(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
+        Err(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => Pass,
         done => Ours(done),
     }
+}
+
+/// Whether signals of readiness (`O_ASYNC`) can be asked for: not of a socket of ours, and one of
+/// which they were asked for stays with the kernel.
+pub(crate) fn ask_for_signals(file: FileId, on: bool) -> bool {
+    let mut engine = engine::enter();
+    let Ok(socket) = engine.files.socket(file) else { return true };
+    if socket.ours().is_some() {
+        return !on;
+    }
+    socket.wants_sigio = on;
+    true
 }
 
 /// Records `O_NONBLOCK`; the twin has it as well.

@@ -14,7 +14,7 @@ use wirepath::worker::live::LiveConfig;
 use crate::address::{self, Address};
 use crate::calls::{groups, reports};
 use crate::engine::file::{Groups, Owner, Watch};
-use crate::engine::options::{OptionCall, Options};
+use crate::engine::options::{self, Bearer, OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State};
 use crate::{config, sys};
@@ -275,16 +275,15 @@ pub(crate) fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
 
 fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) -> Result<(), Errno> {
     groups::leave_loop_to_twin(engine, id)?;
+    let kind = engine.files.socket(file)?.kind;
     for OptionCall { level, name, value } in options.iter() {
         if groups::is_of_groups(*level, *name) {
             groups::apply(engine, file, id, *name, value)?;
             continue;
         }
-        match engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx)) {
-            // An option that the engine does not know applies to the twin alone, which has taken
-            // it.
-            Ok(()) | Err(Errno::ENOPROTOOPT) => (),
-            Err(error) => return Err(error),
+        // The other options are the twin's alone, which has taken them.
+        if options::bearer(kind, *level, *name, value) == Bearer::Engine {
+            engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx))?;
         }
     }
     Ok(())

@@ -58,7 +58,7 @@ fn members_of(fds: &[libc::pollfd]) -> Vec<State> {
 fn kernel_side(fds: &[libc::pollfd], members: &[State]) -> Vec<libc::pollfd> {
     let sides = fds.iter().zip(members).map(|(entry, member)| match member {
         State::Ours(Member { hears_twin: true, .. }) => {
-            libc::pollfd { fd: entry.fd, events: entry.events & libc::POLLIN, revents: 0 }
+            libc::pollfd { fd: entry.fd, events: entry.events & INPUT, revents: 0 }
         }
         State::Ours(_) => libc::pollfd { fd: -1, events: 0, revents: 0 },
         State::Set(_) | State::Kernel => *entry,
@@ -66,12 +66,15 @@ fn kernel_side(fds: &[libc::pollfd], members: &[State]) -> Vec<libc::pollfd> {
     sides.collect()
 }
 
+/// Both names of input.
+const INPUT: i16 = libc::POLLIN | libc::POLLRDNORM;
+
 fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]) -> usize {
     let mut count = 0;
     for (entry, member) in fds.iter_mut().zip(members) {
         entry.revents = match member {
             State::Ours(member) => match engine.look(|sockets, _| sockets.ready(member.id)) {
-                Ok(ready) => (ready & (Ready(u32::from(entry.events as u16)) | Ready::ALWAYS)).0 as i16,
+                Ok(ready) => ready.among(Ready(u32::from(entry.events as u16))).0 as i16,
                 Err(_) => libc::POLLERR | libc::POLLHUP,
             },
             State::Set(file) if entry.events & libc::POLLIN != 0 => match engine.files.set(*file).map(|set| set.ours) {
@@ -97,7 +100,7 @@ fn look_at_kernel(
         match member {
             // A twin is polled for input alone; its errors become those of the socket.
             State::Ours(member) => {
-                entry.revents |= kernel.revents & libc::POLLIN;
+                entry.revents |= kernel.revents & INPUT;
                 if kernel.revents & libc::POLLERR != 0 {
                     reports::absorb(engine, member.id, entry.fd);
                     let ready = engine.look(|sockets, _| sockets.ready(member.id)).unwrap_or(Ready::ERR);

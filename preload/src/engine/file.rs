@@ -11,7 +11,7 @@ use sockets::{Errno, Kind, SocketId};
 use crate::address::Family;
 use crate::engine::options::Options;
 use crate::engine::table::{self, FileId, Served};
-use crate::sys;
+use crate::{config, sys};
 
 /// The open files of the process.
 pub(crate) struct OpenFiles {
@@ -52,6 +52,10 @@ pub(crate) struct Socket {
     pub(crate) groups: Groups,
     /// A rule gives the kernel's side of it equal rights.
     pub(crate) is_both: bool,
+    /// `O_ASYNC`: the kernel is to send a signal when it is ready.
+    pub(crate) wants_sigio: bool,
+    /// `IPV6_RECVPKTINFO`, which datagrams of IPv4 peers have a message of as well.
+    pub(crate) receives_info6: bool,
     /// A rule has refused it.
     pub(crate) is_refused: bool,
     /// The reason for the owner, for the listing.
@@ -332,21 +336,33 @@ impl Socket {
             is_listener: false,
             groups,
             is_both: false,
+            wants_sigio: false,
+            receives_info6: false,
             is_refused: false,
             why,
             opened,
         }
     }
 
-    /// Why options that were set earlier keep the socket with the kernel, if they do: IPv6 only, or
-    /// an option that the engine cannot apply.
+    /// Why options that were set earlier keep the socket with the kernel, if they do: IPv6 only,
+    /// signals, another interface, or an option that the engine cannot apply.
     pub(crate) fn stays_the_kernels(&self, twin: c_int) -> Option<&'static str> {
         let is_v6_only =
             self.family == Family::Inet6 && sys::getsockopt_int(twin, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Ok(1);
         if is_v6_only {
             return Some("IPv6 alone (IPV6_V6ONLY)");
         }
-        self.options.change_what_is_sent().then_some("an option that only the kernel has")
+        if self.wants_sigio {
+            return Some("signals of its readiness (O_ASYNC)");
+        }
+        self.options.keep_on_kernel(self.kind, config::interface())
+    }
+
+    /// Notes an option that the twin has taken and that calls of ours read.
+    pub(crate) fn note(&mut self, level: c_int, name: c_int, value: &[u8]) {
+        if (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
+            self.receives_info6 = value.iter().take(4).any(|byte| *byte != 0);
+        }
     }
 
     /// The offloaded socket, if it is one.

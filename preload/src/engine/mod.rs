@@ -386,7 +386,7 @@ impl Engine {
                     Err(_) => true,
                 },
                 WaitFor::Socket(id, ready) => {
-                    self.look(|sockets, _| sockets.ready(id)).map_or(true, |now| now.has(ready | Ready::ALWAYS))
+                    self.look(|sockets, _| sockets.ready(id)).map_or(true, |now| !now.among(ready).is_none())
                 }
             };
             if is_ready {

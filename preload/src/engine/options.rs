@@ -3,6 +3,8 @@
 
 use core::ffi::c_int;
 
+use sockets::{Errno, Kind, Sockets};
+
 /// The calls in their order, one for each option.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options(Vec<OptionCall>);
@@ -29,9 +31,15 @@ impl Options {
         self.0.iter()
     }
 
-    /// Whether the twin has taken an option that the engine cannot apply.
-    pub(crate) fn change_what_is_sent(&self) -> bool {
-        self.0.iter().any(|call| changes_what_is_sent(call.level, call.name))
+    /// Why the options keep a socket with the kernel, if they do.
+    pub(crate) fn keep_on_kernel(&self, kind: Kind, interface: Interface<'_>) -> Option<&'static str> {
+        self.0.iter().find_map(|call| match bearer(kind, call.level, call.name, &call.value) {
+            Bearer::Kernel => Some("an option that only the kernel has"),
+            Bearer::Device if !interface.is_named_by(call.name, &call.value) => {
+                Some("bound to another interface (SO_BINDTODEVICE)")
+            }
+            Bearer::Engine | Bearer::Twin | Bearer::Device => None,
+        })
     }
 }
 
@@ -41,22 +49,195 @@ fn is_of_groups(level: c_int, name: c_int) -> bool {
     level == libc::IPPROTO_IP && matches!(name, 35..=40 | 42..=48)
 }
 
-/// Options that the engine cannot apply and that change the sent or received bytes: an offloaded
-/// socket refuses them, and a socket that has them stays with the kernel.
-pub(crate) fn changes_what_is_sent(level: c_int, name: c_int) -> bool {
-    const TCP_MD5SIG_EXT: c_int = 32;
-    const TCP_AO: [c_int; 3] = [38, 39, 40];
+/// Who carries an option out on an offloaded socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bearer {
+    /// The engine.
+    Engine,
+    /// The twin alone: our packets cannot differ by it.
+    Twin,
+    /// The option names an interface: ours, or the socket is the kernel's.
+    Device,
+    /// The kernel alone: set before the socket is offloaded, the option keeps it there; set later,
+    /// it is refused with `ENOPROTOOPT`, as on a kernel without it.
+    Kernel,
+}
+
+/// Numbers that the crate `libc` does not have.
+const SO_BINDTOIFINDEX: c_int = 62;
+const SO_PREFER_BUSY_POLL: c_int = 69;
+const SO_BUSY_POLL_BUDGET: c_int = 70;
+const SO_RCVMARK: c_int = 75;
+const SO_RCVPRIORITY: c_int = 82;
+const IP_LOCAL_PORT_RANGE: c_int = 51;
+const TCP_TX_DELAY: c_int = 37;
+const UDP_GRO: c_int = 104;
+const IPV6_ADDRFORM: c_int = 1;
+const IPV6_TRANSPARENT: c_int = 75;
+
+/// The bearer of an option of a socket of ours. Never is an option taken that has no effect where it
+/// should have one.
+pub(crate) fn bearer(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> Bearer {
+    const IP_PMTUDISC_PROBE: u32 = 3;
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => Bearer::Device,
+        // Modes that ignore the path's MTU.
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) if number(value).is_some_and(|mode| mode >= IP_PMTUDISC_PROBE) => {
+            Bearer::Kernel
+        }
+        (libc::IPPROTO_IP, libc::IP_MINTTL) if kind == Kind::Stream && !is_default(level, name, value) => {
+            // The TCP machine does not look at the TTL of segments.
+            Bearer::Kernel
+        }
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if kind == Kind::Stream && !is_congestion_of_ours(value) => {
+            Bearer::Kernel
+        }
+        _ if Sockets::has_option(kind, level, name) => Bearer::Engine,
+        _ if is_without_effect(level, name) || is_default(level, name, value) => Bearer::Twin,
+        _ => Bearer::Kernel,
+    }
+}
+
+/// The error of an option that only the kernel has.
+pub(crate) fn refusal(level: c_int, name: c_int) -> Errno {
+    match (level, name) {
+        // A congestion control that is not loaded.
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Errno::ENOENT,
+        _ => Errno::ENOPROTOOPT,
+    }
+}
+
+/// Whether `getsockopt` asks about a connection: `TCP_CC_INFO`, `TCP_ZEROCOPY_RECEIVE`,
+/// `TCP_SAVED_SYN`, `TCP_ULP`.
+pub(crate) fn is_about_connection(level: c_int, name: c_int) -> bool {
+    level == libc::IPPROTO_TCP && matches!(name, 26 | 28 | 31 | 35)
+}
+
+/// Options that our packets cannot differ by, each for its reason.
+fn is_without_effect(level: c_int, name: c_int) -> bool {
     match level {
-        libc::SOL_SOCKET => {
-            matches!(name, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | libc::SO_ATTACH_REUSEPORT_CBPF)
-                || name == libc::SO_ATTACH_REUSEPORT_EBPF
-        }
-        libc::IPPROTO_TCP => {
-            matches!(name, libc::TCP_MD5SIG | TCP_MD5SIG_EXT | libc::TCP_ULP | libc::TCP_REPAIR)
-                || TCP_AO.contains(&name)
-        }
-        libc::IPPROTO_UDP => name != libc::UDP_CORK,
-        libc::IPPROTO_IP => matches!(name, libc::IP_OPTIONS | libc::IP_HDRINCL | libc::IP_TRANSPARENT),
+        libc::SOL_SOCKET => matches!(
+            name,
+            // Traces in the kernel's log.
+            libc::SO_DEBUG
+            // Orders packets in the kernel's queues, which ours do not pass.
+            | libc::SO_PRIORITY
+            // Urgent bytes stay among the others in any case.
+            | libc::SO_OOBINLINE
+            // Credentials come by Unix sockets alone.
+            | libc::SO_PASSCRED | libc::SO_PASSSEC
+            // There is none: a filter keeps the socket on the kernel.
+            | libc::SO_DETACH_FILTER
+            // Our calls poll in any case, for as long as `--spin` says.
+            | libc::SO_BUSY_POLL | SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET
+        ),
+        // The kernel's `bind` on the twin has judged the address and chosen the port.
+        libc::IPPROTO_IP => matches!(name, libc::IP_FREEBIND | IP_LOCAL_PORT_RANGE),
+        // Allows that datagrams come joined, and says where they do: ours never do.
+        libc::IPPROTO_UDP => name == UDP_GRO,
+        // They are about IPv6 packets, which are the twin's; an IPv4 peer is not concerned (Linux
+        // `ipv6_mapped`). `IPV6_RECVPKTINFO` is: its messages are made where they are received.
+        libc::IPPROTO_IPV6 => !matches!(name, IPV6_ADDRFORM | IPV6_TRANSPARENT),
         _ => false,
+    }
+}
+
+/// Whether an option that only the kernel has is set to what our sockets do: mostly off.
+fn is_default(level: c_int, name: c_int, value: &[u8]) -> bool {
+    let is_off = value.len() <= 8 && value.iter().all(|byte| *byte == 0);
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF | libc::SO_INCOMING_CPU) => number(value) == Some(u32::MAX),
+        // No rate is a limit of none.
+        (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => value.len() >= 4 && value.iter().all(|byte| *byte == 0xff),
+        (libc::SOL_SOCKET, libc::SO_DONTROUTE | libc::SO_NO_CHECK | libc::SO_MARK | SO_RCVMARK | SO_RCVPRIORITY) => {
+            is_off
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVOPTS | libc::IP_RETOPTS | libc::IP_PASSSEC | libc::IP_TRANSPARENT) => is_off,
+        (libc::IPPROTO_IP, libc::IP_MINTTL | libc::IP_UNICAST_IF | 23 | 25 | 26) => is_off,
+        (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK | libc::TCP_REPAIR) => is_off,
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_SAVE_SYN) => is_off,
+        (libc::IPPROTO_TCP, libc::TCP_INQ | TCP_TX_DELAY) => is_off,
+        // `UDP_ENCAP`, `UDP_NO_CHECK6_TX` and `_RX`, `UDP_SEGMENT`.
+        (libc::IPPROTO_UDP, 100..=103) => is_off,
+        _ => false,
+    }
+}
+
+/// Our interface, by its name and number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) idx: u32,
+}
+
+impl Interface<'_> {
+    /// Whether `SO_BINDTODEVICE` or `SO_BINDTOIFINDEX` names this interface, or none.
+    pub(crate) fn is_named_by(self, name: c_int, value: &[u8]) -> bool {
+        if name == SO_BINDTOIFINDEX {
+            return number(value).is_some_and(|idx| idx == 0 || idx == self.idx);
+        }
+        let named = value.split(|byte| *byte == 0).next().unwrap_or_default();
+        named.is_empty() || named == self.name.as_bytes()
+    }
+}
+
+fn is_congestion_of_ours(value: &[u8]) -> bool {
+    matches!(value.split(|byte| *byte == 0).next(), Some(b"cubic" | b"reno"))
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    match value {
+        [byte] => Some((*byte).into()),
+        _ => Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: [u8; 4] = 1_i32.to_ne_bytes();
+
+    #[test]
+    fn option_of_no_room_keeps_the_socket_on_the_kernel() {
+        for (level, name) in [
+            (libc::SOL_SOCKET, libc::SO_MARK),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
+            (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+            (libc::IPPROTO_IP, libc::IP_MINTTL),
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN),
+            (libc::IPPROTO_TCP, libc::TCP_MD5SIG),
+            (libc::IPPROTO_TCP, 9_999),
+        ] {
+            assert_eq!(bearer(Kind::Stream, level, name, &ONE), Bearer::Kernel, "{level} {name}");
+        }
+        assert_eq!(bearer(Kind::Datagram, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), Bearer::Kernel);
+        assert_eq!(bearer(Kind::Stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), Bearer::Engine);
+    }
+
+    #[test]
+    fn option_that_is_set_to_what_is_so_anyway_does_not() {
+        for (name, value) in [
+            (libc::SO_MARK, [0; 4]),
+            (libc::SO_PEEK_OFF, [0xff; 4]),
+            (libc::SO_MAX_PACING_RATE, [0xff; 4]),
+            (libc::SO_PRIORITY, ONE),
+        ] {
+            assert_eq!(bearer(Kind::Datagram, libc::SOL_SOCKET, name, &value), Bearer::Twin, "{name}");
+        }
+    }
+
+    #[test]
+    fn socket_that_is_bound_to_another_interface_is_the_kernels() {
+        let (ours, mut options) = (Interface { name: "eth1", idx: 7 }, Options::default());
+        options.push(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth1\0");
+        assert_eq!(options.keep_on_kernel(Kind::Datagram, ours), None);
+        options.push(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo");
+        assert!(options.keep_on_kernel(Kind::Datagram, ours).is_some());
+        options.push(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"");
+        assert_eq!(options.keep_on_kernel(Kind::Datagram, ours), None);
+        assert!(ours.is_named_by(SO_BINDTOIFINDEX, &7_u32.to_ne_bytes()));
+        assert!(!ours.is_named_by(SO_BINDTOIFINDEX, &1_u32.to_ne_bytes()));
     }
 }

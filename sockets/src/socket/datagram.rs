@@ -89,6 +89,8 @@ pub(crate) struct DatagramSocket {
     charge: usize,
     /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`).
     pub(crate) dropped: u64,
+    /// Datagrams with a TTL below `IP_MINTTL`.
+    pub(crate) below_ttl_min: u64,
     /// The peer of `connect`.
     pub(crate) remote: Option<SocketAddrV4>,
     /// The address that it sends to the peer from.
@@ -113,6 +115,7 @@ impl DatagramSocket {
             received: VecDeque::new(),
             charge: 0,
             dropped: 0,
+            below_ttl_min: 0,
             remote: None,
             source: None,
             memberships: Vec::new(),

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use wirepath::pipeline::tcp::{ConnectionOptions, ListenerId};
+use wirepath::pipeline::tcp::ListenerId;
+use wirepath::time::Instant;
 
 use crate::ready::Ready;
 use crate::table::SocketId;
@@ -13,10 +14,10 @@ pub(crate) struct Listener {
     /// Directions that were shut before the socket listened: accepted connections have them shut as
     /// well, as on Linux.
     pub(crate) shut: (bool, bool),
-    /// The options that the machine gives to accepted connections.
-    pub(crate) offered: ConnectionOptions,
     /// Connections whose handshake is done, the oldest first.
     queue: VecDeque<SocketId>,
+    /// Connections that wait for their first data (`TCP_DEFER_ACCEPT`), and until when.
+    pub(crate) deferred: Vec<(Instant, SocketId)>,
     /// Linux's `somaxconn` rule: one more than the argument of `listen`.
     backlog: usize,
     /// SYNs that found the queue full.
@@ -24,8 +25,9 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(id: ListenerId, shut: (bool, bool), offered: ConnectionOptions, backlog: usize) -> Self {
-        Self { id, shut, offered, queue: VecDeque::new(), backlog: backlog.saturating_add(1), ignored: 0 }
+    pub(crate) fn new(id: ListenerId, shut: (bool, bool), backlog: usize) -> Self {
+        let (queue, deferred, backlog) = (VecDeque::new(), Vec::new(), backlog.saturating_add(1));
+        Self { id, shut, queue, deferred, backlog, ignored: 0 }
     }
 
     /// A second `listen` changes the backlog alone.
@@ -35,7 +37,7 @@ impl Listener {
 
     /// Whether a SYN is ignored, so that the caller tries again later (Linux `sk_acceptq_is_full`).
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= self.backlog
+        self.queue.len() >= self.backlog || self.deferred.len() >= self.backlog
     }
 
     /// Connections that wait.

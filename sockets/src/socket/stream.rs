@@ -5,12 +5,13 @@ use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
-use wirepath::pipeline::tcp::ConnectionId;
+use wirepath::pipeline::tcp::{ConnectionId, TcpInfo};
 use wirepath::time::{Instant, UnixTime};
 
 use super::{BUFFER_CHARGE, Payload, UNBOUND};
 use crate::errno::Errno;
 use crate::ready::Ready;
+use crate::table::SocketId;
 
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,12 @@ pub(crate) struct Stream {
     pub(crate) pending: Vec<u8>,
     /// The time until which a cork keeps them.
     pub(crate) corked_until: Option<Instant>,
+    /// The unsent bytes are above `TCP_NOTSENT_LOWAT`: there may be room, but no more is taken.
+    pub(crate) is_throttled: bool,
+    /// The listener that gives it out with the first data (`TCP_DEFER_ACCEPT`).
+    pub(crate) deferred_by: Option<SocketId>,
+    /// The connection when it ended, for `TCP_INFO`.
+    pub(crate) last_info: Option<Box<TcpInfo>>,
     /// The receive buffer is full, so the TCP machine keeps arriving data.
     pub(crate) is_paused: bool,
     /// The ICMP error that ends the attempt to connect.
@@ -93,6 +100,9 @@ impl Stream {
             is_writable: false,
             pending: Vec::new(),
             corked_until: None,
+            is_throttled: false,
+            deferred_by: None,
+            last_info: None,
             is_paused: false,
             failure: None,
             last_read: None,

@@ -20,10 +20,20 @@ impl App for Sockets {
         if !self.stamps.is_empty() {
             self.settle_stamps(cx);
         }
+        if !self.throttled.is_empty() {
+            self.release_throttled(cx);
+        }
+        if self.deferred > 0 {
+            self.accept_overdue(cx.now);
+        }
     }
 
     fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
-        self.flows.next_deadline().min(self.uncorked_at()).min(self.stamps.next_deadline(cx.now))
+        self.flows
+            .next_deadline()
+            .min(self.uncorked_at())
+            .min(self.stamps.next_deadline(cx.now))
+            .min(self.accepts_overdue_at())
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
@@ -34,6 +44,10 @@ impl App for Sockets {
         let Some(Socket { state: State::Datagram(datagrams), options, traffic, .. }) = &mut place.socket else {
             return;
         };
+        if datagram.ttl < options.ttl_min {
+            datagrams.below_ttl_min += 1;
+            return;
+        }
         if datagrams.push(datagram, cx.now, options.receive_buffer as usize, is_copied) {
             traffic.received(datagram.payload.len(), cx.now);
             self.wake_for(id, Ready::IN);
@@ -101,7 +115,7 @@ impl App for Sockets {
         }
         let Some((id, socket)) = self.stream_of(connection) else { return };
         if matches!(event, TcpEvent::Closed(_)) {
-            socket.keep_traffic(cx);
+            socket.keep_figures(connection, cx);
         }
         let State::Stream(stream) = &mut socket.state else { return };
         match event {
@@ -110,7 +124,7 @@ impl App for Sockets {
                 stream.is_writable = true;
             }
             TcpEvent::Writable => {
-                stream.is_writable = true;
+                stream.is_writable = !stream.is_throttled;
                 if !stream.pending.is_empty() {
                     stream.send_more(connection, socket.options.cork, cx);
                 }
@@ -129,6 +143,9 @@ impl App for Sockets {
                 self.by_connection[connection.slot()] = NONE;
             }
             _ => return,
+        }
+        if matches!(event, TcpEvent::PeerClosed | TcpEvent::Closed(_)) {
+            self.accept_deferred(id);
         }
         self.wake_for(id, if event == TcpEvent::Writable { Ready::OUT } else { Ready::ALL });
     }
@@ -150,6 +167,9 @@ impl App for Sockets {
         }
         if !stream.is_paused && stream.charge() >= receive_buffer {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
+        }
+        if stream.deferred_by.is_some() {
+            self.accept_deferred(id);
         }
         self.wake_for(id, Ready::IN);
     }

@@ -72,7 +72,7 @@ impl Sockets {
             ..ListenOptions::default()
         };
         let (local, listener) = listen_at(socket.local, &options, cx)?;
-        socket.state = State::Listener(Listener::new(listener, shut, options.connection, backlog));
+        socket.state = State::Listener(Listener::new(listener, shut, backlog));
         socket.local = local;
         self.listeners.push((listener, id));
         let flows = flows_to(local, cx.host, FlowSpec::tcp);
@@ -216,12 +216,10 @@ impl Sockets {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let info = cx.tcp().info(connection);
         let (Some(at), Some(info)) = (at, info) else { return self.refuse(connection, cx) };
-        let Ok(Socket { state: State::Listener(Listener { shut, offered, .. }), options, raw, flows, .. }) =
-            self.get(at)
-        else {
+        let Ok(Socket { state: State::Listener(Listener { shut, .. }), options, raw, flows, .. }) = self.get(at) else {
             return self.refuse(connection, cx);
         };
-        let (options, raw, flows, shut, offered) = (*options, *raw, flows.clone(), *shut, *offered);
+        let (options, raw, flows, shut) = (*options, *raw, flows.clone(), *shut);
         let mut stream = Stream::accepted(connection, info.remote);
         (stream.is_read_shut, stream.is_write_shut) = shut;
         if stream.is_write_shut {
@@ -229,19 +227,29 @@ impl Sockets {
         }
         let mut socket = Socket::new(State::Stream(stream), options);
         (socket.local, socket.raw) = (info.local, raw);
-        if offered != options.of_connection() {
-            // Applies options that were changed after `listen`. This fails only if the connection
-            // is gone.
+        if cx.tcp().options(connection) != Some(options.of_connection()) {
+            // Applies options that were changed during the handshake. This fails only if the
+            // connection is gone.
             let _ = cx.tcp().set_options(connection, &options.of_connection());
         }
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
         // The listener has these flows installed already: now one more socket needs them.
         let _ = self.need(id, flows);
         self.attach(connection, id);
+        if let Some(span) = raw.defers_for() {
+            return self.defer(at, id, cx.now + span);
+        }
         if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(at) {
             listener.push(id);
         }
         self.wake_for(at, Ready::IN);
+    }
+
+    /// A connection belongs to no socket any more.
+    pub(super) fn detach(&mut self, connection: ConnectionId) {
+        if let Some(slot) = self.by_connection.get_mut(connection.slot()) {
+            *slot = NONE;
+        }
     }
 
     /// Resets a connection for which there is no socket.
@@ -298,6 +306,9 @@ impl Sockets {
     pub(super) fn end_listener(&mut self, mut listener: Listener, cx: &mut Cx<'_>) {
         cx.tcp().close_listener(listener.id);
         self.listeners.retain(|(other, _)| *other != listener.id);
+        self.deferred -= listener.deferred.len();
+        let deferred = core::mem::take(&mut listener.deferred);
+        deferred.into_iter().for_each(|(_, id)| listener.push(id));
         while let Some(id) = listener.pop() {
             if let Ok(Socket { state: State::Stream(Stream { connection: Some(connection), .. }), .. }) = self.find(id)
             {

@@ -134,6 +134,17 @@ impl Sockets {
         }
     }
 
+    /// Datagrams that were dropped because their TTL was below `IP_MINTTL`; 0 of a stream.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn below_ttl_min(&self, id: SocketId) -> Result<u64, Errno> {
+        Ok(match &self.get(id)?.state {
+            State::Datagram(datagrams) => datagrams.below_ttl_min,
+            State::Stream(_) | State::Listener(_) => 0,
+        })
+    }
+
     /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`); 0 of a stream.
     ///
     /// # Errors
@@ -249,16 +260,40 @@ impl Sockets {
         membership.mode = change.mode();
         let found = membership.sources.iter().position(|other| *other == source);
         match (change.adds(), found) {
+            (true, _) if membership.sources.len() >= SOURCES_MAX => return Err(Errno::ENOBUFS),
             (true, Some(_)) | (false, None) => return Err(Errno::EADDRNOTAVAIL),
             (false, Some(_)) if membership.mode == FilterMode::Include && membership.sources.len() == 1 => {
                 let left = datagrams.memberships.remove(place);
                 return self.leave_port(id, &left, cx);
             }
             (false, Some(found)) => _ = membership.sources.remove(found),
-            (true, None) if membership.sources.len() >= SOURCES_MAX => return Err(Errno::ENOBUFS),
             (true, None) => membership.sources.push(source),
         }
         membership.is_fixed = true;
+        self.settle_group(id, place, Some(&before), cx).inspect_err(|_| {
+            if let Ok(datagrams) = self.datagrams_of(id) {
+                datagrams.memberships[place] = before.clone();
+            }
+        })
+    }
+
+    /// Replaces the filter of a membership (Linux `ip_mc_msfilter`): to include nothing is to leave.
+    pub(crate) fn replace_sources(
+        &mut self,
+        id: SocketId,
+        of: GroupOf,
+        mode: FilterMode,
+        sources: Vec<Ipv4Addr>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Errno> {
+        if mode == FilterMode::Include && sources.is_empty() {
+            return self.leave_group(id, GroupOf { address: Ipv4Addr::UNSPECIFIED, ..of }, cx);
+        }
+        let datagrams = self.datagrams_of(id)?;
+        let place = datagrams.memberships.iter().position(|other| other.is_of(&of)).ok_or(Errno::EINVAL)?;
+        let before = datagrams.memberships[place].clone();
+        let is_fixed = !sources.is_empty();
+        datagrams.memberships[place] = Membership { mode, sources, is_fixed, ..before.clone() };
         self.settle_group(id, place, Some(&before), cx).inspect_err(|_| {
             if let Ok(datagrams) = self.datagrams_of(id) {
                 datagrams.memberships[place] = before.clone();
@@ -373,14 +408,15 @@ impl Sockets {
     }
 
     /// `connect` to `AF_UNSPEC`: a datagram socket then has no peer, and the address that `connect`
-    /// or a send bound for it is free again (Linux `__udp_disconnect`).
+    /// or a send bound for it is free again (Linux `__udp_disconnect`). A connection is reset, and
+    /// a listener ends: the stream may connect or listen again.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: a stream.
+    /// `EBADF`.
     pub fn dissolve(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         let bound = socket.bound;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
+        let State::Datagram(datagrams) = &mut socket.state else { return self.dissolve_stream(id, cx) };
         (datagrams.remote, datagrams.source) = (None, None);
         datagrams.forget_flows();
         if bound.port() == 0 && socket.local.port() != 0 {
@@ -412,7 +448,7 @@ impl Sockets {
 }
 
 /// Sources of a membership, as many as Linux's `igmp_max_msf` allows.
-const SOURCES_MAX: usize = 10;
+pub(crate) const SOURCES_MAX: usize = 10;
 
 /// The group and the interface that an option names.
 #[derive(Clone, Copy, Debug)]

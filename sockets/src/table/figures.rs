@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{State as TcpState, TcpInfo};
+use wirepath::pipeline::tcp::{ConnectionId, State as TcpState, TcpInfo};
 use wirepath::time::Instant;
 
 use super::{Kind, SocketId, Sockets};
@@ -50,7 +50,7 @@ impl Sockets {
                 };
                 entry.remote = datagrams.remote;
                 entry.receive_queue = datagrams.waiting_bytes() as u64;
-                entry.drops = datagrams.dropped;
+                entry.drops = datagrams.dropped + datagrams.below_ttl_min;
             }
             State::Listener(listener) => {
                 entry.state = Listed::Listen;
@@ -110,11 +110,21 @@ impl Traffic {
 }
 
 impl Socket {
-    /// Keeps the figures of a connection that ends.
+    /// Keeps what a connection that is about to be reset has received and sent.
     pub(super) fn keep_traffic(&mut self, cx: &mut Cx<'_>) {
         if let State::Stream(stream) = &self.state
             && let Some(info) = stream.connection.and_then(|connection| cx.tcp().info(connection))
         {
+            self.traffic = Traffic::of(&info, cx.now);
+        }
+    }
+
+    /// Keeps the figures of a connection that has ended.
+    pub(super) fn keep_figures(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+        if let State::Stream(stream) = &mut self.state
+            && let Some(info) = cx.tcp().info_at_end(connection)
+        {
+            stream.last_info = Some(Box::new(info));
             self.traffic = Traffic::of(&info, cx.now);
         }
     }

@@ -154,8 +154,16 @@ impl Sockets {
                     return Err(error);
                 }
                 let connection = stream.sends_by()?;
+                let low_water = socket.options.unsent_low_water;
+                if low_water.is_some() && self.has_enough_unsent(id, cx)? {
+                    return Err(Errno::EAGAIN);
+                }
+                let State::Stream(stream) = &mut self.find(id)?.state else { return Err(Errno::EPIPE) };
                 if waits || !stream.pending.is_empty() {
                     return self.append_stream(id, connection, parts, waits, cx);
+                }
+                if let Some(low_water) = low_water {
+                    return self.send_above_low_water(id, connection, parts, low_water, cx);
                 }
                 let taken = send_gathered(connection, parts, cx);
                 let len: usize = parts.iter().map(|part| part.len()).sum();

@@ -7,6 +7,7 @@
 //!   buffers       packet buffers that wait in sockets
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
+//!   limits        streams that wait by an option; streams that are dissolved
 //!   figures       what a listing shows of a socket
 //!   groups        groups of other sockets, and this host's own datagrams to them
 //!   message       bytes in several parts, with flags; what waits for more
@@ -22,6 +23,7 @@ mod data;
 pub(crate) mod datagrams;
 mod figures;
 mod groups;
+mod limits;
 pub(crate) mod message;
 mod reports;
 mod sets;
@@ -94,6 +96,10 @@ pub struct Sockets {
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
     stamps: reports::Stamps,
+    /// Streams that are not writable because enough of their bytes are unsent.
+    throttled: Vec<SocketId>,
+    /// Connections that wait for their first data.
+    deferred: usize,
 }
 
 impl Sockets {
@@ -121,6 +127,8 @@ impl Sockets {
             lost: None,
             system: System::default(),
             stamps: reports::Stamps::new(),
+            throttled: Vec::new(),
+            deferred: 0,
         }
     }
 
@@ -190,6 +198,11 @@ impl Sockets {
             return Err(Errno::EINVAL);
         }
         match &socket.state {
+            State::Datagram(_) if local.port() == 0 && socket.raw.binds_no_port => {
+                check_own(local, cx)?;
+                (socket.bound, socket.local) = (local, local);
+                Ok(())
+            }
             State::Datagram(_) => {
                 self.bind_datagrams(id, local, cx)?;
                 self.find(id)?.bound = local;
@@ -339,7 +352,8 @@ impl Sockets {
                 changed.inspect_err(|_| socket.options = was)?;
             }
             State::Datagram(datagrams) => datagrams.forget_flows(),
-            State::Stream(_) | State::Listener(_) => (),
+            State::Listener(listener) => cx.tcp().set_listen_options(listener.id, &options.of_connection())?,
+            State::Stream(_) => (),
         }
         let takes_all = core::mem::replace(&mut socket.options, *options).multicast_all;
         if takes_all != options.multicast_all {

@@ -440,10 +440,23 @@ impl TcpCalls<'_, '_> {
         self.machine()?.info(id, now)
     }
 
+    /// The state of a connection at its end, for an app that gets its `Closed` event, after which
+    /// the name is invalid; `None` once another one has ended.
+    pub fn info_at_end(&mut self, id: ConnectionId) -> Option<TcpInfo> {
+        let now = self.0.now;
+        self.machine()?.info_at_end(id, now)
+    }
+
     /// The statistics of this worker's TCP, all connections together: retransmissions, timeouts,
     /// resets.
     pub fn tally(&self) -> TcpTally {
         self.0.tcp.tally()
+    }
+
+    /// Sets the options of the connections that a listener accepts from now on. Those whose
+    /// handshake has begun keep theirs.
+    pub fn set_listen_options(&mut self, id: ListenerId, options: &ConnectionOptions) -> Result<(), CallError> {
+        self.machine().map_or(Err(CallError::NotFound), |machine| machine.set_listen_options(id, options))
     }
 
     /// Closes a listener. Accepted connections stay; false where there is no such listener. Walks

@@ -23,6 +23,13 @@ impl<P: Payload> Tcp<P> {
         self.listeners.open(local, options)
     }
 
+    /// Sets the options of the connections that a listener accepts from now on.
+    pub fn set_listen_options(&mut self, id: ListenerId, options: &ConnectionOptions) -> Result<(), CallError> {
+        options.check().map_err(CallError::Option)?;
+        self.listeners.get_mut(id).ok_or(CallError::NotFound)?.options.connection = *options;
+        Ok(())
+    }
+
     /// Closes a listener. Unfinished handshakes are removed, and their peers get a reset when they
     /// continue; established connections stay. False where there is no such listener. Scans all
     /// connections.
@@ -284,6 +291,7 @@ impl<P: Payload> Tcp<P> {
         cx.shut_down()?;
         cx.connection.set(AppFlags::RECEIVES_NO_MORE);
         match cx.connection.state {
+            State::FinWait2 if cx.connection.rare_options.fin_wait_s == 0 => cx.abort(),
             State::FinWait2 => cx.limit_fin_wait(),
             _ => cx.limit_linger(),
         }

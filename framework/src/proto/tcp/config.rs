@@ -259,6 +259,12 @@ impl ConnectionOptions {
                 return error("keepalive.count", "1 probe at least");
             }
         }
+        if self.syn_retries == Some(0) {
+            return error("syn_retries", "1 at least");
+        }
+        if self.fin_wait > Self::FIN_WAIT_MAX {
+            return error("fin_wait", "120 s at most");
+        }
         if self.user_timeout.is_some_and(|timeout| timeout < Self::TIMER_MIN) {
             return error("user_timeout", "1 ms at least");
         }

@@ -13,7 +13,7 @@ use core::net::SocketAddrV4;
 use super::event::ConnectionId;
 use super::machine::Tcp;
 use super::options::Congestion;
-use super::state::connection::{InputFlags, LossFlags, Recovery, State};
+use super::state::connection::{Connection, InputFlags, LossFlags, Recovery, State};
 use super::state::stored::switch;
 use crate::time::{Duration, Instant};
 
@@ -108,49 +108,63 @@ impl<P> Tcp<P> {
     /// The state of a connection; `None` where the name is invalid.
     pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
         let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation)?;
-        let flight = connection.snd.flight();
-        Some(TcpInfo {
-            local: connection.flow.local,
-            remote: connection.flow.remote,
-            state: connection.state,
-            recovering: connection.recovery != Recovery::Open,
-            backoff: connection.clock.backoff,
-            probes: connection.clock.probes,
-            timestamps: connection.has(InputFlags::TIMESTAMPS),
-            sack: connection.has(InputFlags::SACK),
-            ecn: connection.has(InputFlags::ECN),
-            snd_wscale: connection.snd.wscale,
-            rcv_wscale: connection.snd.rcv_wscale,
-            snd_mss: connection.snd.mss,
-            rcv_mss: connection.rcv.mss,
-            rto: connection.rtt.rto.span(),
-            srtt: connection.rtt.srtt.span(),
-            rttvar: connection.round.rttvar.span(),
-            rtt_min: connection.round.rtt_min.span(),
-            congestion: connection.congestion.kind,
-            cwnd: connection.congestion.cwnd,
-            ssthresh: connection.congestion.ssthresh,
-            pacing_rate: connection.is_on(switch::PACING).then_some(connection.rare_options.pacing_rate),
-            snd_wnd: connection.snd.wnd,
-            rcv_wnd: connection.rcv_wnd(),
+        Some(connection.info(now))
+    }
+
+    /// The state of a connection at its end, for an app that gets its `Closed` event; `None` once
+    /// another one has ended.
+    pub fn info_at_end(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
+        let (_, received_at, info) = self.shared.last_closed.filter(|(last, ..)| *last == id)?;
+        Some(TcpInfo { silence: now.since(received_at), ..info })
+    }
+}
+
+impl Connection {
+    /// Its state at `now`.
+    pub(super) fn info(&self, now: Instant) -> TcpInfo {
+        let flight = self.snd.flight();
+        TcpInfo {
+            local: self.flow.local,
+            remote: self.flow.remote,
+            state: self.state,
+            recovering: self.recovery != Recovery::Open,
+            backoff: self.clock.backoff,
+            probes: self.clock.probes,
+            timestamps: self.has(InputFlags::TIMESTAMPS),
+            sack: self.has(InputFlags::SACK),
+            ecn: self.has(InputFlags::ECN),
+            snd_wscale: self.snd.wscale,
+            rcv_wscale: self.snd.rcv_wscale,
+            snd_mss: self.snd.mss,
+            rcv_mss: self.rcv.mss,
+            rto: self.rtt.rto.span(),
+            srtt: self.rtt.srtt.span(),
+            rttvar: self.round.rttvar.span(),
+            rtt_min: self.round.rtt_min.span(),
+            congestion: self.congestion.kind,
+            cwnd: self.congestion.cwnd,
+            ssthresh: self.congestion.ssthresh,
+            pacing_rate: self.is_on(switch::PACING).then_some(self.rare_options.pacing_rate),
+            snd_wnd: self.snd.wnd,
+            rcv_wnd: self.rcv_wnd(),
             unacked_len: flight,
-            sacked_len: connection.sack.sacked_len,
-            lost_len: connection.sack.lost_len,
-            resent_len: connection.sack.resent_len,
+            sacked_len: self.sack.sacked_len,
+            lost_len: self.sack.lost_len,
+            resent_len: self.sack.resent_len,
             // A FIN or SYN in flight takes a sequence number, but is no byte.
-            unsent_len: connection.send.len.saturating_sub(flight),
-            unread_len: connection.rcv.in_order_len,
-            silence: now.since(connection.clock.last_received_at),
-            bytes_sent: connection.bytes_sent(),
-            bytes_acked: connection.bytes_acked(),
-            bytes_received: connection.tally.bytes_received,
-            segments_out: connection.tally.segments_out,
-            segments_in: connection.tally.segments_in,
-            resent_segments: connection.rare_tally.resent_segments,
-            dsacks: connection.rare_tally.dsacks,
-            timeouts: connection.rare_tally.timeouts.into(),
-            reordering_seen: connection.has(LossFlags::REORDERING_SEEN),
-            soft_errors: connection.path.soft_errors.into(),
-        })
+            unsent_len: self.send.len.saturating_sub(flight),
+            unread_len: self.rcv.in_order_len,
+            silence: now.since(self.clock.last_received_at),
+            bytes_sent: self.bytes_sent(),
+            bytes_acked: self.bytes_acked(),
+            bytes_received: self.tally.bytes_received,
+            segments_out: self.tally.segments_out,
+            segments_in: self.tally.segments_in,
+            resent_segments: self.rare_tally.resent_segments,
+            dsacks: self.rare_tally.dsacks,
+            timeouts: self.rare_tally.timeouts.into(),
+            reordering_seen: self.has(LossFlags::REORDERING_SEEN),
+            soft_errors: self.path.soft_errors.into(),
+        }
     }
 }

@@ -13,6 +13,7 @@
 
 use super::config::{TcpConfig, TcpConfigError};
 use super::event::{ConnectionId, TcpEvent};
+use super::info::TcpInfo;
 use super::listening::admission::Admission;
 use super::listening::listener::Listeners;
 use super::listening::secret::Secret;
@@ -67,6 +68,9 @@ pub(super) struct Shared<P> {
     pub(super) next_ephemeral: u32,
     /// Number of changes of any connection's options.
     pub(super) option_changes: u64,
+    /// The connection whose end was reported last, when its peer was last received from, and its
+    /// state then.
+    pub(super) last_closed: Option<(ConnectionId, Instant, TcpInfo)>,
     /// Numbers that another sender may use.
     pub(super) delegations: Delegations,
     /// The counts of remote clients' connections.
@@ -183,6 +187,7 @@ impl<P: Payload> Tcp<P> {
                 ready: SlotList::new(capacity),
                 secret: Secret::new(seed),
                 option_changes: 0,
+                last_closed: None,
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
                 admission: Admission::new(capacity - config.active_open_reserve(), config.listeners_max, capacity),
@@ -260,6 +265,10 @@ impl<P: Payload> Tcp<P> {
             let connection = &self.connections[slot];
             let (id, consumer) = (ConnectionId { slot, generation: connection.generation }, connection.consumer);
             if let TcpEvent::Closed(_) = event {
+                self.shared.last_closed = self.connections.get(slot).map(|connection| {
+                    let at = connection.clock.last_received_at;
+                    (id, at, connection.info(at))
+                });
                 self.forget_closed(slot);
             }
             return Some((id, consumer, event));

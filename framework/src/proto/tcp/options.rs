@@ -71,6 +71,12 @@ pub struct ConnectionOptions {
     /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: until the
     /// retransmissions run out. By default `None`.
     pub user_timeout: Option<Duration>,
+    /// How often our SYN, or SYN-ACK, is sent again (`TCP_SYNCNT`). By default `None`: as often as
+    /// `TcpConfig::syn_retries` says.
+    pub syn_retries: Option<u8>,
+    /// How long a connection that the app has closed waits for the peer's end after its own was
+    /// acknowledged (`TCP_LINGER2`), in whole seconds; zero resets it at once. By default 60 s.
+    pub fin_wait: Duration,
     /// The behavior on close. By default [`Linger::Background`].
     pub linger: Linger,
     /// The congestion control (`TCP_CONGESTION`). By default [`Congestion::Cubic`].
@@ -102,6 +108,8 @@ pub struct ConnectionOptions {
 impl ConnectionOptions {
     /// Windows are at most 2^16 shifted by 14 (RFC 7323 2.3).
     pub const BUFFER_LEN_MAX: u32 = 1 << 30;
+    /// The longest [`fin_wait`](Self::fin_wait), as on Linux (`TCP_FIN_TIMEOUT_MAX`).
+    pub const FIN_WAIT_MAX: Duration = Duration::from_secs(120);
     /// No timer is finer.
     pub const TIMER_MIN: Duration = Duration::from_millis(1);
 }
@@ -116,6 +124,8 @@ impl Default for ConnectionOptions {
             ack_delay: Duration::from_millis(1),
             keepalive: None,
             user_timeout: None,
+            syn_retries: None,
+            fin_wait: Duration::from_secs(60),
             linger: Linger::Background,
             congestion: Congestion::Cubic,
             rto_min: Duration::from_millis(200),

@@ -27,9 +27,6 @@ pub(super) const STEPS_MAX: u32 = 256;
 /// The wheel is set no further ahead: a later deadline is checked once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
 
-/// How long an app that has closed waits for the peer's FIN: Linux's tcp_fin_timeout.
-pub(super) const FIN_WAIT_2: Duration = Duration::from_secs(60);
-
 impl<P: Payload> Tcp<P> {
     /// Processes the connections whose deadline has passed.
     #[inline]
@@ -169,7 +166,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Our SYN was not answered (RFC 9293 3.8.3).
     fn on_syn_timeout(&mut self) {
         self.shared.tally.timeouts += 1;
-        if self.connection.clock.backoff >= self.shared.config.syn_retries {
+        let retries = match self.connection.rare_options.syn_retries {
+            0 => self.shared.config.syn_retries,
+            retries => retries,
+        };
+        if self.connection.clock.backoff >= retries {
             return self.close(self.connection.unanswered());
         }
         self.connection.clock.back_off();

@@ -450,6 +450,36 @@ static void children(void) {
     close(fd);
 }
 
+static void ends(void) {
+    char byte;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in address = at(peer, 7000);
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("shutdown", shutdown(fd, SHUT_RD));
+    say("blocking", recv(fd, &byte, 1, 0));
+    say("dontwait", recv(fd, &byte, 1, MSG_DONTWAIT));
+    close(fd);
+    fd = call(7000);
+    say("POLLWRNORM", ready(fd, POLLWRNORM | POLLRDNORM, 5000));
+    say("write", write(fd, "x", 1));
+    say("POLLRDNORM", ready(fd, POLLRDNORM, 5000));
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    say("dissolve", connect(fd, &none, sizeof none));
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    say("TCP_INFO", getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len));
+    printf("state %d\n", info.tcpi_state);
+    int error = -1;
+    len = sizeof error;
+    say("SO_ERROR", getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("error %d\n", error);
+    say("again", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("write", write(fd, "y", 1));
+    say("read", recv(fd, &byte, 1, MSG_WAITALL));
+    printf("%c\n", byte);
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
@@ -459,7 +489,7 @@ int main(int count, char **arguments) {
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
-        {"time left", time_left}, {"refused options", refused_options},
+        {"time left", time_left}, {"refused options", refused_options}, {"ends", ends},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

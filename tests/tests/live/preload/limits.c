@@ -67,9 +67,39 @@ static void passing(void) {
     say("read", recv(fd, bytes, 4, MSG_WAITALL));
 }
 
+static void set(int fd, const char *what, int level, int name, int value) {
+    say(what, setsockopt(fd, level, name, &value, sizeof value));
+}
+
+// Options that only the kernel has.
+static void options(void) {
+    int fd = call(7000);
+    set(fd, "SO_MARK", SOL_SOCKET, SO_MARK, 1);
+    set(fd, "SO_MARK 0", SOL_SOCKET, SO_MARK, 0);
+    set(fd, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
+    set(fd, "IP_TRANSPARENT", IPPROTO_IP, 19, 1);
+    set(fd, "SO_PRIORITY", SOL_SOCKET, SO_PRIORITY, 3);
+    say("SO_BINDTODEVICE", setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
+    say("O_ASYNC", fcntl(fd, F_SETFL, O_ASYNC));
+    close(fd);
+    // Set before, it keeps the socket there, where it works.
+    char bytes[2];
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    set(fd, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
+    struct sockaddr_in address = at(peer, 7000);
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("write", write(fd, "ab", 2));
+    say("peek", recv(fd, bytes, 1, MSG_PEEK | MSG_WAITALL));
+    say("peek", recv(fd, bytes + 1, 1, MSG_PEEK | MSG_WAITALL));
+    printf("%.2s\n", bytes);
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     peer = arguments[1];
-    struct part parts[] = {{"echo", echo}, {"panic", panics}, {"resets", resets}, {"passing", passing}};
+    struct part parts[] = {
+        {"echo", echo}, {"panic", panics}, {"resets", resets}, {"passing", passing}, {"options", options},
+    };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

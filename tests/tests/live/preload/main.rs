@@ -170,6 +170,16 @@ fn socket_that_is_passed_to_another_process_is_refused_in_a_sentence() {
 }
 
 #[test]
+fn option_that_only_the_kernel_has_is_refused_or_keeps_the_socket_there() {
+    let test = "option_that_only_the_kernel_has_is_refused_or_keeps_the_socket_there";
+    let Some(said) = limits(test, "options", "WIREPATH_TEST_PANIC=") else { return };
+    let refused = "SO_MARK: -1 ENOPROTOOPT\nSO_MARK 0: 0\nSO_PEEK_OFF: -1 ENOPROTOOPT\n\
+                   IP_TRANSPARENT: -1 ENOPROTOOPT\nSO_PRIORITY: 0\nSO_BINDTODEVICE: -1 ENOPROTOOPT\nO_ASYNC: -1 EINVAL\n";
+    let kept = "SO_PEEK_OFF: 0\nconnect: 0\nwrite: 2\npeek: 1\npeek: 1\nab\n";
+    assert!(said.contains(&format!("{refused}{kept}")), "{said}");
+}
+
+#[test]
 fn what_a_program_wrote_before_its_end_arrives() {
     let test = "what_a_program_wrote_before_its_end_arrives";
     let directory = tempfile::tempdir().unwrap();

@@ -34,6 +34,9 @@ pub(in crate::proto::tcp) struct RareOptions {
     pub(in crate::proto::tcp) linger_ms: u32,
     /// 0: as the path allows.
     pub(in crate::proto::tcp) mss_max: u16,
+    /// 0: as the configuration says.
+    pub(in crate::proto::tcp) syn_retries: u8,
+    pub(in crate::proto::tcp) fin_wait_s: u8,
 }
 
 /// Switches of [`StoredOptions`].
@@ -91,6 +94,8 @@ impl Connection {
                 count: options.keepalive_count,
             }),
             user_timeout: (options.user_timeout_ms != 0).then(|| ms(options.user_timeout_ms)),
+            syn_retries: (rare.syn_retries != 0).then_some(rare.syn_retries),
+            fin_wait: Duration::from_secs(rare.fin_wait_s.into()),
             linger: if rare.linger_ms == u32::MAX { Linger::Background } else { Linger::For(ms(rare.linger_ms)) },
             congestion: self.congestion.kind,
             rto_min: Duration::from_micros(options.rto_min_us.into()),
@@ -148,6 +153,8 @@ impl RareOptions {
             keepalive_idle_ms: ms(keepalive.idle),
             keepalive_interval_ms: ms(keepalive.interval),
             mss_max: options.mss_max.unwrap_or(0),
+            syn_retries: options.syn_retries.unwrap_or(0),
+            fin_wait_s: options.fin_wait.as_nanos().div_ceil(1_000_000_000) as u8,
             pacing_rate: options.pacing_rate.unwrap_or(0),
         }
     }

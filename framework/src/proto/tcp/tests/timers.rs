@@ -246,6 +246,20 @@ fn syn_is_sent_again_and_given_up() {
 }
 
 #[test]
+fn syn_is_sent_again_as_often_as_its_connection_says() {
+    let mut end = End::new(1);
+    let flow = Flow { local: CLIENT, remote: SERVER };
+    let options = ConnectionOptions { syn_retries: Some(2), ..options() };
+    end.tcp.connect(flow, &options, ConsumerId(1), end.now, &mut end.sent).unwrap();
+    for _ in 0..20 {
+        end.now += Duration::from_secs(1);
+        end.tick();
+    }
+    assert_eq!(end.sent.0.len(), 3);
+    assert_eq!(end.events, [TcpEvent::Closed(CloseReason::NoAnswer)]);
+}
+
+#[test]
 fn syn_that_found_no_room_leaves_with_the_next_tick() {
     let mut line = Line::new();
     line.connection().state = State::SynSent;

@@ -7,7 +7,7 @@ use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::state::connection::{AckOwed, AppFlags, InputFlags, Pending, State};
-use crate::proto::tcp::timers::FIN_WAIT_2;
+use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
@@ -37,7 +37,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// as it likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
-            self.idle_until(self.now + FIN_WAIT_2);
+            let span = Duration::from_secs(self.connection.rare_options.fin_wait_s.into());
+            self.idle_until(self.now + span);
         }
     }
 

@@ -1,0 +1,187 @@
+//! What waits by an option: a stream until few of its bytes are unsent (`TCP_NOTSENT_LOWAT`), an
+//! accepted connection for its first data (`TCP_DEFER_ACCEPT`).
+
+use std::io::IoSlice;
+
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::ConnectionId;
+use wirepath::time::Instant;
+
+use super::{SocketId, Sockets};
+use crate::errno::Errno;
+use crate::ready::Ready;
+use crate::socket::listener::Listener;
+use crate::socket::stream::Stream;
+use crate::socket::{Socket, State};
+
+impl Sockets {
+    /// Sends bytes of a stream until `low_water` of them are unsent (Linux `sk_stream_memory_free`).
+    pub(super) fn send_above_low_water(
+        &mut self,
+        id: SocketId,
+        connection: ConnectionId,
+        parts: &[IoSlice<'_>],
+        low_water: u32,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let mut sent = 0;
+        let mut has_room = true;
+        'parts: for part in parts {
+            let mut rest = &part[..];
+            while !rest.is_empty() {
+                let room = low_water.saturating_sub(unsent(connection, cx)) as usize;
+                if room == 0 {
+                    self.throttle(id)?;
+                    return if sent > 0 { Ok(sent) } else { Err(Errno::EAGAIN) };
+                }
+                let piece = &rest[..rest.len().min(room)];
+                match cx.tcp().send(connection, piece) {
+                    Ok(taken) => {
+                        (sent, rest) = (sent + taken, &rest[taken..]);
+                        has_room = taken == piece.len();
+                    }
+                    Err(_) if sent > 0 => has_room = false,
+                    Err(error) => {
+                        if let State::Stream(stream) = &mut self.find(id)?.state {
+                            stream.is_writable = false;
+                        }
+                        return Err(error.into());
+                    }
+                }
+                if !has_room {
+                    break 'parts;
+                }
+            }
+        }
+        if let State::Stream(stream) = &mut self.find(id)?.state {
+            stream.is_writable = has_room;
+        }
+        if is_above(connection, low_water, cx) {
+            self.throttle(id)?;
+        }
+        Ok(sent)
+    }
+
+    /// Whether a stream takes no bytes now, because enough of them are unsent. It becomes writable
+    /// once they are few.
+    pub(super) fn has_enough_unsent(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<bool, Errno> {
+        let socket = self.find(id)?;
+        let (State::Stream(stream), Some(low_water)) = (&socket.state, socket.options.unsent_low_water) else {
+            return Ok(false);
+        };
+        let waits = stream.pending.len() as u32;
+        let has = stream.connection.is_some_and(|connection| unsent(connection, cx) + waits >= low_water);
+        if has {
+            self.throttle(id)?;
+        }
+        Ok(has)
+    }
+
+    fn throttle(&mut self, id: SocketId) -> Result<(), Errno> {
+        let State::Stream(stream) = &mut self.find(id)?.state else { return Ok(()) };
+        stream.is_writable = false;
+        if !core::mem::replace(&mut stream.is_throttled, true) {
+            self.throttled.push(id);
+        }
+        Ok(())
+    }
+
+    /// Makes the throttled streams writable of which less than half of the low water is unsent.
+    pub(super) fn release_throttled(&mut self, cx: &mut Cx<'_>) {
+        let mut idx = 0;
+        while let Some(id) = self.throttled.get(idx).copied() {
+            let waits = match self.find(id) {
+                Ok(Socket { state: State::Stream(stream), options, .. }) => match stream.connection {
+                    Some(connection) => options.unsent_low_water.is_some_and(|low| is_above(connection, low, cx)),
+                    None => false,
+                },
+                _ => false,
+            };
+            if waits {
+                idx += 1;
+                continue;
+            }
+            self.throttled.swap_remove(idx);
+            if let Ok(Socket { state: State::Stream(stream), .. }) = self.find(id) {
+                (stream.is_throttled, stream.is_writable) = (false, true);
+                self.wake_for(id, Ready::OUT);
+            }
+        }
+    }
+
+    /// Keeps a connection back until its first data, or until `until`.
+    pub(super) fn defer(&mut self, listener: SocketId, id: SocketId, until: Instant) {
+        if let Ok(Socket { state: State::Stream(stream), .. }) = self.find(id) {
+            stream.deferred_by = Some(listener);
+        }
+        if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(listener) {
+            listener.deferred.push((until, id));
+            self.deferred += 1;
+        }
+    }
+
+    /// The first data of a connection has come, or its end: it can be accepted.
+    pub(super) fn accept_deferred(&mut self, id: SocketId) {
+        let Ok(Socket { state: State::Stream(stream), .. }) = self.find(id) else { return };
+        let Some(at) = stream.deferred_by.take() else { return };
+        let Ok(Socket { state: State::Listener(listener), .. }) = self.find(at) else { return };
+        listener.deferred.retain(|(_, other)| *other != id);
+        listener.push(id);
+        self.deferred -= 1;
+        self.wake_for(at, Ready::IN);
+    }
+
+    /// Gives out the connections whose first data has not come in time.
+    pub(super) fn accept_overdue(&mut self, now: Instant) {
+        let due: Vec<SocketId> = self.deferrals().filter(|(until, _)| *until <= now).map(|(_, id)| id).collect();
+        due.into_iter().for_each(|id| self.accept_deferred(id));
+    }
+
+    /// When the next of them is given out.
+    pub(super) fn accepts_overdue_at(&self) -> Instant {
+        match self.deferred {
+            0 => Instant::MAX,
+            _ => self.deferrals().map(|(until, _)| until).min().unwrap_or(Instant::MAX),
+        }
+    }
+
+    fn deferrals(&self) -> impl Iterator<Item = (Instant, SocketId)> {
+        let listeners = self.listeners.iter().filter_map(|(_, id)| match &self.get(*id).ok()?.state {
+            State::Listener(Listener { deferred, .. }) => Some(deferred),
+            State::Stream(_) | State::Datagram(_) => None,
+        });
+        listeners.flatten().copied()
+    }
+
+    /// Ends a stream's connection, or a listener, and returns it to its state after `bind` (Linux
+    /// `tcp_disconnect`).
+    pub(super) fn dissolve_stream(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        match self.disconnect(id) {
+            Some(State::Listener(listener)) => self.end_listener(listener, cx),
+            Some(State::Stream(Stream { connection: Some(connection), .. })) => {
+                use wirepath::pipeline::tcp::State as TcpState;
+                let state = cx.tcp().info(connection).map(|info| info.state);
+                self.detach(connection);
+                self.refuse(connection, cx);
+                let is_over = [TcpState::Closing, TcpState::LastAck, TcpState::TimeWait, TcpState::Closed];
+                if state.is_some_and(|state| !is_over.contains(&state)) {
+                    self.find(id)?.error = Some(Errno::ECONNRESET);
+                }
+            }
+            _ => (),
+        }
+        self.wake(id);
+        Ok(())
+    }
+}
+
+/// Bytes that have never been sent.
+fn unsent(connection: ConnectionId, cx: &mut Cx<'_>) -> u32 {
+    cx.tcp().info(connection).map_or(0, |info| info.unsent_len)
+}
+
+/// Whether a stream stays unwritable: at least half of `low_water` is unsent (Linux
+/// `__sk_stream_is_writeable`).
+fn is_above(connection: ConnectionId, low_water: u32, cx: &mut Cx<'_>) -> bool {
+    u64::from(unsent(connection, cx)) * 2 >= u64::from(low_water)
+}
