@@ -239,7 +239,7 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
             }
             let local = match kind {
                 Kind::Stream => bind_stream(&mut engine, twin, family, remote)?,
-                Kind::Datagram => bind_twin(twin, family, ANY)?,
+                Kind::Datagram => bind_twin(twin, family, offload::name_of(twin).unwrap_or(ANY))?,
             };
             let hears_twin = kind == Kind::Datagram && engine.files.socket(file)?.is_both;
             offload::take(&mut engine, file, Some(local), hears_twin)?
@@ -307,14 +307,16 @@ const PORTS_MAX: usize = 32;
 /// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
 /// connections, so it may choose the port of one to the same peer that has just ended.
 fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
-    let bound = offload::name_of(twin).is_some_and(|local| local.port() != 0);
+    // An address without a port is that of `IP_BIND_ADDRESS_NO_PORT`.
+    let from = offload::name_of(twin).unwrap_or(ANY);
+    let bound = from.port() != 0;
     // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
     let mut probes = Vec::new();
     let mut local = Ok(ANY);
     while !bound && probes.len() < PORTS_MAX {
         let Ok(probe) = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { break };
         probes.push(probe);
-        local = bind_twin(probe, family, ANY);
+        local = bind_twin(probe, family, from);
         let Ok(candidate) = local else { break };
         if engine.look(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
             break;
@@ -323,7 +325,7 @@ fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketA
     probes.into_iter().for_each(sys::close);
     match bind_twin(twin, family, local?) {
         // Another socket was faster.
-        Err(Errno::EADDRINUSE) => bind_twin(twin, family, ANY),
+        Err(Errno::EADDRINUSE) => bind_twin(twin, family, from),
         done => done,
     }
 }
