@@ -41,6 +41,8 @@ HUGEPAGES ?= 16
 SOAK_FRAMES ?= 100000000
 # Cases of each property, drawn anew; make test draws the same 256 each time.
 SOAK_CASES ?= 10000
+# Random scripts of calls on the kernel's sockets and on ours; make test plays some hundred of each.
+SOAK_SCRIPTS ?= 10000
 # Those over mlx5 rings from 8 to 8192, for each way to send and to receive.
 MLX5_SOAK_FRAMES ?= 10000000
 # Seeds of the simulator; SEED=n replays one.
@@ -180,6 +182,8 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,psql,postgresql,for tests of unmodified programs on wirepath,:)
 	$(call want,go,golang-go,for tests of unmodified programs on wirepath,:)
 	cargo test --release -p wirepath-tests --test preload_large -- --ignored --nocapture
+	cargo test --release -p wirepath-tests --test preload_faults -- --nocapture gdb
+	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options
 
 .PHONY: metal
 metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
