@@ -54,7 +54,8 @@ pub struct Options {
     pub tos: u8,
     /// `IP_TTL`. By default 64.
     pub ttl: u8,
-    /// `IP_MINTTL` of a datagram socket: datagrams with less are dropped, and counted. By default 0.
+    /// `IP_MINTTL` of a datagram socket: datagrams with less are dropped, and counted. By default
+    /// 0.
     pub ttl_min: u8,
     /// `TCP_WINDOW_CLAMP`: the most that the receive window shows. By default `None`.
     pub window_clamp: Option<u32>,
@@ -175,7 +176,7 @@ impl Options {
         self.ancillary.timestamp.is_some() | (self.timestamping.0 != 0)
     }
 
-    /// Whether a send of a stream takes the longer way: the bytes wait, are stamped, or stop at a low
+    /// Whether a send of a stream takes the slow path: the bytes wait, are stamped, or have a low
     /// water.
     #[inline]
     pub(crate) fn holds_or_stamps(&self) -> bool {

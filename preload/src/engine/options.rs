@@ -75,7 +75,7 @@ const UDP_GRO: c_int = 104;
 const IPV6_ADDRFORM: c_int = 1;
 const IPV6_TRANSPARENT: c_int = 75;
 
-/// The bearer of an option of a socket of ours. Never is an option taken that has no effect where it
+/// The bearer of an option of a socket of ours. No option is taken that has no effect where it
 /// should have one.
 pub(crate) fn bearer(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> Bearer {
     const IP_PMTUDISC_PROBE: u32 = 3;

@@ -277,7 +277,7 @@ impl Sockets {
         })
     }
 
-    /// Replaces the filter of a membership (Linux `ip_mc_msfilter`): to include nothing is to leave.
+    /// Replaces the filter of a membership (Linux `ip_mc_msfilter`): including nothing leaves it.
     pub(crate) fn replace_sources(
         &mut self,
         id: SocketId,

@@ -15,7 +15,7 @@ use crate::socket::stream::Stream;
 use crate::socket::{Socket, State};
 
 impl Sockets {
-    /// Sends bytes of a stream until `low_water` of them are unsent (Linux `sk_stream_memory_free`).
+    /// Sends bytes of a stream until `low_water` are unsent (Linux `sk_stream_memory_free`).
     pub(super) fn send_above_low_water(
         &mut self,
         id: SocketId,
