@@ -118,7 +118,8 @@ fn apply(policy: Policy, why: impl Display) {
 
 /// Whether the environment of a test asks for a panic at `place`.
 pub(crate) fn is_panic_asked_for(place: &str) -> bool {
-    env::var("WIREPATH_TEST_PANIC").is_ok_and(|asked| asked == place)
+    static ASKED: OnceLock<Option<String>> = OnceLock::new();
+    ASKED.get_or_init(|| env::var("WIREPATH_TEST_PANIC").ok()).as_deref() == Some(place)
 }
 
 /// Whether a program that started this one has opened the interface.

@@ -47,13 +47,20 @@ fn accept(port: u16, keeps: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Connections a second that are made and closed, one after the other.
+/// Connections a second that are made and closed, one after the other. The first is not counted:
+/// for it the library opens the interface, once for a program.
 fn connect(to: SocketAddr, count: u32) -> std::io::Result<f64> {
+    connect_once(to)?;
     let start = Instant::now();
     for _ in 0..count {
-        let mut stream = TcpStream::connect(to)?;
-        // The server closes first, and has the connection in TIME-WAIT.
-        while stream.read(&mut [0; 64])? > 0 {}
+        connect_once(to)?;
     }
     Ok(f64::from(count) / start.elapsed().as_secs_f64())
+}
+
+/// The server closes first, and has the connection in TIME-WAIT.
+fn connect_once(to: SocketAddr) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(to)?;
+    while stream.read(&mut [0; 64])? > 0 {}
+    Ok(())
 }
