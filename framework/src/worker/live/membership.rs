@@ -17,25 +17,41 @@ type Pair = (Ipv4Addr, Option<Ipv4Addr>);
 /// Memberships that last as long as this value.
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
-    sockets: Vec<(Pair, UdpSocket)>,
+    held: Vec<Membership>,
+}
+
+/// A membership on an interface; dropped, it is left.
+#[derive(Debug)]
+struct Membership {
+    socket: UdpSocket,
+    idx: u32,
+    pair: Pair,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let (group, source) = self.pair;
+        // This fails if the interface is gone, and the membership with it.
+        let _ = sys::leave(&self.socket, self.idx, group, source);
+    }
 }
 
 impl Memberships {
     /// Joins every group of `flows` that is not joined yet, on interface number `idx` in the
     /// calling thread's network namespace. On an error it leaves the groups that it had joined.
     pub(super) fn join(&mut self, flows: &[FlowSpec], interface: &str, idx: u32) -> Result<(), LiveError> {
-        let before = self.sockets.len();
+        let before = self.held.len();
         for pair in pairs(flows) {
-            if self.sockets.iter().any(|(joined, _)| *joined == pair) {
+            if self.held.iter().any(|joined| joined.pair == pair) {
                 continue;
             }
             let (group, source) = pair;
             let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-                .and_then(|socket| sys::join(&socket, idx, group, source).map(|()| socket));
+                .and_then(|socket| sys::join(&socket, idx, group, source).map(|()| Membership { socket, idx, pair }));
             match joined {
-                Ok(socket) => self.sockets.push((pair, socket)),
+                Ok(membership) => self.held.push(membership),
                 Err(error) => {
-                    self.sockets.truncate(before);
+                    self.held.truncate(before);
                     return Err(LiveError::Membership { interface: interface.into(), group, error });
                 }
             }
@@ -46,7 +62,7 @@ impl Memberships {
     /// Leaves every group that no flow needs.
     pub(super) fn leave_all_but(&mut self, flows: &[FlowSpec]) {
         let wanted = pairs(flows);
-        self.sockets.retain(|(pair, _)| wanted.contains(pair));
+        self.held.retain(|joined| wanted.contains(&joined.pair));
     }
 }
 
@@ -80,12 +96,26 @@ mod tests {
         assert_eq!(pairs(&flows), [(GROUP, Some(SENDER))]);
     }
 
+    /// Whether the kernel is a member of `group`.
+    fn is_in(group: Ipv4Addr) -> bool {
+        let text = std::fs::read_to_string("/proc/net/igmp").unwrap();
+        text.to_uppercase().contains(&format!("{:08X}", group.to_bits().swap_bytes()))
+    }
+
+    #[test]
+    fn membership_is_left_though_a_child_still_has_the_socket() {
+        let group = Ipv4Addr::new(239, 77, 1, 2);
+        let mut memberships = Memberships::default();
+        memberships.join(&[FlowSpec::udp(group, 1)], "lo", 1).unwrap();
+        let _of_a_child = memberships.held[0].socket.try_clone().unwrap();
+        assert!(is_in(group));
+        memberships.leave_all_but(&[]);
+        assert!(!is_in(group));
+    }
+
     #[test]
     fn kernel_shows_the_membership_and_forgets_it() {
-        let is_member = || {
-            let text = std::fs::read_to_string("/proc/net/igmp").unwrap();
-            text.to_uppercase().contains(&format!("{:08X}", GROUP.to_bits().swap_bytes()))
-        };
+        let is_member = || is_in(GROUP);
         // Loopback is interface 1 in every namespace, and accepts multicast memberships.
         let flows = [FlowSpec::udp(GROUP, 1), FlowSpec::udp(GROUP, 1).from(&[SENDER])];
         let mut memberships = Memberships::default();
@@ -102,6 +132,6 @@ mod tests {
         let mut memberships = Memberships::default();
         let refused = memberships.join(&[FlowSpec::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
         assert!(refused.contains("does not join 239.77.1.1 on eth9"), "{refused}");
-        assert!(memberships.sockets.is_empty());
+        assert!(memberships.held.is_empty());
     }
 }

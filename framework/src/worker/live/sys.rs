@@ -22,22 +22,41 @@ const ADDRESS_LEN: usize = size_of::<libc::sockaddr_storage>();
 const FIRST_ADDRESS: usize = 8;
 /// linux/in.h
 const MCAST_JOIN_GROUP: libc::c_int = 42;
+const MCAST_LEAVE_GROUP: libc::c_int = 45;
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
+const MCAST_LEAVE_SOURCE_GROUP: libc::c_int = 47;
 /// linux/icmp.h
 const ICMP_FILTER: libc::c_int = 1;
 
 /// Joins `socket` to `group` on interface number `interface`, for one source or for all, until the
 /// socket is closed.
 pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: Option<Ipv4Addr>) -> io::Result<()> {
+    set_membership(socket, [MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP], interface, group, source)
+}
+
+/// Leaves it. To close the socket is not enough: a child that another thread has just forked has it
+/// too, until it executes its program.
+pub(super) fn leave(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: Option<Ipv4Addr>) -> io::Result<()> {
+    set_membership(socket, [MCAST_LEAVE_GROUP, MCAST_LEAVE_SOURCE_GROUP], interface, group, source)
+}
+
+/// Sets the first of two options for any source, the second for one.
+fn set_membership(
+    socket: &UdpSocket,
+    [of_any, of_one]: [libc::c_int; 2],
+    interface: u32,
+    group: Ipv4Addr,
+    source: Option<Ipv4Addr>,
+) -> io::Result<()> {
     // `struct group_source_req`, which starts like `struct group_req`.
     let mut request = [0; FIRST_ADDRESS + 2 * ADDRESS_LEN];
     request[..4].copy_from_slice(&interface.to_ne_bytes());
     put_address(&mut request[FIRST_ADDRESS..], group);
     match source {
-        None => set(socket, libc::IPPROTO_IP, MCAST_JOIN_GROUP, &request[..FIRST_ADDRESS + ADDRESS_LEN]),
+        None => set(socket, libc::IPPROTO_IP, of_any, &request[..FIRST_ADDRESS + ADDRESS_LEN]),
         Some(source) => {
             put_address(&mut request[FIRST_ADDRESS + ADDRESS_LEN..], source);
-            set(socket, libc::IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, &request)
+            set(socket, libc::IPPROTO_IP, of_one, &request)
         }
     }
 }
