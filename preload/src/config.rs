@@ -116,10 +116,12 @@ fn apply(policy: Policy, why: impl Display) {
     }
 }
 
-/// Whether the environment of a test asks for a panic at `place`.
+/// Whether the environment of a test asks for a panic at `place`. A test starts its program with the
+/// variable and may change it later, so that every other program looks it up once.
 pub(crate) fn is_panic_asked_for(place: &str) -> bool {
-    static ASKED: OnceLock<Option<String>> = OnceLock::new();
-    ASKED.get_or_init(|| env::var("WIREPATH_TEST_PANIC").ok()).as_deref() == Some(place)
+    static IS_A_TEST: OnceLock<bool> = OnceLock::new();
+    let asked = || env::var_os("WIREPATH_TEST_PANIC");
+    *IS_A_TEST.get_or_init(|| asked().is_some()) && asked().is_some_and(|asked| asked == place)
 }
 
 /// Whether a program that started this one has opened the interface.
