@@ -116,8 +116,8 @@ fn apply(policy: Policy, why: impl Display) {
     }
 }
 
-/// Whether the environment of a test asks for a panic at `place`. A test starts its program with the
-/// variable and may change it later, so that every other program looks it up once.
+/// Whether the environment of a test asks for a panic at `place`. A test starts its program with
+/// the variable and may change it later, so that every other program looks it up once.
 pub(crate) fn is_panic_asked_for(place: &str) -> bool {
     static IS_A_TEST: OnceLock<bool> = OnceLock::new();
     let asked = || env::var_os("WIREPATH_TEST_PANIC");
