@@ -7,6 +7,7 @@ use wirepath::device::mlx5::{Mlx5Config, Mlx5Device};
 use wirepath::device::steering::Rule;
 
 use super::{Error, Model};
+use crate::measure::outside::outside_marks;
 use crate::sockets::{CLIENT, SERVER, SocketExchange};
 
 /// Sockets on `mlx5_0` and `mlx5_1`, which are to stay as long as they.
@@ -18,7 +19,10 @@ pub type OnPorts<W> = (SocketExchange<W>, [Mlx5Device; 2]);
 /// A device refused a request.
 pub fn exchange(model: Model) -> Result<OnPorts<impl FnMut()>, Error> {
     let (mut client, mut server) = (open("mlx5_0", CLIENT)?, open("mlx5_1", SERVER)?);
-    let exchange = SocketExchange::over(&mut client, &mut server, move || model.settle());
+    // The model is in this process, and asks the kernel for the pages that it reaches: a NIC makes
+    // no calls.
+    let carry = move || outside_marks(|| model.settle());
+    let exchange = SocketExchange::over(&mut client, &mut server, carry);
     Ok((exchange, [client, server]))
 }
 

@@ -2,6 +2,7 @@
 //! run binaries that send packets through a measured path: `packets`, and `connectx` on software
 //! NICs.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::parent_id;
 use std::path::Path;
@@ -49,8 +50,12 @@ impl Subject {
     /// System calls a packet, of the thread that runs [`between_marks`] and between its marks:
     /// calls of the set-up, the harness and other threads do not count.
     pub fn system_calls(&self, path: &str) -> Result<f64, Missing> {
-        const ROUNDS: &str = "4000";
-        let output = self.run(&["strace", "-f", "-o", "/dev/stderr"], path, ROUNDS)?;
+        self.system_calls_of(path, ROUNDS_OF_A_MILLION)
+    }
+
+    /// As above, of a number of rounds.
+    pub fn system_calls_of(&self, path: &str, rounds: &str) -> Result<f64, Missing> {
+        let output = self.run(&["strace", "-f", "-o", "/dev/stderr"], path, rounds)?;
         Ok(calls_between_marks(&output)? as f64 / numbers(&output, "packets")?[0])
     }
 
@@ -79,6 +84,9 @@ impl Subject {
     }
 }
 
+/// Of [`ROUND`](crate::receiver::ROUND) packets each.
+pub const ROUNDS_OF_A_MILLION: &str = "4000";
+
 /// The exit code by which launchers, like shells, report a missing program.
 const NOT_FOUND: i32 = 127;
 
@@ -87,9 +95,27 @@ const NOT_FOUND: i32 = 127;
 /// makes.
 pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
     let _ = parent_id();
+    IS_MEASURED.set(true);
+    let result = run();
+    IS_MEASURED.set(false);
+    let _ = parent_id();
+    result
+}
+
+/// Runs what does not count within [`between_marks`]: a pair of marks around it ends the measured
+/// part, and begins it again.
+pub fn outside_marks<T>(run: impl FnOnce() -> T) -> T {
+    if !IS_MEASURED.get() {
+        return run();
+    }
+    let _ = parent_id();
     let result = run();
     let _ = parent_id();
     result
+}
+
+thread_local! {
+    static IS_MEASURED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The number of calls that a thread makes between its first and second mark, its third and fourth,
