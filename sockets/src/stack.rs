@@ -21,8 +21,21 @@ pub trait Drive {
     /// One turn of the worker. Returns the number of received packets.
     fn turn(&mut self, now: Instant) -> usize;
 
+    /// The sockets.
+    fn sockets(&mut self) -> &mut Sockets;
+
+    /// The sockets with their context, for calls. [`leave`](Self::leave) follows.
+    fn enter(&mut self, now: Instant) -> (&mut Sockets, Cx<'_>);
+
+    /// Has the frames that calls have posted leave.
+    fn leave(&mut self, now: Instant);
+
     /// Makes a call of the sockets. Frames that it sends leave before it returns.
-    fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>));
+    fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>)) {
+        let (sockets, mut cx) = self.enter(now);
+        act(sockets, &mut cx);
+        self.leave(now);
+    }
 
     /// The time at which [`turn`](Self::turn) next has work if no frame arrives before
     /// ([`Worker::next_deadline`]). A caller that is about to sleep asks for it, after a turn
@@ -39,8 +52,16 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> Drive for Worker<Rx, Tx, N, Soc
         self.poll_once(now)
     }
 
-    fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>)) {
-        self.with_app(now, |sockets, cx| act(sockets, cx));
+    fn sockets(&mut self) -> &mut Sockets {
+        self.app_mut()
+    }
+
+    fn enter(&mut self, now: Instant) -> (&mut Sockets, Cx<'_>) {
+        self.app_and_cx(now)
+    }
+
+    fn leave(&mut self, now: Instant) {
+        self.tx_mut().ring_doorbell(now);
     }
 
     fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
@@ -79,6 +100,8 @@ pub struct Stack(Rc<RefCell<Inner>>);
 struct Inner {
     driver: Box<dyn Drive>,
     clock: Box<dyn Clock>,
+    /// The last reading of the clock.
+    now: Instant,
     /// Called after a turn without packets while a call waits.
     idle: Rc<dyn Fn(u32)>,
     /// Called instead, from this many such turns in a row on.
@@ -91,7 +114,13 @@ impl Stack {
     pub fn over(worker: impl Drive + 'static, clock: impl Clock + 'static) -> Self {
         let idle = Rc::new(|_| core::hint::spin_loop());
         let sleep: (u32, Rc<dyn Fn(Sleep)>) = (u32::MAX, Rc::new(|_| ()));
-        Self(Rc::new(RefCell::new(Inner { driver: Box::new(worker), clock: Box::new(clock), idle, sleep })))
+        Self(Rc::new(RefCell::new(Inner {
+            driver: Box::new(worker),
+            clock: Box::new(clock),
+            now: Instant::ZERO,
+            idle,
+            sleep,
+        })))
     }
 
     /// Sets the function that a waiting call runs after a turn without packets: for example to
@@ -114,17 +143,32 @@ impl Stack {
     /// a turn already.
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
-        let now = inner.clock.now();
+        let now = inner.read_clock();
         inner.driver.turn(now)
     }
 
     /// A call of the sockets that does not wait.
-    pub fn call<T>(&self, mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> T) -> T {
+    #[inline]
+    pub fn call<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
         let mut inner = self.0.borrow_mut();
-        let now = inner.clock.now();
-        let mut result = None;
-        inner.driver.with(now, &mut |sockets, cx| result = Some(act(sockets, cx)));
-        result.expect("the driver made the call")
+        let now = inner.read_clock();
+        let (sockets, mut cx) = inner.driver.enter(now);
+        let result = act(sockets, &mut cx);
+        inner.driver.leave(now);
+        result
+    }
+
+    /// A call that sends nothing and needs no time: it reads neither the clock, nor does it ring
+    /// the doorbell.
+    #[inline]
+    pub fn look<T>(&self, act: impl FnOnce(&mut Sockets) -> T) -> T {
+        act(self.0.borrow_mut().driver.sockets())
+    }
+
+    /// The time that the last call or turn read of the clock.
+    #[inline]
+    pub fn last_reading(&self) -> Instant {
+        self.0.borrow().now
     }
 
     /// Repeats a call until it does not return `EAGAIN`, and polls the worker in between.
@@ -142,7 +186,7 @@ impl Stack {
                 Err(Errno::EAGAIN) => (),
                 done => return done,
             }
-            let now = self.0.borrow_mut().clock.now();
+            let now = self.last_reading();
             let until = *deadline.get_or_insert(timeout.map(|timeout| now + timeout));
             if until.is_some_and(|until| now >= until) {
                 return Err(Errno::EAGAIN);
@@ -204,12 +248,20 @@ impl Stack {
     /// work now.
     pub fn sleep_until(&self, until: Option<Instant>) -> Option<Sleep> {
         let mut inner = self.0.try_borrow_mut().ok()?;
-        let now = inner.clock.now();
+        let now = inner.read_clock();
         let next = [inner.driver.next_deadline(now), until].into_iter().flatten().min();
         if next.is_some_and(|next| next <= now) {
             return None;
         }
         Some(Sleep { fd: inner.driver.wait_fd(), timeout: next.map(|next| next.since(now)) })
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn read_clock(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
     }
 }
 

@@ -168,6 +168,12 @@ impl Flows {
         self.changes
     }
 
+    /// Closed connections whose flows are not released yet.
+    #[inline]
+    pub(crate) fn leaving(&self) -> usize {
+        self.closed.len() + self.closing.len()
+    }
+
     /// The time at which a closed connection is next looked for; `Instant::MAX` if there is none.
     pub(crate) fn next_deadline(&self) -> Instant {
         let next = |queue: &VecDeque<Leaving>| queue.front().map_or(Instant::MAX, |leaving| leaving.next_look);

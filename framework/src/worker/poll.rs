@@ -369,6 +369,13 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         act(&mut self.app, &mut cx)
     }
 
+    /// The app with its context, for a caller that keeps both over several calls: frames that they
+    /// post leave as with [`with_app_batched`](Self::with_app_batched).
+    #[inline]
+    pub fn app_and_cx(&mut self, now: Instant) -> (&mut A, Cx<'_>) {
+        (&mut self.app, self.tools.cx(now))
+    }
+
     /// At the end: resets all open TCP connections, so that no peer keeps them open, and waits
     /// until the resets are on the wire. Returns how many there were. For an orderly end, close the
     /// connections and poll until they have ended.

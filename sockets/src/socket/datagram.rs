@@ -131,6 +131,7 @@ impl DatagramSocket {
 
     /// Keeps a datagram, or drops it if the receive buffer is full or `connect` named another peer.
     /// Returns whether it was kept.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         datagram: &Datagram<'_>,
@@ -178,17 +179,27 @@ impl DatagramSocket {
 
     /// Takes the next datagram; bytes that do not fit in `into` are lost, as with a kernel's
     /// socket.
+    #[inline]
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
-        let Waiting { payload, info } = self.received.pop_front()?;
-        self.charge -= charge(info.len);
-        Some((payload.copy(0, into), info))
+        let Waiting { payload, info } = self.received.front()?;
+        let read = (payload.copy(0, into), *info);
+        self.forget_first(info.len);
+        Some(read)
+    }
+
+    /// The first datagram, of `len` bytes, was read.
+    #[inline]
+    fn forget_first(&mut self, len: usize) {
+        self.charge -= charge(len);
+        self.received.pop_front();
     }
 
     /// As above, into several parts.
     pub(crate) fn read_parts(&mut self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
-        let Waiting { payload, info } = self.received.pop_front()?;
-        self.charge -= charge(info.len);
-        Some((payload.copy_parts(into), info))
+        let Waiting { payload, info } = self.received.front()?;
+        let read = (payload.copy_parts(into), *info);
+        self.forget_first(info.len);
+        Some(read)
     }
 
     /// Copies the next datagram and leaves it (`MSG_PEEK`).
@@ -291,6 +302,10 @@ impl DatagramSocket {
 }
 
 /// Bytes of packet buffers that a datagram holds: a long one came in fragments.
+#[inline]
 fn charge(len: usize) -> usize {
-    len.div_ceil(BUFFER_CHARGE).max(1) * BUFFER_CHARGE
+    if len <= BUFFER_CHARGE {
+        return BUFFER_CHARGE;
+    }
+    len.div_ceil(BUFFER_CHARGE) * BUFFER_CHARGE
 }

@@ -132,12 +132,15 @@ pub(crate) enum Payload {
 
 impl Payload {
     /// Received bytes; with `is_copied` the packet buffers are free again.
+    #[inline]
     pub(crate) fn of(held: Held, is_copied: bool) -> Self {
-        if !is_copied {
-            return Self::Held(held);
-        }
+        if is_copied { Self::copied(&held) } else { Self::Held(held) }
+    }
+
+    #[cold]
+    fn copied(held: &Held) -> Self {
         let mut bytes = vec![0; held.len()].into_boxed_slice();
-        copy_held(&held, 0, &mut bytes);
+        copy_held(held, 0, &mut bytes);
         Self::Copied(bytes)
     }
 
@@ -149,25 +152,33 @@ impl Payload {
     }
 
     /// Copies bytes, from `offset` on, into `into`, and returns their number.
+    #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> usize {
-        match self {
-            Self::Held(held) => copy_held(held, offset, into),
-            Self::Copied(bytes) => {
-                let bytes = bytes.get(offset..).unwrap_or_default();
-                let count = bytes.len().min(into.len());
-                into[..count].copy_from_slice(&bytes[..count]);
-                count
-            }
-        }
+        let bytes = match self {
+            Self::Held(held) => match held.bytes() {
+                Some(bytes) => bytes,
+                None => return copy_held(held, offset, into),
+            },
+            Self::Copied(bytes) => bytes,
+        };
+        let bytes = bytes.get(offset..).unwrap_or_default();
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        count
     }
 
     /// As above, into several parts.
+    #[inline]
     pub(crate) fn copy_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
+        if let [part] = into {
+            return self.copy(0, part);
+        }
         into.iter_mut().fold(0, |copied, part| copied + self.copy(copied, part))
     }
 }
 
 /// Copies bytes of `held`, from `offset` on, into `into`, and returns their number.
+#[cold]
 fn copy_held(held: &Held, offset: usize, into: &mut [u8]) -> usize {
     let (mut skip, mut copied) = (offset, 0);
     for segment in held.segments() {

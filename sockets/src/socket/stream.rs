@@ -126,6 +126,7 @@ impl Stream {
     }
 
     /// Keeps received bytes.
+    #[inline]
     pub(crate) fn push(&mut self, payload: Payload) {
         self.len += payload.len();
         self.received.push_back(payload);
@@ -157,16 +158,19 @@ impl Stream {
     }
 
     /// Bytes that wait (`FIONREAD`).
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// The waiting bytes as `SO_RCVBUF` counts them.
+    #[inline]
     pub(crate) fn charge(&self) -> usize {
         self.len.max(self.received.len() * BUFFER_CHARGE)
     }
 
     /// Copies bytes from the front, and forgets them.
+    #[inline]
     pub(crate) fn read(&mut self, into: &mut [u8]) -> usize {
         let mut copied = 0;
         while copied < into.len()
@@ -258,6 +262,7 @@ impl Stream {
     }
 
     /// The connection that bytes go to.
+    #[inline]
     pub(crate) fn sends_by(&self) -> Result<ConnectionId, Errno> {
         match (self.phase, self.connection) {
             (Phase::Connecting, _) => Err(Errno::EAGAIN),

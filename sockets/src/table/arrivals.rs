@@ -12,19 +12,10 @@ use crate::socket::stream::Phase;
 use crate::socket::{Payload, Socket, State};
 
 impl App for Sockets {
+    #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.flows.tick(cx);
-        if self.uncorked_at() <= cx.now {
-            self.uncork_due(cx);
-        }
-        if !self.stamps.is_empty() {
-            self.settle_stamps(cx);
-        }
-        if !self.throttled.is_empty() {
-            self.release_throttled(cx);
-        }
-        if self.deferred > 0 {
-            self.accept_overdue(cx.now);
+        if self.has_waiting_work() {
+            self.work(cx);
         }
     }
 
@@ -41,16 +32,17 @@ impl App for Sockets {
         let is_copied = self.buffers.are_scarce(cx);
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         let id = SocketId { slot, generation: place.generation };
-        let Some(Socket { state: State::Datagram(datagrams), options, traffic, .. }) = &mut place.socket else {
-            return;
-        };
+        let Some(socket) = &mut place.socket else { return };
+        let Socket { state: State::Datagram(datagrams), options, traffic, watches, .. } = socket else { return };
         if datagram.ttl < options.ttl_min {
             datagrams.below_ttl_min += 1;
             return;
         }
         if datagrams.push(datagram, cx.now, options.receive_buffer as usize, is_copied) {
             traffic.received(datagram.payload.len(), cx.now);
-            self.wake_for(id, Ready::IN);
+            if !watches.is_empty() {
+                self.wake_for(id, Ready::IN);
+            }
         }
     }
 
@@ -154,23 +146,50 @@ impl App for Sockets {
         let connection = data.connection;
         let is_copied = self.buffers.are_scarce(cx);
         let Some((id, socket)) = self.stream_of(connection) else { return };
-        let receive_buffer = socket.options.receive_buffer as usize;
-        let asks_for_times = socket.options.asks_for_times();
-        let State::Stream(stream) = &mut socket.state else { return };
+        let Socket { state: State::Stream(stream), options, watches, .. } = socket else { return };
         if stream.is_read_shut && stream.is_write_shut {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
         stream.push(Payload::of(data.hold(), is_copied));
-        if asks_for_times {
+        if options.asks_for_times() {
             stream.keep_arrival((cx.now, data.timestamp));
         }
-        if !stream.is_paused && stream.charge() >= receive_buffer {
+        if !stream.is_paused && stream.charge() >= options.receive_buffer as usize {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
         }
-        if stream.deferred_by.is_some() {
+        let (is_deferred, is_watched) = (stream.deferred_by.is_some(), !watches.is_empty());
+        if is_deferred {
             self.accept_deferred(id);
         }
-        self.wake_for(id, Ready::IN);
+        if is_watched {
+            self.wake_for(id, Ready::IN);
+        }
+    }
+}
+
+impl Sockets {
+    /// Whether anything waits for a turn: mostly nothing does.
+    #[inline]
+    fn has_waiting_work(&self) -> bool {
+        let counts = [self.flows.leaving(), self.corked.len(), self.stamps.len(), self.throttled.len(), self.deferred];
+        counts.into_iter().fold(0, |all, count| all | count) != 0
+    }
+
+    #[inline(never)]
+    fn work(&mut self, cx: &mut Cx<'_>) {
+        self.flows.tick(cx);
+        if self.uncorked_at() <= cx.now {
+            self.uncork_due(cx);
+        }
+        if !self.stamps.is_empty() {
+            self.settle_stamps(cx);
+        }
+        if !self.throttled.is_empty() {
+            self.release_throttled(cx);
+        }
+        if self.deferred > 0 {
+            self.accept_overdue(cx.now);
+        }
     }
 }

@@ -14,7 +14,19 @@ impl Sockets {
     ///
     /// # Errors
     /// `EAGAIN`: no room; `EPIPE`, `ENOTCONN`, `EDESTADDRREQ`, or the pending error.
+    #[inline]
     pub fn send(&mut self, id: SocketId, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        let socket = self.find(id)?;
+        match &mut socket.state {
+            State::Stream(stream) if socket.error.is_none() && stream.sends_at_once(&socket.options) => {
+                stream.send(bytes, cx)
+            }
+            _ => self.send_otherwise(id, bytes, cx),
+        }
+    }
+
+    /// As above, where the bytes may wait, or are no stream's.
+    fn send_otherwise(&mut self, id: SocketId, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
         self.bind_if_unbound(id, cx)?;
         let socket = self.find(id)?;
         if !matches!(socket.state, State::Datagram(_)) {
@@ -29,18 +41,8 @@ impl Sockets {
                 let remote = datagrams.remote.ok_or(Errno::EDESTADDRREQ)?;
                 self.send_to(id, bytes, remote, cx)
             }
-            State::Stream(stream) if socket.options.holds_or_stamps() || !stream.pending.is_empty() => {
-                self.send_parts(id, &[IoSlice::new(bytes)], None, SendFlags::default(), cx)
-            }
-            State::Stream(stream) => {
-                let connection = stream.sends_by()?;
-                if bytes.is_empty() {
-                    return Ok(0);
-                }
-                let taken = cx.tcp().send(connection, bytes);
-                stream.is_writable = taken == Ok(bytes.len());
-                Ok(taken?)
-            }
+            State::Stream(stream) if stream.sends_at_once(&socket.options) => stream.send(bytes, cx),
+            State::Stream(_) => self.send_parts(id, &[IoSlice::new(bytes)], None, SendFlags::default(), cx),
         }
     }
 
@@ -48,23 +50,20 @@ impl Sockets {
     ///
     /// # Errors
     /// `EAGAIN`: nothing has come; `ENOTCONN`, or the pending error.
+    #[inline]
     pub fn recv(&mut self, id: SocketId, into: &mut [u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
         let socket = self.find(id)?;
-        let resume_at = socket.options.receive_buffer as usize / 2;
         let stream = match &mut socket.state {
             State::Stream(stream) => stream,
             State::Datagram(_) => return self.recv_from(id, into).map(|(count, _)| count),
             State::Listener(_) => return Err(Errno::ENOTCONN),
         };
         if stream.len() == 0 {
-            return self.find(id)?.end_of_stream();
+            return socket.end_of_stream();
         }
         let count = stream.read(into);
-        if stream.is_paused && stream.charge() <= resume_at {
-            stream.is_paused = false;
-            if let Some(connection) = stream.connection {
-                cx.tcp().resume(connection)?;
-            }
+        if stream.is_paused {
+            self.resume_if_read(id, cx)?;
         }
         Ok(count)
     }

@@ -10,6 +10,7 @@ use wirepath::time::{Duration, Instant};
 
 use super::{SocketId, Sockets};
 use crate::errno::Errno;
+use crate::options::Options;
 use crate::socket::State;
 use crate::socket::datagram::DatagramInfo;
 use crate::socket::stream::{Phase, Stream};
@@ -74,21 +75,23 @@ impl Sockets {
         if stream.len() == 0 {
             return socket.end_of_stream().map(|count| (count, None));
         }
-        let wanted = into.iter().map(|part| part.len()).sum();
+        let wanted = || into.iter().map(|part| part.len()).sum();
         let count = match (flags.peek, flags.truncate) {
-            (true, true) => stream.len().min(wanted),
+            (true, true) => stream.len().min(wanted()),
             (true, false) => {
                 stream.note_first();
                 stream.peek_parts(into)
             }
-            (false, true) => stream.discard(wanted),
+            (false, true) => stream.discard(wanted()),
             (false, false) => into.iter_mut().map(|part| stream.read(part)).sum(),
         };
-        self.resume_if_read(id, cx)?;
+        if stream.is_paused {
+            self.resume_if_read(id, cx)?;
+        }
         Ok((count, None))
     }
 
-    /// Makes the machine deliver data again once half of the kept data is read.
+    /// Makes the machine, which is paused, deliver data again once half of the kept data is read.
     pub(super) fn resume_if_read(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         let resume_at = socket.options.receive_buffer as usize / 2;
@@ -115,8 +118,15 @@ impl Sockets {
         flags: SendFlags,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
-        let options = &self.find(id)?.options;
-        if options.timestamping.stamps_sent() || flags.zerocopy {
+        let socket = self.find(id)?;
+        if let (State::Stream(stream), [part]) = (&mut socket.state, parts)
+            && !(flags.more | flags.zerocopy)
+            && socket.error.is_none()
+            && stream.sends_at_once(&socket.options)
+        {
+            return stream.send(part, cx);
+        }
+        if socket.options.timestamping.stamps_sent() || flags.zerocopy {
             return self.send_reported(id, parts, to, flags, cx);
         }
         self.send_bytes(id, parts, to, flags, cx)
@@ -336,6 +346,24 @@ impl Sockets {
 }
 
 impl Stream {
+    /// Whether bytes go to the machine as they are: none wait, and none are to be stamped.
+    #[inline]
+    pub(super) fn sends_at_once(&self, options: &Options) -> bool {
+        !options.holds_or_stamps() & self.pending.is_empty()
+    }
+
+    /// Sends bytes, as far as there is room.
+    #[inline]
+    pub(super) fn send(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        let connection = self.sends_by()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let taken = cx.tcp().send(connection, bytes);
+        self.is_writable = taken == Ok(bytes.len());
+        Ok(taken?)
+    }
+
     /// Sends corked data, except the last `keep` bytes, as far as there is room.
     fn send_pending(&mut self, connection: ConnectionId, keep: usize, cx: &mut Cx<'_>) {
         let end = self.pending.len().saturating_sub(keep);

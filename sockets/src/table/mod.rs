@@ -376,11 +376,13 @@ impl Sockets {
         Ok(SocketId { slot, generation: place.generation })
     }
 
+    #[inline]
     pub(crate) fn find(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         slot.and_then(|slot| slot.socket.as_mut()).ok_or(Errno::EBADF)
     }
 
+    #[inline]
     fn get(&self, id: SocketId) -> Result<&Socket, Errno> {
         socket_of(&self.slots, id).ok_or(Errno::EBADF)
     }
@@ -392,7 +394,14 @@ impl Sockets {
 
     /// Lists only the items that ask for the changes `moved`, so that an edge of one kind does not
     /// report another kind.
+    #[inline]
     pub(crate) fn wake_for(&mut self, id: SocketId, moved: Ready) {
+        if socket_of(&self.slots, id).is_some_and(|socket| !socket.watches.is_empty()) {
+            self.list_items(id, moved);
+        }
+    }
+
+    fn list_items(&mut self, id: SocketId, moved: Ready) {
         let mut is_awake = false;
         for idx in 0.. {
             // Read again each time, because the list belongs to this table.
@@ -447,6 +456,7 @@ impl SocketId {
     }
 }
 
+#[inline]
 fn socket_of(slots: &[Slot], id: SocketId) -> Option<&Socket> {
     let slot = slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation);
     slot.and_then(|slot| slot.socket.as_ref())

@@ -57,7 +57,13 @@ impl Stamps {
     /// Whether a turn has nothing to look for.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.listed.is_empty() && self.hardware.is_empty()
+        self.len() == 0
+    }
+
+    /// Sockets with stamps that they await, and messages that the NIC stamps.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.listed.len() + self.hardware.len()
     }
 
     /// When a turn looks for stamps that no packet announces.
