@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fmt::Display;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use sockets::System;
 use sockets::rules::Rules;
@@ -45,7 +44,7 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
-    spin: Duration,
+    spin_ns: u64,
 }
 
 /// What happens if sockets cannot be offloaded.
@@ -67,8 +66,9 @@ pub(crate) fn get() -> Option<&'static Config> {
 }
 
 /// How long a call that waits polls before its thread sleeps.
-pub(crate) fn spin() -> Duration {
-    CONFIG.get().and_then(Option::as_ref).map_or(Duration::ZERO, |config| config.spin)
+#[inline]
+pub(crate) fn spin_ns() -> u64 {
+    CONFIG.get().and_then(Option::as_ref).map_or(0, |config| config.spin_ns)
 }
 
 /// The system's limits of socket options, and the index of our interface.
@@ -202,7 +202,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     stamp(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    Ok(Config { port, own, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+    Ok(Config { port, own, program, application_id, rules, policy, spin_ns: spin_us * 1_000 })
 }
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.

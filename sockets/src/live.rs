@@ -4,7 +4,7 @@ use std::{fs, thread};
 
 use wirepath::counters::Block;
 use wirepath::pipeline::tcp::TcpConfig;
-use wirepath::time::MonotonicClock;
+use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
 use wirepath::worker::StopFlag;
 use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, sleep_on};
 
@@ -43,13 +43,15 @@ impl Stack {
         config: &LiveConfig,
         sockets_max: usize,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        // The clock measures its rate meanwhile.
+        let clock = thread::Builder::new().name("wirepath-clock".into()).spawn(SystemClock::start);
         let block = Block::create(&config.app)?;
         let mut port = LivePort::open(config, &block.scope("port"), &StopFlag::new())?;
         let queue = port.take_queue()?.ok_or("the configuration names no queue: take queue 0")?;
         let scope = block.scope("worker0");
         let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
-        let clock = MonotonicClock::start();
-        sockets.follow_wall(SystemWall::beside(clock));
+        let clock = clock.ok().and_then(|clock| clock.join().ok()).unwrap_or_else(SystemClock::start);
+        sockets.follow_wall(SystemWall::beside(clock.clone()));
         sockets.count_in(&scope);
         sockets.follow_system(System::of(config.port.interface()));
         let worker = queue.builder().held(BUFFERS).build(sockets, &scope)?;
@@ -72,6 +74,30 @@ impl System {
             receive_buffer_max: read("/proc/sys/net/core/rmem_max".into()).unwrap_or(fresh.receive_buffer_max),
             send_buffer_max: read("/proc/sys/net/core/wmem_max".into()).unwrap_or(fresh.send_buffer_max),
             interface_idx: read(format!("/sys/class/net/{interface}/ifindex")).unwrap_or(fresh.interface_idx),
+        }
+    }
+}
+
+/// The clock of sockets: the processor's counter, or the system's clock where the counter does not
+/// run evenly.
+#[derive(Clone)]
+enum SystemClock {
+    Counter(TscClock),
+    System(MonotonicClock),
+}
+
+impl SystemClock {
+    fn start() -> Self {
+        TscClock::start().map_or_else(|| Self::System(MonotonicClock::start()), Self::Counter)
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&mut self) -> Instant {
+        match self {
+            Self::Counter(clock) => clock.now(),
+            Self::System(clock) => clock.now(),
         }
     }
 }

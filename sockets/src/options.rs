@@ -170,6 +170,13 @@ impl Options {
         self.receive_errors | self.timestamping.stamps_sent()
     }
 
+    /// Whether `recvmsg` returns control messages with what it receives.
+    #[inline]
+    pub fn asks_for_control(&self) -> bool {
+        let Ancillary { packet_info, original_destination, ttl, tos, dropped, timestamp, .. } = self.ancillary;
+        packet_info | original_destination | ttl | tos | dropped | timestamp.is_some() | (self.timestamping.0 != 0)
+    }
+
     /// Whether received messages have times.
     #[inline]
     pub(crate) fn asks_for_times(&self) -> bool {

@@ -6,12 +6,12 @@
 use core::ffi::{c_int, c_uint, c_void};
 use std::io::IoSliceMut;
 
-use sockets::Errno;
+use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
 use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
 use crate::calls::Outcome;
-use crate::calls::data::{self, Received};
+use crate::calls::data::{self, Batch, Received};
 use crate::calls::reports;
 use crate::engine::table::FileId;
 use crate::process;
@@ -159,33 +159,26 @@ fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Op
         Ok(received) => received,
         Err(error) => return Some(Err(error)),
     };
+    let control = if received.has_control { data::control(file, &received) } else { Vec::new() };
+    Some(store_message(header, &received, &control).map(|()| received.len))
+}
+
+/// Stores in the program's structure what came beside the bytes.
+fn store_message(header: &mut libc::msghdr, received: &Received, control: &[ControlMessage]) -> Result<(), Errno> {
     header.msg_flags = received.flags;
-    let mut control_len = 0;
-    if let Some(info) = &received.info {
-        let stored = store_source(&received, header.msg_name, &raw mut header.msg_namelen);
-        let control =
-            memory::store_control(&data::control(file, Some(info)), header.msg_control, header.msg_controllen);
-        match stored.and(control) {
-            Ok((len, flags)) => {
-                control_len = len;
-                header.msg_flags |= flags;
-            }
-            Err(error) => return Some(Err(error)),
-        }
-    } else {
-        header.msg_namelen = 0;
-        if received.len > 0 && header.msg_controllen > 0 {
-            match memory::store_control(&data::control(file, None), header.msg_control, header.msg_controllen) {
-                Ok((len, flags)) => {
-                    control_len = len;
-                    header.msg_flags |= flags;
-                }
-                Err(error) => return Some(Err(error)),
-            }
-        }
+    match received.info {
+        Some(_) => store_source(received, header.msg_name, &raw mut header.msg_namelen)?,
+        None => header.msg_namelen = 0,
     }
-    header.msg_controllen = control_len;
-    Some(Ok(received.len))
+    let (mut len, mut flags) = (0, 0);
+    // The end of a stream has no control messages, and where there is no room for those of its
+    // bytes they are lost.
+    if !control.is_empty() && (received.info.is_some() || (received.len > 0 && header.msg_controllen > 0)) {
+        (len, flags) = memory::store_control(control, header.msg_control, header.msg_controllen)?;
+    }
+    header.msg_flags |= flags;
+    header.msg_controllen = len;
+    Ok(())
 }
 
 /// Receives an entry of the error queue.
@@ -228,28 +221,49 @@ fn receive_messages(
         (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
     };
     let deadline = time.and_then(|time| std::time::Instant::now().checked_add(time));
-    let mut flags = flags & !libc::MSG_WAITFORONE | if flags & libc::MSG_WAITFORONE != 0 { WAIT_FOR_ONE } else { 0 };
-    for (idx, entry) in list.iter_mut().enumerate() {
-        let one = receive_message(file, &raw mut entry.msg_hdr, flags & !WAIT_FOR_ONE);
-        match one {
+    let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
+    let flags = flags & !libc::MSG_WAITFORONE;
+    let mut count = 0;
+    while count < list.len() {
+        let entry = &mut list[count];
+        match receive_message(file, &raw mut entry.msg_hdr, flags) {
             Some(Ok(len)) => entry.msg_len = len as c_uint,
-            Some(Err(error)) if idx == 0 => return Some(Err(error)),
-            None if idx == 0 => return None,
-            Some(Err(_)) | None => return Some(Ok(idx)),
+            Some(Err(error)) if count == 0 => return Some(Err(error)),
+            None if count == 0 => return None,
+            Some(Err(_)) | None => break,
         }
-        if flags & WAIT_FOR_ONE != 0 {
-            flags |= libc::MSG_DONTWAIT;
+        count += 1;
+        if flags & (libc::MSG_ERRQUEUE | libc::MSG_PEEK | libc::MSG_WAITALL) == 0 {
+            count += receive_waiting(file, &mut list[count..], flags);
         }
         // As on Linux, the deadline is checked after a datagram, never before.
-        if deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline) {
-            return Some(Ok(idx + 1));
+        let is_over = deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline);
+        if is_over || waits_for_one || flags & libc::MSG_DONTWAIT != 0 {
+            break;
         }
     }
-    Some(Ok(list.len()))
+    Some(Ok(count))
 }
 
-/// `MSG_WAITFORONE` applies to the list, not to each message.
-const WAIT_FOR_ONE: c_int = 1 << 30;
+/// Receives datagrams that have arrived, under one lock. Returns how many. What is odd about a
+/// message is left to the call for that message.
+fn receive_waiting(file: FileId, list: &mut [libc::mmsghdr], flags: c_int) -> usize {
+    if list.is_empty() {
+        return 0;
+    }
+    let Some(mut batch) = Batch::begin(file) else { return 0 };
+    for (idx, entry) in list.iter_mut().enumerate() {
+        let header = &mut entry.msg_hdr;
+        let Ok(parts) = memory::parts_mut(header.msg_iov, header.msg_iovlen) else { return idx };
+        let Ok(received) = batch.receive(parts, flags) else { return idx };
+        let control = if received.has_control { batch.control(&received) } else { Vec::new() };
+        if store_message(header, &received, &control).is_err() {
+            return idx;
+        }
+        entry.msg_len = received.len as c_uint;
+    }
+    list.len()
+}
 
 fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     match received.name {

@@ -5,14 +5,14 @@ use core::net::SocketAddrV4;
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::rules::Traffic;
-use sockets::{DatagramInfo, Errno, Kind, Ready, RecvFlags, SendFlags, SocketId};
+use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
 use crate::calls::{self, Direction, Outcome, groups, offload, reports};
-use crate::engine::file::{ANY, Owner};
+use crate::engine::file::{ANY, Groups, Owner, Socket, What};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides, readable};
-use crate::engine::{self, Engine, WaitFor, thread};
+use crate::engine::{self, Engine, Inside, WaitFor, thread};
 use crate::{config, sys};
 use Outcome::{Ours, Pass};
 
@@ -28,22 +28,28 @@ pub(crate) struct Received {
     pub(crate) family: Family,
     /// `msg_flags`.
     pub(crate) flags: c_int,
+    /// The program has asked for control messages.
+    pub(crate) has_control: bool,
 }
 
 impl Received {
     fn nothing(target: &Target) -> Self {
-        Self { len: 0, info: None, name: None, family: target.family, flags: 0 }
+        Self { len: 0, info: None, name: None, family: target.family, flags: 0, has_control: false }
     }
 }
 
 /// The control messages that the program has asked for, of a datagram or of the bytes that were
-/// just read: level, type, value.
-pub(crate) fn control(file: FileId, info: Option<&DatagramInfo>) -> Vec<(c_int, c_int, Vec<u8>)> {
-    let mut engine = engine::enter();
-    let Ok(target) = target(&mut engine, file) else { return Vec::new() };
-    let told = engine.call(|sockets, _| {
+/// just read.
+pub(crate) fn control(file: FileId, received: &Received) -> Vec<ControlMessage> {
+    if received.has_control { control_messages(&mut engine::enter(), file, received) } else { Vec::new() }
+}
+
+fn control_messages(engine: &mut Engine, file: FileId, received: &Received) -> Vec<ControlMessage> {
+    let info = received.info.as_ref();
+    let Ok(target) = target(engine, file) else { return Vec::new() };
+    let told = engine.look(|sockets| {
         let times = sockets.time_messages(target.id, info)?;
-        Ok((sockets.options(target.id)?.ancillary, sockets.dropped(target.id)?, times))
+        Ok((sockets.option(target.id, |options| options.ancillary)?, sockets.dropped(target.id)?, times))
     });
     let Ok((wanted, dropped, mut messages)) = told else { return Vec::new() };
     let Some(info) = info else { return messages };
@@ -51,7 +57,7 @@ pub(crate) fn control(file: FileId, info: Option<&DatagramInfo>) -> Vec<(c_int, 
     if wanted.dropped && dropped > 0 {
         messages.push((libc::SOL_SOCKET, libc::SO_RXQ_OVFL, (dropped as u32).to_ne_bytes().to_vec()));
     }
-    if engine.files.socket(file).is_ok_and(|socket| socket.family == Family::Inet6 && socket.receives_info6) {
+    if target.receives_info6 {
         let to = info.destination.ip().to_ipv6_mapped().octets();
         let value = [&to[..], &interface_idx.to_ne_bytes()].concat();
         messages.push((libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, value));
@@ -85,6 +91,9 @@ struct Target {
     is_both: bool,
     /// The group that it is connected to.
     peer_group: Option<SocketAddrV4>,
+    is_nonblocking: bool,
+    /// Its control messages have those of IPv6 among them.
+    receives_info6: bool,
 }
 
 /// `recv` and its family. [`Pass`] if the twin has the next bytes or datagram.
@@ -100,6 +109,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
                 name: received.destination,
                 family: received.family,
                 flags: libc::MSG_ERRQUEUE,
+                has_control: false,
             }));
         }
         _ => (),
@@ -107,20 +117,74 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     let (target, first) = {
         let mut engine = engine::enter();
         let Ok(target) = target(&mut engine, file) else { return Pass };
-        let first = wait::attempt_and_turn(&mut engine, Sides::Both, &mut |engine, sides| {
-            receive_once(engine, &target, parts, flags, sides)
-        });
+        let first = receive_at_once(&mut engine, &target, parts, flags);
         (target, first)
     };
     match first {
         Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => receive_all(file, &target, parts, flags, received),
-        Err(Errno::EAGAIN) => match wait_to_receive(file, &target, parts, flags) {
-            Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => receive_all(file, &target, parts, flags, received),
-            Ok(None) => Pass,
-            done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
-        },
+        Err(Errno::EAGAIN) if !target.is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
+            match wait_to_receive(file, &target, parts, flags) {
+                Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => {
+                    receive_all(file, &target, parts, flags, received)
+                }
+                Ok(None) => Pass,
+                done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
+            }
+        }
         Ok(None) => Pass,
         done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
+    }
+}
+
+/// Receives what is there. The kernel's side is checked only by a call that does not wait: one that
+/// does begins with the engine's, and checks the kernel's while it polls.
+fn receive_at_once(
+    engine: &mut Engine,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Result<Option<Received>, Errno> {
+    let first = wait::attempt_and_turn(engine, Sides::Ours, &mut |engine, sides| {
+        receive_once(engine, target, parts, flags, sides)
+    });
+    let is_last = target.is_nonblocking || flags & libc::MSG_DONTWAIT != 0;
+    match first {
+        Err(Errno::EAGAIN) if is_last && target.hears_twin => receive_once(engine, target, parts, flags, Sides::Both),
+        done => done,
+    }
+}
+
+/// Receives several datagrams without waiting, as `recvmmsg` does after the first one: under one
+/// lock, and with one turn of the worker for all of them.
+pub(crate) struct Batch {
+    engine: Inside,
+    file: FileId,
+    target: Target,
+    has_turned: bool,
+}
+
+impl Batch {
+    /// `None` if the socket is no longer ours.
+    pub(crate) fn begin(file: FileId) -> Option<Self> {
+        let mut engine = engine::enter();
+        let target = target(&mut engine, file).ok()?;
+        Some(Self { engine, file, target, has_turned: false })
+    }
+
+    /// The next datagram of the engine's; `EAGAIN` if there is none.
+    pub(crate) fn receive(&mut self, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Result<Received, Errno> {
+        let Self { engine, target, has_turned, .. } = self;
+        let mut received = receive_once(engine, target, parts, flags, Sides::Ours);
+        if received.as_ref().is_err_and(|error| *error == Errno::EAGAIN) && !core::mem::replace(has_turned, true) {
+            engine.turn();
+            received = receive_once(engine, target, parts, flags, Sides::Ours);
+        }
+        received.and_then(|received| received.ok_or(Errno::EAGAIN))
+    }
+
+    /// The control messages of a datagram.
+    pub(crate) fn control(&mut self, received: &Received) -> Vec<ControlMessage> {
+        control_messages(&mut self.engine, self.file, received)
     }
 }
 
@@ -172,7 +236,7 @@ fn wait_to_receive(
         match receive_once(engine, target, parts, flags, sides) {
             // After `SHUT_RD` a call that would wait returns 0.
             Err(Errno::EAGAIN) if target.kind == Kind::Datagram => {
-                engine.look(|sockets, _| sockets.end_of_datagrams(target.id))?;
+                engine.look(|sockets| sockets.end_of_datagrams(target.id))?;
                 Ok(Some(Received::nothing(target)))
             }
             done => done,
@@ -192,13 +256,16 @@ fn receive_once(
         return Ok(None);
     }
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
-    match engine.call(|sockets, cx| sockets.recv_parts(target.id, parts, asked, cx)) {
-        Ok((len, info)) => {
-            let room: usize = parts.iter().map(|part| part.len()).sum();
-            let is_cut = info.is_some_and(|info| info.len > room);
+    let received = engine.call(|sockets, cx| {
+        let (len, info) = sockets.recv_parts(target.id, parts, asked, cx)?;
+        Ok((len, info, sockets.option(target.id, Options::asks_for_control)?))
+    });
+    match received {
+        Ok((len, info, asks)) => {
+            let is_cut = info.is_some_and(|info| info.len > parts.iter().map(|part| part.len()).sum());
             let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
-            let name = info.map(|info| info.source);
-            Ok(Some(Received { len, info, name, flags, ..Received::nothing(target) }))
+            let (name, has_control) = (info.map(|info| info.source), asks | target.receives_info6);
+            Ok(Some(Received { len, info, name, family: target.family, flags, has_control }))
         }
         Err(Errno::EAGAIN) if sides == Sides::Both && target.hears_twin && has_input(engine, target) => Ok(None),
         Err(error) => Err(error),
@@ -208,46 +275,62 @@ fn receive_once(
 /// `send` and its family; the parts make one datagram, or follow each other in a stream.
 pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
     thread::test_cancel();
-    let is_stream = target(&mut engine::enter(), file).is_ok_and(|target| target.kind == Kind::Stream);
+    let mut engine = engine::enter();
+    let mut found = target(&mut engine, file);
     let to = match to.map(address::parse) {
         // A stream ignores the destination: it is connected.
-        _ if is_stream => None,
+        _ if matches!(found, Ok(Target { kind: Kind::Stream, .. })) => None,
         None | Some(Address::Unspecified) => None,
         Some(Address::V4(to)) => Some(to),
         Some(Address::Other) => return Pass,
     };
-    if let Some(to) = to
-        && let Err(error) = bind_to_send(file, to)
-    {
-        return Ours(Err(error));
+    if let (Err(_), Some(to)) = (&found, to) {
+        if let Err(error) = bind_to_send(&mut engine, file, to) {
+            return Ours(Err(error));
+        }
+        found = target(&mut engine, file);
     }
+    let Ok(target) = found else { return Pass };
     if flags & libc::MSG_OOB != 0 {
         return Ours(Err(Errno::EOPNOTSUPP));
     }
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    let (target, first) = {
-        let mut engine = engine::enter();
-        let Ok(target) = target(&mut engine, file) else { return Pass };
-        if let (Kind::Datagram, Some(to)) = (target.kind, to)
-            && !calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true)
-        {
-            return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+    if let (Kind::Datagram, Some(to)) = (target.kind, to)
+        && !calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true)
+    {
+        return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+    }
+    let first = send_once(&mut engine, &target, parts, to, flags);
+    drop(engine);
+    match target.kind {
+        Kind::Stream => send_all(file, &target, parts, flags, first),
+        Kind::Datagram => {
+            let sent = match first {
+                Err(Errno::EAGAIN) => send_datagram(file, &target, parts, to, flags),
+                done => done,
+            };
+            let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
+            if let (Ok(_), Some(group)) = (&sent, group) {
+                groups::loop_back(&mut engine::enter(), file, parts, group, flags);
+            }
+            Ours(sent)
         }
-        (target, send_once(&mut engine, &target, parts, to, flags))
-    };
+    }
+}
+
+/// Sends what a first attempt has left of the bytes of a stream, if the call waits for that.
+fn send_all(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    flags: c_int,
+    first: Result<usize, Errno>,
+) -> Outcome<usize> {
     let sent = match first {
-        // A datagram is sent whole or not at all.
-        Ok(taken) if taken < len && target.kind == Kind::Stream => send_rest(file, &target, parts, flags, taken),
-        Err(Errno::EAGAIN) if target.kind == Kind::Stream => send_rest(file, &target, parts, flags, 0),
-        Err(Errno::EAGAIN) => send_datagram(file, &target, parts, to, flags),
+        Ok(taken) if taken < parts.iter().map(|part| part.len()).sum() => send_rest(file, target, parts, flags, taken),
+        Err(Errno::EAGAIN) => send_rest(file, target, parts, flags, 0),
         done => done,
     };
-    if let (Ok(_), Some(group)) = (&sent, to.or(target.peer_group).filter(|to| to.ip().is_multicast()))
-        && target.kind == Kind::Datagram
-    {
-        groups::loop_back(&mut engine::enter(), file, parts, group, flags);
-    }
-    if sent == Err(Errno::EPIPE) && target.kind == Kind::Stream && flags & libc::MSG_NOSIGNAL == 0 {
+    if sent == Err(Errno::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
         sys::raise_sigpipe();
     }
     Ours(sent)
@@ -364,8 +447,7 @@ fn report_later(target: &Target, error: Errno) {
 
 /// Binds a datagram socket that sends before it is bound, and offloads it if the destination is
 /// reached by our interface.
-fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
-    let mut engine = engine::enter();
+fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     let family = socket.family;
@@ -374,26 +456,32 @@ fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
     // The owner of a bound socket was decided by `bind`.
-    if local.port() != 0 || !offload::is_ours(&mut engine, file, Traffic::UdpSender, local, Some(to))? {
+    if local.port() != 0 || !offload::is_ours(engine, file, Traffic::UdpSender, local, Some(to))? {
         engine.files.keep(file);
         return Ok(());
     }
     let (bytes, len) = address::format(ANY, family);
     sys::bind(twin, &bytes[..len])?;
     let local = offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)?;
-    offload::take(&mut engine, file, Some(local), true).map(drop)
+    offload::take(engine, file, Some(local), true).map(drop)
 }
 
 fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
-    let twin = engine.files.twin(file)?;
-    let socket = engine.files.socket(file)?;
-    match socket.place {
-        Owner::Ours { id, hears_twin } => {
-            let (family, kind, peer_group) = (socket.family, socket.kind, socket.groups.peer);
-            Ok(Target { id, twin, family, kind, hears_twin, is_both: socket.is_both, peer_group })
-        }
-        Owner::Twin | Owner::Kernel => Err(Errno::ENOTSOCK),
-    }
+    let file = engine.files.get(file).ok_or(Errno::EBADF)?;
+    let (Some(&twin), What::Socket(socket)) = (file.fds.first(), &file.what) else { return Err(Errno::ENOTSOCK) };
+    let Owner::Ours { id, hears_twin } = socket.place else { return Err(Errno::ENOTSOCK) };
+    let Socket { kind, family, is_both, groups: Groups { peer: peer_group, .. }, .. } = *socket;
+    Ok(Target {
+        id,
+        twin,
+        family,
+        kind,
+        hears_twin,
+        is_both,
+        peer_group,
+        is_nonblocking: file.is_nonblocking,
+        receives_info6: family == Family::Inet6 && socket.receives_info6,
+    })
 }
 
 /// Whether the twin has received something.

@@ -178,7 +178,7 @@ pub(crate) fn send_by_twin(
         // The caller passes the call on as it is.
         return None;
     }
-    let ttl = engine.look(|sockets, _| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
+    let ttl = engine.look(|sockets| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
     let twin = engine.files.twin(file).ok()?;
     let (address, len) = address::format(group, family);
     Some(sys::send_with_ttl(twin, parts, &address[..len], flags, ttl))
@@ -211,7 +211,7 @@ pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>]
 pub(crate) fn restore_twin(engine: &mut Engine, file: FileId, id: SocketId) {
     let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return };
     if core::mem::take(&mut socket.groups.stays_on_host) {
-        let ttl = engine.look(|sockets, _| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
+        let ttl = engine.look(|sockets| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
         let _ = sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, &i32::from(ttl).to_ne_bytes());
     }
 }
@@ -219,7 +219,7 @@ pub(crate) fn restore_twin(engine: &mut Engine, file: FileId, id: SocketId) {
 /// The role of a group that a socket joins; the port is the bound one.
 fn role_of(engine: &mut Engine, id: SocketId, group: Ipv4Addr) -> Role {
     let Some(config) = config::get() else { return Role::Os };
-    let port = engine.look(|sockets, _| sockets.local_addr(id)).map_or(0, |local| local.port());
+    let port = engine.look(|sockets| sockets.local_addr(id)).map_or(0, |local| local.port());
     let application_id = config.application_id.as_deref();
     let (traffic, local) = (Traffic::UdpReceiver, SocketAddrV4::new(group, port));
     config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote: None }).role

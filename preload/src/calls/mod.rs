@@ -266,7 +266,7 @@ pub(crate) fn leaves_by_ours(
         return Ok(offload::goes_by_ours(engine, *remote.ip()));
     }
     let groups = engine.files.socket(file)?.groups;
-    let local = engine.look(|sockets, _| sockets.local_addr(id))?;
+    let local = engine.look(|sockets| sockets.local_addr(id))?;
     Ok(groups::leave_by_ours(engine, &groups, *local.ip(), *remote.ip()))
 }
 
@@ -318,7 +318,7 @@ fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketA
         probes.push(probe);
         local = bind_twin(probe, family, from);
         let Ok(candidate) = local else { break };
-        if engine.look(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
+        if engine.ask(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
             break;
         }
     }
@@ -374,7 +374,7 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
 }
 
 fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) -> Result<Accepted, Errno> {
-    if !engine.look(|sockets, _| sockets.ready(id))?.has(Ready::IN) {
+    if !engine.look(|sockets| sockets.ready(id))?.has(Ready::IN) {
         return Err(Errno::EAGAIN);
     }
     // The descriptor is made first, because a connection stays in the queue if there is none for
@@ -478,7 +478,7 @@ fn linger(closing: Closing, time: Duration) {
 /// `getsockname` and `getpeername`.
 pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family)> {
     let Ok((id, _, family)) = ours_of(file) else { return Pass };
-    let name = engine::enter().look(|sockets, _| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
+    let name = engine::enter().look(|sockets| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
     Ours(name.map(|name| (name, family)))
 }
 
@@ -570,7 +570,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     engine.turn();
     if direction == Direction::Receive
         && hears_twin
-        && engine.look(|sockets, _| sockets.ready(id)).is_ok_and(|ready| !ready.has(Ready::IN))
+        && engine.look(|sockets| sockets.ready(id)).is_ok_and(|ready| !ready.has(Ready::IN))
     {
         // The twin has received a datagram by loopback, and that is the next one.
         return Pass;
@@ -594,11 +594,12 @@ pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Dire
     thread::begin_call();
     let mut engine = engine::enter();
     let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file);
-    let options = engine.look(|sockets, _| sockets.options(id))?;
-    let timeout = match direction {
-        Direction::Receive => options.receive_timeout,
-        Direction::Send => options.send_timeout,
-    };
+    let timeout = engine.look(|sockets| {
+        sockets.option(id, |options| match direction {
+            Direction::Receive => options.receive_timeout,
+            Direction::Send => options.send_timeout,
+        })
+    })?;
     Ok(Blocking::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
 }
 

@@ -270,7 +270,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
 
 /// Whether an address is the wildcard or one of the interface.
 pub(crate) fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
-    ip.is_unspecified() || engine.look(|_, cx| Ok(cx.host.is_own(ip))).unwrap_or(false)
+    ip.is_unspecified() || engine.ask(|_, cx| Ok(cx.host.is_own(ip))).unwrap_or(false)
 }
 
 fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) -> Result<(), Errno> {

@@ -73,12 +73,12 @@ fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]
     let mut count = 0;
     for (entry, member) in fds.iter_mut().zip(members) {
         entry.revents = match member {
-            State::Ours(member) => match engine.look(|sockets, _| sockets.ready(member.id)) {
+            State::Ours(member) => match engine.look(|sockets| sockets.ready(member.id)) {
                 Ok(ready) => ready.among(Ready(u32::from(entry.events as u16))).0 as i16,
                 Err(_) => libc::POLLERR | libc::POLLHUP,
             },
             State::Set(file) if entry.events & libc::POLLIN != 0 => match engine.files.set(*file).map(|set| set.ours) {
-                Ok(Some(set)) if engine.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(false) => libc::POLLIN,
+                Ok(Some(set)) if engine.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false) => libc::POLLIN,
                 _ => 0,
             },
             State::Set(_) | State::Kernel => 0,
@@ -103,7 +103,7 @@ fn look_at_kernel(
                 entry.revents |= kernel.revents & INPUT;
                 if kernel.revents & libc::POLLERR != 0 {
                     reports::absorb(engine, member.id, entry.fd);
-                    let ready = engine.look(|sockets, _| sockets.ready(member.id)).unwrap_or(Ready::ERR);
+                    let ready = engine.look(|sockets| sockets.ready(member.id)).unwrap_or(Ready::ERR);
                     entry.revents |= (ready & Ready::ALWAYS).0 as i16;
                 }
             }
@@ -213,7 +213,7 @@ fn silence_twins(engine: &mut Engine, file: FileId, epfd: c_int) -> Result<(), E
     }
     let (Some(ours), items) = (set.ours, set.one_shots.clone()) else { return Ok(()) };
     for item in items {
-        let is_armed = engine.look(|sockets, _| sockets.epoll_is_armed(ours, item.id, item.fd));
+        let is_armed = engine.look(|sockets| sockets.epoll_is_armed(ours, item.id, item.fd));
         if is_armed == Ok(false) {
             let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
         }
@@ -291,12 +291,15 @@ pub(crate) fn wait_for_events(
 const BATCH: usize = 64;
 
 fn events_of_ours(engine: &mut Engine, set: usize, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
+    if !engine.look(|sockets| Ok(sockets.epoll_has_listed(set)))? {
+        return Ok(0);
+    }
     let mut batch = [sockets::EpollEvent { ready: Ready::NONE, data: 0 }; BATCH];
     let len = events.len().min(BATCH);
     if len == 0 {
         return Ok(0);
     }
-    let count = engine.look(|sockets, _| sockets.epoll_wait(set, &mut batch[..len]))?;
+    let count = engine.look(|sockets| sockets.epoll_wait(set, &mut batch[..len]))?;
     for (event, reported) in events.iter_mut().zip(&batch[..count]) {
         *event = libc::epoll_event { events: reported.ready.0, u64: reported.data };
     }

@@ -44,7 +44,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>]) -> Option<Resu
         // The error or the stamp may have arrived, although no call has received it.
         engine.turn();
         // Without `IP_RECVERR` the twin keeps no errors.
-        let keeps = engine.look(|sockets, _| Ok(sockets.options(id)?.receive_errors)).unwrap_or(false);
+        let keeps = engine.look(|sockets| Ok(sockets.options(id)?.receive_errors)).unwrap_or(false);
         if hears_twin && keeps {
             absorb(&mut engine, id, twin);
         }

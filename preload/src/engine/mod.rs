@@ -19,7 +19,7 @@ use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
 use std::panic::{self, catch_unwind};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Instant;
 
 use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
@@ -103,6 +103,28 @@ pub(crate) enum WaitFor {
     Any,
 }
 
+/// A reading of a clock: the engine's, or the system's where there is no engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Time {
+    is_engines: bool,
+    ns: u64,
+}
+
+impl Time {
+    /// Nanoseconds since an earlier reading; 0 if that was of the other clock.
+    #[inline]
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        if self.is_engines == earlier.is_engines { self.ns.saturating_sub(earlier.ns) } else { 0 }
+    }
+}
+
+/// The system's clock.
+#[cold]
+fn system_ns() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
 /// The locked engine; dropping it releases the lock.
 pub(crate) struct Inside(Option<MutexGuard<'static, Shared>>);
 
@@ -157,21 +179,40 @@ pub(crate) fn try_enter() -> Option<Inside> {
 impl Engine {
     /// A call of the sockets, which may change them: sleeping threads are checked when the lock is
     /// released.
+    #[inline]
     pub(crate) fn call<T>(
         &mut self,
-        act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
+        act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.has_moved = true;
-        self.look(act)
+        self.ask(act)
     }
 
-    /// A call of the sockets that changes none of them. A panic ends the engine, not the program.
-    pub(crate) fn look<T>(
+    /// A call that changes no socket, and needs what the worker knows or the time.
+    #[inline]
+    pub(crate) fn ask<T>(
         &mut self,
-        mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
+        act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        catch_unwind(AssertUnwindSafe(|| stack.call(&mut act))).unwrap_or_else(|_| self.fail())
+        catch_unwind(AssertUnwindSafe(|| stack.call(act))).unwrap_or_else(|_| self.fail())
+    }
+
+    /// A call that needs the sockets alone: no clock is read, and no doorbell rung. Threads that
+    /// sleep are not checked for it. A panic ends the engine, not the program.
+    #[inline]
+    pub(crate) fn look<T>(&mut self, act: impl FnOnce(&mut Sockets) -> Result<T, Errno>) -> Result<T, Errno> {
+        let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
+        catch_unwind(AssertUnwindSafe(|| stack.look(act))).unwrap_or_else(|_| self.fail())
+    }
+
+    /// The time, as the last turn or call read it.
+    #[inline]
+    pub(crate) fn time(&self) -> Time {
+        match &self.state {
+            State::Open(stack) => Time { is_engines: true, ns: stack.last_reading().as_nanos() },
+            State::Closed | State::Failed => Time { is_engines: false, ns: system_ns() },
+        }
     }
 
     /// One turn of the worker. Returns the number of received packets.
@@ -256,7 +297,7 @@ impl Engine {
         self.end_watch();
         if let Ok(Some(set)) = self.files.set(file).map(|set| set.ours) {
             thread::set_watches(Some(file));
-            let _ = self.look(|sockets, _| sockets.epoll_sleeps(set, true));
+            let _ = self.look(|sockets| sockets.epoll_sleeps(set, true));
         }
     }
 
@@ -265,7 +306,7 @@ impl Engine {
         if let Some(file) = thread::set_watches(None)
             && let Ok(Some(set)) = self.files.set(file).map(|set| set.ours)
         {
-            let _ = self.look(|sockets, _| sockets.epoll_sleeps(set, false));
+            let _ = self.look(|sockets| sockets.epoll_sleeps(set, false));
         }
     }
 
@@ -362,7 +403,7 @@ impl Engine {
             return;
         }
         let mut moved = core::mem::take(&mut self.moved_sets);
-        let _ = self.look(|sockets, _| {
+        let _ = self.look(|sockets| {
             sockets.take_woken(|set| moved.push(set));
             Ok(())
         });
@@ -380,13 +421,13 @@ impl Engine {
                     Ok(Some(set)) => {
                         moved.contains(&set)
                             && !self.is_woken_for(interest)
-                            && self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(true)
+                            && self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(true)
                     }
                     Ok(None) => false,
                     Err(_) => true,
                 },
                 WaitFor::Socket(id, ready) => {
-                    self.look(|sockets, _| sockets.ready(id)).map_or(true, |now| !now.among(ready).is_none())
+                    self.look(|sockets| sockets.ready(id)).map_or(true, |now| !now.among(ready).is_none())
                 }
             };
             if is_ready {
@@ -410,7 +451,7 @@ impl Engine {
     fn show(&mut self, file: FileId, moved: &[usize]) {
         let Ok(&mut Set { ours, outside: Some(outside), is_shown, .. }) = self.files.set(file) else { return };
         let is_ready = match ours {
-            Some(set) => self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(false),
+            Some(set) => self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false),
             None => false,
         };
         if is_ready && (!is_shown || ours.is_some_and(|set| moved.contains(&set))) {
@@ -538,18 +579,24 @@ pub(crate) fn panic_in_tests(place: &str) {
 }
 
 thread_local! {
-    /// The thread's attempts, to check the kernel in each sixteenth only.
-    static LOOKS: Cell<u32> = const { Cell::new(0) };
+    /// The thread's attempts since it has checked the kernel, and when that was.
+    static LOOKS: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a polling thread also checks the kernel now: in one attempt of [`KERNEL_LOOKS`], because
-/// that is a system call.
-pub(crate) fn looks_at_kernel() -> bool {
+/// Whether a polling thread also checks the kernel now. That is a system call, so it does after
+/// [`KERNEL_LOOKS`] attempts, and not again within [`LOOK_EVERY_NS`].
+#[inline]
+pub(crate) fn looks_at_kernel(now: Time) -> bool {
     LOOKS.with(|looks| {
-        let next = looks.get().wrapping_add(1);
-        looks.set(next);
-        next.is_multiple_of(KERNEL_LOOKS)
+        let (count, at) = looks.get();
+        // A clock that has begun anew is earlier.
+        if count < KERNEL_LOOKS || (at..at + LOOK_EVERY_NS).contains(&now.ns) {
+            looks.set((count.saturating_add(1), at));
+            return false;
+        }
+        looks.set((0, now.ns));
+        true
     })
 }
 
@@ -565,3 +612,6 @@ pub(crate) fn is_twins_turn() -> bool {
 
 /// Attempts for one system call.
 const KERNEL_LOOKS: u32 = 16;
+/// What reaches a socket by the kernel waits so long more, a fraction of what waking a thread
+/// takes.
+const LOOK_EVERY_NS: u64 = 20_000;

@@ -88,38 +88,21 @@ pub(crate) fn adopt() {
 
 /// Delivers the kept signals when the thread leaves the engine.
 pub(crate) fn leave() {
-    if !thread::leave() {
-        return;
-    }
-    thread::allow_cancel();
-    thread::with(|thread| {
-        for kept in &thread.kept {
-            let Some(info) = kept.take() else { break };
-            sys::raise_again(info.si_signo, &info);
-        }
-    });
+    thread::leave(|info| sys::raise_again(info.si_signo, info));
 }
 
 /// The handler that the kernel calls.
 extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: libc's `errno` of this thread. The handler must leave it as it was.
     let errno = unsafe { *libc::__errno_location() };
+    // Without room the handler runs at once.
     // SAFETY: the kernel passes it, because we set `SA_SIGINFO`.
-    let is_kept = thread::is_inside() && unsafe { info.as_ref() }.is_some_and(keep);
+    let is_kept = thread::is_inside() && unsafe { info.as_ref() }.is_some_and(thread::keep);
     if !is_kept {
         run(signal, info, context);
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
-}
-
-/// Keeps a signal until the thread leaves the engine. Without room its handler runs at once.
-fn keep(info: &libc::siginfo_t) -> bool {
-    let kept = thread::with(|thread| {
-        let free = thread.kept.iter().find(|kept| kept.get().is_none());
-        free.map(|free| free.set(Some(*info))).is_some()
-    });
-    kept.unwrap_or(false)
 }
 
 fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

@@ -2,7 +2,7 @@
 //! descriptor by which other threads wake it.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use sockets::Errno;
 
@@ -22,8 +22,9 @@ pub(crate) struct Thread {
     caught: Cell<bool>,
     /// All handlers that ran had `SA_RESTART`.
     restarts: Cell<bool>,
-    /// Signals that arrived within the engine.
-    pub(crate) kept: [Cell<Option<libc::siginfo_t>>; KEPT_MAX],
+    /// Signals that arrived within the engine, and whether there are any.
+    kept: [Cell<Option<libc::siginfo_t>>; KEPT_MAX],
+    has_kept: Cell<bool>,
     /// Written to in order to wake the thread; 0 before its first sleep.
     eventfd: Cell<i32>,
     /// It is among the engine's waiters.
@@ -40,6 +41,7 @@ thread_local! {
             caught: Cell::new(false),
             restarts: Cell::new(true),
             kept: [const { Cell::new(None) }; KEPT_MAX],
+            has_kept: Cell::new(false),
             eventfd: Cell::new(0),
             waits: Cell::new(false),
             watches: Cell::new(0),
@@ -48,6 +50,7 @@ thread_local! {
 }
 
 /// Calls `act` with the state of this thread; `None` while the thread ends.
+#[inline]
 pub(crate) fn with<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
     THREAD.try_with(act).ok()
 }
@@ -57,14 +60,39 @@ pub(crate) fn enter() {
     with(|thread| thread.inside.set(thread.inside.get() + 1));
 }
 
-/// The thread leaves. Returns whether it is now outside.
-pub(crate) fn leave() -> bool {
+/// The thread leaves. If it is now outside, it can be canceled as before, and `raise` gets the
+/// signals that were kept.
+pub(crate) fn leave(raise: impl Fn(&libc::siginfo_t)) {
     with(|thread| {
         let left = thread.inside.get() - 1;
         thread.inside.set(left);
-        left == 0
+        if left > 0 {
+            return;
+        }
+        if let Some(state) = thread.cancel_state.take() {
+            sys::set_cancel_state(state);
+        }
+        // A signal that arrives from here on is not kept.
+        compiler_fence(Ordering::SeqCst);
+        if thread.has_kept.replace(false) {
+            for kept in &thread.kept {
+                let Some(info) = kept.take() else { break };
+                raise(&info);
+            }
+        }
+    });
+}
+
+/// Keeps a signal until the thread leaves the engine. Returns whether there was room.
+pub(crate) fn keep(info: &libc::siginfo_t) -> bool {
+    with(|thread| {
+        let free = thread.kept.iter().find(|kept| kept.get().is_none());
+        free.map(|free| free.set(Some(*info))).is_some_and(|()| {
+            thread.has_kept.set(true);
+            true
+        })
     })
-    .unwrap_or(true)
+    .unwrap_or(false)
 }
 
 /// A thread of the process was canceled once: from then on those within the engine cannot be.
@@ -83,13 +111,6 @@ pub(crate) fn refuse_cancel() {
                 thread.cancel_state.set(Some(sys::set_cancel_state(sys::CANCEL_DISABLE)));
             }
         });
-    }
-}
-
-/// It has left the engine: as before.
-pub(crate) fn allow_cancel() {
-    if let Some(state) = with(|thread| thread.cancel_state.take()).flatten() {
-        sys::set_cancel_state(state);
     }
 }
 

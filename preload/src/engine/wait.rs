@@ -3,11 +3,11 @@
 //! the worker is due. A thread that wakes turns the worker, so a program whose threads all sleep
 //! needs no other thread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sockets::Errno;
 
-use crate::engine::{self, Engine, WaitFor, thread};
+use crate::engine::{self, Engine, Time, WaitFor, thread};
 use crate::{config, real, sys};
 
 /// How a call waits.
@@ -54,50 +54,76 @@ pub(crate) fn until<T>(
     kernel: &[libc::pollfd],
     mut attempt: impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut began = None;
-    let mut sides = next_sides();
+    let mut waited: Option<Waited> = None;
+    let mut has_slept = false;
     loop {
-        let may_spin = {
+        let spins = {
             let mut engine = engine::enter();
-            match attempt_and_turn(&mut engine, sides, &mut attempt) {
+            let sides = if has_slept { Sides::Both } else { next_sides(&engine) };
+            let done = match attempt_and_turn(&mut engine, sides, &mut attempt) {
                 // A call returns `EAGAIN` only after it has checked both sides.
                 Err(Errno::EAGAIN) if sides == Sides::Ours && blocking.is_nonblocking => {
-                    sides = Sides::Both;
-                    continue;
+                    attempt(&mut engine, Sides::Both)
                 }
+                done => done,
+            };
+            match done {
                 Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
-                done => return finish(&mut engine, began, done),
+                done => return finish(&mut engine, waited.is_some(), done),
             }
-            if began.is_none()
-                && let WaitFor::Set(file) = interest
-            {
-                engine.begin_watch(file);
+            let so_far = match &mut waited {
+                Some(waited) => waited.until(engine.time()),
+                None => {
+                    if let WaitFor::Set(file) = interest {
+                        engine.begin_watch(file);
+                    }
+                    waited.insert(Waited { last: engine.time(), ns: 0 }).ns
+                }
+            };
+            if thread::is_interrupted(blocking.restarts) {
+                return finish(&mut engine, true, Err(Errno(libc::EINTR)));
             }
-            engine.is_open()
+            let left = blocking.timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(so_far)));
+            if left == Some(Duration::ZERO) {
+                return finish(&mut engine, true, Err(Errno::EAGAIN));
+            }
+            if engine.is_open() && so_far < config::spin_ns() { None } else { Some(left) }
         };
-        let waited = began.get_or_insert_with(Instant::now).elapsed();
-        if thread::is_interrupted(blocking.restarts) {
-            return finish(&mut engine::enter(), began, Err(Errno(libc::EINTR)));
-        }
-        let left = blocking.timeout.map(|timeout| timeout.saturating_sub(waited));
-        if left == Some(Duration::ZERO) {
-            return finish(&mut engine::enter(), began, Err(Errno::EAGAIN));
-        }
-        if may_spin && waited < config::spin() {
-            core::hint::spin_loop();
-            sides = next_sides();
-            continue;
-        }
-        sides = Sides::Both;
-        if let Some(done) = sleep(left, interest, kernel, &mut attempt) {
-            return finish(&mut engine::enter(), began, done);
+        has_slept = spins.is_some();
+        match spins {
+            None => core::hint::spin_loop(),
+            Some(left) => {
+                // From its first descriptor on a handler that runs wakes the thread by it.
+                let _ = thread::eventfd();
+                if thread::is_interrupted(blocking.restarts) {
+                    return finish(&mut engine::enter(), true, Err(Errno(libc::EINTR)));
+                }
+                if let Some(done) = sleep(left, interest, kernel, &mut attempt) {
+                    return finish(&mut engine::enter(), true, done);
+                }
+            }
         }
     }
 }
 
+/// How long a call has waited.
+struct Waited {
+    last: Time,
+    ns: u64,
+}
+
+impl Waited {
+    /// As of `now`, which may be of another clock, because the engine was opened or has failed.
+    fn until(&mut self, now: Time) -> u64 {
+        self.ns += now.since(self.last);
+        self.last = now;
+        self.ns
+    }
+}
+
 /// The call returns to the program: if it has waited, another thread that sleeps may have to lead.
-fn finish<T>(engine: &mut Engine, began: Option<Instant>, done: Result<T, Errno>) -> Result<T, Errno> {
-    if began.is_some() {
+fn finish<T>(engine: &mut Engine, has_waited: bool, done: Result<T, Errno>) -> Result<T, Errno> {
+    if has_waited {
         engine.end_watch();
         engine.hand_over();
     }
@@ -105,8 +131,8 @@ fn finish<T>(engine: &mut Engine, began: Option<Instant>, done: Result<T, Errno>
 }
 
 /// Mostly the engine alone, because the kernel costs a system call.
-fn next_sides() -> Sides {
-    if engine::looks_at_kernel() { Sides::Both } else { Sides::Ours }
+fn next_sides(engine: &Engine) -> Sides {
+    if engine::looks_at_kernel(engine.time()) { Sides::Both } else { Sides::Ours }
 }
 
 /// One attempt, and another one if a turn of the worker has received packets.

@@ -66,7 +66,7 @@ impl Published {
             sleep: engine.sleeps,
             wake: engine.wakeups,
             twin: sys::calls_on_twins(),
-            port: engine.look(|sockets, _| Ok(sockets.flow_changes())).unwrap_or(0),
+            port: engine.look(|sockets| Ok(sockets.flow_changes())).unwrap_or(0),
         };
         if let Some(config) = config::get() {
             header.program = config.program.as_str().into();
@@ -150,7 +150,7 @@ impl Listed {
             Owner::Ours { .. } => Whose::Ours,
         };
         let known = match self.place {
-            Owner::Ours { id, .. } => engine.look(|sockets, cx| sockets.entry(id, now, cx)).ok(),
+            Owner::Ours { id, .. } => engine.ask(|sockets, cx| sockets.entry(id, now, cx)).ok(),
             Owner::Twin | Owner::Kernel => None,
         };
         let is_asked = known.is_none().then_some(self.fd);

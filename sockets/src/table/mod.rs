@@ -324,6 +324,7 @@ impl Sockets {
     ///
     /// # Errors
     /// `EBADF`.
+    #[inline]
     pub fn ready(&self, id: SocketId) -> Result<Ready, Errno> {
         Ok(self.get(id)?.ready())
     }
@@ -334,6 +335,15 @@ impl Sockets {
     /// `EBADF`.
     pub fn options(&self, id: SocketId) -> Result<Options, Errno> {
         Ok(self.get(id)?.options)
+    }
+
+    /// One of the options, without a copy of them all.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    #[inline]
+    pub fn option<T>(&self, id: SocketId, of: impl FnOnce(&Options) -> T) -> Result<T, Errno> {
+        Ok(of(&self.get(id)?.options))
     }
 
     /// Sets the options of a socket; those of a connection hold from its next segment on.

@@ -105,6 +105,12 @@ impl Sockets {
         Ok(count)
     }
 
+    /// Whether [`epoll_wait`](Self::epoll_wait) has anything to check.
+    #[inline]
+    pub fn epoll_has_listed(&self, set: usize) -> bool {
+        matches!(self.sets.get(set), Some(Some(set)) if set.has_listed())
+    }
+
     /// Has [`take_woken`](Self::take_woken) name the set again, because a caller that was woken
     /// for it left events behind.
     ///
