@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sockets::System;
 use sockets::rules::Rules;
-use wirepath::device::af_xdp::AfXdpConfig;
+use wirepath::device::af_xdp::{AfXdpConfig, Mode};
 use wirepath::device::mlx5::Feature;
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
@@ -33,6 +33,8 @@ const GATEWAY: &str = "WIREPATH_GATEWAY";
 pub(crate) const OPENED: &str = "WIREPATH_OPENED";
 /// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
+/// Where the XDP program runs: `auto`, `native` or `generic`.
+const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 
 pub(crate) struct Config {
     pub(crate) port: PortConfig,
@@ -200,6 +202,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     let mut port = PortConfig::named(name).map_err(|error| error.to_string())?;
     borrow(&mut port)?;
     stamp(&mut port)?;
+    place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
     Ok(Config { port, own, program, application_id, rules, policy, spin_ns: spin_us * 1_000 })
@@ -207,7 +210,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 13] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -217,6 +220,7 @@ fn unknown_variable() -> Option<String> {
         ADDRESS,
         GATEWAY,
         TIMESTAMPS,
+        XDP_MODE,
         OPENED,
         "WIREPATH_PRELOAD",
         "WIREPATH_SHM",
@@ -279,6 +283,24 @@ fn stamp(port: &mut PortConfig) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Sets the mode of AF_XDP that the environment names.
+fn place_program(port: &mut PortConfig) -> Result<(), String> {
+    let Some(name) = variable(XDP_MODE) else { return Ok(()) };
+    let mode = match name.as_str() {
+        "auto" => Mode::Auto,
+        "native" => Mode::Native,
+        "generic" => Mode::Generic,
+        other => return Err(format!("{XDP_MODE} is {other:?}: set it to auto, native or generic")),
+    };
+    match port {
+        PortConfig::AfXdp(config) => {
+            config.mode = mode;
+            Ok(())
+        }
+        _ => Err(format!("{XDP_MODE} is of AF_XDP: name an interface without a driver before it, or unset it")),
+    }
 }
 
 /// Longer than a round trip within a building, shorter than what a CPU meter shows.

@@ -165,8 +165,20 @@ fn program_gets_the_library_and_what_it_reads() {
     let Some(namespace) = namespace("program_gets_the_library_and_what_it_reads") else { return };
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "libvma.conf", b"application-id * *\nuse os udp_connect *:53\n", 0o644);
-    let arguments =
-        ["run", "--interface", "port0", "--rules", "libvma.conf", "--policy", "refuse", "--spin", "250", "env"];
+    let arguments = [
+        "run",
+        "--interface",
+        "port0",
+        "--rules",
+        "libvma.conf",
+        "--policy",
+        "refuse",
+        "--spin",
+        "250",
+        "--xdp-mode",
+        "generic",
+        "env",
+    ];
     let run = || wirepath(&arguments).current_dir(folder.path()).env("LD_PRELOAD", "libm.so.6").output().unwrap();
     let output = namespace.run(run);
     assert_eq!((output.status.code(), &*err(&output)), (Some(0), ""));
@@ -176,6 +188,7 @@ fn program_gets_the_library_and_what_it_reads() {
     assert_eq!(variables["WIREPATH_INTERFACE"], "port0");
     assert_eq!(Path::new(variables["WIREPATH_RULES"]), folder.path().join("libvma.conf"));
     assert_eq!((variables["WIREPATH_POLICY"], variables["WIREPATH_SPIN_US"]), ("refuse", "250"));
+    assert_eq!(variables["WIREPATH_XDP_MODE"], "generic");
 }
 
 #[test]

@@ -34,6 +34,7 @@ const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
+const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -69,6 +70,10 @@ pub(crate) struct Options {
     /// sent ones
     #[arg(long)]
     timestamps: bool,
+    /// Where the XDP program runs; by default native where the driver can. On a veth generic is
+    /// faster (docs/tuning.md)
+    #[arg(long, value_enum, value_name = "MODE")]
+    xdp_mode: Option<XdpMode>,
     /// The program: a path, or a name in PATH
     program: OsString,
     /// Its arguments
@@ -93,6 +98,27 @@ impl Policy {
             Self::Refuse => "refuse",
             Self::Warn => "warn",
             Self::Quiet => "quiet",
+        }
+    }
+}
+
+/// The place of the XDP program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum XdpMode {
+    /// Native where the driver can, else generic
+    Auto,
+    /// In the driver
+    Native,
+    /// Behind the driver
+    Generic,
+}
+
+impl XdpMode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Generic => "generic",
         }
     }
 }
@@ -154,6 +180,7 @@ impl Options {
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.map(|path| (RULES, path.into())));
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
+        settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         Ok(settings)
     }

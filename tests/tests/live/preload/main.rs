@@ -6,12 +6,12 @@
 mod connectx;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use wirepath_tests::live::preload::{
-    call, compile, compile_with, counter_of, descriptors, echo, run, segments_received, start, text, under_library,
-    until_it_listens, wire,
+    call, compile, compile_with, counter_of, descriptors, echo, is_listening, run, segments_received, start, text,
+    under_library, until_it_listens, wire,
 };
 use wirepath_tests::live::{OURS, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
@@ -362,4 +362,30 @@ fn thousand_connections_that_come_and_go_leave_no_descriptor_behind() {
     // Each of its threads gets a descriptor to be woken by when it first sleeps.
     wait_until("all are closed", || descriptors(memcached.id()) <= before + 8);
     version();
+}
+
+/// Takes one connection, reads to its end, and sends all of it back.
+const SERVER_OF_ONE: &str = "
+import socket
+connection, _ = socket.create_server(('0.0.0.0', 7100)).accept()
+parts = []
+while part := connection.recv(1 << 20):
+    parts.append(part)
+connection.sendall(b''.join(parts))
+";
+
+#[test]
+fn bytes_that_a_kernel_sends_in_one_piece_arrive_whole_in_generic_mode() {
+    let test = "bytes_that_a_kernel_sends_in_one_piece_arrive_whole_in_generic_mode";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let _server = start(&wire, "env", &["WIREPATH_XDP_MODE=generic", "python3", "-c", SERVER_OF_ONE]);
+    wait_until("the server listens", || is_listening(&wire.near, 7_100));
+    let mut stream = call(&wire.far, 7_100).unwrap();
+    let sent: Vec<u8> = (0..8_u32 << 20).map(|idx| (idx ^ idx >> 8 ^ idx >> 16) as u8).collect();
+    let mut got = Vec::new();
+    // The far end's interface cuts nothing (TSO), as that of a container does not.
+    stream.write_all(&sent).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got == sent, "{} of {} bytes came back, or others", got.len(), sent.len());
 }
