@@ -99,6 +99,10 @@ impl<L: RxQueue, R: RxQueue> RxQueue for Either<L, R> {
         either!(self, rx => rx.wait_fd())
     }
 
+    fn arm(&mut self) {
+        either!(self, rx => rx.arm());
+    }
+
     fn refresh_counters(&mut self) {
         either!(self, rx => rx.refresh_counters());
     }

@@ -46,6 +46,10 @@ macro_rules! forward {
         fn wait_fd(&self) -> Option<std::os::fd::RawFd> {
             self.$inner.wait_fd()
         }
+
+        fn arm(&mut self) {
+            self.$inner.arm();
+        }
     };
     (@ refresh_counters $inner:ident) => {
         fn refresh_counters(&mut self) {

@@ -154,6 +154,14 @@ pub trait RxQueue {
         None
     }
 
+    /// Asks the device that the next frame makes [`wait_fd`](Self::wait_fd) readable, where it does
+    /// so only on request: ConnectX signals one completion for each request (mlx5.md 2.9).
+    /// [`Worker::next_deadline`](crate::worker::Worker::next_deadline) calls it, before a loop
+    /// sleeps and after a turn without frames, so a loop that only polls pays nothing. May make a
+    /// system call. The default is for devices that always signal, or never do. A wrapper forwards
+    /// it with `wait_fd`.
+    fn arm(&mut self) {}
+
     /// Updates counters that the kernel or the NIC keeps, such as drops before our ring. May make a
     /// system call; the loop calls it at intervals, never per burst. The trait has no default for
     /// it, because a wrapper that forgot to forward it would hide those drops.

@@ -291,6 +291,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if last.1 > 0 {
             return Some(now);
         }
+        rx.arm();
         let period = period(rx, tools, follower.as_ref());
         let cx = tools.cx(now);
         let deadlines = [

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::RawFd;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::StopFlag;
-use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig};
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig, sleep_on};
 use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
 use wirepath_tests::connectx::config;
 use wirepath_tests::netns::Namespace;
@@ -207,5 +208,38 @@ fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
     assert!(timeline.wall_of_nic(told.at).unwrap().error >= left.error);
     // A send without a request has no timestamp.
     ours.worker.with_app(after, |_, cx| flow.send(b"plain", cx)).unwrap();
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}
+
+/// Whether a loop that sleeps on the descriptor is woken at once.
+fn is_readable(fd: RawFd) -> bool {
+    let (begin, sleep) = (Instant::now(), Duration::from_millis(5));
+    sleep_on(Some(fd), Some(sleep));
+    begin.elapsed() < sleep
+}
+
+#[test]
+fn next_frame_makes_the_descriptor_of_a_connectx_readable_after_each_sleep() {
+    let test = "next_frame_makes_the_descriptor_of_a_connectx_readable_after_each_sleep";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let live = LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT));
+    let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
+    let fd = ours.worker.wait_fd().unwrap();
+    for sleep in 0..20 {
+        // Without a step of the model no frame comes: the turns empty the ring.
+        while ours.worker.poll_once(ours.clock.now()) > 0 {}
+        ours.worker.next_deadline(ours.clock.now());
+        assert!(!is_readable(fd), "sleep {sleep}: no frame has come");
+        let (before, begin) = (ours.worker.app().host, Instant::now());
+        while !is_readable(fd) {
+            assert!(begin.elapsed() < TIMEOUT, "sleep {sleep}: no event for a frame");
+            nic::step(STEP);
+            std::thread::yield_now();
+        }
+        while ours.worker.poll_once(ours.clock.now()) > 0 {}
+        assert!(ours.worker.app().host > before, "sleep {sleep}: woken without a frame");
+    }
     assert_eq!(nic::diagnoses(), Vec::<String>::new());
 }

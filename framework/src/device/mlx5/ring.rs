@@ -343,6 +343,35 @@ impl DoorbellRecord {
     }
 }
 
+/// A register of eight bytes that all completion queues of a context share.
+pub(super) struct ArmRegister {
+    register: NonNull<u64>,
+    #[expect(dead_code, reason = "it keeps the register mapped")]
+    memory_owner: MemoryOwner,
+}
+
+impl ArmRegister {
+    /// The second doorbell word of a completion queue and its register, if the parts name one.
+    pub(super) fn of(parts: &CqParts) -> Option<(DoorbellRecord, Self)> {
+        let register = parts.arm_register.filter(|register| register.is_aligned())?;
+        // SAFETY: the second word of a record of two (1).
+        let word = unsafe { parts.doorbell.cast::<u32>().add(1) };
+        let memory_owner = parts.memory_owner.clone();
+        Some((DoorbellRecord::new(word, memory_owner.clone()), Self { register, memory_owner }))
+    }
+
+    /// Writes `words`, the first at the lower address, in one store as the NIC requires. All
+    /// earlier writes to memory are visible to the NIC before it.
+    pub(super) fn write(&mut self, words: [u32; 2]) {
+        write_combining_barrier();
+        let value = u64::from(words[0]) << 32 | u64::from(words[1]);
+        // SAFETY: the register is mapped as long as the owner lives (1). Other queues write it too,
+        // each in one indivisible store.
+        unsafe { self.register.write_volatile(value.to_be()) }
+        write_combining_barrier();
+    }
+}
+
 /// Makes earlier writes to memory visible to the NIC before later ones (`udma_to_device_barrier`,
 /// mlx5.md 2.7).
 #[inline(always)]

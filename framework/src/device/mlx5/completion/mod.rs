@@ -1,6 +1,7 @@
-//! Completion queues: ownership and parsing of CQEs, compressed CQEs, and the clock of their
-//! timestamps.
+//! Completion queues: ownership and parsing of CQEs, compressed CQEs, the clock of their
+//! timestamps, and events for loops that sleep.
 
+pub(super) mod arm;
 pub(super) mod clock;
 pub(super) mod compressed;
 pub(super) mod cq;

@@ -12,6 +12,9 @@
 //! acknowledgments still arrive. The ring then runs empty, and the NIC counts the frames that it
 //! cannot store.
 
+use std::os::fd::RawFd;
+
+use super::super::completion::arm::{Arming, CompletionEvents};
 use super::super::completion::clock::ClockInfo;
 use super::super::completion::compressed::Mini;
 use super::super::completion::cqe_parser::CqeParser;
@@ -76,6 +79,8 @@ pub(in crate::device::mlx5) struct RxParts {
     pub(in crate::device::mlx5) features: RxFeatures,
     /// The format of compressed CQEs, if compression is on.
     pub(in crate::device::mlx5) mini: Option<Mini>,
+    /// The events of the completion queue.
+    pub(in crate::device::mlx5) events: Option<Box<dyn CompletionEvents>>,
 }
 
 /// The receive half of a queue. `receive` makes a system call only after an error, to reset the
@@ -86,6 +91,8 @@ pub struct Mlx5Rx {
     recovery: Recovery,
     status: Box<dyn QueueStatus>,
     next_look: Instant,
+    /// What a loop sleeps on, if libmlx5 shows the register for it.
+    arming: Option<Arming>,
 }
 
 /// The ring, cyclic or striding.
@@ -105,12 +112,14 @@ impl Mlx5Rx {
         };
         assert!(parts.cq.entry_count >= ring.cqes_max(), "a CQ of {} entries overruns", parts.cq.entry_count);
         let parser = CqeParser::new(parts.features);
+        let arming = parts.events.and_then(|events| Arming::new(&parts.cq, events));
         let mut this = Self {
             reader: CqReader::new(parts.cq, parser, parts.mini, MetaTemplate::any(pool), &scope.scope("rx")),
             ring,
             recovery: parts.recovery,
             status: parts.status,
             next_look: Instant::ZERO,
+            arming,
         };
         this.ring.refill(pool);
         this.ring.publish(&mut this.reader);
@@ -259,6 +268,18 @@ impl RxQueue for Mlx5Rx {
         self.status.state()
     }
 
+    /// The descriptor of the completion channel.
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.arming.as_ref().map(Arming::fd)
+    }
+
+    /// Two stores, and a system call if the channel has signaled a completion since the last call.
+    fn arm(&mut self) {
+        if let Some(arming) = &mut self.arming {
+            arming.arm(self.reader.cq.idx());
+        }
+    }
+
     /// The NIC's count of frames that found no buffer, and errors without a CQE, as the port's
     /// thread has read them. Makes no system call and waits for no lock.
     fn refresh_counters(&mut self) {
@@ -285,6 +306,9 @@ impl Drop for Mlx5Rx {
     /// leaked.
     fn drop(&mut self) {
         let is_closed = self.recovery.close();
+        if let Some(arming) = &mut self.arming {
+            arming.drain();
+        }
         let refreshed = self.status.refresh_last();
         self.apply(refreshed);
         if is_closed {

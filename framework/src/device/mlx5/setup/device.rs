@@ -298,7 +298,7 @@ fn check_port(
 /// unsuitable port is reported here and not on a worker's thread. Also determines the maximum
 /// length of a WQE.
 fn try_a_queue_pair(port: &mut Port) -> Result<(), Mlx5SetupError> {
-    let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
+    let (cq, _) = objects::completion_queue(port, 8, CqOptions::default(), None)?;
     objects::sender(port, 0, &cq, 8)?;
     port.wqe_units_max = objects::wqe_units_max(port, &cq)?;
     Ok(())

@@ -25,8 +25,8 @@ use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys::verbs::{
-    CompletionQueue, CqOptions, CqRequest, Element, ProtectionDomain, QpCaps, QpOptions, QpRequest, QpState, QueuePair,
-    RateLimit, ThreadDomain, VerbsError, WorkQueue, WqOptions, WqRequest, WqState,
+    CompletionChannel, CompletionQueue, CqOptions, CqRequest, Element, ProtectionDomain, QpCaps, QpOptions, QpRequest,
+    QpState, QueuePair, RateLimit, ThreadDomain, VerbsError, WorkQueue, WqOptions, WqRequest, WqState,
 };
 
 use super::super::completion::cqe::CQE_LEN;
@@ -44,18 +44,24 @@ const BLOCK_LEN: u32 = 64;
 /// and Ethernet segment with 18 bytes (`sq_overhead`).
 const RAW_HEADER_DS: u32 = 3;
 
-/// A completion queue of at least `entry_count` entries, with these `options`.
+/// Offset in the UAR page of the register that arms a completion queue.
+const ARM_REGISTER: usize = 0x20;
+
+/// A completion queue of at least `entry_count` entries, with these `options`, that signals
+/// completions through `channel` on request.
 pub(in crate::device::mlx5) fn completion_queue(
     port: &Port,
     entry_count: u32,
     options: CqOptions,
+    channel: Option<(&CompletionChannel, u32)>,
 ) -> Result<(CompletionQueue, CqParts), Mlx5SetupError> {
     const DOING: &str = "making a completion queue";
     // Otherwise libmlx5 uses the CPU's cache line: on some CPUs that means entries of 128 bytes,
     // half of them empty, for the NIC to write.
     let options = CqOptions { entry_len: Some(CQE_LEN as u16), ..options };
     // libmlx5 adds one entry and rounds up (mlx5.md 1.1).
-    let request = CqRequest { options, ..CqRequest::new(entry_count - 1) };
+    let (channel, vector) = channel.unzip();
+    let request = CqRequest { options, channel, vector: vector.unwrap_or_default(), ..CqRequest::new(entry_count - 1) };
     let cq = CompletionQueue::create(port.context(), &request)
         .map_err(|error| port.error(DOING, entry_count as usize * 64, error))?;
     let rings = cq.rings().map_err(|error| port.error(DOING, 0, error))?;
@@ -70,6 +76,9 @@ pub(in crate::device::mlx5) fn completion_queue(
         entry_count: rings.entry_count,
         entry_len: rings.entry_len,
         doorbell: rings.doorbell,
+        // SAFETY: the register is inside the page (mlx5.md 1.2).
+        arm_register: rings.uar.map(|page| unsafe { page.add(ARM_REGISTER) }.cast()),
+        number: rings.number,
         memory_owner,
     };
     Ok((cq, parts))

@@ -17,6 +17,10 @@ pub(in crate::device::mlx5) struct CqParts {
     pub(in crate::device::mlx5) entry_len: u32,
     /// Two big-endian words: consumer index, arm.
     pub(in crate::device::mlx5) doorbell: NonNull<[u32; 2]>,
+    /// The register of eight bytes that arms the queue, if libmlx5 shows it.
+    pub(in crate::device::mlx5) arm_register: Option<NonNull<u64>>,
+    /// The CQ number, 24 bits.
+    pub(in crate::device::mlx5) number: u32,
     /// The owner of the memory.
     pub(in crate::device::mlx5) memory_owner: MemoryOwner,
 }

@@ -5,11 +5,13 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use hugepages::{MapRequest, Mapping};
-use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
+use rdma_core_sys::verbs::{CompletionChannel, CompletionQueue, Compression, CqOptions, Element};
 
+use super::super::completion::arm::CompletionEvents;
 use super::super::completion::clock::{ClockInfo, TimestampSource};
 use super::super::completion::compressed::Mini;
 use super::super::error::Mlx5SetupError;
@@ -117,7 +119,7 @@ impl Mlx5Queue {
         // When a ring fails, each block may be flushed with a separate CQE.
         let options =
             CqOptions { wallclock: info.enabled.stamps == Some(TimestampFormat::RealTime), ..CqOptions::default() };
-        let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
+        let (cq, cq_parts) = objects::completion_queue(port, blocks, options, None)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
         scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
         let monitor = ObjectMonitor::new(&self.port, sender.element(), &cq, has_ended);
@@ -159,7 +161,11 @@ impl Mlx5Queue {
             wallclock: enabled.stamps == Some(TimestampFormat::RealTime),
             ..CqOptions::default()
         };
-        let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
+        let channel = CompletionChannel::create(port.context())
+            .map_err(|error| port.error("making a completion channel", 0, error))?;
+        // Each queue's events on another CPU, as far as the device has vectors.
+        let vector = u32::from(self.idx) % port.context().vector_count().max(1);
+        let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options, Some((&channel, vector)))?;
         let mprq_buffer = shape.striding.map(|_| self.mprq_buffer(shape, pool)).transpose()?;
         let lkey = mprq_buffer.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
         let (receiver, rq) = if info.config.hash().is_some() || shape.striding.is_some() {
@@ -191,6 +197,7 @@ impl Mlx5Queue {
                 has_hashes: info.config.hash().is_some(),
                 has_checksums: enabled.checksum,
             },
+            events: Some(Box::new(ChannelEvents(channel))),
             mini: enabled.compression.map(mini),
         };
         // When this returns its ring has all buffers that the pool could give, and if a later step
@@ -340,6 +347,19 @@ impl ObjectMonitor {
     /// The ring was reset: events about its former state, read or pending, are discarded.
     fn forget_ring(&self) {
         self.port.watch.forget(self.ring);
+    }
+}
+
+/// The channel of one completion queue.
+struct ChannelEvents(CompletionChannel);
+
+impl CompletionEvents for ChannelEvents {
+    fn fd(&self) -> RawFd {
+        self.0.fd().as_raw_fd()
+    }
+
+    fn take(&mut self) -> bool {
+        matches!(self.0.next_event(), Ok(Some(_)))
     }
 }
 

@@ -81,6 +81,8 @@ impl PlainCq {
             entry_count: count,
             entry_len,
             doorbell: nic.records.first().cast(),
+            arm_register: None,
+            number: 0,
             memory_owner: MemoryOwner::of_plain(&[&nic.entries, &nic.records]),
         };
         (parts, nic)
@@ -355,6 +357,7 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
             has_hashes: config.has_hashes,
             has_checksums: true,
         },
+        events: None,
         mini: config.mini.map(|mini| match mini {
             PlainMini::Hash => Mini::Hash,
             PlainMini::Checksum => Mini::Checksum,
