@@ -13,7 +13,8 @@
 //!   engine                 the sockets on their worker, behind one lock; open files and descriptors;
 //!                          threads that wait; signals that come meanwhile
 //!                 ▼
-//!   address, config, sys   words of the ABI, the environment, system calls
+//!   address, config, sys   words of the ABI, the environment, system calls; probe: whether memory of
+//!                          the program is there
 //! ```
 //!
 //! Each descriptor of the program is also a socket of the kernel, its twin: so the kernel gives out
@@ -31,6 +32,8 @@ mod calls;
 mod config;
 mod engine;
 mod keeper;
+#[allow(unsafe_code)]
+mod probe;
 #[allow(unsafe_code)]
 mod process;
 #[allow(unsafe_code)]

@@ -12,7 +12,7 @@ use sockets::Errno;
 use super::polling::{epoll_ctl, epoll_pwait};
 use super::receive::{read, recvmmsg};
 use super::send::{sendmmsg, write};
-use super::{IS_ON, known, made, may_be_ours, memory};
+use super::{IS_ON, give_none, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::{self, signals, table, thread};
 use crate::real::{self, fail};
@@ -133,13 +133,13 @@ symbols! {
         let queued = match request as libc::Ioctl {
             libc::FIONREAD => calls::queued(file, Direction::Receive),
             libc::TIOCOUTQ => calls::queued(file, Direction::Send),
-            libc::FIOASYNC if !calls::ask_for_signals(file, memory::optional(into).is_some_and(|on| *on != 0)) => {
+            libc::FIOASYNC if !calls::ask_for_signals(file, memory::optional(into).is_ok_and(|on| on.is_some_and(|on| on != 0))) => {
                 return fail(Errno(libc::ENOTTY)) as c_int;
             }
             libc::FIONBIO => {
                 let result = pass!(real::ioctl(fd, request, argument));
                 if result == 0 {
-                    calls::set_nonblocking(file, memory::optional(into).is_some_and(|on| *on != 0));
+                    calls::set_nonblocking(file, memory::optional(into).is_ok_and(|on| on.is_some_and(|on| on != 0)));
                 }
                 return result;
             }
@@ -148,10 +148,7 @@ symbols! {
         match queued {
             Outcome::Pass => pass!(real::ioctl(fd, request, argument)),
             Outcome::Ours(Ok(_)) if into.is_null() => fail(Errno(libc::EFAULT)) as c_int,
-            Outcome::Ours(Ok(len)) => {
-                memory::store(into, len);
-                0
-            }
+            Outcome::Ours(Ok(len)) => give_none(memory::store(into, len)),
             Outcome::Ours(Err(error)) => fail(error) as c_int,
         }
     }

@@ -1,76 +1,197 @@
 //! Slices of the program's memory, made of the pointers and lengths that it passes.
 //!
+//! A wrong pointer is refused with `EFAULT`, as by the kernel: each range is probed before it is
+//! used. The buffers of a receive are probed once the bytes for them are there (`calls::data`),
+//! because only so many are written. Memory that another thread unmaps during the call is a fault
+//! of the program, and so is a wrong pointer while the thread blocks `SIGSEGV`.
+//!
 //! Invariants:
-//! 1. The program passed each pointer that is not null, and its length, to the call that is under
-//!    way: so many bytes are there until the call returns. A null pointer is refused with `EFAULT`,
-//!    as by the kernel; any other wrong pointer is a fault of the program, as in libc's own
-//!    `memcpy`.
+//! 1. A slice is made of a range that was probed, or is probed before it is written to. The program
+//!    leaves it in place until the call returns.
 //! 2. `IoSlice` and `IoSliceMut` have the layout of `struct iovec`, as the standard library
 //!    documents.
 //! 3. A slice lives no longer than the call.
 
 use core::ffi::{c_int, c_void};
+use core::ops::{Deref, DerefMut};
 use core::slice;
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::Errno;
 
 use crate::address::{self, Family};
+use crate::probe;
 use core::net::SocketAddrV4;
 
 /// Buffers in one call at most (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1_024;
 
+/// Bytes of one call at most (Linux `MAX_RW_COUNT`).
+const CALL_MAX: usize = 0x7fff_f000;
+
+/// Bytes of a `struct sockaddr_storage`.
+const ADDRESS_MAX: usize = 128;
+
 const EFAULT: Errno = Errno(libc::EFAULT);
 
 /// Bytes to read.
 pub(crate) fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
-    match (from.is_null(), len) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(EFAULT),
+    let len = len.min(CALL_MAX);
+    match probe::readable_len(from, len) {
+        _ if len == 0 => Ok(&[]),
         // SAFETY: invariants 1 and 3.
-        (false, len) => Ok(unsafe { slice::from_raw_parts(from.cast(), len.min(isize::MAX as usize)) }),
+        count if count == len => Ok(unsafe { slice::from_raw_parts(from.cast(), len) }),
+        _ => Err(EFAULT),
     }
 }
 
 /// Bytes to fill in.
 pub(crate) fn bytes_mut<'a>(into: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    match (into.is_null(), len) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(EFAULT),
-        // SAFETY: invariants 1 and 3.
-        (false, len) => Ok(unsafe { slice::from_raw_parts_mut(into.cast(), len.min(isize::MAX as usize)) }),
+    array_mut(into.cast(), len)
+}
+
+/// The buffer of a receive, not probed yet.
+pub(crate) fn room<'a>(into: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
+    let len = len.min(CALL_MAX);
+    if !probe::is_of_programs(into, len) {
+        return Err(EFAULT);
     }
+    let into = if into.is_null() { core::ptr::dangling_mut::<u8>() } else { into.cast() };
+    // SAFETY: invariants 1 and 3; a dangling pointer fails the probe.
+    Ok(unsafe { slice::from_raw_parts_mut(into, len) })
+}
+
+/// An address that is passed to a call.
+pub(crate) fn address_of<'a>(from: *const c_void, len: u32) -> Result<&'a [u8], Errno> {
+    match len as usize {
+        ..=ADDRESS_MAX => bytes(from, len as usize),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The value of an option. It may name more room than it has, as the kernel reads no more than it
+/// needs.
+pub(crate) fn value_of<'a>(from: *const c_void, len: u32) -> Result<&'a [u8], Errno> {
+    const NEEDED: usize = 128;
+    const LONGEST: usize = 64 << 10;
+    let len = usize::try_from(len as i32).map_err(|_| Errno::EINVAL)?.min(LONGEST);
+    match probe::readable_len(from, len) {
+        _ if len == 0 => Ok(&[]),
+        // SAFETY: invariants 1 and 3.
+        count if count >= len.min(NEEDED) => Ok(unsafe { slice::from_raw_parts(from.cast(), count) }),
+        _ => Err(EFAULT),
+    }
+}
+
+/// The bytes that are there to read, from the begin of a range.
+pub(crate) fn begin_of<'a>(from: *const c_void, len: usize) -> &'a [u8] {
+    match probe::readable_len(from, len) {
+        0 => &[],
+        // SAFETY: invariants 1 and 3.
+        count => unsafe { slice::from_raw_parts(from.cast(), count) },
+    }
+}
+
+/// An array of structures to read.
+fn array<'a, T>(from: *const T, count: usize) -> Result<&'a [T], Errno> {
+    if count > 0 && !from.is_aligned() {
+        return Err(EFAULT);
+    }
+    let bytes = bytes(from.cast(), count * size_of::<T>())?;
+    // SAFETY: invariants 1 and 3; the pointer is aligned.
+    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), count) } })
 }
 
 /// An array of structures.
 pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T], Errno> {
-    match (into.is_null(), count) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(EFAULT),
+    match array_begin(into, count) {
+        list if list.len() == count => Ok(list),
+        _ => Err(EFAULT),
+    }
+}
+
+/// The structures of an array that are there, from its begin.
+pub(crate) fn array_begin<'a, T>(into: *mut T, count: usize) -> &'a mut [T] {
+    match probe::writable_len(into.cast(), count.saturating_mul(size_of::<T>())) / size_of::<T>() {
+        0 => &mut [],
         // SAFETY: invariants 1 and 3.
-        (false, count) => Ok(unsafe { slice::from_raw_parts_mut(into, count) }),
+        count => unsafe { slice::from_raw_parts_mut(into, count) },
     }
 }
 
 /// A structure that may be left out.
-pub(crate) fn optional<'a, T>(from: *const T) -> Option<&'a T> {
+pub(crate) fn optional<T: Copy>(from: *const T) -> Result<Option<T>, Errno> {
+    if from.is_null() {
+        return Ok(None);
+    }
+    bytes(from.cast(), size_of::<T>())?;
     // SAFETY: invariants 1 and 3.
-    unsafe { from.as_ref() }
+    Ok(Some(unsafe { from.read_unaligned() }))
+}
+
+/// The buffers of a call: the program's own array, or a copy of it.
+pub(crate) enum Parts<'a, T> {
+    Given(&'a mut [T]),
+    Copied(Vec<T>),
+}
+
+impl<T> Deref for Parts<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Given(parts) => parts,
+            Self::Copied(parts) => parts,
+        }
+    }
+}
+
+impl<T> DerefMut for Parts<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Given(parts) => parts,
+            Self::Copied(parts) => parts,
+        }
+    }
 }
 
 /// The buffers of a send.
-pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [IoSlice<'a>], Errno> {
-    check_parts(parts, count)?;
-    // SAFETY: invariants 1 to 3; `check_parts` has checked each part.
-    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(parts.cast(), count) } })
+pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts<'a, IoSlice<'a>>, Errno> {
+    let list = check_parts(parts, count)?;
+    for part in list {
+        bytes(part.iov_base, part.iov_len)?;
+    }
+    // SAFETY: `check_parts` has checked each part.
+    Ok(unsafe { slices(list) })
 }
 
-/// The buffers of a receive.
-pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a mut [IoSliceMut<'a>], Errno> {
-    check_parts(parts, count)?;
-    // SAFETY: invariants 1 to 3; the array itself is not written to.
-    Ok(if count == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) } })
+/// The buffers of a receive, not probed yet.
+pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts<'a, IoSliceMut<'a>>, Errno> {
+    // SAFETY: `check_parts` has checked each part.
+    check_parts(parts, count).map(|list| unsafe { slices(list) })
+}
+
+/// The slices of an array of buffers. A null pointer becomes a dangling one in a copy, because the
+/// pointer of a slice is never null.
+///
+/// # Safety
+/// `T` is `IoSlice` or `IoSliceMut`, and no part is longer than a slice may be.
+unsafe fn slices<'a, T>(list: &'a [libc::iovec]) -> Parts<'a, T> {
+    const { assert!(size_of::<T>() == size_of::<libc::iovec>()) };
+    if list.is_empty() {
+        return Parts::Given(&mut []);
+    }
+    if list.iter().all(|part| !part.iov_base.is_null()) {
+        // SAFETY: invariants 1 to 3; the array itself is not written to.
+        return Parts::Given(unsafe { slice::from_raw_parts_mut(list.as_ptr().cast_mut().cast(), list.len()) });
+    }
+    let whole = |part: &libc::iovec| {
+        let iov_base = if part.iov_base.is_null() { core::ptr::dangling_mut::<u8>().cast() } else { part.iov_base };
+        let part = libc::iovec { iov_base, ..*part };
+        // SAFETY: invariants 1 to 3; a dangling pointer of a longer part fails the probe.
+        unsafe { (&raw const part).cast::<T>().read() }
+    };
+    Parts::Copied(list.iter().map(whole).collect())
 }
 
 /// The checks of `readv` and `writev` before they use the file (Linux `import_iovec`): an invalid
@@ -79,7 +200,7 @@ pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<R
     let Some(count) = usize::try_from(count).ok().filter(|count| *count <= PARTS_MAX) else {
         return Some(Err(Errno::EINVAL));
     };
-    match array_mut(parts.cast_mut(), count) {
+    match array(parts, count) {
         Ok(parts) => parts.iter().all(|part| part.iov_len == 0).then_some(Ok(())),
         Err(error) => Some(Err(error)),
     }
@@ -87,7 +208,7 @@ pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<R
 
 /// The descriptors that a message carries (`SCM_RIGHTS`).
 pub(crate) fn descriptors_in<'a>(message: *const libc::msghdr) -> impl Iterator<Item = c_int> + 'a {
-    let control = optional(message).filter(|message| message.msg_controllen >= CONTROL_HEADER);
+    let control = optional(message).ok().flatten().filter(|message| message.msg_controllen >= CONTROL_HEADER);
     let control = control.and_then(|message| bytes(message.msg_control, message.msg_controllen).ok());
     controls(control.unwrap_or_default())
         .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
@@ -109,28 +230,30 @@ pub(crate) fn controls(mut left: &[u8]) -> impl Iterator<Item = (c_int, c_int, &
     })
 }
 
-/// Replaces the pointers of empty parts: they may be null, the pointer of a slice may not.
-fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
+/// The array of buffers, whose lengths and addresses a program can have (Linux `import_iovec`).
+fn check_parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [libc::iovec], Errno> {
     if count > PARTS_MAX {
         return Err(Errno::EMSGSIZE);
     }
-    for part in array_mut(parts.cast_mut(), count)? {
-        if part.iov_base.is_null() && part.iov_len > 0 {
+    let list = array(parts, count)?;
+    for part in list {
+        if part.iov_len > isize::MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        if !probe::is_of_programs(part.iov_base, part.iov_len) {
             return Err(EFAULT);
         }
-        if part.iov_base.is_null() {
-            // Writes to the caller's array; the length of the part stays 0.
-            part.iov_base = core::ptr::dangling_mut::<u8>().cast();
-        }
     }
-    Ok(())
+    Ok(list)
+}
+
+/// Stores an address that the caller may not want.
+pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
+    if into.is_null() { Ok(()) } else { store_name(name, into, len) }
 }
 
 /// Stores an address, cut to the caller's room, and its full length.
-pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
-    if into.is_null() {
-        return Ok(());
-    }
+pub(crate) fn store_name(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     let [room] = array_mut(len, 1)? else { return Err(EFAULT) };
     if *room as i32 <= -1 {
         return Err(Errno::EINVAL);
@@ -143,11 +266,13 @@ pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len
 }
 
 /// Writes one value where the caller's pointer is not null.
-pub(crate) fn store<T>(into: *mut T, value: T) {
+pub(crate) fn store<T>(into: *mut T, value: T) -> Result<(), Errno> {
     if !into.is_null() {
+        bytes_mut(into.cast(), size_of::<T>())?;
         // SAFETY: invariant 1.
-        unsafe { into.write(value) };
+        unsafe { into.write_unaligned(value) };
     }
+    Ok(())
 }
 
 /// Stores the control messages of a datagram that the room suffices for, and their length. Returns

@@ -29,7 +29,7 @@ symbols! {
     }
 
     fn ppoll(fds: *mut libc::pollfd, count: u64, timeout: *const libc::timespec, mask: *const c_void) -> c_int {
-        let time = match duration_of(memory::optional(timeout)) {
+        let time = match memory::optional(timeout).and_then(|time| duration_of(time.as_ref())) {
             Ok(time) => time,
             Err(error) => return fail(error) as c_int,
         };
@@ -45,7 +45,7 @@ symbols! {
     }
 
     fn select(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int {
-        let time = match duration_of_timeval(memory::optional(timeout)) {
+        let time = match memory::optional(timeout).and_then(|time| duration_of_timeval(time.as_ref())) {
             Ok(time) => time,
             Err(error) => return fail(error) as c_int,
         };
@@ -55,7 +55,8 @@ symbols! {
                 // Linux alone stores the time that is left; its programs expect so.
                 let left = time.unwrap_or_default().saturating_sub(began.elapsed());
                 let (seconds, microseconds) = (left.as_secs() as libc::time_t, left.subsec_micros().into());
-                memory::store(timeout, libc::timeval { tv_sec: seconds, tv_usec: microseconds });
+                // As on Linux, a structure that is only to be read is no error.
+                let _ = memory::store(timeout, libc::timeval { tv_sec: seconds, tv_usec: microseconds });
                 give(result) as c_int
             }
             None => pass!(real::select(count, reads, writes, excepts, timeout)),
@@ -63,7 +64,7 @@ symbols! {
     }
 
     fn pselect(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *const libc::timespec, mask: *const c_void) -> c_int {
-        let time = match duration_of(memory::optional(timeout)) {
+        let time = match memory::optional(timeout).and_then(|time| duration_of(time.as_ref())) {
             Ok(time) => time,
             Err(error) => return fail(error) as c_int,
         };
@@ -93,7 +94,12 @@ symbols! {
         if ours(epfd).is_none() {
             return pass!(real::epoll_ctl(epfd, op, fd, event));
         }
-        give_none(poll::control(epfd, op, fd, memory::optional(event).copied()))
+        let event = match memory::optional(event) {
+            _ if op == libc::EPOLL_CTL_DEL => None,
+            Ok(Some(event)) => Some(event),
+            _ => return fail(Errno(libc::EFAULT)) as c_int,
+        };
+        give_none(poll::control(epfd, op, fd, event))
     }
 
     fn epoll_wait(epfd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int) -> c_int {
@@ -109,7 +115,7 @@ symbols! {
     }
 
     fn epoll_pwait2(epfd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: *const libc::timespec, mask: *const c_void) -> c_int {
-        let time = match duration_of(memory::optional(timeout)) {
+        let time = match memory::optional(timeout).and_then(|time| duration_of(time.as_ref())) {
             Ok(time) => time,
             Err(error) => return fail(error) as c_int,
         };
@@ -152,9 +158,19 @@ fn wait_ours(
     mask: *const c_void,
 ) -> Option<Result<usize, Errno>> {
     ours(epfd)?;
-    let events = memory::array_mut(events, usize::try_from(count).ok()?).ok()?;
-    with_mask(mask, || poll::wait_for_events(epfd, events, timeout))
+    let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
+    let room = memory::array_begin(events, count.min(EVENTS_MAX));
+    if !room.is_empty() {
+        return with_mask(mask, || poll::wait_for_events(epfd, room, timeout));
+    }
+    // The kernel reports a bad pointer only when it has events to store.
+    let mut lost = [libc::epoll_event { events: 0, u64: 0 }];
+    let waited = with_mask(mask, || poll::wait_for_events(epfd, &mut lost, timeout))?;
+    Some(waited.and_then(|count| if count == 0 { Ok(0) } else { Err(Errno(libc::EFAULT)) }))
 }
+
+/// Events of one call at most, so that only a few pages are probed. More wait for the next call.
+const EVENTS_MAX: usize = 1_024;
 
 /// `select` as a `poll` of the descriptors in its sets.
 fn select_ours(
@@ -234,11 +250,15 @@ fn duration_of_timeval(time: Option<&libc::timeval>) -> Result<Option<Duration>,
 }
 
 /// Waits under the signal mask of the call.
-fn with_mask<T>(mask: *const c_void, act: impl FnOnce() -> Option<T>) -> Option<T> {
+fn with_mask<T>(mask: *const c_void, act: impl FnOnce() -> Option<Result<T, Errno>>) -> Option<Result<T, Errno>> {
     thread::begin_call();
-    let Some(mask) = memory::optional(mask.cast::<u64>()) else { return act() };
+    let mask = match memory::optional(mask.cast::<u64>()) {
+        Ok(Some(mask)) => mask,
+        Ok(None) => return act(),
+        Err(error) => return Some(Err(error)),
+    };
     // Handlers of pending signals that this mask admits run here, and end the wait.
-    let before = sys::set_signal_mask(libc::SIG_SETMASK, *mask);
+    let before = sys::set_signal_mask(libc::SIG_SETMASK, mask);
     let result = act();
     sys::set_signal_mask(libc::SIG_SETMASK, before);
     result

@@ -4,13 +4,13 @@
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::time::Duration;
 use std::io::IoSliceMut;
 
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
 use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
-use crate::calls::Outcome;
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::reports;
 use crate::engine::table::FileId;
@@ -103,7 +103,8 @@ symbols! {
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
         let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
-        match receive_messages(file, messages, count as usize, flags, memory::optional(timeout)) {
+        let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
+        match receive_messages(file, messages, count as usize, flags, time) {
             Some(received) => give(received) as c_int,
             None => from_twin(
                 || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count,
@@ -128,13 +129,9 @@ fn message_of(parts: *const libc::iovec, count: usize) -> libc::msghdr {
 }
 
 fn receive_one(file: FileId, into: *mut c_void, len: usize, flags: c_int) -> Option<Result<Received, Errno>> {
-    match memory::bytes_mut(into, len) {
+    match memory::room(into, len) {
         Ok(into) => ours_or_pass(data::receive(file, &mut [IoSliceMut::new(into)], flags)),
-        // The kernel reports a bad pointer only when it has bytes to store.
-        Err(error) => match data::receive(file, &mut [IoSliceMut::new(&mut [])], flags | libc::MSG_PEEK) {
-            Outcome::Ours(Ok(_)) => Some(Err(error)),
-            done => ours_or_pass(done),
-        },
+        Err(error) => Some(Err(error)),
     }
 }
 
@@ -145,7 +142,7 @@ fn receive_parts(
     flags: c_int,
 ) -> Option<Result<Received, Errno>> {
     match memory::parts_mut(parts, count) {
-        Ok(parts) => ours_or_pass(data::receive(file, parts, flags)),
+        Ok(mut parts) => ours_or_pass(data::receive(file, &mut parts, flags)),
         Err(error) => Some(Err(error)),
     }
 }
@@ -184,7 +181,7 @@ fn store_message(header: &mut libc::msghdr, received: &Received, control: &[Cont
 /// Receives an entry of the error queue.
 fn receive_error(file: FileId, header: &mut libc::msghdr) -> Option<Result<usize, Errno>> {
     let taken = match memory::parts_mut(header.msg_iov, header.msg_iovlen) {
-        Ok(parts) => reports::receive(file, parts)?,
+        Ok(mut parts) => reports::receive(file, &mut parts)?,
         Err(error) => return Some(Err(error)),
     };
     let received = match taken {
@@ -214,12 +211,17 @@ fn receive_messages(
     messages: *mut libc::mmsghdr,
     count: usize,
     flags: c_int,
-    timeout: Option<&libc::timespec>,
+    time: Result<Option<Duration>, Errno>,
 ) -> Option<Result<usize, Errno>> {
-    let (time, list) = match (duration_of(timeout), memory::array_mut(messages, count)) {
-        (Ok(time), Ok(list)) => (time, list),
-        (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+    let time = match time {
+        Ok(time) => time,
+        Err(error) => return Some(Err(error)),
     };
+    // The kernel reports a message that is not there by the number of those before it.
+    let list = memory::array_begin(messages, count);
+    if list.is_empty() && count > 0 {
+        return Some(Err(Errno(libc::EFAULT)));
+    }
     let deadline = time.and_then(|time| std::time::Instant::now().checked_add(time));
     let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
     let flags = flags & !libc::MSG_WAITFORONE;
@@ -254,8 +256,8 @@ fn receive_waiting(file: FileId, list: &mut [libc::mmsghdr], flags: c_int) -> us
     let Some(mut batch) = Batch::begin(file) else { return 0 };
     for (idx, entry) in list.iter_mut().enumerate() {
         let header = &mut entry.msg_hdr;
-        let Ok(parts) = memory::parts_mut(header.msg_iov, header.msg_iovlen) else { return idx };
-        let Ok(received) = batch.receive(parts, flags) else { return idx };
+        let Ok(mut parts) = memory::parts_mut(header.msg_iov, header.msg_iovlen) else { return idx };
+        let Ok(received) = batch.receive(&mut parts, flags) else { return idx };
         let control = if received.has_control { batch.control(&received) } else { Vec::new() };
         if store_message(header, &received, &control).is_err() {
             return idx;
@@ -268,10 +270,8 @@ fn receive_waiting(file: FileId, list: &mut [libc::mmsghdr], flags: c_int) -> us
 fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     match received.name {
         Some(name) => memory::store_address((name, received.family), address, len),
+        None if address.is_null() => Ok(()),
         // A stream stores no address.
-        None => {
-            memory::store(len, 0);
-            Ok(())
-        }
+        None => memory::array_mut(len, 1).map(|len| len[0] = 0),
     }
 }

@@ -47,7 +47,11 @@ symbols! {
         // A send to a destination may offload the socket.
         let is_named = !address.is_null() && address_len > 0;
         let file = if is_named { known(fd) } else { ours(fd) };
-        let to = if !is_named { None } else { memory::bytes(address, address_len as usize).ok() };
+        let to = match is_named.then(|| memory::address_of(address, address_len)).transpose() {
+            Ok(to) => to,
+            // The kernel refuses it.
+            Err(_) => return pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
+        };
         match file.and_then(|file| send_one(file, bytes, len, to, flags)) {
             Some(sent) => give(sent),
             None => pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
@@ -64,7 +68,8 @@ symbols! {
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
         let file = known(fd);
-        let Ok(list) = memory::array_mut(messages, count as usize) else { return fail(Errno(libc::EFAULT)) as c_int };
+        // The kernel reports a message that is not there by the number of those before it.
+        let list = memory::array_begin(messages, count as usize);
         let Some(file) = file else {
             if list.iter().any(|entry| passes_ours(&raw const entry.msg_hdr)) {
                 return fail(Errno::EINVAL) as c_int;
@@ -80,7 +85,10 @@ symbols! {
                 None => return idx as c_int,
             }
         }
-        count as c_int
+        if list.is_empty() && count > 0 {
+            return fail(Errno(libc::EFAULT)) as c_int;
+        }
+        list.len() as c_int
     }
 
     fn __sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
@@ -89,13 +97,13 @@ symbols! {
 
     fn sendfile(fd: c_int, from: c_int, offset: *mut i64, count: usize) -> Count {
         let Some(file) = ours(fd) else { return pass!(real::sendfile(fd, from, offset, count)) };
-        let at = memory::optional(offset).copied();
+        let at = match memory::optional(offset) {
+            Ok(at) => at,
+            Err(error) => return fail(error),
+        };
         match data::send_file(file, from, at, count) {
             Outcome::Ours(Ok(sent)) => {
-                if let Some(at) = at {
-                    memory::store(offset, at + sent as i64);
-                }
-                sent as Count
+                give(at.map_or(Ok(()), |at| memory::store(offset, at + sent as i64)).map(|()| sent))
             }
             Outcome::Ours(Err(error)) => fail(error),
             Outcome::Pass => pass!(real::sendfile(fd, from, offset, count)),
@@ -136,7 +144,7 @@ fn send_one(
 ) -> Option<Result<usize, Errno>> {
     match memory::bytes(bytes, len) {
         Ok(bytes) => ours_or_pass(data::send(file, &[IoSlice::new(bytes)], to, flags)),
-        Err(error) => Some(Err(error)),
+        Err(error) => ours_or_pass(data::send_what_is_not_there(file, to, flags, error)),
     }
 }
 
@@ -148,13 +156,13 @@ fn send_parts(
     flags: c_int,
 ) -> Option<Result<usize, Errno>> {
     match memory::parts(parts, count) {
-        Ok(parts) => ours_or_pass(data::send(file, parts, to, flags)),
-        Err(error) => Some(Err(error)),
+        Ok(parts) => ours_or_pass(data::send(file, &parts, to, flags)),
+        Err(error) => ours_or_pass(data::send_what_is_not_there(file, to, flags, error)),
     }
 }
 
 fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
-    let Some(header) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
+    let Ok(Some(header)) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
     if header.msg_controllen > 0 && !header.msg_control.is_null() && is_ours_file(file) {
         // The engine carries no control messages; an error is better than to lose one silently.
         return Some(Err(Errno::EINVAL));
@@ -162,7 +170,12 @@ fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Opt
     let to = if header.msg_name.is_null() || header.msg_namelen == 0 {
         None
     } else {
-        memory::bytes(header.msg_name, header.msg_namelen as usize).ok()
+        // A longer length is cut (Linux `__copy_msghdr`).
+        let name = usize::try_from(header.msg_namelen as i32).map_err(|_| Errno::EINVAL);
+        match name.and_then(|len| memory::address_of(header.msg_name, len.min(128) as u32)) {
+            Ok(to) => Some(to),
+            Err(error) => return Some(Err(error)),
+        }
     };
     send_parts(file, header.msg_iov, header.msg_iovlen, to, flags)
 }

@@ -7,15 +7,20 @@ use core::ffi::{c_int, c_void};
 
 use sockets::Errno;
 
+use super::descriptors::close;
 use super::{give_none, known, may_be_ours, memory, ours};
 use crate::calls::{self, Outcome};
 use crate::process;
 use crate::real::{self, fail};
 
+/// Bytes of the options but for lists of groups' sources.
+const ANSWER_LEN: usize = 512;
+const LONGEST_ANSWER: usize = 64 << 10;
+
 symbols! {
     fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let file = known(fd);
-        if file.is_some() && let Ok(local) = memory::bytes(address, len as usize) {
+        if file.is_some() && let Ok(local) = memory::address_of(address, len) {
             calls::prepare_to_bind(fd, local);
         }
         let result = pass!(real::bind(fd, address, len));
@@ -34,7 +39,7 @@ symbols! {
 
     fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else { return pass!(real::connect(fd, address, len)) };
-        match memory::bytes(address, len as usize).map(|remote| calls::connect(file, remote)) {
+        match memory::address_of(address, len).map(|remote| calls::connect(file, remote)) {
             Ok(Outcome::Ours(result)) => give_none(result),
             _ => pass!(real::connect(fd, address, len)),
         }
@@ -59,7 +64,13 @@ symbols! {
         match accepted {
             Ok(accepted) => {
                 match accepted.peer {
-                    Some(peer) => _ = memory::store_address(peer, address, len),
+                    Some(peer) => {
+                        if let Err(error) = memory::store_address(peer, address, len) {
+                            // As by the kernel, the connection is lost.
+                            pass!(close(accepted.fd));
+                            return fail(error) as c_int;
+                        }
+                    }
                     None => {
                         process::given(accepted.fd);
                         calls::accepted_by_kernel(fd, accepted.fd, flags);
@@ -83,21 +94,21 @@ symbols! {
 
     fn getsockname(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
         match ours(fd).map(|file| calls::name(file, false)) {
-            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_address(name, address, len))),
+            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_name(name, address, len))),
             _ => pass!(real::getsockname(fd, address, len)),
         }
     }
 
     fn getpeername(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
         match ours(fd).map(|file| calls::name(file, true)) {
-            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_address(name, address, len))),
+            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_name(name, address, len))),
             _ => pass!(real::getpeername(fd, address, len)),
         }
     }
 
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else { return pass!(real::setsockopt(fd, level, name, value, len)) };
-        let bytes = match memory::bytes(value, len as usize) {
+        let bytes = match memory::value_of(value, len) {
             Ok(bytes) => bytes,
             Err(error) => return fail(error) as c_int,
         };
@@ -121,15 +132,18 @@ symbols! {
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int {
         let Some(file) = ours(fd) else { return pass!(real::getsockopt(fd, level, name, value, len)) };
-        let Some(room) = memory::optional(len) else { return fail(Errno(libc::EFAULT)) as c_int };
-        let into = match memory::bytes_mut(value, *room as usize) {
-            Ok(into) => into,
-            Err(error) => return fail(error) as c_int,
-        };
+        let Ok(Some(room)) = memory::optional(len) else { return fail(Errno(libc::EFAULT)) as c_int };
+        let Ok(room) = usize::try_from(room as i32) else { return fail(Errno::EINVAL) as c_int };
+        // The program may name more room than it has, and some options read what they answer about.
+        let mut answer = [0; ANSWER_LEN];
+        let mut longer = vec![0; if room > ANSWER_LEN { room.min(LONGEST_ANSWER) } else { 0 }];
+        let into = if room > ANSWER_LEN { &mut longer[..] } else { &mut answer[..room] };
+        let asked = memory::begin_of(value, into.len());
+        into[..asked.len()].copy_from_slice(asked);
         match calls::getsockopt(file, level, name, into) {
             Outcome::Ours(Ok(written)) => {
-                memory::store(len, written as u32);
-                0
+                let stored = memory::bytes_mut(value, written).map(|value| value.copy_from_slice(&into[..written]));
+                give_none(stored.and_then(|()| memory::store(len, written as u32)))
             }
             Outcome::Ours(Err(error)) => fail(error) as c_int,
             Outcome::Pass => pass!(real::getsockopt(fd, level, name, value, len)),

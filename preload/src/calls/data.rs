@@ -13,7 +13,7 @@ use crate::engine::file::{ANY, Groups, Owner, Socket, What};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides, readable};
 use crate::engine::{self, Engine, Inside, WaitFor, thread};
-use crate::{config, sys};
+use crate::{config, probe, sys};
 use Outcome::{Ours, Pass};
 
 /// The result of a receive call, beside the bytes.
@@ -256,6 +256,7 @@ fn receive_once(
         return Ok(None);
     }
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
+    refuse_bad_buffers(engine, target, parts, asked)?;
     let received = engine.call(|sockets, cx| {
         let (len, info) = sockets.recv_parts(target.id, parts, asked, cx)?;
         Ok((len, info, sockets.option(target.id, Options::asks_for_control)?))
@@ -269,6 +270,48 @@ fn receive_once(
         }
         Err(Errno::EAGAIN) if sides == Sides::Both && target.hears_twin && has_input(engine, target) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// `EFAULT` if the bytes that wait do not fit in memory of the program. As on Linux, it is reported
+/// when there are bytes to store, a datagram is lost, and the bytes of a stream are not.
+fn refuse_bad_buffers(
+    engine: &mut Engine,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    asked: RecvFlags,
+) -> Result<(), Errno> {
+    const PAGE: usize = 4_096;
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    if wanted <= PAGE && probe::are_writable(parts, wanted) {
+        return Ok(());
+    }
+    let len = engine.look(|sockets| sockets.readable_len(target.id))?;
+    let is_discarded = target.kind == Kind::Stream && asked.truncate;
+    if is_discarded || probe::are_writable(parts, len) {
+        return Ok(());
+    }
+    if target.kind == Kind::Datagram {
+        engine.call(|sockets, cx| sockets.recv_parts(target.id, &mut [], asked, cx))?;
+    }
+    Err(Errno(libc::EFAULT))
+}
+
+/// A send of memory that is not there: the state of the socket is reported first.
+pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_int, error: Errno) -> Outcome<usize> {
+    let kind = target(&mut engine::enter(), file).map(|target| target.kind);
+    let state = match (kind, to) {
+        (Err(_), _) => return Pass,
+        (Ok(Kind::Stream), _) => send(file, &[], None, flags),
+        (Ok(Kind::Datagram), None) => match calls::name(file, true) {
+            Ours(name) => Ours(name.map(|_| 0).map_err(|_| Errno(libc::EDESTADDRREQ))),
+            Pass => Pass,
+        },
+        (Ok(Kind::Datagram), Some(_)) => Ours(Ok(0)),
+    };
+    match state {
+        Ours(Ok(_)) => Ours(Err(error)),
+        state => state,
     }
 }
 

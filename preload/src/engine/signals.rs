@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use crate::engine::{self, thread};
-use crate::{real, sys};
+use crate::{probe, real, sys};
 
 /// Signals of Linux (`_NSIG`).
 const SIGNALS: usize = 65;
@@ -26,6 +26,10 @@ static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
 /// # Safety
 /// As libc's.
 pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+    if is_of_probes(signal) {
+        // SAFETY: as the caller promises.
+        return unsafe { action_of_fault(signal, action, before) };
+    }
     let place = usize::try_from(signal).ok().filter(|signal| *signal < SIGNALS && !is_fault(*signal as c_int));
     let Some(place) = place else {
         // SAFETY: as the caller promises.
@@ -72,8 +76,47 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
     done
 }
 
-/// Takes over the handlers that constructors of other libraries have set before ours ran.
+/// `sigaction` of a signal by which probes fault: our handler stays, with the mask and the flags of
+/// the program's, and takes what is not of a probe to the program's action.
+///
+/// # Safety
+/// As libc's.
+unsafe fn action_of_fault(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+    let place = signal as usize;
+    let (handler_before, flags_before) =
+        (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
+    // SAFETY: null, or a structure of the caller's.
+    let mut ours = unsafe { action.as_ref() }.copied();
+    if let Some(action) = &mut ours {
+        FLAGS[place].store(action.sa_flags, Ordering::Release);
+        HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
+        let handler: extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle_fault;
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    }
+    let passed = ours.as_ref().map_or(core::ptr::null(), |action| &raw const *action);
+    // SAFETY: a copy of the caller's structure, and the caller's own pointer.
+    let done = unsafe { real::sigaction(signal, passed, before) };
+    // SAFETY: null, or a structure that the kernel has just filled in.
+    if let (0, Some(before)) = (done, unsafe { before.as_mut() }) {
+        before.sa_sigaction = handler_before;
+        before.sa_flags = flags_before;
+    }
+    done
+}
+
+/// Takes over the handlers that constructors of other libraries have set before ours ran, and
+/// installs that of the faults of probes.
 pub(crate) fn adopt() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: structures of ours; all zero is the default action with an empty mask.
+        unsafe {
+            let mut set: libc::sigaction = core::mem::zeroed();
+            if real::sigaction(signal, core::ptr::null(), &raw mut set) == 0 {
+                action_of_fault(signal, &raw const set, core::ptr::null_mut());
+            }
+        }
+    }
     for signal in (1..SIGNALS as c_int).filter(|signal| !is_fault(*signal)) {
         // SAFETY: structures of ours; all zero is the default action with an empty mask.
         unsafe {
@@ -105,6 +148,52 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// The handler of `SIGSEGV` and `SIGBUS`.
+extern "C-unwind" fn handle_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes both, because we set `SA_SIGINFO`.
+    let (info_of, context_of) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    let is_of_instruction = info_of.si_code > 0;
+    let instruction = instruction_of(context_of);
+    if is_of_instruction && let Some(continuation) = probe::continuation(*instruction as usize) {
+        *instruction = continuation as _;
+        return;
+    }
+    match HANDLERS[signal as usize % SIGNALS].load(Ordering::Acquire) {
+        libc::SIG_IGN if !is_of_instruction => (),
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // The process ends by the signal: the instruction faults again, or the signal comes
+            // again, as soon as this handler has returned.
+            // SAFETY: a structure of ours; all zero is the default action with an empty mask.
+            unsafe {
+                let default: libc::sigaction = core::mem::zeroed();
+                real::sigaction(signal, &raw const default, core::ptr::null_mut());
+            }
+            if !is_of_instruction {
+                sys::raise_again(signal, info_of);
+            }
+        }
+        _ if !is_of_instruction => handle(signal, info, context),
+        _ => run(signal, info, context),
+    }
+}
+
+/// The address of the instruction at which a signal has interrupted its thread.
+#[cfg(target_arch = "x86_64")]
+fn instruction_of(context: &mut libc::ucontext_t) -> &mut i64 {
+    &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
+}
+
+/// The address of the instruction at which a signal has interrupted its thread.
+#[cfg(target_arch = "aarch64")]
+fn instruction_of(context: &mut libc::ucontext_t) -> &mut u64 {
+    &mut context.uc_mcontext.pc
+}
+
+/// Signals by which the probes of memory fault. Our handler of them is always installed.
+fn is_of_probes(signal: c_int) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS)
+}
+
 fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let place = signal as usize % SIGNALS;
     let (handler, flags) = (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
@@ -113,10 +202,12 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     }
     if flags & libc::SA_RESETHAND != 0 {
         HANDLERS[place].store(0, Ordering::Release);
-        // SAFETY: a structure of ours; all zero is the default action with an empty mask.
-        unsafe {
-            let default: libc::sigaction = core::mem::zeroed();
-            real::sigaction(signal, &raw const default, core::ptr::null_mut());
+        if !is_of_probes(signal) {
+            // SAFETY: a structure of ours; all zero is the default action with an empty mask.
+            unsafe {
+                let default: libc::sigaction = core::mem::zeroed();
+                real::sigaction(signal, &raw const default, core::ptr::null_mut());
+            }
         }
     }
     if thread::is_waiting() {

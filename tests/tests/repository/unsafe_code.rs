@@ -69,6 +69,7 @@ const FILES: &[&str] = &[
     "preload/src/abi/stdio.rs",
     "preload/src/engine/mod.rs",
     "preload/src/engine/signals.rs",
+    "preload/src/probe.rs",
     "preload/src/process.rs",
     "preload/src/real.rs",
     "preload/src/sys.rs",

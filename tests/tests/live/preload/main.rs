@@ -52,6 +52,11 @@ fn calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets() {
 }
 
 #[test]
+fn bad_pointer_is_an_error_as_on_the_kernel_and_faults_stay_the_programs() {
+    says_the_same("bad_pointer_is_an_error_as_on_the_kernel_and_faults_stay_the_programs", "pointers.c");
+}
+
+#[test]
 fn number_that_was_a_socket_is_the_file_that_has_it_now() {
     says_the_same("number_that_was_a_socket_is_the_file_that_has_it_now", "descriptors.c");
 }
