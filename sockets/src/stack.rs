@@ -152,10 +152,16 @@ impl Stack {
     pub fn call<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
         let mut inner = self.0.borrow_mut();
         let now = inner.read_clock();
-        let (sockets, mut cx) = inner.driver.enter(now);
-        let result = act(sockets, &mut cx);
-        inner.driver.leave(now);
-        result
+        inner.call(now, act)
+    }
+
+    /// As [`call`](Self::call), at the time of the last turn or call: for one that hardly needs the
+    /// time, such as a `recv`.
+    #[inline]
+    pub fn call_without_clock<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        inner.call(now, act)
     }
 
     /// A call that sends nothing and needs no time: it reads neither the clock, nor does it ring
@@ -262,6 +268,14 @@ impl Inner {
     fn read_clock(&mut self) -> Instant {
         self.now = self.clock.now();
         self.now
+    }
+
+    #[inline]
+    fn call<T>(&mut self, now: Instant, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
+        let (sockets, mut cx) = self.driver.enter(now);
+        let result = act(sockets, &mut cx);
+        self.driver.leave(now);
+        result
     }
 }
 

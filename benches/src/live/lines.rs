@@ -7,8 +7,8 @@ use super::goodput::{SendCounts, Sender, goodput};
 use super::multicast::{self, Habit, Reception};
 use super::order::{self, Order, Verb};
 use super::reflector::Lockstep;
-use super::round_trip::{self, Kind};
-use super::tcp_round_trip::{Exchange, Server, exchange};
+use super::round_trip::{self, Kind, Times};
+use super::tcp_round_trip::{Server, exchange};
 use super::{forwarding, testpmd};
 use crate::is_quick;
 use crate::measure::outside::Subject;
@@ -119,8 +119,8 @@ impl Live<'_> {
         let run = |client, server| {
             let found = self.cores().and_then(|cores| {
                 take_turns(
-                    || round_trip::median(cores, client, server, count),
-                    || round_trip::median(cores, Kind::Kernel, Kind::Kernel, count),
+                    || round_trip::times_of(cores, client, server, count).map(|times| times.p50),
+                    || round_trip::times_of(cores, Kind::Kernel, Kind::Kernel, count).map(|times| times.p50),
                 )
             });
             apart(&found, |&figure| figure)
@@ -144,15 +144,15 @@ impl Live<'_> {
             })
         };
         let (found, without) = (run(Server::Ours), run(Server::NoTcp));
-        let (ours, theirs, ratio) = apart(&found, |exchange: &Exchange| exchange.p50);
+        let (ours, theirs, ratio) = apart(&found, |exchange: &Times| exchange.p50);
         self.add(Line::new("TCP, a kernel's client asks our server over veth, 64 B, both spin, p50", "ns", ours));
         self.add(Line::new("  a kernel's server in the same run, p50", "ns", theirs));
         self.add(Line::new("  wirepath over the kernel, p50", "x", ratio).at_most(0.75).hoping(0.65));
-        let (ours, theirs, ratio) = apart(&found, |exchange: &Exchange| exchange.p99);
+        let (ours, theirs, ratio) = apart(&found, |exchange: &Times| exchange.p99);
         self.add(Line::new("  p99", "ns", ours));
         self.add(Line::new("  a kernel's server in the same run, p99", "ns", theirs));
         self.add(Line::new("  wirepath over the kernel, p99", "x", ratio));
-        let (least, _, ratio) = apart(&without, |exchange: &Exchange| exchange.p50);
+        let (least, _, ratio) = apart(&without, |exchange: &Times| exchange.p50);
         self.add(Line::new("  the same without our TCP, each request its own answer, p50", "ns", least));
         self.add(Line::new("  without our TCP over the kernel, p50: the floor of AF_XDP here", "x", ratio));
     }

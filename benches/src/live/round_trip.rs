@@ -35,11 +35,28 @@ pub enum Kind {
     Ours,
 }
 
-/// The median of `count` round trips, in nanoseconds, between a client and a server of these kinds.
+/// Times of round trips, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+}
+
+impl Times {
+    pub(super) fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |per_cent: usize| times[times.len() * per_cent / 100].as_nanos() as f64;
+        Self { p50: at(50), p99: at(99) }
+    }
+}
+
+/// The times of `count` round trips between a client and a server of these kinds.
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Result<f64, String> {
+pub fn times_of(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Result<Times, String> {
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
 }
 
@@ -110,9 +127,9 @@ fn serve(kind: Kind, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), St
     Ok(())
 }
 
-/// Sends requests and waits for the answers; returns the median of the times.
-fn ask(kind: Kind, count: usize) -> Result<f64, String> {
-    let mut times = match kind {
+/// Sends requests and waits for the answers.
+fn ask(kind: Kind, count: usize) -> Result<Times, String> {
+    let times = match kind {
         Kind::Kernel => {
             let (socket, mut bytes) = (socket(NEAR, FAR)?, [0; 2048]);
             let mut trip = || socket.send(&[7; LEN]).is_ok() && until(|| socket.recv(&mut bytes).is_ok());
@@ -131,8 +148,7 @@ fn ask(kind: Kind, count: usize) -> Result<f64, String> {
             times(count, &mut trip)?
         }
     };
-    let half = times.len() / 2;
-    Ok(times.select_nth_unstable(half).1.as_nanos() as f64)
+    Ok(Times::of(times))
 }
 
 pub(super) fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, String> {

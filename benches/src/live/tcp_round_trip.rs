@@ -20,7 +20,7 @@ use wirepath::pipeline::{App, Cx, Datagram};
 
 use super::pair::{FAR, NEAR};
 use super::port::{self, Place, Port, TcpStack};
-use super::round_trip::{beside, times, until};
+use super::round_trip::{Times, beside, times, until};
 use super::{sys, turnaround};
 
 const PORT: u16 = 7_000;
@@ -43,20 +43,11 @@ pub enum Server {
     NoTcp,
 }
 
-/// Times of exchanges, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Exchange {
-    /// The median.
-    pub p50: f64,
-    /// The 99th percentile.
-    pub p99: f64,
-}
-
 /// The times of `count` exchanges with a server of this kind.
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn exchange(cores: [usize; 2], server: Server, count: usize) -> Result<Exchange, String> {
+pub fn exchange(cores: [usize; 2], server: Server, count: usize) -> Result<Times, String> {
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(count))
 }
 
@@ -105,15 +96,12 @@ fn echo(stream: &mut TcpStream) {
 }
 
 /// Sends requests and waits for the answers.
-fn ask(count: usize) -> Result<Exchange, String> {
+fn ask(count: usize) -> Result<Times, String> {
     let mut stream = TcpStream::connect_timeout(&server().into(), Duration::from_secs(5))
         .and_then(prepared)
         .map_err(|error| format!("no connection to {}: {error}", server()))?;
     let mut trip = || stream.write_all(&[7; LEN]).is_ok() && is_answered(&mut stream);
-    let mut times = times(count, &mut trip)?;
-    times.sort_unstable();
-    let at = |per_cent: usize| times[times.len() * per_cent / 100].as_nanos() as f64;
-    Ok(Exchange { p50: at(50), p99: at(99) })
+    Ok(Times::of(times(count, &mut trip)?))
 }
 
 /// Whether the whole answer arrives.

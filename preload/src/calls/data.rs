@@ -257,7 +257,7 @@ fn receive_once(
     }
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
     refuse_bad_buffers(engine, target, parts, asked)?;
-    let received = engine.call(|sockets, cx| {
+    let received = engine.receive(|sockets, cx| {
         let (len, info) = sockets.recv_parts(target.id, parts, asked, cx)?;
         Ok((len, info, sockets.option(target.id, Options::asks_for_control)?))
     });

@@ -188,6 +188,17 @@ impl Engine {
         self.ask(act)
     }
 
+    /// A call that receives: as [`call`](Self::call), by the clock's last reading.
+    #[inline]
+    pub(crate) fn receive<T>(
+        &mut self,
+        act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.has_moved = true;
+        let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
+        catch_unwind(AssertUnwindSafe(|| stack.call_without_clock(act))).unwrap_or_else(|_| self.fail())
+    }
+
     /// A call that changes no socket, and needs what the worker knows or the time.
     #[inline]
     pub(crate) fn ask<T>(

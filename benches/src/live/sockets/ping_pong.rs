@@ -5,12 +5,12 @@
 //! which is longer than all that is measured. Ours block, and the library polls.
 
 use super::super::pair::{FAR, NEAR, Pair};
-use super::super::round_trip::{self, Kind};
+use super::super::round_trip::{self, Kind, Times};
 use super::super::tcp_round_trip::{self, exchange};
 use super::program::{Server, Side, installed, pinned, run};
 use super::{Live, Title, both, window};
 use crate::is_quick;
-use crate::live::lines::apart;
+use crate::live::lines::{Runs, apart};
 use crate::measure::table::Line;
 
 const PORT: u16 = 11_111;
@@ -21,8 +21,16 @@ const COUNT: usize = 5_000;
 struct Trip {
     p50: f64,
     p99: f64,
-    /// The same without a stack, or by the framework's own calls, in the same run.
-    floor: f64,
+}
+
+/// Half a round trip of a program's, and of the same without a stack, or by the framework's own
+/// calls, in the same run.
+type WithFloor = (Trip, Trip);
+
+impl From<Times> for Trip {
+    fn from(whole: Times) -> Self {
+        Self { p50: whole.p50 / 2.0, p99: whole.p99 / 2.0 }
+    }
 }
 
 impl Live<'_> {
@@ -30,39 +38,45 @@ impl Live<'_> {
         let found = self.cores().and_then(|cores| {
             installed(&["sockperf"])?;
             both(|side| {
-                let floor = round_trip::median(cores, Kind::Ours, Kind::Ours, count())? / 2.0;
-                ping_pong(cores, [side; 2], false).map(|trip| Trip { floor, ..trip })
+                let floor = round_trip::times_of(cores, Kind::Ours, Kind::Ours, count())?;
+                Ok((ping_pong(cores, [side; 2], false)?, floor.into()))
             })
         });
         let what = "sockperf over UDP and veth, both ends ours, half a round trip, p50";
-        self.compare(&Title { what, unit: "ns", must: 0.6, hope: 0.5, less: true }, &found, |trip| trip.p50);
+        self.compare(&Title { what, unit: "ns", must: 0.6, hope: 0.5, less: true }, &found, |(trip, _): &WithFloor| {
+            trip.p50
+        });
         let what = "  p99: both ends ours";
-        self.compare(&Title { what, unit: "ns", must: 0.7, hope: 0.7, less: true }, &found, |trip| trip.p99);
-        let (floor, ..) = apart(&found, |trip| trip.floor);
-        self.add(Line::new(
-            "  workers of the framework at both ends, without sockets, in the same run, p50",
-            "ns",
-            floor,
-        ));
+        self.compare(&Title { what, unit: "ns", must: 0.7, hope: 0.7, less: true }, &found, |(trip, _)| trip.p99);
+        let workers = "  workers of the framework at both ends, without sockets, in the same run";
+        self.floors(workers, &found);
         let found = self.cores().and_then(|cores| {
             installed(&["sockperf"])?;
             both(|side| {
-                let floor = exchange(cores, tcp_round_trip::Server::NoTcp, count())?.p50 / 2.0;
-                ping_pong(cores, [Side::Kernel, side], true).map(|trip| Trip { floor, ..trip })
+                let floor = exchange(cores, tcp_round_trip::Server::NoTcp, count())?;
+                Ok((ping_pong(cores, [Side::Kernel, side], true)?, floor.into()))
             })
         });
         let what = "sockperf over TCP and veth, a kernel's client, our server, half a round trip, p50";
-        self.compare(&Title { what, unit: "ns", must: 0.85, hope: 0.78, less: true }, &found, |trip| trip.p50);
-        let (ours, theirs, ratio) = apart(&found, |trip| trip.p99);
+        self.compare(
+            &Title { what, unit: "ns", must: 0.85, hope: 0.78, less: true },
+            &found,
+            |(trip, _): &WithFloor| trip.p50,
+        );
+        let (ours, theirs, ratio) = apart(&found, |(trip, _)| trip.p99);
         self.add(Line::new("  p99", "ns", ours));
         self.add(Line::new("  p99, the kernel in the same run", "ns", theirs));
         self.add(Line::new("  p99, wirepath over the kernel", "x", ratio));
-        let (floor, ..) = apart(&found, |trip| trip.floor);
-        self.add(Line::new(
-            "  each request its own answer, without a stack: the floor of AF_XDP here, p50",
-            "ns",
-            floor,
-        ));
+        self.floors("  each request its own answer, without a stack: the floor of AF_XDP here", &found);
+    }
+
+    fn floors(&mut self, what: &str, found: &Runs<WithFloor>) {
+        for (name, figure) in
+            [("p50", (|(_, floor)| floor.p50) as fn(&WithFloor) -> f64), ("p99", |(_, floor)| floor.p99)]
+        {
+            let (floor, ..) = apart(found, figure);
+            self.add(Line::new(&format!("{what}, {name}"), "ns", floor));
+        }
     }
 }
 
@@ -88,7 +102,7 @@ fn ping_pong(cores: [usize; 2], [client, server]: [Side; 2], is_tcp: bool) -> Re
     };
     let line = [&["sockperf", "ping-pong", "-m", "64", "-t", seconds.as_str()], &common(client)[..]].concat();
     let said = run(&pair.near, NEAR, client, &pinned(&cores[0], &line))?;
-    Ok(Trip { p50: percentile(&said, "50.000")?, p99: percentile(&said, "99.000")?, floor: f64::NAN })
+    Ok(Trip { p50: percentile(&said, "50.000")?, p99: percentile(&said, "99.000")? })
 }
 
 /// `sockperf: ---> percentile 50.000 =    5.123`, in microseconds.

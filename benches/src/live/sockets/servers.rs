@@ -7,13 +7,17 @@ use std::time::Instant;
 use tempfile::TempDir;
 use wirepath_tests::live::Program;
 
-use super::super::lines::Runs;
+use super::super::lines::{Runs, apart};
 use super::super::pair::{FAR, NEAR, Pair};
 use super::super::sys;
+use super::super::tcp_round_trip::{self, exchange};
 use super::program::{Server, Side, far, installed, near, pinned, run};
 use super::{Live, Title, both, window};
 use crate::is_quick;
+use crate::measure::table::Line;
 
+/// Exchanges without a server.
+const EXCHANGES: usize = 5_000;
 /// Clients of memcached, nginx and haproxy, with a request each on its way.
 const CLIENTS: usize = 50;
 const MEMCACHED_PORT: u16 = 11_211;
@@ -27,13 +31,23 @@ const REDIS_LOADS: [(usize, usize, usize); 4] =
 
 impl Live<'_> {
     pub(super) fn servers(&mut self) {
-        let cores = self.cores().map(|cores| cores.map(|core| core.to_string()));
-        let found = installed(&["redis-server", "redis-benchmark"]).and(cores);
-        let found = found.and_then(|cores| both(|side| redis(&cores, side)));
+        let found = installed(&["redis-server", "redis-benchmark"]).and(self.cores());
+        let found = found.and_then(|cores| {
+            both(|side| {
+                let floor = exchange(cores, tcp_round_trip::Server::NoTcp, EXCHANGES)?;
+                Ok((redis(&cores.map(|core| core.to_string()), side)?, 1e9 / floor.p50))
+            })
+        });
         for (at, (clients, deep, _)) in REDIS_LOADS.iter().enumerate() {
             for (test, name) in ["SET", "GET"].into_iter().enumerate() {
                 let what = format!("redis-benchmark {name}, clients: {clients}, requests on the way of each: {deep}");
-                self.rate(&what, 1.1, 1.5, &found, |rates| rates[at][test]);
+                self.rate(&what, 1.1, 1.5, &found, |(rates, _)| rates[at][test]);
+            }
+            if at == 0 {
+                let (floor, ..) = apart(&found, |(_, floor)| *floor);
+                let what =
+                    "  a client that spins, each request its own answer, without a server: the floor of AF_XDP here";
+                self.add(Line::new(what, "req/s", floor));
             }
         }
         let found = installed(&["memcached"]).and_then(|()| both(memcached));
