@@ -13,6 +13,7 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::{ChecksumPolicy, HostStack, Node, NodeTree, host_stack};
+use wirepath::port::PortSource;
 use wirepath::prelude::*;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::LiveConfig;
@@ -604,4 +605,87 @@ fn more_cores_than_queues_are_refused() {
     assert_eq!(refused, "nosuch has 2 queues, so it takes 2 cores at most");
     let refused = port().run_app(()).unwrap_err().to_string();
     assert!(refused.starts_with("run_app has one app"), "{refused}");
+}
+
+/// Counts datagrams, for its own thread.
+#[derive(Default)]
+struct Received(u64);
+
+impl App for Received {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// The datagrams of a port of any source, whose workers this file builds.
+fn started<S: PortSource>(port: Port<S>) -> u64 {
+    let running = port.start(|builder, worker| {
+        let mut clock = MonotonicClock::start();
+        let built = builder.burst_len(16).build(Received::default(), &worker.scope()).unwrap();
+        let mut running = worker.start(built, &mut clock).unwrap();
+        running.run(&mut clock);
+        running.finish(&mut clock).into_app().0
+    });
+    running.unwrap().join().unwrap()[0]
+}
+
+/// The datagrams of a port of any source, in a loop of this file, until `count` have come or the
+/// source has ended.
+fn embedded<S: PortSource>(port: Port<S>, count: u64) -> u64 {
+    let mut port = port.embed(Received::default()).unwrap();
+    while port.app().0 < count && !port.has_ended() {
+        port.poll();
+    }
+    port.app().0
+}
+
+/// Options of the ports below, and what they subscribe to.
+fn subscribed<S>(port: Port<S>, name: &str) -> Port<S> {
+    let port = port.named(name).stop_by(&StopFlag::new()).log(|_| ());
+    port.subscribe(multicast(GROUP, 9_000))
+}
+
+#[test]
+fn port_by_its_name_starts_workers_of_the_caller() {
+    let path = capture("port-started.pcap", 50);
+    let port = Port::open(&format!("pcap:{}", path.display())).unwrap();
+    assert_eq!(started(subscribed(port, "port-test-started")), 50);
+}
+
+#[test]
+fn capture_by_its_name_or_its_device_is_polled_in_the_loop_of_the_caller() {
+    let path = capture("port-embedded.pcap", 50);
+    let named = Port::open(&format!("pcap:{}", path.display())).unwrap();
+    assert_eq!(embedded(subscribed(named, "port-test-embedded-a"), u64::MAX), 50);
+    let device = PcapDevice::open(&PcapConfig { replay: Some(path), ..PcapConfig::default() }).unwrap();
+    assert_eq!(embedded(subscribed(Port::over(device).promiscuous(), "port-test-embedded-b"), u64::MAX), 50);
+}
+
+#[test]
+fn device_is_polled_in_the_loop_of_the_caller() {
+    let (port, _far) = port_with_waiting(40);
+    assert_eq!(embedded(port.stop_by(&StopFlag::new()), 40), 40);
+}
+
+#[test]
+fn configuration_of_several_queues_is_not_embedded() {
+    let config = LiveConfig { queues: vec![0, 1], ..LiveConfig::new("lo") };
+    let refused = Port::from_config(config).log(|_| ()).embed(()).err().unwrap();
+    assert!(matches!(refused, Error::Config(_)), "{refused}");
+}
+
+/// Every verb exists for every source: this compiles, and is not called.
+#[allow(dead_code)]
+fn each_verb_of_each_source(device: MemoryDevice, config: LiveConfig) -> wirepath::Result<()> {
+    fn verbs<S: PortSource>(port: [Port<S>; 4]) -> wirepath::Result<()> {
+        let [run, run_app, start, embed] = port;
+        run.run(|_worker| ())?;
+        run_app.run_app(())?;
+        start.start(|_builder, _worker| ())?.join()?;
+        embed.embed(()).map(drop)
+    }
+    let other = || pair("wire", MemoryConfig::default()).0;
+    verbs([Port::open("eth1")?, Port::open("pcap:day.pcap")?, Port::open("memory:wire")?, Port::open("mlx5:eth1")?])?;
+    verbs([device, other(), other(), other()].map(Port::over))?;
+    verbs([config.clone(), config.clone(), config.clone(), config].map(Port::from_config))
 }

@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::handle::{Change, Request, refused};
 use super::subscription::Subscription;
 use crate::device::Device;
+use crate::device::either::Either;
 use crate::worker::live::{FlowSpec, LivePort};
 use crate::worker::spsc::lossless::{Consumer, Producer, ring};
 
@@ -72,6 +73,23 @@ impl Steering for LivePort {
 
     fn remove_flow(&mut self, subscription: &Subscription) -> Result<()> {
         Ok(Self::remove_flow(self, &subscription.flow)?)
+    }
+}
+
+/// A port whose kind its name chose: that of an interface, or a device.
+impl<D: Device> Steering for Either<LivePort, D> {
+    fn add_flow(&mut self, subscription: &Subscription) -> Result<()> {
+        match self {
+            Self::Left(port) => Steering::add_flow(port, subscription),
+            Self::Right(device) => Steering::add_flow(device, subscription),
+        }
+    }
+
+    fn remove_flow(&mut self, subscription: &Subscription) -> Result<()> {
+        match self {
+            Self::Left(port) => Steering::remove_flow(port, subscription),
+            Self::Right(device) => Steering::remove_flow(device, subscription),
+        }
     }
 }
 

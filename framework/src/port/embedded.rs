@@ -10,21 +10,18 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use super::account;
-use super::built::Capture;
 use super::control::{Control, Steering};
 use super::error::{Error, Result};
 use super::handle::{Change, refused};
-use super::named::ByName;
+use super::named::Named;
 use super::run::{Log, Port, Settings, block};
 use super::serve::RunningWorker;
 use super::source::PortSource;
 use super::subscription::Subscription;
 use crate::counters::{Block, Snapshot};
-use crate::device::memory::MemoryDevice;
 use crate::device::{Queue, RxQueue, RxState};
 use crate::pipeline::{App, Cx, HostStack};
 use crate::time::{Clock, Duration, Instant, MonotonicClock, TscClock};
-use crate::worker::live::LiveConfig;
 
 /// The name of the only worker, in its counters.
 const WORKER: &str = "worker0";
@@ -37,8 +34,8 @@ type WorkerOf<S, A> =
     RunningWorker<<<S as PortSource>::Queue as Queue>::Rx, <<S as PortSource>::Queue as Queue>::Tx, HostStack, A>;
 
 /// A port whose worker the caller polls: see [`Port::embed`]. It stays on its thread.
-pub struct EmbeddedPort<A: App> {
-    worker: WorkerByDevice<A>,
+pub struct EmbeddedPort<A: App, S: PortSource = Named> {
+    worker: OpenWorker<S, A>,
     subscriptions: Vec<Subscription>,
     clock: AnyClock,
     /// The time of the last turn, or of the first call after a sleep.
@@ -53,38 +50,13 @@ pub struct EmbeddedPort<A: App> {
     log: Log,
 }
 
-/// The worker, by the kind of its source, and the port that must live as long.
-enum WorkerByDevice<A> {
-    Live(Box<OpenWorker<LiveConfig, A>>),
-    Pcap(Box<OpenWorker<Capture, A>>),
-    Memory(Box<OpenWorker<MemoryDevice, A>>),
-}
-
+/// The worker, and the port that must live as long.
 struct OpenWorker<S: PortSource, A> {
+    /// The index of its queue.
+    queue: u16,
     // Dropped in this order.
     running: WorkerOf<S, A>,
     port: S::Open,
-}
-
-/// Evaluates an expression with the place, whichever it is.
-macro_rules! of_place {
-    ($which:expr, $place:ident => $act:expr) => {
-        match $which {
-            WorkerByDevice::Live($place) => $act,
-            WorkerByDevice::Pcap($place) => $act,
-            WorkerByDevice::Memory($place) => $act,
-        }
-    };
-}
-
-/// Evaluates an expression with the worker, whichever it is.
-macro_rules! of_worker {
-    ($which:expr, $worker:ident => $act:expr) => {
-        of_place!($which, place => {
-            let $worker = &mut place.running.worker;
-            $act
-        })
-    };
 }
 
 /// The processor's counter where it runs evenly, else the system's clock.
@@ -109,13 +81,12 @@ impl Clock for AnyClock {
     }
 }
 
-impl Port {
-    /// Opens the port with one worker, on queue 0, that the caller polls on this thread: for an
-    /// engine with a loop of its own. [`on_start`](App::on_start) is called before this returns,
-    /// and
-    /// [`on_stop`](App::on_stop) when the port is dropped. The options for cores do not apply, and
-    /// no signal stops it. A [`handle`](Port::handle) finds that the port has ended: subscribe by
-    /// [`EmbeddedPort::subscribe`].
+impl<S: PortSource> Port<S> {
+    /// Opens the port with one worker, on its first queue, that the caller polls on this thread: for
+    /// an engine with a loop of its own. [`on_start`](App::on_start) is called before this returns,
+    /// and [`on_stop`](App::on_stop) when the port is dropped. The options for cores do not apply,
+    /// and no signal stops it. A [`handle`](Port::handle) finds that the port has ended: subscribe
+    /// by [`EmbeddedPort::subscribe`].
     ///
     /// ```
     /// use wirepath::prelude::*;
@@ -139,35 +110,38 @@ impl Port {
     /// # wirepath::Result::<()>::Ok(())
     /// ```
     ///
+    /// The same over a device, here of plain memory:
+    ///
+    /// ```
+    /// use wirepath::device::memory::{MemoryConfig, pair};
+    /// use wirepath::prelude::*;
+    ///
+    /// let (device, _far) = pair("wire", MemoryConfig::default());
+    /// let port = Port::over(device).address("192.0.2.1/24".parse().expect("an address"));
+    /// # let port = port.log(|_| ());
+    /// let mut port = port.subscribe(multicast([239, 1, 1, 1], 9000)).embed(())?;
+    /// assert_eq!(port.poll(), 0);
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// As [`run`](Port::run).
-    pub fn embed<A: App>(self, app: A) -> Result<EmbeddedPort<A>> {
+    pub fn embed<A: App>(self, app: A) -> Result<EmbeddedPort<A, S>> {
         let Self { source, mut settings } = self;
         if settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) {
             let what = "an embedded port has one worker on the caller's thread, so it takes no list of cores";
             return Err(Error::Config(what.into()));
         }
+        if source.has_several_queues() {
+            let what = "an embedded port has one worker, so its configuration names one queue";
+            return Err(Error::Config(what.into()));
+        }
         // No thread is pinned.
         settings.cores = Some(Vec::new());
-        settings.is_promiscuous = matches!(source.0, ByName::Pcap(_));
         let block = settings.block.take().unwrap_or_else(|| block(&settings.name, &mut settings.log));
         let subscriptions = settings.handle.run();
         let mut clock = AnyClock::start();
-        let (worker, is_shared, log) = match source.0 {
-            ByName::Live(port) => {
-                let config = LiveConfig { queues: vec![0], ..LiveConfig::over(port) };
-                let (place, is_shared, log) = OpenWorker::open(config, settings, app, &block, &mut clock)?;
-                (WorkerByDevice::Live(Box::new(place)), is_shared, log)
-            }
-            ByName::Pcap(device) => {
-                let (place, is_shared, log) = OpenWorker::open(*device, settings, app, &block, &mut clock)?;
-                (WorkerByDevice::Pcap(Box::new(place)), is_shared, log)
-            }
-            ByName::Memory(device) => {
-                let (place, is_shared, log) = OpenWorker::open(device, settings, app, &block, &mut clock)?;
-                (WorkerByDevice::Memory(Box::new(place)), is_shared, log)
-            }
-        };
+        let (worker, is_shared, log) = OpenWorker::open(source, settings, app, &block, &mut clock)?;
         block.check()?;
         let now = clock.now();
         let mut port = EmbeddedPort {
@@ -202,13 +176,13 @@ impl<S: PortSource, A: App> OpenWorker<S, A> {
         let mut open = source.open(&settings, &[], block, &stop)?;
         let Settings { requests, mut log, held, .. } = settings;
         open.lines.iter().for_each(|line| log(line));
-        let (_, taken) = open.queues.pop().expect("one queue was asked for");
+        let (queue, taken) = open.queues.pop().expect("one queue was asked for");
         let worker = S::builder(taken).held(held).build(app, &block.scope(WORKER))?;
         let is_shared = open.shared.is_some();
         // The other end of its rings is unused, because `subscribe` is called on this thread.
-        let end = Control::new(requests, Vec::new()).worker_end(0, open.shared);
+        let end = Control::new(requests, Vec::new()).worker_end(queue, open.shared);
         let running = RunningWorker::begin(worker, end, stop, (Arc::clone(block), WORKER.to_owned()), clock.now());
-        Ok((Self { running, port: open.port }, is_shared, log))
+        Ok((Self { queue, running, port: open.port }, is_shared, log))
     }
 
     fn subscribe(&mut self, subscription: &Subscription, now: Instant) -> Result<()> {
@@ -229,14 +203,14 @@ impl<S: PortSource, A: App> OpenWorker<S, A> {
     }
 }
 
-impl<A: App> EmbeddedPort<A> {
+impl<A: App, S: PortSource> EmbeddedPort<A, S> {
     /// Reads the clock and makes one turn
     /// ([`Worker::poll_once`](crate::worker::Worker::poll_once)). Returns the number of frames
     /// received.
     #[inline]
     pub fn poll(&mut self) -> usize {
         self.wake();
-        self.received = of_worker!(&mut self.worker, worker => worker.poll_once(self.now));
+        self.received = self.worker.running.worker.poll_once(self.now);
         if self.until_publish == 0 {
             self.publish();
         }
@@ -247,7 +221,7 @@ impl<A: App> EmbeddedPort<A> {
     #[cold]
     fn publish(&mut self) {
         self.until_publish = PUBLISH_TURNS;
-        of_worker!(&mut self.worker, worker => worker.publish());
+        self.worker.running.worker.publish();
     }
 
     /// Calls the app between two turns ([`Worker::with_app`](crate::worker::Worker::with_app)), in
@@ -258,7 +232,7 @@ impl<A: App> EmbeddedPort<A> {
         if self.is_asleep {
             self.wake();
         }
-        of_worker!(&mut self.worker, worker => worker.with_app(self.now, act))
+        self.worker.running.worker.with_app(self.now, act)
     }
 
     /// As [`with_app`](Self::with_app), and frames that it posts leave with the next turn, or by
@@ -268,7 +242,7 @@ impl<A: App> EmbeddedPort<A> {
         if self.is_asleep {
             self.wake();
         }
-        of_worker!(&mut self.worker, worker => worker.with_app_batched(self.now, act))
+        self.worker.running.worker.with_app_batched(self.now, act)
     }
 
     fn wake(&mut self) {
@@ -283,10 +257,10 @@ impl<A: App> EmbeddedPort<A> {
     pub fn subscribe(&mut self, subscription: Subscription) -> Result<()> {
         let mut subscriptions = self.subscriptions.clone();
         Change::Subscribe(subscription.clone()).apply(&mut subscriptions)?;
-        if !subscription.is_for(0) {
-            return Err(refused(&subscription, "an embedded port has queue 0 alone"));
+        if !subscription.is_for(self.worker.queue) {
+            return Err(refused(&subscription, "an embedded port has one queue, and this is not its index"));
         }
-        of_place!(&mut self.worker, place => place.subscribe(&subscription, self.now))?;
+        self.worker.subscribe(&subscription, self.now)?;
         self.subscriptions = subscriptions;
         Ok(())
     }
@@ -297,14 +271,14 @@ impl<A: App> EmbeddedPort<A> {
     /// There is no such subscription; or as [`PortHandle::unsubscribe`](super::PortHandle).
     pub fn unsubscribe(&mut self, subscription: &Subscription) -> Result<()> {
         Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
-        of_place!(&mut self.worker, place => place.unsubscribe(subscription, self.now))
+        self.worker.unsubscribe(subscription, self.now)
     }
 
     /// A descriptor that is readable while frames wait
     /// ([`Worker::wait_fd`](crate::worker::Worker::wait_fd)): for an epoll set. `None` where the
     /// device can only be polled.
     pub fn wait_fd(&self) -> Option<RawFd> {
-        of_place!(&self.worker, place => place.running.worker.wait_fd())
+        self.worker.running.worker.wait_fd()
     }
 
     /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again: zero if
@@ -313,7 +287,7 @@ impl<A: App> EmbeddedPort<A> {
     /// sleep.
     pub fn time_to_next(&mut self) -> Option<Duration> {
         self.wake();
-        let next = of_worker!(&mut self.worker, worker => worker.next_deadline(self.now))?;
+        let next = self.worker.running.worker.next_deadline(self.now)?;
         self.is_asleep = true;
         Some(next.since(self.now))
     }
@@ -325,7 +299,7 @@ impl<A: App> EmbeddedPort<A> {
 
     /// Whether no frame will come any more: the capture is over, or the interface is gone.
     pub fn has_ended(&self) -> bool {
-        self.received == 0 && of_place!(&self.worker, place => place.running.worker.rx().state() == RxState::Ended)
+        self.received == 0 && self.worker.running.worker.rx().state() == RxState::Ended
     }
 
     /// Whether the interface is shared with the kernel: then TCP connects only where a subscription
@@ -346,25 +320,25 @@ impl<A: App> EmbeddedPort<A> {
 
     /// The app.
     pub fn app(&self) -> &A {
-        of_place!(&self.worker, place => place.running.worker.app())
+        self.worker.running.worker.app()
     }
 
     /// The app, for calls that need neither time nor context.
     #[inline]
     pub fn app_mut(&mut self) -> &mut A {
-        of_place!(&mut self.worker, place => place.running.worker.app_mut())
+        self.worker.running.worker.app_mut()
     }
 }
 
 /// The app is stopped, connections are reset, groups are left, and the counters' last lines are
 /// logged.
-impl<A: App> Drop for EmbeddedPort<A> {
+impl<A: App, S: PortSource> Drop for EmbeddedPort<A, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
         let Self { worker, clock, .. } = self;
-        of_place!(worker, place => place.running.end_in_order(clock));
+        worker.running.end_in_order(clock);
         let Self { block, log, .. } = self;
         account::lines(&block.snapshot()).iter().for_each(|line| log(line));
     }

@@ -25,9 +25,11 @@
 //!     memberships, the kernel's addresses and routes
 //! ```
 //!
-//! [`Port::from_config`] takes the whole configuration of an interface, [`Port::over`] any device.
-//! With [`Port::start`] the caller builds the workers, polls them in its own loop, and gets their
-//! results. [`Port::embed`] has one worker in the caller's own loop, on the caller's thread.
+//! Three ways lead to a port: [`Port::open`] by its name, [`Port::from_config`] by the whole
+//! configuration of an interface, [`Port::over`] any device. Each has the same verbs.
+//! [`Port::run`] runs an app on each worker until the port stops. With [`Port::start`] the caller
+//! builds the workers, polls them in its own loop, and gets their results. [`Port::embed`] has one
+//! worker in the caller's own loop, on the caller's thread.
 //!
 //! It is built from parts that an embedder can use directly: [`live`](crate::worker::live) for
 //! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker without a

@@ -17,7 +17,6 @@ use crate::device::Device;
 use crate::pipeline::tcp::TcpConfig;
 use crate::pipeline::{App, ChecksumPolicy};
 use crate::proto::Ipv4Prefix;
-use crate::time::MonotonicClock;
 use crate::worker::live::{DedicatedHost, LiveConfig, StaticRoute};
 use crate::worker::topology::Severity;
 use crate::worker::{StopFlag, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec};
@@ -88,7 +87,9 @@ impl Port {
     /// The name names no port, or the capture cannot be read. Interfaces are opened by
     /// [`run`](Self::run).
     pub fn open(name: &str) -> Result<Self> {
-        Ok(Self { source: Named::open(&name.parse()?)?, settings: Settings::new(program()) })
+        let (source, mut settings) = (Named::open(&name.parse()?)?, Settings::new(program()));
+        settings.is_promiscuous = source.is_capture();
+        Ok(Self { source, settings })
     }
 
     /// Has a ConnectX stamp the frames that it receives, and those sent by
@@ -274,7 +275,7 @@ impl<S> Port<S> {
     }
 }
 
-impl<S: Runnable> Port<S> {
+impl<S: PortSource> Port<S> {
     /// Runs an app on each worker until a signal arrives or the capture ends. `app` is called on
     /// the worker's own thread.
     ///
@@ -304,9 +305,7 @@ impl<S: Runnable> Port<S> {
             app.take().expect("a port of one core has one worker")
         })
     }
-}
 
-impl<S: PortSource> Port<S> {
     /// Starts the workers, and leaves to the caller the decisions of [`run`](Self::run). `work`
     /// runs on each worker's own thread: from the builder it makes a worker, with nodes, a pool or
     /// a queue of its own ([`build_with`](WorkerBuilder::build_with),
@@ -342,6 +341,28 @@ impl<S: PortSource> Port<S> {
     /// for ticks in running.join()? {
     ///     println!("{} ticks", ticks?);
     /// }
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// A port by its name is started in the same way, whatever the name means:
+    ///
+    /// ```
+    /// use wirepath::prelude::*;
+    /// use wirepath::time::MonotonicClock;
+    ///
+    /// let stop = StopFlag::new();
+    /// let port = Port::open("memory:start")?.stop_by(&stop); // or "eth1", "pcap:day.pcap.gz"
+    /// # let port = port.log(|_| ());
+    /// let running = port.start(|builder, worker| {
+    ///     let mut clock = MonotonicClock::start();
+    ///     let built = builder.build((), &worker.scope())?;
+    ///     let mut running = worker.start(built, &mut clock)?;
+    ///     let ended = running.run(&mut clock);
+    ///     running.finish(&mut clock);
+    ///     Ok::<_, wirepath::Error>(ended)
+    /// })?;
+    /// stop.stop();
+    /// assert!(running.join()?.into_iter().all(|ended| ended.is_ok()));
     /// # wirepath::Result::<()>::Ok(())
     /// ```
     ///
@@ -394,35 +415,6 @@ struct Last<'a>(&'a StopFlag);
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         self.0.stop();
-    }
-}
-
-/// A source whose port runs apps: any [`PortSource`], and a name.
-pub trait Runnable {
-    #[doc(hidden)]
-    fn run<A: App>(self, settings: Settings, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()>;
-
-    #[doc(hidden)]
-    fn has_several_queues(&self) -> bool {
-        false
-    }
-}
-
-impl<S: PortSource> Runnable for S {
-    fn run<A: App>(self, settings: Settings, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {
-        let running = Port { source: self, settings }.start(move |builder, worker| {
-            let built = builder.build(app(worker.context()), &worker.scope())?;
-            let mut clock = MonotonicClock::start();
-            let mut running = worker.start(built, &mut clock)?;
-            running.run(&mut clock);
-            running.finish(&mut clock);
-            Ok(())
-        })?;
-        running.join()?.into_iter().collect()
-    }
-
-    fn has_several_queues(&self) -> bool {
-        PortSource::has_several_queues(self)
     }
 }
 

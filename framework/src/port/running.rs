@@ -28,7 +28,8 @@ pub struct RunningPort<S: PortSource, T> {
 impl<S: PortSource, T: Send + 'static> RunningPort<S, T> {
     /// The open port: of an interface the [`LivePort`](crate::worker::live::LivePort), with its
     /// description, its clock, and the caller's own rules; of [`Port::over`](super::Port::over) the
-    /// device.
+    /// device; of [`Port::open`](super::Port::open) an [`Either`](crate::device::either::Either) of
+    /// these.
     pub fn port(&mut self) -> &mut S::Open {
         &mut self.port
     }

@@ -3,19 +3,20 @@
 
 use super::control::Steering;
 use super::error::{Error, Result};
-use super::run::Settings;
+use super::run::{Port, Settings};
 use super::subscription::Subscription;
 use crate::counters::Block;
 use crate::device::tap::TapQueue;
 use crate::device::{Capabilities, Device, Queue};
-use crate::pipeline::ChecksumPolicy;
 use crate::pipeline::tcp::TcpConfig;
+use crate::pipeline::{App, ChecksumPolicy};
+use crate::time::MonotonicClock;
 use crate::worker::live::{DedicatedHost, FlowSpec, LiveConfig, LiveDevice, LiveHost, LivePort, LiveQueue, Owner};
-use crate::worker::{HostDescription, HostProvider, StopFlag, WorkerBuilder, affinity};
+use crate::worker::{HostDescription, HostProvider, StopFlag, WorkerBuilder, WorkerContext, affinity};
 
-/// A source of frames whose workers [`Port::start`](super::Port::start) hands out: the
-/// [`LiveConfig`] of an interface, or any [`Device`]. A bound for functions that take a
-/// [`Port`](super::Port) of either; other types cannot implement it.
+/// A source of frames for a [`Port`](super::Port): a name ([`Named`](super::Named)), the
+/// [`LiveConfig`] of an interface, or any [`Device`]. A bound for functions that take a port of
+/// any; other types cannot implement it.
 pub trait PortSource: Sized {
     /// The queue of a worker.
     type Queue: Queue;
@@ -46,6 +47,20 @@ pub trait PortSource: Sized {
     /// The builder of a worker, on its own thread.
     #[doc(hidden)]
     fn builder(taken: Self::Taken) -> WorkerBuilder<Self::Queue, Self::HostProvider>;
+
+    /// Runs an app on each worker: see [`Port::run`].
+    #[doc(hidden)]
+    fn run<A: App>(self, settings: Settings, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {
+        let running = Port { source: self, settings }.start(move |builder, worker| {
+            let built = builder.build(app(worker.context()), &worker.scope())?;
+            let mut clock = MonotonicClock::start();
+            let mut running = worker.start(built, &mut clock)?;
+            running.run(&mut clock);
+            running.finish(&mut clock);
+            Ok(())
+        })?;
+        running.join()?.into_iter().collect()
+    }
 }
 
 /// An open port, and the values that its workers need.
@@ -62,6 +77,24 @@ pub struct OpenPort<S: PortSource> {
     pub(super) shared: Option<Vec<FlowSpec>>,
     /// Lines for the log.
     pub(super) lines: Vec<String>,
+}
+
+impl<S: PortSource> OpenPort<S> {
+    /// The same port as that of a source that may be one of several kinds.
+    pub(super) fn wrap<T: PortSource>(
+        self,
+        port: impl FnOnce(S::Open) -> T::Open,
+        taken: impl Fn(S::Taken) -> T::Taken,
+    ) -> OpenPort<T> {
+        OpenPort {
+            port: port(self.port),
+            queues: self.queues.into_iter().map(|(idx, queue)| (idx, taken(queue))).collect(),
+            cores: self.cores,
+            interface: self.interface,
+            shared: self.shared,
+            lines: self.lines,
+        }
+    }
 }
 
 impl PortSource for LiveConfig {

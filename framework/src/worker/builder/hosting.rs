@@ -4,6 +4,7 @@
 use core::net::Ipv4Addr;
 
 use super::{WorkerBuilder, WorkerBuilderError};
+use crate::device::either::Either;
 use crate::device::{Capabilities, Queue};
 use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
@@ -21,8 +22,9 @@ const LINK_HEADER_LEN: usize = ethernet::HEADER_LEN + 2 * vlan::TAG_LEN;
 /// The MTU assumed at most, even if the device's frames may be longer.
 const MTU_MAX: usize = 9_000;
 
-/// The source of a worker's host: a [`HostDescription`], or the [`LiveHost`] of a port. A bound for
-/// functions that take a [`WorkerBuilder`] of either; other types cannot implement it.
+/// The source of a worker's host: a [`HostDescription`], the [`LiveHost`] of a port, or either. A
+/// bound for
+/// functions that take a [`WorkerBuilder`] of any; other types cannot implement it.
 pub trait HostProvider {
     /// The layout of the pool.
     #[doc(hidden)]
@@ -242,6 +244,29 @@ impl HostProvider for LiveHost {
     fn prepare(self) -> Result<Prepared, WorkerBuilderError> {
         let Self { app, host, follower, egress, stack, tcp, .. } = self;
         Ok(Prepared { host, follower: Some(follower), egress, stack, tcp, roster: Some(app), seed: random_seed() })
+    }
+}
+
+impl<L: HostProvider, R: HostProvider> HostProvider for Either<L, R> {
+    fn layout(&self, queue: &impl Queue, capabilities: &Capabilities) -> Layout {
+        match self {
+            Self::Left(host) => host.layout(queue, capabilities),
+            Self::Right(host) => host.layout(queue, capabilities),
+        }
+    }
+
+    fn buffers(&self, queue: &impl Queue) -> Sizing {
+        match self {
+            Self::Left(host) => host.buffers(queue),
+            Self::Right(host) => host.buffers(queue),
+        }
+    }
+
+    fn prepare(self) -> Result<Prepared, WorkerBuilderError> {
+        match self {
+            Self::Left(host) => host.prepare(),
+            Self::Right(host) => host.prepare(),
+        }
     }
 }
 

@@ -163,6 +163,21 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
         }
     }
 
+    /// Wraps the source of the host, for a port whose kind is chosen when it is opened.
+    pub(crate) fn wrap_host<I: HostProvider>(self, wrap: impl FnOnce(H) -> I) -> WorkerBuilder<Q, I> {
+        WorkerBuilder {
+            queue: self.queue,
+            capabilities: self.capabilities,
+            hosting: wrap(self.hosting),
+            sockets: self.sockets,
+            burst_len: self.burst_len,
+            pool: self.pool,
+            held: self.held,
+            buffers: self.buffers,
+            requires_hugepages: self.requires_hugepages,
+        }
+    }
+
     /// The pool's buffers by purpose, for the operator.
     pub fn sizing(&self) -> Sizing {
         self.hosting.buffers(&self.queue).and(self.held.clone())
