@@ -353,6 +353,9 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
         return Ours(Err(error));
     }
     let Ok((id, twin, family)) = ours_of(file) else { return Pass };
+    if engine::enter().files.socket(file).is_ok_and(|socket| socket.kind == Kind::Datagram) {
+        return Ours(Err(Errno::EOPNOTSUPP));
+    }
     let blocking = match blocking(file, id, 0, Direction::Receive) {
         Ok(blocking) => blocking,
         Err(error) => return Ours(Err(error)),
@@ -425,7 +428,8 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
     let mut engine = engine::enter();
     let is_listener = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
     if is_listener {
-        let _ = sys::shutdown(twin, libc::SHUT_RDWR);
+        // It goes on to listen if only its sends end.
+        let _ = sys::shutdown(twin, number);
     }
     if matches!(engine.files.socket(file), Ok(socket) if socket.kind == Kind::Datagram) {
         // It has a peer where ours has one, and fails likewise where ours has none.

@@ -21,10 +21,12 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
         ([State::Ours(member)], [one]) => WaitFor::Socket(member.id, Ready(u32::from(one.events as u16))),
         _ => WaitFor::Any,
     };
+    let has_kernel = members.iter().any(|member| matches!(member, State::Kernel));
     let mut polled = kernel.clone();
     let ready = wait::until(Blocking::of_poll(timeout), interest, &kernel, |engine, sides| {
         let mut count = look_at_ours(engine, fds, &members);
-        if sides == Sides::Both {
+        // A call that returns reports all that is ready, on both sides.
+        if sides == Sides::Both || (count > 0 && has_kernel) {
             count = look_at_kernel(engine, fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }

@@ -480,13 +480,31 @@ static void ends(void) {
     close(fd);
 }
 
+// What random scripts of calls have found.
+static void found_by_scripts(void) {
+    int fresh = socket(AF_INET, SOCK_STREAM, 0), talks = call(7000), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in address = at(peer, 7000);
+    struct pollfd entries[2] = {{talks, POLLOUT, 0}, {fresh, POLLIN | POLLOUT, 0}};
+    say("poll of what is ready on both sides", poll(entries, 2, 0));
+    printf("%x %x\n", entries[0].revents, entries[1].revents);
+    connect(fd, (struct sockaddr *)&address, sizeof address);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    say("accept of datagrams", accept(fd, NULL, NULL));
+    int listener = socket(AF_INET, SOCK_STREAM, 0), waiting = 0;
+    say("listen", listen(listener, 4));
+    ready(listener, POLLIN, 0);
+    say("shutdown of its sends", shutdown(listener, SHUT_WR));
+    say("it listens", ioctl(listener, FIONREAD, &waiting));
+    close(fresh), close(talks), close(fd), close(listener);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     if (count == 3 && strcmp(arguments[2], "last-words") == 0) return last_words();
     struct part parts[] = {
         {"streams", streams}, {"refusals", refusals}, {"options", options}, {"duplicates", duplicates},
-        {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
+        {"found by scripts", found_by_scripts}, {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
         {"time left", time_left}, {"refused options", refused_options}, {"ends", ends},
