@@ -82,11 +82,11 @@ impl Clock for AnyClock {
 }
 
 impl<S: PortSource> Port<S> {
-    /// Opens the port with one worker, on its first queue, that the caller polls on this thread: for
-    /// an engine with a loop of its own. [`on_start`](App::on_start) is called before this returns,
-    /// and [`on_stop`](App::on_stop) when the port is dropped. The options for cores do not apply,
-    /// and no signal stops it. A [`handle`](Port::handle) finds that the port has ended: subscribe
-    /// by [`EmbeddedPort::subscribe`].
+    /// Opens the port with one worker, on its first queue, that the caller polls on this thread:
+    /// for an engine with a loop of its own. [`on_start`](App::on_start) is called before this
+    /// returns, and [`on_stop`](App::on_stop) when the port is dropped. The options for cores do
+    /// not apply, and no signal stops it. A [`handle`](Port::handle) finds that the port has ended:
+    /// subscribe by [`EmbeddedPort::subscribe`].
     ///
     /// ```
     /// use wirepath::prelude::*;

@@ -66,7 +66,7 @@ fn end_of(wire: &str) -> MemoryDevice {
 type OtherDevice = Either<Capture, MemoryDevice>;
 
 /// A kind is chosen once; then each call into the device costs a branch that always goes the same
-/// way. [`run`](PortSource::run) costs none: it is compiled for each kind.
+/// way. `Port::run` does not pay for it: it is compiled for each kind.
 impl PortSource for Named {
     type Queue = Either<<LiveConfig as PortSource>::Queue, <OtherDevice as PortSource>::Queue>;
     type HostProvider = Either<LiveHost, HostDescription>;
