@@ -20,6 +20,21 @@ fn wrong_acknowledgment_is_answered_by_a_reset_and_the_call_goes_on() {
     assert_eq!(script.state(), Some(State::SynSent));
 }
 
+/// The peer is in TIME-WAIT of an earlier connection, and answers our SYN with a challenge ACK.
+#[test]
+fn syn_is_sent_again_at_once_after_the_reset_of_an_older_connection() {
+    let mut script = calling();
+    let (seq, old) = (script.ack - 1, script.ack + 5);
+    script.send(ACK, Seq(ISN), old, b"");
+    assert_eq!(script.pass(Duration::from_millis(1)), []);
+    let answers = script.pass(Duration::from_millis(2));
+    assert_eq!((answers.len(), answers[0].flags, answers[0].seq), (1, SYN, seq));
+    // The next one waits as after a lost SYN, whatever the peer answers.
+    script.send(ACK, Seq(ISN), old, b"");
+    assert_eq!(script.pass(Duration::from_millis(1_500)), []);
+    assert_eq!(script.pass(Duration::from_millis(1_000))[0].flags, SYN);
+}
+
 #[test]
 fn reset_counts_only_with_our_number() {
     let mut script = calling();
