@@ -7,8 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-use wirepath_tests::live::preload::{library, said, start, wire};
-use wirepath_tests::live::{NEAR, Wire, has_program, wait_until};
+use wirepath_tests::live::preload::{
+    compile_with, echo, library, run as run_under, said, segments_received, start, wire,
+};
+use wirepath_tests::live::{NEAR, THEIRS, Wire, has_program, wait_until};
 
 /// Makes a socket that would be ours, and prints a line.
 const PROGRAM: &str = "import socket\n\
@@ -113,4 +115,16 @@ fn program_without_capabilities_and_without_a_broker_is_a_sentence() {
     fs::create_dir(folder.path().join("shm")).unwrap();
     fs::set_permissions(folder.path().join("shm"), Permissions::from_mode(0o1777)).unwrap();
     decides(&wire, &copy, &before, &[&shm], "cap_");
+}
+
+#[test]
+fn statically_linked_program_runs_on_the_kernel_unharmed() {
+    let test = "statically_linked_program_runs_on_the_kernel_unharmed";
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile_with(test, "alone.c", folder.path(), &["-static"]) else { return };
+    let output = run_under(&wire, &program, &[&THEIRS.to_string()]);
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), "hello\n"));
+    assert_ne!(segments_received(&wire.near), 0, "segments that the kernel got");
 }
