@@ -399,3 +399,42 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
     drop(kept);
     wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());
 }
+
+/// A program that `wirepath run` starts as root at the near end, with more options.
+fn start_of_root(wire: &Wire, folder: &TempDir, options: &[&str], program: &[&str]) -> Child {
+    let path = |name: &str| folder.path().join(name);
+    let mut command = Command::new(path("wirepath"));
+    command.args(["run", "--interface", NEAR, "--policy", "refuse"]).args(options);
+    command.arg("--broker").arg(path("socket")).arg("--").args(program);
+    command.current_dir("/").env("WIREPATH_SHM", path("shm"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    wire.near.run(|| command.spawn()).unwrap()
+}
+
+#[test]
+fn run_starts_a_broker_for_programs_that_share_and_it_ends_after_the_last() {
+    let test = "run_starts_a_broker_for_programs_that_share_and_it_ends_after_the_last";
+    let Some(rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    let Rig { wire, folder, broker, .. } = &rig;
+    // The operator's broker ends; what follows has only what `wirepath run` starts.
+    let mut kill = Command::new("kill");
+    assert!(kill.arg(broker.id().to_string()).status().unwrap().success());
+    wait_until("the operator's broker has ended", || !folder.path().join("socket").exists());
+    let user = SERVED.to_string();
+    let sender = format!("UDP:{THEIRS}:7000");
+    let mut programs: Vec<Ended> = [&["--share", "--user", &user][..], &["--share"]]
+        .map(|options| Ended(start_of_root(wire, folder, options, &["socat", "-", &sender])))
+        .into();
+    for (idx, program) in programs.iter_mut().enumerate() {
+        writeln!(program.0.stdin.as_mut().unwrap(), "line {idx}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+        assert_eq!(answer, format!("line {idx}\n"));
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", programs[0].0.id())).unwrap();
+    assert!(status.contains(&format!("Uid:\t{user}\t{user}\t{user}")), "{status}");
+    assert!(status.contains("CapPrm:\t0000000000000000"), "{status}");
+    drop(programs);
+    wait_until("the broker has ended", || !folder.path().join("socket").exists());
+}

@@ -18,10 +18,12 @@ use wirepath::counters::{environment, printable};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
 
+use self::privilege::NewBroker;
 use crate::library;
 use crate::obstacle::Obstacle;
 use crate::program::Program;
 use crate::root::Root;
+use crate::user::{self, User};
 
 /// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
 /// request waits for.
@@ -50,6 +52,14 @@ pub(crate) struct Options {
     /// /run/wirepath/IF.sock, or if the program may open the interface itself
     #[arg(long, value_name = "PATH")]
     broker: Option<PathBuf>,
+    /// Share the interface with further programs: a broker passes frames on, at the cost of a
+    /// thread and a copy; it is started if none listens, and ends after the last program
+    #[arg(long, conflicts_with = "address")]
+    share: bool,
+    /// Run the program as this user, without capabilities: a broker has them, which is started if
+    /// none listens, and ends after the last program
+    #[arg(long, value_name = "USER", conflicts_with = "address")]
+    user: Option<String>,
     /// An address for its sockets that the kernel does not have, with its network's prefix length,
     /// such as 192.0.2.7/24; by default they have the kernel's
     #[arg(long, value_name = "ADDRESS", conflicts_with = "broker")]
@@ -128,7 +138,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let program = Program::find(&options.program)?;
     let mut command = Command::new(&program.path);
     command.arg0(&options.program).args(&options.arguments);
-    match options.prepare(&program) {
+    // First of all: whatever hinders the library, the program does not run with other rights.
+    let user = options.user.as_deref().map(|name| user::find(&Root::new(None), name)).transpose()?;
+    if let Some(user) = user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    match options.prepare(&program, user) {
         Ok(settings) => {
             command.envs(settings);
         }
@@ -146,12 +161,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
     }
     let error = command.exec();
-    Err(format!("cannot run {}: {error}", program.path.display()).into())
+    let of_user = options.user.as_ref().map(|user| format!(" as {user}")).unwrap_or_default();
+    Err(format!("cannot run {}{of_user}: {error}", program.path.display()).into())
 }
 
 impl Options {
     /// The variables for the library, or the obstacle that keeps it from the program's sockets.
-    fn prepare(&self, program: &Program) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
+    fn prepare(&self, program: &Program, user: Option<User>) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
         for (_, finding) in program.findings() {
             if finding.severity == Severity::Fault {
                 return Err(Obstacle::new(finding.what, finding.remedy.unwrap_or_default()));
@@ -164,7 +180,8 @@ impl Options {
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
         let rules = rules.map(|path| check_rules(&path)).transpose()?;
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
-        let broker = privilege::broker(&root, &interface, broker)?;
+        let new = self.new_broker(user);
+        let broker = privilege::broker(&root, &interface, broker, new)?;
         let own = self.address.map(|address| address.to_string());
         if own.is_some() && broker.is_some() {
             return Err(Obstacle::new(
@@ -183,6 +200,13 @@ impl Options {
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         Ok(settings)
+    }
+}
+
+impl Options {
+    /// The broker to start where none listens, if one is wanted.
+    fn new_broker(&self, user: Option<User>) -> Option<NewBroker> {
+        (self.share || user.is_some()).then(|| NewBroker { forward: self.share, uid: user.map(|user| user.uid) })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Whether the program may open an AF_XDP port. The library opens it inside the program, with the
 //! program's own rights, or borrows a queue of a broker, which needs none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use wirepath::device::af_xdp::{CAPABILITIES, broker_of, check_broker};
 
@@ -10,11 +11,26 @@ use crate::obstacle::Obstacle;
 use crate::root::Root;
 
 /// The broker to ask, from the root as the program may change its directory: the one that is
-/// `wanted`; none where the program may open the port itself and no broker has it; otherwise that
-/// of the interface.
-pub(super) fn broker(root: &Root, interface: &str, wanted: Option<PathBuf>) -> Result<Option<PathBuf>, Obstacle> {
+/// `wanted`; none where the program may open the port itself and no broker has it, unless a `new`
+/// one is to be started; otherwise that of the interface.
+pub(super) fn broker(
+    root: &Root,
+    interface: &str,
+    wanted: Option<PathBuf>,
+    new: Option<NewBroker>,
+) -> Result<Option<PathBuf>, Obstacle> {
+    let wanted = wanted.map(|path| std::path::absolute(&path).unwrap_or(path));
     let path = match (wanted, check(root)) {
-        (Some(path), _) => std::path::absolute(&path).unwrap_or(path),
+        (wanted, Ok(())) if new.is_some() => {
+            let path = wanted.unwrap_or_else(|| broker_of(interface));
+            if let Some(new) = new
+                && check_broker(&path, interface).is_err()
+            {
+                new.start(interface, &path)?;
+            }
+            path
+        }
+        (Some(path), _) => path,
         (None, Ok(())) => {
             // A broker has its program there, so a second one would be refused.
             let path = broker_of(interface);
@@ -40,6 +56,35 @@ pub(super) fn broker(root: &Root, interface: &str, wanted: Option<PathBuf>) -> R
             let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
             Err(Obstacle::new(what, remedy))
         }
+    }
+}
+
+/// A broker that is started for a program, and ends after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewBroker {
+    /// It passes frames on, so that further programs share the interface.
+    pub(super) forward: bool,
+    /// The user that it serves beside root.
+    pub(super) uid: Option<u32>,
+}
+
+impl NewBroker {
+    /// Starts it at `path`, in the background, until this process has ended, which becomes the
+    /// program.
+    fn start(self, interface: &str, path: &Path) -> Result<(), Obstacle> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["broker", "--background", "--interface", interface, "--socket"]).arg(path);
+        command.args(["--until-exit", &std::process::id().to_string()]);
+        command.args(self.forward.then_some("--forward"));
+        command.args(self.uid.map(|uid| format!("--uid={uid}")));
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        if started.is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err(Obstacle::new(
+            format!("no broker could be started for {interface}, as the lines before say"),
+            "start `wirepath broker` by hand, or omit --share and --user",
+        ))
     }
 }
 

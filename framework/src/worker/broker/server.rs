@@ -179,8 +179,22 @@ impl Broker {
     ///
     /// # Errors
     /// The program was taken off the interface for good, or the interface is gone.
-    pub fn serve(mut self, stop: &StopFlag, mut report: impl FnMut(&str)) -> Result<(), BrokerError> {
-        while !stop.is_stopping() {
+    pub fn serve(self, stop: &StopFlag, report: impl FnMut(&str)) -> Result<(), BrokerError> {
+        self.serve_while(stop, |_| true, report)
+    }
+
+    /// As [`serve`](Self::serve), and ends as well when `is_needed`, called ten times a second or
+    /// more with the number of clients, says no.
+    ///
+    /// # Errors
+    /// As of `serve`.
+    pub fn serve_while(
+        mut self,
+        stop: &StopFlag,
+        mut is_needed: impl FnMut(usize) -> bool,
+        mut report: impl FnMut(&str),
+    ) -> Result<(), BrokerError> {
+        while !stop.is_stopping() && is_needed(self.clients.iter().count()) {
             self.turn(&mut report)?;
         }
         Ok(())

@@ -1,13 +1,18 @@
 //! `wirepath broker`: lends the queues of an interface to programs of users without capabilities.
 
+mod background;
+mod need;
+
 use std::error::Error;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::Args;
 use wirepath::counters::printable;
 use wirepath::worker::StopFlag;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerUser};
 
+use self::need::Need;
 use crate::root::Root;
 use crate::user;
 
@@ -33,18 +38,30 @@ pub(crate) struct Options {
     /// Keep the queues and pass frames on, so that any number of programs share the interface
     #[arg(long)]
     forward: bool,
+    /// Go on in the background once it listens, and log to a file beside its socket: eth1.log
+    #[arg(long)]
+    background: bool,
+    /// End when this process has ended and no program was served for ten seconds
+    #[arg(long, value_name = "PID")]
+    until_exit: Option<u32>,
 }
 
 /// Runs the subcommand: until a signal, or until the interface is gone.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let config = options.config(&Root::new(None))?;
+    let root = Root::new(None);
+    let config = options.config(&root)?;
+    if options.background {
+        return Ok(background::start(&config)?);
+    }
     if config.users.is_empty() {
         eprintln!("wirepath: only root is served: name users with --uid");
     }
     let stop = StopFlag::on_signals()?;
     let broker = Broker::open(config)?;
     eprintln!("wirepath: {}", printable(broker.describe()));
-    broker.serve(&stop, |line| eprintln!("wirepath: {}", printable(line)))?;
+    let mut need = Need::new(&root, options.until_exit);
+    let is_needed = |clients| need.is_there(&root, clients, Instant::now());
+    broker.serve_while(&stop, is_needed, |line| eprintln!("wirepath: {}", printable(line)))?;
     Ok(())
 }
 
