@@ -26,6 +26,9 @@ use crate::time::{Duration, Instant};
 pub(super) const STEPS_MAX: u32 = 256;
 /// The wheel is set no further ahead: a later deadline is checked once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
+/// How soon the SYN is sent again after the reset (Linux `tcp_rcv_synsent_state_process`,
+/// `TCP_TIMEOUT_MIN` of a kernel with 1,000 ticks a second).
+const SYN_AFTER_RESET: Duration = Duration::from_millis(2);
 
 impl<P: Payload> Tcp<P> {
     /// Processes the connections whose deadline has passed.
@@ -178,6 +181,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         rare.timeouts = rare.timeouts.saturating_add(1);
         self.report_path_problem();
         self.send_syn();
+    }
+
+    /// Sends the SYN again within milliseconds instead of a second. Only the first SYN, as on
+    /// Linux: no peer has us send more SYNs than a lost answer does.
+    pub(super) fn send_syn_soon(&mut self) {
+        let clock = &mut self.connection.clock;
+        let at = self.now + SYN_AFTER_RESET;
+        if clock.backoff == 0 && at < clock.timer_at {
+            clock.start(RetransmitTimer::Timeout, at);
+            self.arm();
+        }
     }
 
     /// The peer's window is closed for waiting data (RFC 9293 3.8.6.1): the first probe after a

@@ -6,8 +6,8 @@ use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
-use crate::proto::tcp::state::connection::{AckOwed, RetransmitTimer, State};
-use crate::time::{Duration, Instant};
+use crate::proto::tcp::state::connection::{AckOwed, State};
+use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload> Tcp<P> {
@@ -33,22 +33,7 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-/// How soon the SYN is sent again after the reset (Linux `tcp_rcv_synsent_state_process`,
-/// `TCP_TIMEOUT_MIN` of a kernel with 1,000 ticks a second).
-const SYN_AFTER_RESET: Duration = Duration::from_millis(2);
-
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Sends the SYN again within milliseconds instead of a second. Only the first SYN, as on
-    /// Linux: no peer has us send more SYNs than a lost answer does.
-    fn send_syn_soon(&mut self) {
-        let clock = &mut self.connection.clock;
-        let at = self.now + SYN_AFTER_RESET;
-        if clock.backoff == 0 && at < clock.timer_at {
-            clock.start(RetransmitTimer::Timeout, at);
-            self.arm();
-        }
-    }
-
     fn take_answer(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
         // Second: RST.
         if segment.has(TcpFlags::RST) {
