@@ -13,7 +13,7 @@ use crate::calls::offload;
 use crate::engine::file::Owner;
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine};
-use crate::{config, sys};
+use crate::{config, probe, sys};
 
 /// Entries of a twin that one look takes.
 const ABSORBED_MAX: usize = 64;
@@ -56,7 +56,12 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>]) -> Option<Resu
 /// Takes the oldest entry.
 fn take(engine: &mut Engine, id: SocketId, family: Family, parts: &mut [IoSliceMut<'_>]) -> Result<Received, Errno> {
     engine.call(|sockets, _| {
-        let (len, entry) = sockets.recv_error(id, parts)?;
+        let (_, entry) = sockets.recv_error(id, &mut [])?;
+        // As on Linux, an entry whose bytes do not fit in memory of the program is lost.
+        if !probe::are_writable(parts, entry.payload.len()) {
+            return Err(Errno(libc::EFAULT));
+        }
+        let len = copy(&entry.payload, parts);
         let mut control = sockets.error_time_messages(id, &entry)?;
         let wanted = sockets.options(id)?.ancillary;
         if let Some(packet) = entry.packet {
@@ -78,6 +83,17 @@ fn take(engine: &mut Engine, id: SocketId, family: Family, parts: &mut [IoSliceM
         let is_cut = len < entry.payload.len();
         Ok(Received { len, family, destination: entry.destination, is_cut, control })
     })
+}
+
+/// Copies as many bytes as fit, and returns their number.
+fn copy(bytes: &[u8], parts: &mut [IoSliceMut<'_>]) -> usize {
+    let mut left = bytes;
+    for part in parts {
+        let (now, rest) = left.split_at(left.len().min(part.len()));
+        part[..now.len()].copy_from_slice(now);
+        left = rest;
+    }
+    bytes.len() - left.len()
 }
 
 /// `struct sock_extended_err`, and the address of the offender behind it.

@@ -40,6 +40,7 @@ struct part {
 
 // Plays all parts, or the one that is named.
 static int play(const struct part *parts, unsigned count, const char *only) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     for (unsigned i = 0; i < count; i++) {
         if (only && strcmp(only, parts[i].name) != 0) continue;
         printf("== %s\n", parts[i].name);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -374,6 +375,32 @@ static void unreachable(void) {
     close(fd);
 }
 
+// An entry whose bytes do not fit in memory of the program is lost.
+static void bad_buffers(void) {
+    int fd = datagrams();
+    struct sockaddr_in to = at(peer, 7002);
+    char *page = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(page + 4096, 4096);
+    char *bad[] = {NULL, page + 4096, page + 4096 - 4}, bytes[64];
+    set(fd, IPPROTO_IP, IP_RECVERR, 1);
+    for (int idx = 0; idx < 3; idx++) {
+        say("sendto", sendto(fd, "to nobody", 9, 0, (struct sockaddr *)&to, sizeof to));
+        await_error(fd);
+        struct iovec part = {bad[idx], 64};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        say("recvmsg", recvmsg(fd, &message, MSG_ERRQUEUE));
+        say("no more", recv(fd, bytes, 64, MSG_ERRQUEUE));
+        sendto(fd, "to nobody", 9, 0, (struct sockaddr *)&to, sizeof to);
+        await_error(fd);
+        say("recv", recv(fd, bad[idx], 64, MSG_ERRQUEUE));
+        say("no more", recv(fd, bytes, 64, MSG_ERRQUEUE));
+    }
+    sendto(fd, "to nobody", 9, 0, (struct sockaddr *)&to, sizeof to);
+    await_error(fd);
+    say("as much as is there", recv(fd, page + 4096 - 9, 4000, MSG_ERRQUEUE));
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
@@ -381,6 +408,7 @@ int main(int count, char **arguments) {
         {"arrivals", arrivals}, {"errors", errors}, {"by loopback", by_loopback}, {"connected", connected}, {"mapped", mapped},
         {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
         {"zerocopy", zerocopy}, {"unreachable", unreachable}, {"by the NIC", by_nic},
+        {"bad buffers", bad_buffers},
     };
     return play(parts, sizeof parts / sizeof *parts, count > 2 ? arguments[2] : NULL);
 }
