@@ -20,12 +20,16 @@ const LONGEST_ANSWER: usize = 64 << 10;
 symbols! {
     fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let file = known(fd);
-        if file.is_some() && let Ok(local) = memory::address_of(address, len) {
-            calls::prepare_to_bind(fd, local);
-        }
+        let named = file.zip(memory::address_of(address, len).ok());
+        let is_unbound = named.is_some_and(|(file, local)| calls::prepare_to_bind(file, fd, local));
         let result = pass!(real::bind(fd, address, len));
-        match file {
-            Some(file) if result == 0 => give_none(calls::bind(file)),
+        match named {
+            Some((file, local)) if result == 0 => give_none(calls::bind(file, local)),
+            Some((file, _)) if is_unbound => {
+                // Without one it is the next `connect` that has the error.
+                let _ = calls::bind_anew(file, fd);
+                result
+            }
             _ => result,
         }
     }
@@ -86,7 +90,7 @@ symbols! {
     }
 
     fn shutdown(fd: c_int, how: c_int) -> c_int {
-        match ours(fd).map(|file| calls::shutdown(file, how)) {
+        match known(fd).map(|file| calls::shutdown(file, how)) {
             Some(Outcome::Ours(result)) => give_none(result),
             _ => pass!(real::shutdown(fd, how)),
         }

@@ -9,7 +9,7 @@ use sockets::rules::Traffic;
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
-use crate::engine::file::{ANY, Owner, Socket, What};
+use crate::engine::file::{ANY, Owner, Shut, Socket, What};
 use crate::engine::options::Bearer;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -49,13 +49,25 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 }
 
 /// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
-pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
+pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
     let mut engine = engine::enter();
-    if engine.files.socket(file)?.kind == Kind::Stream {
-        // `listen` or `connect` decides the owner of a stream.
-        return Ok(());
-    }
     let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    socket.has_named_port = matches!(address::parse(local), Address::V4(local) if local.port() != 0);
+    if socket.kind == Kind::Stream {
+        // `listen` or `connect` decides the owner of a stream, and `prepare_to_bind` has unbound
+        // one of ours.
+        let Some(id) = socket.ours() else { return Ok(()) };
+        let Some(local) = offload::name_of(twin) else {
+            offload::give_back(&mut engine, file);
+            return keep(&mut engine, file, IPV6);
+        };
+        if !offload::is_own(&mut engine, *local.ip()) {
+            offload::give_back(&mut engine, file);
+            return keep(&mut engine, file, offload::BY_ANOTHER);
+        }
+        return engine.call(|sockets, cx| sockets.bind(id, local, cx));
+    }
     let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
     if offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
         offload::take(&mut engine, file, Some(local), true)?;
@@ -63,8 +75,41 @@ pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The twin of a socket that binds an address of a host of our own: the kernel does not have it.
-pub(crate) fn prepare_to_bind(twin: c_int, local: &[u8]) {
+/// Prepares the twin of a socket for `bind`: the port that `connect` or `listen` chose for a stream
+/// of ours is free again when its connection has failed or ended (Linux `tcp_done`).
+///
+/// Returns whether it is unbound now, although it was bound.
+pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
+    name_own_host(twin, local);
+    let mut engine = engine::enter();
+    let Ok(socket) = engine.files.socket(file) else { return false };
+    let Some(id) = socket.ours().filter(|_| socket.kind == Kind::Stream && !socket.has_named_port) else {
+        return false;
+    };
+    let is_unbound = engine.call(|sockets, _| sockets.unbind(id)) == Ok(true);
+    if is_unbound {
+        take_port_back(twin);
+    }
+    is_unbound
+}
+
+/// `bind` has failed on a socket that [`prepare_to_bind`] has unbound: it gets another port, so
+/// that the kernel gives the port of its next connection to no other socket.
+pub(crate) fn bind_anew(file: FileId, twin: c_int) -> Result<(), Errno> {
+    let mut engine = engine::enter();
+    let socket = engine.files.socket(file)?;
+    let (family, id) = (socket.family, socket.ours().ok_or(Errno::ENOTSOCK)?);
+    let local = rebind_twin(twin, family, ANY)?;
+    engine.call(|sockets, cx| sockets.bind(id, local, cx))
+}
+
+/// Has the kernel take back the port that it chose for a twin: it does so where a listener ends.
+fn take_port_back(twin: c_int) {
+    let _ = sys::listen(twin, 0).and_then(|()| sys::shutdown(twin, libc::SHUT_RD));
+}
+
+/// Lets a twin bind an address of a host of our own: the kernel does not have it.
+fn name_own_host(twin: c_int, local: &[u8]) {
     let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return };
     if let Address::V4(local) = address::parse(local)
         && host.addresses.iter().any(|own| own.address() == *local.ip())
@@ -295,7 +340,13 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
 fn dissolve(file: FileId) -> Outcome<()> {
     let mut engine = engine::enter();
     let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return Pass };
-    let Some(id) = socket.ours() else { return Pass };
+    let Some(id) = socket.ours() else {
+        if socket.kind == Kind::Stream {
+            // Linux `tcp_disconnect` opens both directions again.
+            socket.shut = Shut::default();
+        }
+        return Pass;
+    };
     (socket.is_listener, socket.backlog) = (false, None);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
     Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
@@ -310,6 +361,14 @@ fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketA
     // An address without a port is that of `IP_BIND_ADDRESS_NO_PORT`.
     let from = offload::name_of(twin).unwrap_or(ANY);
     let bound = from.port() != 0;
+    if !bound {
+        // A port that the kernel chooses, unlike one that is named, can be given back.
+        let local = bind_twin(twin, family, from)?;
+        let is_chosen = local.port() != 0;
+        if is_chosen && engine.ask(|_, cx| Ok(Sockets::is_free(local, remote, cx))).unwrap_or(true) {
+            return Ok(local);
+        }
+    }
     // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
     let mut probes = Vec::new();
     let mut local = Ok(ANY);
@@ -323,9 +382,13 @@ fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketA
         }
     }
     probes.into_iter().for_each(sys::close);
-    match bind_twin(twin, family, local?) {
+    if bound {
+        return Ok(from);
+    }
+    take_port_back(twin);
+    match rebind_twin(twin, family, local?) {
         // Another socket was faster.
-        Err(Errno::EADDRINUSE) => bind_twin(twin, family, from),
+        Err(Errno::EADDRINUSE) => rebind_twin(twin, family, from),
         done => done,
     }
 }
@@ -336,6 +399,11 @@ fn bind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketA
     if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
         return Ok(local);
     }
+    rebind_twin(twin, family, local)
+}
+
+/// As above, of a twin whose name may be that of a port that the kernel has taken back.
+fn rebind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
     let (bytes, len) = address::format(local, family);
     sys::bind(twin, &bytes[..len])?;
     offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
@@ -424,7 +492,13 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return Pass,
     };
-    let Ok((id, twin, _)) = ours_of(file) else { return Pass };
+    let Ok((id, twin, _)) = ours_of(file) else {
+        if let Ok(socket) = engine::enter().files.socket(file) {
+            socket.shut.reads |= how != Shutdown::Write;
+            socket.shut.writes |= how != Shutdown::Read;
+        }
+        return Pass;
+    };
     let mut engine = engine::enter();
     let is_listener = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
     if is_listener {

@@ -7,13 +7,13 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Mutex, PoisonError};
 
 use sockets::rules::{Query, Role, Traffic};
-use sockets::{Errno, Interest as Watched, Kind, Ready, SocketId, Stack, Trigger};
+use sockets::{Errno, Interest as Watched, Kind, Ready, Shutdown, SocketId, Stack, Trigger};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
 use crate::calls::{groups, reports};
-use crate::engine::file::{Groups, Owner, Watch};
+use crate::engine::file::{Groups, Owner, Shut, Watch};
 use crate::engine::options::{self, Bearer, OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State};
@@ -160,9 +160,9 @@ pub(crate) fn take(
     local: Option<SocketAddrV4>,
     hears_twin: bool,
 ) -> Result<SocketId, Errno> {
-    let (kind, options) = {
+    let (kind, options, shut) = {
         let socket = engine.files.socket(file)?;
-        (socket.kind, socket.options.clone())
+        (socket.kind, socket.options.clone(), socket.shut)
     };
     let id = engine.call(|sockets, _| sockets.socket(kind))?;
     let made = replay(engine, file, id, &options).and_then(|()| match local {
@@ -172,6 +172,18 @@ pub(crate) fn take(
     if let Err(error) = made {
         let _ = engine.call(|sockets, cx| sockets.close(id, cx));
         return Err(error);
+    }
+    // An unconnected socket shuts the directions, although the call fails.
+    match shut {
+        Shut { reads: false, writes: false } => (),
+        Shut { reads, writes } => {
+            let how = match (reads, writes) {
+                (true, true) => Shutdown::Both,
+                (true, false) => Shutdown::Read,
+                _ => Shutdown::Write,
+            };
+            let _ = engine.call(|sockets, cx| sockets.shutdown(id, how, cx));
+        }
     }
     engine.had_streams |= kind == Kind::Stream;
     if let Ok(twin) = engine.files.twin(file) {

@@ -56,11 +56,22 @@ pub(crate) struct Socket {
     pub(crate) wants_sigio: bool,
     /// `IPV6_RECVPKTINFO`, which datagrams of IPv4 peers have a message of as well.
     pub(crate) receives_info6: bool,
+    /// `bind` has named a port, which the socket keeps when its connection ends.
+    pub(crate) has_named_port: bool,
+    /// The directions that `shutdown` has closed before the owner was decided.
+    pub(crate) shut: Shut,
     /// A rule has refused it.
     pub(crate) is_refused: bool,
     /// The reason for the owner, for the listing.
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
+}
+
+/// Directions of a socket that are closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shut {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
 }
 
 /// The owner of a socket.
@@ -338,6 +349,8 @@ impl Socket {
             is_both: false,
             wants_sigio: false,
             receives_info6: false,
+            has_named_port: false,
+            shut: Shut::default(),
             is_refused: false,
             why,
             opened,

@@ -159,6 +159,8 @@ impl Sockets {
             socket.local = info.local;
         }
         let local = socket.local;
+        // Linux `tcp_connect_init`: the error of an earlier connection is no more.
+        socket.error = None;
         if let State::Stream(stream) = &mut socket.state {
             stream.call(connection, remote);
         }

@@ -218,6 +218,21 @@ impl Sockets {
         }
     }
 
+    /// Forgets the local end of a stream without a connection, whose port `connect` or `listen`
+    /// chose: it may be bound again. Returns false where the stream is connected, connecting, or
+    /// listening, or the socket is no stream; then nothing has changed.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn unbind(&mut self, id: SocketId) -> Result<bool, Errno> {
+        let socket = self.find(id)?;
+        let is_closed = matches!(&socket.state, State::Stream(Stream { phase: Phase::Closed, .. }));
+        if is_closed {
+            (socket.bound, socket.local) = (UNBOUND, UNBOUND);
+        }
+        Ok(is_closed)
+    }
+
     /// `close` of the last descriptor. Data that was sent still leaves. A connection with unread
     /// bytes is reset, as on Linux (RFC 2525 2.17), so that the peer learns of it.
     ///

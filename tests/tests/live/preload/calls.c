@@ -498,13 +498,79 @@ static void found_by_scripts(void) {
     close(fresh), close(talks), close(fd), close(listener);
 }
 
+// A port that the program has not named is free again when its connection has failed or ended.
+static void bound_again(void) {
+    struct sockaddr_in refuses = at(peer, 7002), echoes = at(peer, 7000), any = at("0.0.0.0", 0), none = {.sin_family = AF_UNSPEC};
+    for (int way = 0; way < 5; way++) {
+        int fd = socket(AF_INET, way == 1 ? SOCK_STREAM | SOCK_NONBLOCK : SOCK_STREAM, 0);
+        if (way == 2) say("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
+        if (way == 3) {
+            struct sockaddr_in named = at("0.0.0.0", 7098);
+            say("bind", bind(fd, (struct sockaddr *)&named, sizeof named));
+        }
+        struct sockaddr_in *to = way == 4 ? &echoes : &refuses;
+        say("connect", connect(fd, (struct sockaddr *)to, sizeof *to));
+        if (way == 1) ready(fd, POLLOUT, 5000);
+        if (way == 4) {
+            say("bind of a connected one", bind(fd, (struct sockaddr *)&any, sizeof any));
+            say("dissolve", connect(fd, (struct sockaddr *)&none, sizeof none));
+        }
+        struct sockaddr_in next = at("0.0.0.0", 7081 + way), name = {0};
+        struct sockaddr_in theirs = at(peer, 7081);
+        say("bind to the peer's", bind(fd, (struct sockaddr *)&theirs, sizeof theirs));
+        say("bind again", bind(fd, (struct sockaddr *)&next, sizeof next));
+        say("and again", bind(fd, (struct sockaddr *)&next, sizeof next));
+        fcntl(fd, F_SETFL, 0);
+        if (way == 1) say("the error", connect(fd, (struct sockaddr *)&echoes, sizeof echoes));
+        say("connect", connect(fd, (struct sockaddr *)&echoes, sizeof echoes));
+        socklen_t len = sizeof name;
+        getsockname(fd, (struct sockaddr *)&name, &len);
+        printf("port %d\n", ntohs(name.sin_port));
+        char bytes[4] = "";
+        struct timeval limit = {5, 0};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        say("write", write(fd, "bind", 4));
+        say("read", recv(fd, bytes, 4, MSG_WAITALL));
+        // A reset, so that the port is free for the next who plays this.
+        struct linger resets = {1, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &resets, sizeof resets);
+        close(fd);
+    }
+}
+
+// What is shut before a socket is connected stays shut.
+static void shut_before(void) {
+    struct sockaddr_in address = at(peer, 7000);
+    int ways[] = {SHUT_RD, SHUT_WR, SHUT_RDWR};
+    for (int kind = 0; kind < 2; kind++) {
+        for (int idx = 0; idx < 3; idx++) {
+            int fd = socket(AF_INET, kind ? SOCK_DGRAM : SOCK_STREAM, 0);
+            char byte;
+            say("shutdown", shutdown(fd, ways[idx]));
+            say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+            printf("%x\n", ready(fd, POLLIN | POLLOUT | POLLRDHUP, 100));
+            say("send", send(fd, "x", 1, MSG_NOSIGNAL));
+            if (ways[idx] != SHUT_WR) say("recv", recv(fd, &byte, 0, 0));
+            close(fd);
+        }
+    }
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    say("shutdown", shutdown(fd, SHUT_WR));
+    say("dissolve", connect(fd, &none, sizeof none));
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("send", send(fd, "x", 1, MSG_NOSIGNAL));
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     if (count == 3 && strcmp(arguments[2], "last-words") == 0) return last_words();
     struct part parts[] = {
         {"streams", streams}, {"refusals", refusals}, {"options", options}, {"duplicates", duplicates},
-        {"found by scripts", found_by_scripts}, {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
+        {"found by scripts", found_by_scripts}, {"bound again", bound_again}, {"shut before", shut_before},
+        {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
         {"time left", time_left}, {"refused options", refused_options}, {"ends", ends},
