@@ -63,6 +63,7 @@ pub mod pipeline;
 pub mod port;
 pub mod prelude;
 pub mod proto;
+mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use super::printable::printable;
-use super::sys;
+use crate::sys::{files, process};
 
 pub(super) const ROOT: u32 = 0;
 /// As /dev/shm itself: every user may add files, but not remove or rename another user's.
@@ -77,7 +77,7 @@ impl Directory {
     /// created it, because the owner of a directory may remove its files, even if the directory is
     /// sticky.
     fn share(&self, is_new: bool) -> io::Result<()> {
-        let is_anothers = self.handle.metadata()?.uid() != ROOT && sys::effective_user() == ROOT;
+        let is_anothers = self.handle.metadata()?.uid() != ROOT && process::effective_user() == ROOT;
         if is_anothers {
             fchown(&self.handle, Some(ROOT), Some(ROOT))?;
         }
@@ -90,7 +90,7 @@ impl Directory {
     /// Checks that only root and we can replace, rename or remove our files here.
     fn check_that_files_stay(&self) -> io::Result<()> {
         let (owner, mode) = self.handle.metadata().map(|facts| (facts.uid(), facts.mode()))?;
-        if owner != ROOT && owner != sys::effective_user() {
+        if owner != ROOT && owner != process::effective_user() {
             return Err(io::Error::other(format!(
                 "it belongs to user {owner}, who could replace what is put there; have root run `chown root {0}`",
                 printable(self.path.display())
@@ -126,13 +126,13 @@ impl Directory {
     /// Creates a file that no other process can open.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        sys::open_at(&self.handle, name, flags, 0o600)
+        files::open_at(&self.handle, name, flags, 0o600)
     }
 
     /// Opens a file that another process made.
     pub(super) fn open_file(&self, name: &OsStr, access: Access) -> io::Result<File> {
         let mode = if access == Access::Read { libc::O_RDONLY } else { libc::O_RDWR };
-        let file = sys::open_at(&self.handle, name, mode | UNKNOWN, 0)?;
+        let file = files::open_at(&self.handle, name, mode | UNKNOWN, 0)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
@@ -142,12 +142,12 @@ impl Directory {
     /// The metadata of a name, without opening it: of a link itself, or of a file that we may not
     /// open.
     pub(super) fn facts(&self, name: &OsStr) -> io::Result<Metadata> {
-        sys::open_at(&self.handle, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?.metadata()
+        files::open_at(&self.handle, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?.metadata()
     }
 
     /// Gives the file `from` another name that is free.
     pub(super) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        sys::link_at(&self.handle, from, to)
+        files::link_at(&self.handle, from, to)
     }
 
     /// Removes a name if it still names `file`; returns whether it did. Between the check and the
@@ -157,7 +157,7 @@ impl Directory {
         let id = |facts: Metadata| (facts.dev(), facts.ino());
         let named = self.facts(name).map(id);
         named.is_ok_and(|named| file.metadata().is_ok_and(|facts| id(facts) == named))
-            && sys::unlink_at(&self.handle, name).is_ok()
+            && files::unlink_at(&self.handle, name).is_ok()
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn is_root() -> bool {
-        let is_root = sys::effective_user() == ROOT;
+        let is_root = process::effective_user() == ROOT;
         if !is_root {
             println!("SKIPPED: only root can give files to others");
         }
@@ -244,7 +244,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let common = directory.path().join("common");
         Directory::open_for_files(&common, &common).unwrap();
-        assert_eq!(mode_of(&common), (sys::effective_user(), 0o1777));
+        assert_eq!(mode_of(&common), (process::effective_user(), 0o1777));
         // An existing directory keeps the mode that its owner gave it.
         fs::set_permissions(&common, Permissions::from_mode(0o700)).unwrap();
         Directory::open_for_files(&common, &common).unwrap();

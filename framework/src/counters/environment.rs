@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::sys;
+use crate::sys::process;
 
 /// The value of an environment variable; `None` if it is empty. Also `None` if the program has
 /// privileges that the user who set the variable may lack, because the variable could redirect our
@@ -18,5 +18,5 @@ pub fn environment(name: &str) -> Option<OsString> {
 /// service manager that gives capabilities to an ordinary program (`AmbientCapabilities=`) controls
 /// its environment, too.
 pub(crate) fn is_privileged() -> bool {
-    sys::is_privileged()
+    process::is_privileged()
 }

@@ -36,8 +36,6 @@ mod printable;
 mod publish;
 mod records;
 mod snapshot;
-#[allow(unsafe_code)]
-mod sys;
 mod unit;
 
 #[cfg(test)]

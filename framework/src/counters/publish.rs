@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::block::BlockError;
 use super::directory::{Access, Directory, ROOT};
 use super::environment::environment;
-use super::sys;
+use crate::sys::process;
 
 /// The directory for the counters of all processes of this machine: in memory, so a reboot clears
 /// it.
@@ -274,7 +274,7 @@ impl Iterator for SharedFiles {
 
 /// Whether a user's files are as trustworthy as ours: root, or we ourselves.
 pub(crate) fn is_trusted(user: u32) -> bool {
-    user == ROOT || user == sys::effective_user()
+    user == ROOT || user == process::effective_user()
 }
 
 /// The user whose rights a process has, as this process sees it; `None` if the process does not

@@ -45,9 +45,6 @@ mod offload;
 #[cfg(feature = "pcap")]
 pub mod pcap;
 pub mod steering;
-#[cfg(any(feature = "af-xdp", feature = "mlx5"))]
-#[allow(unsafe_code)]
-mod sys;
 pub mod tap;
 mod tx_timestamps;
 #[cfg(test)]

@@ -9,8 +9,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::sys;
 use crate::device::steering::Rule;
+use crate::sys::socket as sys;
 use crate::wire::{EtherType, MacAddr, Protocol};
 
 /// An entry of the NIC's filter.

@@ -4,20 +4,21 @@
 
 use std::path::{Path, PathBuf};
 
-/// Each floor with the lower floors that it may name. `counters` is below all: words in memory,
-/// `core` and `std` only. `door of X` means the items that X itself exports, not its modules: a
-/// pipeline knows the contract of devices but no device, and a worker holds machines but does not
-/// access their inside. Tests build frames and need a concrete device, so they may name every floor
-/// that is above their own in this list, and its modules.
-const FLOORS: [(&str, &[&str]); 11] = [
-    ("counters", &[]),
+/// Each floor with the lower floors that it may name. `sys` is below all: system calls, `core` and
+/// `std` only. `door of X` means the items that X itself exports, not its modules: a pipeline knows
+/// the contract of devices but no device, and a worker holds machines but does not access their
+/// inside. Tests build frames and need a concrete device, so they may name every floor that is
+/// above their own in this list, and its modules.
+const FLOORS: [(&str, &[&str]); 12] = [
+    ("sys", &[]),
+    ("counters", &["sys"]),
     ("time", &[]),
     ("wire", &[]),
     ("mem", &["time", "counters"]),
     ("proto", &["wire", "time"]),
-    ("device", &["mem", "time", "counters", "wire"]),
+    ("device", &["mem", "time", "counters", "wire", "sys"]),
     ("pipeline", &["door of device", "wire", "proto", "mem", "time", "counters"]),
-    ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "door of proto"]),
+    ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "sys", "door of proto"]),
     ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "door of proto"]),
     ("testing", &["device", "proto", "pipeline"]),
     ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),

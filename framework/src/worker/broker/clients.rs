@@ -9,7 +9,8 @@ use super::flows::ClientId;
 use super::rights::BrokerUser;
 use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
 use crate::device::af_xdp::broker::lend::LentQueue;
-use crate::device::af_xdp::broker::sys::{self, Peer};
+use crate::device::af_xdp::broker::sys::Peer;
+use crate::sys::process;
 
 /// Connections in all, and of one user: each is some kilobytes and four descriptors.
 pub(super) const CLIENTS_MAX: usize = 128;
@@ -92,7 +93,7 @@ impl Clients {
             return Err(Refusal::new(libc::EUSERS, sentence));
         }
         self.next += 1;
-        let (id, process) = (ClientId(self.next), sys::process(peer.pid).ok());
+        let (id, process) = (ClientId(self.next), process::pidfd_open(peer.pid).ok());
         let (is_known, queue, lent, icmp_errors) = (false, None, None, None);
         self.all.push(Client {
             id,

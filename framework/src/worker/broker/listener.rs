@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::error::BrokerError;
 use crate::device::af_xdp::broker::sys;
+use crate::sys::process;
 
 /// A listening socket; its file is removed with it.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Listener {
 fn check_folder(folder: &Path) -> Result<(), BrokerError> {
     let shown = folder.display();
     let found = fs::metadata(folder).map_err(|error| BrokerError(format!("{shown} cannot be read ({error})")))?;
-    let is_ours = found.uid() == 0 || found.uid() == sys::user();
+    let is_ours = found.uid() == 0 || found.uid() == process::effective_user();
     let is_safe = found.mode() & OTHERS_WRITE == 0 || found.mode() & STICKY != 0;
     match is_ours && is_safe {
         true => Ok(()),

@@ -1,18 +1,19 @@
-//! The guardian's system calls: frames to and from an interface (packet(7)), the end of a process
-//! (pidfd_open(2)), another network namespace (setns(2)). The standard library has no calls for
-//! these.
+//! The guardian's system calls: frames to and from an interface (packet(7)), and another network
+//! namespace (setns(2)). The standard library has no calls for these.
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
 //!    and the length passed with it is the length of the same object.
 //! 2. The kernel writes only into plain data: any bytes are a valid value.
-//! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is
-//!    borrowed from its owner for the call.
+//! 3. A descriptor that is passed is borrowed from its owner for the call.
 
 use core::time::Duration;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::sys::process::pidfd_open;
+use crate::sys::socket::{attach_filter, check, get, set, socket, wait_readable};
 
 /// Bytes captured of a frame: all possible headers.
 const SNAP_LEN: u32 = 256;
@@ -39,12 +40,10 @@ impl PacketSocket {
     /// A socket for interface number `interface` of the calling thread's network namespace, to
     /// which it stays bound.
     pub(super) fn open(interface: u32) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no address is passed.
-        let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let fd = socket(libc::AF_PACKET, kind, 0)?;
         let interface = i32::try_from(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: new (3).
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface })
+        Ok(Self { fd, interface })
     }
 
     /// The descriptor, to be inherited by a spawned process.
@@ -54,12 +53,10 @@ impl PacketSocket {
 
     /// Receives the TCP segments and ARP packets of the interface from now on.
     pub(super) fn listen(&self) -> io::Result<()> {
-        let mut filter = tcp_and_arp();
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+        attach_filter(&self.fd, &mut tcp_and_arp())?;
         // Without CAP_NET_ADMIN the size is limited to `rmem_max`.
-        if self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_LEN).is_err() {
-            self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER_LEN)?;
+        if set(&self.fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_LEN).is_err() {
+            set(&self.fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER_LEN)?;
         }
         let address = self.address(libc::ETH_P_ALL as u16);
         // SAFETY: the address is borrowed for the call, with its own length (1).
@@ -98,7 +95,7 @@ impl PacketSocket {
 
     /// Waits until a frame arrives, or for `span`.
     pub(super) fn wait(&self, span: Duration) -> io::Result<()> {
-        wait_readable(self.fd.as_raw_fd(), span).map(drop)
+        wait_for(&self.fd, span).map(drop)
     }
 
     fn address(&self, ethertype: u16) -> libc::sockaddr_ll {
@@ -112,14 +109,6 @@ impl PacketSocket {
             sll_addr: [0; 8],
         }
     }
-
-    fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-        let len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value is borrowed for the call, with its own length (1); the program that a
-        // filter points to outlives the call, too.
-        check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) })
-            .map(drop)
-    }
 }
 
 /// Whether a descriptor is a packet socket of this thread's network namespace. Only a process with
@@ -130,13 +119,8 @@ pub(super) fn is_right_to_send(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(is_packet_socket && option::<u64>(fd, SO_NETNS_COOKIE)? == option::<u64>(own.fd.as_fd(), SO_NETNS_COOKIE)?)
 }
 
-/// An integer option of a socket.
-fn option<T: Default + zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
-    let (mut value, mut len) = (T::default(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the value is borrowed mutably for the call, with its own length, and any bytes are
-    // one (1, 2).
-    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut len) })?;
-    Ok(value)
+fn option<T: zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+    get(&fd, libc::SOL_SOCKET, name)
 }
 
 /// A process whose end can be waited for.
@@ -145,15 +129,12 @@ pub(super) struct Pidfd(OwnedFd);
 
 impl Pidfd {
     pub(super) fn open(pid: u32) -> io::Result<Self> {
-        // SAFETY: no address is passed.
-        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32)?;
-        // SAFETY: new (3).
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        pidfd_open(pid).map(Self)
     }
 
     /// Waits for the end of the process, for `span` at most; returns whether it has ended.
     pub(super) fn wait(&self, span: Duration) -> io::Result<bool> {
-        wait_readable(self.0.as_raw_fd(), span)
+        wait_for(&self.0, span)
     }
 }
 
@@ -163,14 +144,11 @@ pub(super) fn enter(namespace: &File) -> io::Result<()> {
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 
-fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
-    let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let span = span.as_millis().min(i32::MAX as u128) as i32;
-    // SAFETY: one entry, borrowed mutably for the call (1, 2).
-    match check(unsafe { libc::poll(&raw mut wanted, 1, span) }) {
-        Ok(ready) => Ok(ready > 0),
+/// Waits until `fd` is readable, for `span` at most; a signal ends the wait early.
+fn wait_for(fd: &OwnedFd, span: Duration) -> io::Result<bool> {
+    match wait_readable(Some(fd.as_raw_fd()), Some(span)) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(error),
+        waited => waited,
     }
 }
 
@@ -206,8 +184,4 @@ fn is_full(error: &io::Error) -> bool {
 
 fn address_len() -> libc::socklen_t {
     size_of::<libc::sockaddr_ll>() as libc::socklen_t
-}
-
-fn check(value: i32) -> io::Result<i32> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }

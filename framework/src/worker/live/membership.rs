@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 
 use super::config::FlowSpec;
 use super::error::LiveError;
-use super::sys;
+use super::kernel_socket;
 
 /// A group, and its only source, or `None` for any.
 type Pair = (Ipv4Addr, Option<Ipv4Addr>);
@@ -32,7 +32,7 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let (group, source) = self.pair;
         // This fails if the interface is gone, and the membership with it.
-        let _ = sys::leave(&self.socket, self.idx, group, source);
+        let _ = kernel_socket::leave(&self.socket, self.idx, group, source);
     }
 }
 
@@ -46,8 +46,9 @@ impl Memberships {
                 continue;
             }
             let (group, source) = pair;
-            let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-                .and_then(|socket| sys::join(&socket, idx, group, source).map(|()| Membership { socket, idx, pair }));
+            let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+                kernel_socket::join(&socket, idx, group, source).map(|()| Membership { socket, idx, pair })
+            });
             match joined {
                 Ok(membership) => self.held.push(membership),
                 Err(error) => {

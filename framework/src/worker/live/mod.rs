@@ -22,21 +22,20 @@ mod config;
 mod device;
 mod error;
 mod host;
+mod kernel_socket;
 mod membership;
 #[cfg(feature = "mlx5")]
 mod mlx5;
 mod port;
 mod queue;
 mod rules;
-#[allow(unsafe_code)]
-mod sys;
 
 pub use config::{CaptureMode, DedicatedHost, FlowSpec, IgmpMode, LiveConfig, Owner, StaticRoute};
 pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
 pub use host::{DedicatedHostFault, DedicatedHostPart, LiveHost};
+#[cfg(feature = "af-xdp")]
+pub(in crate::worker) use kernel_socket::icmp_errors;
+pub use kernel_socket::sleep_on;
 pub use port::LivePort;
 pub use queue::{LiveQueue, LiveWorker};
-#[cfg(feature = "af-xdp")]
-pub(in crate::worker) use sys::icmp_errors;
-pub use sys::sleep_on;

@@ -8,10 +8,10 @@ use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
 use super::device::{LiveDevice, driver};
 use super::error::LiveError;
 use super::host::LiveHost;
+use super::kernel_socket;
 use super::membership::Memberships;
 use super::queue::LiveQueue;
 use super::rules::rules;
-use super::sys;
 use crate::counters::Scope;
 use crate::device::Device;
 use crate::device::steering::{Rule, RuleId};
@@ -429,7 +429,7 @@ fn listen(
     lent: Option<UdpSocket>,
     hosts: &mut [(u16, LiveHost)],
 ) -> Result<IcmpErrorListener, LiveError> {
-    let socket = lent.map_or_else(|| sys::icmp_errors(interface), Ok);
+    let socket = lent.map_or_else(|| kernel_socket::icmp_errors(interface), Ok);
     let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
     let (thread, ears) = listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })?;
     for ((_, host), icmp_errors) in hosts.iter_mut().zip(ears) {

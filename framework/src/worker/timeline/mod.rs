@@ -12,9 +12,8 @@
 //! Copies of a [`TscClock`](crate::time::TscClock) keep one origin, even if the processor's counter
 //! steps back.
 
+mod clock_read;
 mod phc;
-#[allow(unsafe_code)]
-mod sys;
 
 use core::time::Duration;
 use std::io;
@@ -180,7 +179,7 @@ impl<C: Clock> Sampler<C> {
 
     fn sample(&mut self) -> Timeline {
         let Self { clock, wall, nic, wall_tracker, nic_tracker, published } = self;
-        if let Some(sample) = CrossTimestamp::read(clock, || sys::read(*wall).ok(), TRIES) {
+        if let Some(sample) = CrossTimestamp::read(clock, || clock_read::read(*wall).ok(), TRIES) {
             wall_tracker.add(&sample);
         }
         if let Some(nic) = nic {
@@ -303,7 +302,7 @@ mod tests {
 
     #[test]
     fn tai_is_never_behind_utc() {
-        let (utc, tai) = (sys::read(libc::CLOCK_REALTIME).unwrap(), sys::read(libc::CLOCK_TAI).unwrap());
+        let (utc, tai) = (clock_read::read(libc::CLOCK_REALTIME).unwrap(), clock_read::read(libc::CLOCK_TAI).unwrap());
         assert!(tai >= utc);
     }
 }

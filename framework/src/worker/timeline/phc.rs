@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::sys;
+use super::clock_read;
 use crate::time::UnixTime;
 
 /// An open PTP hardware clock.
@@ -46,14 +46,14 @@ impl Phc {
             io::Error::new(error.kind(), what)
         };
         let clock = Self { file: File::open(path).map_err(failed)? };
-        sys::read(clock.id()).map_err(failed)?;
+        clock_read::read(clock.id()).map_err(failed)?;
         Ok(clock)
     }
 
     /// The time of the clock: a system call, and a read over PCIe of about a microsecond. `None` if
     /// the NIC is gone.
     pub fn now(&self) -> Option<UnixTime> {
-        sys::read(self.id()).ok()
+        clock_read::read(self.id()).ok()
     }
 
     /// The clock id of a descriptor: FD_TO_CLOCKID of linux/posix-timers.h.

@@ -16,6 +16,7 @@ use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use super::sys;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
+use crate::sys::process;
 
 /// The longest time for a reply: a broker takes half a second for a queue that is just being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -264,7 +265,7 @@ fn done(reply: Reply) -> io::Result<()> {
 /// A broker sees the memory that it lends: it must be root's, or our own user's.
 fn check_owner(path: &Path, channel: &OwnedFd) -> Result<(), AfXdpSetupError> {
     let owner = sys::peer(channel).map_err(|error| silent(path, &error))?.uid;
-    if owner == 0 || owner == sys::user() {
+    if owner == 0 || owner == process::effective_user() {
         return Ok(());
     }
     Err(AfXdpSetupError::broker(

@@ -24,7 +24,7 @@ use std::path::Path;
 
 use zerocopy::IntoBytes;
 
-use crate::device::sys::{check, set, socket};
+use crate::sys::socket::{check, set, socket};
 
 /// Descriptors of a message.
 pub(crate) const DESCRIPTORS_MAX: usize = 3;
@@ -104,20 +104,6 @@ pub(crate) fn is_free(local: SocketAddrV4) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// The effective user of this process.
-pub(crate) fn user() -> u32 {
-    // SAFETY: it takes nothing, and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// A descriptor that is readable once process `pid` has ended.
-pub(crate) fn process(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no address is passed.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int)?;
-    // SAFETY: new (2).
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Room for the control message with all descriptors of a message.
@@ -327,7 +313,7 @@ mod tests {
         drop(client);
         assert!(is_closed(&server));
         assert_eq!(receive(&server, &mut [0; 8], None).unwrap(), 0);
-        let alive = process(std::process::id()).unwrap();
+        let alive = crate::sys::process::pidfd_open(std::process::id()).unwrap();
         assert!(!wait(&[alive.as_raw_fd()], Duration::ZERO).unwrap()[0].is_readable);
     }
 

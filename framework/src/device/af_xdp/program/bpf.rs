@@ -194,12 +194,12 @@ struct ProgLoad {
     attach_type: u32,
 }
 
-impl Program {
-    /// Loads an XDP program.
-    pub(in crate::device::af_xdp) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
-        let flag = |wanted, flag| if wanted { flag } else { 0 };
-        let mut attribute = ProgLoad {
-            kind: PROG_TYPE_XDP,
+impl ProgLoad {
+    /// A program of type `kind`, not bound to an interface, without a log. It contains the address
+    /// of `insns`, which the caller borrows until the call has returned.
+    fn new(kind: u32, insns: &[Insn]) -> Self {
+        Self {
+            kind,
             insn_count: insns.len() as u32,
             insns: insns.as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
@@ -207,10 +207,23 @@ impl Program {
             log_len: 0,
             log: 0,
             kernel_version: 0,
-            flags: flag(options.frags, PROG_FLAG_FRAGS) | flag(options.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
+            flags: 0,
             name: NAME,
+            ifindex: 0,
+            attach_type: 0,
+        }
+    }
+}
+
+impl Program {
+    /// Loads an XDP program.
+    pub(in crate::device::af_xdp) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
+        let flag = |wanted, flag| if wanted { flag } else { 0 };
+        let mut attribute = ProgLoad {
+            flags: flag(options.frags, PROG_FLAG_FRAGS) | flag(options.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
             ifindex: options.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
+            ..ProgLoad::new(PROG_TYPE_XDP, insns)
         };
         // SAFETY: instructions and license are borrowed until the call has returned, with their
         // count and terminating zero (1).
@@ -423,20 +436,7 @@ impl Program {
     pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, BpfLink)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
-        let attribute = ProgLoad {
-            kind: PROG_TYPE_SCHED_CLS,
-            insn_count: insns.len() as u32,
-            insns: insns.as_ptr() as u64,
-            license: LICENSE.as_ptr() as u64,
-            log_level: 0,
-            log_len: 0,
-            log: 0,
-            kernel_version: 0,
-            flags: 0,
-            name: NAME,
-            ifindex: 0,
-            attach_type: 0,
-        };
+        let attribute = ProgLoad::new(PROG_TYPE_SCHED_CLS, insns);
         // SAFETY: as in `load`.
         let program = Self { fd: unsafe { new_fd(PROG_LOAD, &attribute) }? };
         let prog_fd = program.fd.as_raw_fd() as u32;

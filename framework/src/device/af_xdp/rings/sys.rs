@@ -1,5 +1,5 @@
 //! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for facts about an
-//! interface. Calls that other devices make as well are in [`device::sys`](crate::device::sys).
+//! interface. Calls that others make as well are in [`sys`](crate::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
@@ -18,9 +18,9 @@ use std::path::Path;
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-pub(in crate::device::af_xdp) use crate::device::sys::socket;
-use crate::device::sys::{check, set};
 use crate::mem::Region;
+pub(in crate::device::af_xdp) use crate::sys::socket::socket;
+use crate::sys::socket::{check, get, set};
 
 /// `struct xdp_umem_reg`.
 #[derive(IntoBytes, Immutable)]
@@ -52,13 +52,7 @@ pub(in crate::device::af_xdp) fn set_option(socket: &OwnedFd, option: c_int, val
 
 /// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest remains zero.
 pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
-    let mut value = T::new_zeroed();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: value and length are borrowed mutably for the call (1), and any bytes are a `T` (2).
-    check(unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, (&raw mut value).cast(), &raw mut len)
-    })?;
-    Ok(value)
+    get(socket, libc::SOL_XDP, option)
 }
 
 /// Makes `len` bytes of `region` the umem of an AF_XDP socket.

@@ -1,0 +1,9 @@
+//! System calls that the standard library lacks, and that several floors or devices make. The
+//! calls of one device alone stand beside the device.
+
+#[allow(unsafe_code)]
+pub(crate) mod files;
+#[allow(unsafe_code)]
+pub(crate) mod process;
+#[allow(unsafe_code)]
+pub(crate) mod socket;
