@@ -10,7 +10,7 @@ use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, Owner, Shut, Socket, What};
-use crate::engine::options::Bearer;
+use crate::engine::options::HandledBy;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor, options, thread};
@@ -573,14 +573,14 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
         return Ours(groups::set(&mut engine, file, name, value));
     }
-    match options::bearer(socket.kind, level, name, value) {
-        Bearer::Engine => (),
-        Bearer::Device if !config::interface().is_named_by(name, value) => return Ours(Err(Errno::ENOPROTOOPT)),
-        Bearer::Twin | Bearer::Device => {
+    match options::handled_by(socket.kind, level, name, value) {
+        HandledBy::Engine => (),
+        HandledBy::Device if !config::interface().is_named_by(name, value) => return Ours(Err(Errno::ENOPROTOOPT)),
+        HandledBy::Twin | HandledBy::Device => {
             socket.note(level, name, value);
             return Pass;
         }
-        Bearer::Kernel => return Ours(Err(options::refusal(level, name))),
+        HandledBy::Kernel => return Ours(Err(options::refusal(level, name))),
     }
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
     if done.is_ok()

@@ -14,7 +14,7 @@ use wirepath::worker::live::LiveConfig;
 use crate::address::{self, Address};
 use crate::calls::{groups, reports};
 use crate::engine::file::{Groups, Owner, Shut, Watch};
-use crate::engine::options::{self, Bearer, OptionCall, Options};
+use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State};
 use crate::{config, sys};
@@ -294,7 +294,7 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
             continue;
         }
         // The other options are the twin's alone, which has taken them.
-        if options::bearer(kind, *level, *name, value) == Bearer::Engine {
+        if options::handled_by(kind, *level, *name, value) == HandledBy::Engine {
             engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx))?;
         }
     }

@@ -33,12 +33,12 @@ impl Options {
 
     /// Why the options keep a socket with the kernel, if they do.
     pub(crate) fn keep_on_kernel(&self, kind: Kind, interface: Interface<'_>) -> Option<&'static str> {
-        self.0.iter().find_map(|call| match bearer(kind, call.level, call.name, &call.value) {
-            Bearer::Kernel => Some("an option that only the kernel has"),
-            Bearer::Device if !interface.is_named_by(call.name, &call.value) => {
+        self.0.iter().find_map(|call| match handled_by(kind, call.level, call.name, &call.value) {
+            HandledBy::Kernel => Some("an option that only the kernel has"),
+            HandledBy::Device if !interface.is_named_by(call.name, &call.value) => {
                 Some("bound to another interface (SO_BINDTODEVICE)")
             }
-            Bearer::Engine | Bearer::Twin | Bearer::Device => None,
+            HandledBy::Engine | HandledBy::Twin | HandledBy::Device => None,
         })
     }
 }
@@ -49,9 +49,9 @@ fn is_of_groups(level: c_int, name: c_int) -> bool {
     level == libc::IPPROTO_IP && matches!(name, 35..=40 | 42..=48)
 }
 
-/// Who carries an option out on an offloaded socket.
+/// The side that carries out an option of an offloaded socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bearer {
+pub(crate) enum HandledBy {
     /// The engine.
     Engine,
     /// The twin alone: our packets cannot differ by it.
@@ -75,26 +75,26 @@ const UDP_GRO: c_int = 104;
 const IPV6_ADDRFORM: c_int = 1;
 const IPV6_TRANSPARENT: c_int = 75;
 
-/// The bearer of an option of a socket of ours. No option is taken that has no effect where it
-/// should have one.
-pub(crate) fn bearer(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> Bearer {
+/// Which side carries out an option of an offloaded socket. No option is accepted without effect
+/// where it should have one.
+pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> HandledBy {
     const IP_PMTUDISC_PROBE: u32 = 3;
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => Bearer::Device,
+        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => HandledBy::Device,
         // Modes that ignore the path's MTU.
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) if number(value).is_some_and(|mode| mode >= IP_PMTUDISC_PROBE) => {
-            Bearer::Kernel
+            HandledBy::Kernel
         }
         (libc::IPPROTO_IP, libc::IP_MINTTL) if kind == Kind::Stream && !is_default(level, name, value) => {
             // The TCP machine does not look at the TTL of segments.
-            Bearer::Kernel
+            HandledBy::Kernel
         }
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if kind == Kind::Stream && !is_congestion_of_ours(value) => {
-            Bearer::Kernel
+            HandledBy::Kernel
         }
-        _ if Sockets::has_option(kind, level, name) => Bearer::Engine,
-        _ if is_without_effect(level, name) || is_default(level, name, value) => Bearer::Twin,
-        _ => Bearer::Kernel,
+        _ if Sockets::has_option(kind, level, name) => HandledBy::Engine,
+        _ if is_without_effect(level, name) || is_default(level, name, value) => HandledBy::Twin,
+        _ => HandledBy::Kernel,
     }
 }
 
@@ -210,10 +210,10 @@ mod tests {
             (libc::IPPROTO_TCP, libc::TCP_MD5SIG),
             (libc::IPPROTO_TCP, 9_999),
         ] {
-            assert_eq!(bearer(Kind::Stream, level, name, &ONE), Bearer::Kernel, "{level} {name}");
+            assert_eq!(handled_by(Kind::Stream, level, name, &ONE), HandledBy::Kernel, "{level} {name}");
         }
-        assert_eq!(bearer(Kind::Datagram, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), Bearer::Kernel);
-        assert_eq!(bearer(Kind::Stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), Bearer::Engine);
+        assert_eq!(handled_by(Kind::Datagram, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), HandledBy::Kernel);
+        assert_eq!(handled_by(Kind::Stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), HandledBy::Engine);
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
             (libc::SO_MAX_PACING_RATE, [0xff; 4]),
             (libc::SO_PRIORITY, ONE),
         ] {
-            assert_eq!(bearer(Kind::Datagram, libc::SOL_SOCKET, name, &value), Bearer::Twin, "{name}");
+            assert_eq!(handled_by(Kind::Datagram, libc::SOL_SOCKET, name, &value), HandledBy::Twin, "{name}");
         }
     }
 
