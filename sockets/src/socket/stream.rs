@@ -50,7 +50,7 @@ pub(crate) struct Stream {
     pub(crate) remote: SocketAddrV4,
     received: VecDeque<Payload>,
     /// When the last of these arrived, one for each, where the socket asks for times.
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<ReceiveTime>,
     /// Bytes of the first buffer that were read.
     offset: usize,
     /// Bytes that wait.
@@ -76,11 +76,11 @@ pub(crate) struct Stream {
     /// The ICMP error that ends the attempt to connect.
     pub(crate) failure: Option<Errno>,
     /// When the last segment of which bytes were read arrived.
-    pub(crate) last_read: Option<Arrival>,
+    pub(crate) last_read: Option<ReceiveTime>,
 }
 
 /// When bytes arrived: in which turn, and by the NIC's clock.
-pub(crate) type Arrival = (Instant, Option<UnixTime>);
+pub(crate) type ReceiveTime = (Instant, Option<UnixTime>);
 
 impl Stream {
     pub(crate) fn new() -> Self {
@@ -134,7 +134,7 @@ impl Stream {
 
     /// Keeps the arrival of the segment that was pushed last.
     #[cold]
-    pub(crate) fn keep_arrival(&mut self, arrival: Arrival) {
+    pub(crate) fn keep_arrival(&mut self, arrival: ReceiveTime) {
         self.arrivals.push_back(arrival);
     }
 
