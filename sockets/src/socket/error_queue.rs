@@ -113,7 +113,7 @@ pub(crate) enum Stamp {
 
 /// A sent message whose stamps are not all known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingStamps {
     pub(crate) until: Until,
     /// The number by which `OPT_ID` reports it.
     pub(crate) number: u32,
@@ -136,7 +136,7 @@ pub(crate) struct Reports {
     queue: VecDeque<QueuedError>,
     charge: usize,
     /// Stamps that are not there yet, the oldest first.
-    pub(crate) awaited: VecDeque<Awaited>,
+    pub(crate) awaited: VecDeque<PendingStamps>,
     /// The socket is in the table's list of those that await stamps.
     pub(crate) is_listed: bool,
     /// The number of the next stamped datagram.
@@ -196,7 +196,7 @@ impl Reports {
     }
 
     /// Remembers a sent message until its stamps are known.
-    pub(crate) fn await_stamps(&mut self, awaited: Awaited) {
+    pub(crate) fn await_stamps(&mut self, awaited: PendingStamps) {
         if self.awaited.len() == AWAITED_MAX {
             self.awaited.pop_front();
         }

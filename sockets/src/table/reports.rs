@@ -15,7 +15,7 @@ use super::message::{DATAGRAM_LEN_MAX, SendFlags};
 use super::{SocketId, Sockets};
 use crate::errno::{self, Errno, IcmpFacts};
 use crate::ready::Ready;
-use crate::socket::error_queue::{Awaited, QueuedError, QueuedPacket, Reports, Stamp, Until};
+use crate::socket::error_queue::{PendingStamps, QueuedError, QueuedPacket, Reports, Stamp, Until};
 use crate::socket::{Socket, State};
 use crate::timestamping::{ControlMessage, MessageOf, Times, Timestamping, control_messages};
 use crate::wall::Wall;
@@ -289,7 +289,7 @@ impl Sockets {
         };
         if sent == UdpSent::Waiting {
             let until = Until::Neighbor(*remote.ip(), now + NEIGHBOR_TIMEOUT);
-            self.await_stamps(id, Awaited { until, number, flags });
+            self.await_stamps(id, PendingStamps { until, number, flags });
             return Ok(());
         }
         let has_packet = keeps_frame && flags.has(Timestamping::OPT_CMSG);
@@ -333,7 +333,7 @@ impl Sockets {
         self.stamps.hardware.push_back(asked);
     }
 
-    fn await_stamps(&mut self, id: SocketId, awaited: Awaited) {
+    fn await_stamps(&mut self, id: SocketId, awaited: PendingStamps) {
         let Ok(socket) = self.find(id) else { return };
         let reports = socket.reports();
         reports.await_stamps(awaited);
@@ -412,7 +412,7 @@ impl Sockets {
         if has_hardware && !wanted.has(Timestamping::OPT_TX_SWHW) {
             flags.0 &= !Timestamping::TX_SOFTWARE.0;
         }
-        self.await_stamps(id, Awaited { until: Until::Byte(end), number, flags });
+        self.await_stamps(id, PendingStamps { until: Until::Byte(end), number, flags });
         self.settle_stamps_of(id, cx);
         Ok(())
     }
