@@ -116,8 +116,20 @@ impl Dispatch {
                 if sharers.is_empty() {
                     self.ports.remove(&port(flow));
                 }
+                self.forget_connections(place, &port(flow));
             }
         }
+    }
+
+    /// A client has a port no longer. Its connections there go with it: the port may be another
+    /// user's next, whose frames this client must not get.
+    fn forget_connections(&mut self, place: Place, port: &Ends) {
+        let Some(count) = self.counts.get_mut(&place).filter(|count| **count > 0) else { return };
+        self.remembered.retain(|ends, connection| {
+            let goes = connection.place == place && to_port(ends) == *port;
+            *count -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Whether new connections to the flow may be this client's.
@@ -370,6 +382,17 @@ mod tests {
         assert_eq!(dispatch.remembered.len(), 1);
         dispatch.sweep(now + OVER + SWEEP_INTERVAL);
         assert_eq!(dispatch.remembered.len(), 0);
+    }
+
+    #[test]
+    fn connections_of_a_client_that_gave_its_port_back_are_of_who_has_the_port_next() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        dispatch.add(0, &flow(Protocol::TCP));
+        dispatch.sent(0, &packet(5, SYN | ACK), now);
+        dispatch.remove(0, &flow(Protocol::TCP));
+        dispatch.add(1, &flow(Protocol::TCP));
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::One(1));
     }
 
     #[test]
