@@ -1,6 +1,9 @@
 //! Whether the program may open an AF_XDP port. The library opens it inside the program, with the
 //! program's own rights, or borrows a queue of a broker, which needs none.
 
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -72,6 +75,16 @@ impl NewBroker {
     /// Starts it at `path`, in the background, until this process has ended, which becomes the
     /// program.
     fn start(self, interface: &str, path: &Path) -> Result<(), Obstacle> {
+        // Of two programs that start at the same time, one starts the broker, and both use it.
+        let _lock = lock(&path.with_extension("lock")).map_err(|error| {
+            Obstacle::new(
+                format!("no broker can be started at {} ({error})", path.display()),
+                "name another path with --broker",
+            )
+        })?;
+        if check_broker(path, interface).is_ok() {
+            return Ok(());
+        }
         let mut command = Command::new("/proc/self/exe");
         command.args(["broker", "--background", "--interface", interface, "--socket"]).arg(path);
         command.args(["--until-exit", &std::process::id().to_string()]);
@@ -86,6 +99,16 @@ impl NewBroker {
             "start `wirepath broker` by hand, or omit --share and --user",
         ))
     }
+}
+
+/// A lock among all who start a broker at one path; the kernel gives it back with the file.
+fn lock(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
 }
 
 fn check(root: &Root) -> Result<(), Obstacle> {
@@ -112,8 +135,6 @@ fn check(root: &Root) -> Result<(), Obstacle> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn with(status: &str) -> Result<(), Obstacle> {
