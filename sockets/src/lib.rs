@@ -8,6 +8,7 @@
 //!   epoll          who waits for which socket: level, edge, one shot
 //!   live           from the name of an interface to a stack on it
 //!   table          the worker's app: sockets by connection and by consumer, and their calls
+//!   control        the control messages of a send
 //!   sockopt        options by their numbers, as setsockopt and getsockopt have them
 //!   steering       which frames the port gives to the worker
 //!   socket         one stream, one listener, one datagram socket
@@ -57,6 +58,7 @@
 //! # }
 //! ```
 
+mod control;
 mod descriptors;
 mod epoll;
 mod errno;
@@ -75,6 +77,7 @@ mod table;
 mod timestamping;
 mod wall;
 
+pub use control::SendControl;
 pub use descriptors::{Closed, Descriptors, File, OpenFile};
 pub use epoll::{EpollEvent, Interest, Trigger};
 pub use errno::Errno;

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours, is_ours_file, known, memory, ours, ours_or_pass};
+use super::{give, is_ours, known, memory, ours, ours_or_pass};
 use crate::calls::Outcome;
 use crate::calls::data;
 use crate::config;
@@ -163,10 +163,13 @@ fn send_parts(
 
 fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
     let Ok(Some(header)) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
-    if header.msg_controllen > 0 && !header.msg_control.is_null() && is_ours_file(file) {
-        // The engine carries no control messages; an error is better than to lose one silently.
-        return Some(Err(Errno::EINVAL));
+    if header.msg_controllen > i32::MAX as usize {
+        return Some(Err(Errno::ENOBUFS));
     }
+    let control = match memory::bytes(header.msg_control, header.msg_controllen) {
+        Ok(control) => control,
+        Err(error) => return Some(Err(error)),
+    };
     let to = if header.msg_name.is_null() || header.msg_namelen == 0 {
         None
     } else {
@@ -177,5 +180,8 @@ fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Opt
             Err(error) => return Some(Err(error)),
         }
     };
-    send_parts(file, header.msg_iov, header.msg_iovlen, to, flags)
+    match memory::parts(header.msg_iov, header.msg_iovlen) {
+        Ok(parts) => ours_or_pass(data::send_controlled(file, &parts, to, flags, control)),
+        Err(error) => ours_or_pass(data::send_what_is_not_there(file, to, flags, error)),
+    }
 }

@@ -5,7 +5,7 @@ use core::net::SocketAddrV4;
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::rules::Traffic;
-use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendFlags, SocketId};
+use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendControl, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
 use crate::calls::{self, Direction, Outcome, groups, offload, reports};
@@ -317,9 +317,21 @@ pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_i
 
 /// `send` and its family; the parts make one datagram, or follow each other in a stream.
 pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
+    send_controlled(file, parts, to, flags, &[])
+}
+
+/// `sendmsg` with control messages.
+pub(crate) fn send_controlled(
+    file: FileId,
+    parts: &[IoSlice<'_>],
+    to: Option<&[u8]>,
+    flags: c_int,
+    control: &[u8],
+) -> Outcome<usize> {
     thread::test_cancel();
     let mut engine = engine::enter();
     let mut found = target(&mut engine, file);
+    let name = to;
     let to = match to.map(address::parse) {
         // A stream ignores the destination: it is connected.
         _ if matches!(found, Ok(Target { kind: Kind::Stream, .. })) => None,
@@ -342,13 +354,25 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
     {
         return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
     }
-    let first = send_once(&mut engine, &target, parts, to, flags);
+    let control = match control {
+        [] => None,
+        control => match controls(&mut engine, &target, control) {
+            Ok(Some(control)) => Some(control),
+            Ok(None) => return Pass,
+            Err(error) => {
+                drop(engine);
+                return send_what_is_not_there(file, name, flags, error);
+            }
+        },
+    };
+    let control = control.as_ref().filter(|control| !control.is_none());
+    let first = send_once(&mut engine, &target, parts, (to, control), flags);
     drop(engine);
     match target.kind {
         Kind::Stream => send_all(file, &target, parts, flags, first),
         Kind::Datagram => {
             let sent = match first {
-                Err(Errno::EAGAIN) => send_datagram(file, &target, parts, to, flags),
+                Err(Errno::EAGAIN) => send_datagram(file, &target, parts, (to, control), flags),
                 done => done,
             };
             let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
@@ -359,6 +383,18 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
         }
     }
 }
+
+/// What the control messages of a send say; `None` if they name a source or an interface that is
+/// not ours: the kernel sends by it, or has the error.
+fn controls(engine: &mut Engine, target: &Target, control: &[u8]) -> Result<Option<SendControl>, Errno> {
+    let control = SendControl::parse(target.kind, target.family == Family::Inet6, control)?;
+    let is_on_ours = [0, config::system().interface_idx].contains(&control.interface_idx);
+    let is_from_ours = control.source.is_none_or(|source| offload::is_own(engine, source));
+    Ok((is_on_ours && is_from_ours).then_some(control))
+}
+
+/// The destination of a send, and its control messages.
+type Towards<'a> = (Option<SocketAddrV4>, Option<&'a SendControl>);
 
 /// Sends what a first attempt has left of the bytes of a stream, if the call waits for that.
 fn send_all(
@@ -425,12 +461,12 @@ fn send_datagram(
     file: FileId,
     target: &Target,
     parts: &[IoSlice<'_>],
-    to: Option<SocketAddrV4>,
+    towards: Towards<'_>,
     flags: c_int,
 ) -> Result<usize, Errno> {
     let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
     wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
-        send_once(engine, target, parts, to, flags)
+        send_once(engine, target, parts, towards, flags)
     })
 }
 
@@ -438,11 +474,14 @@ fn send_once(
     engine: &mut Engine,
     target: &Target,
     parts: &[IoSlice<'_>],
-    to: Option<SocketAddrV4>,
+    (to, control): Towards<'_>,
     flags: c_int,
 ) -> Result<usize, Errno> {
     let flags = send_flags(flags);
-    engine.call(|sockets, cx| sockets.send_parts(target.id, parts, to, flags, cx))
+    engine.call(|sockets, cx| match control {
+        None => sockets.send_parts(target.id, parts, to, flags, cx),
+        Some(control) => sockets.send_controlled(target.id, parts, to, flags, control, cx),
+    })
 }
 
 fn send_flags(flags: c_int) -> SendFlags {
@@ -463,7 +502,7 @@ fn send_rest(
     IoSlice::advance_slices(&mut rest, sent);
     while !rest.is_empty() {
         let step = wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
-            send_once(engine, target, rest, None, flags)
+            send_once(engine, target, rest, (None, None), flags)
         });
         match step {
             Ok(taken) => {

@@ -101,6 +101,8 @@ pub(crate) struct DatagramSocket {
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
     flows: Vec<UdpFlow>,
+    /// The place of the prepared flows while a send with control messages has others.
+    aside: Vec<UdpFlow>,
     /// The flow that the next one replaces.
     oldest: usize,
     /// A datagram that is not whole yet (`MSG_MORE`), and its destination.
@@ -123,6 +125,7 @@ impl DatagramSocket {
             is_read_shut: false,
             is_write_shut: false,
             flows: Vec::new(),
+            aside: Vec::new(),
             oldest: 0,
             pending: None,
             asked_since: None,
@@ -284,6 +287,17 @@ impl DatagramSocket {
     /// The source address of datagrams to `remote`; `None` before the first was sent there.
     pub(crate) fn source_to(&self, remote: SocketAddrV4) -> Option<SocketAddrV4> {
         self.flows.iter().find(|flow| flow.remote() == remote).map(UdpFlow::local)
+    }
+
+    /// Puts the prepared headers aside, for a send whose headers differ.
+    pub(crate) fn put_flows_aside(&mut self) {
+        core::mem::swap(&mut self.flows, &mut self.aside);
+    }
+
+    /// Forgets the headers of that send, and takes the prepared ones back.
+    pub(crate) fn take_flows_back(&mut self) {
+        self.flows.clear();
+        core::mem::swap(&mut self.flows, &mut self.aside);
     }
 
     /// Forgets all prepared headers, because the local end or an option has changed.

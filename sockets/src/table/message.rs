@@ -9,6 +9,7 @@ use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, SendError};
 use wirepath::time::{Duration, Instant};
 
 use super::{SocketId, Sockets};
+use crate::control::SendControl;
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::socket::State;
@@ -19,6 +20,9 @@ use crate::socket::stream::{Phase, Stream};
 const CORKED_FOR: Duration = Duration::from_millis(200);
 /// The longest payload of a datagram: that of an IPv4 packet minus the headers.
 pub(super) const DATAGRAM_LEN_MAX: usize = 65_507;
+
+/// Datagrams of one send at most (Linux `UDP_MAX_SEGMENTS`).
+const SEGMENTS_MAX: usize = 128;
 
 /// Flags of a call that receives. The caller implements `MSG_DONTWAIT` and `MSG_WAITALL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +136,87 @@ impl Sockets {
         self.send_bytes(id, parts, to, flags, cx)
     }
 
-    /// As above, without a report.
+    /// As [`send_parts`](Self::send_parts), with control messages, which a datagram follows instead
+    /// of the socket's options. Headers are prepared for this call alone, some 30 ns. A stream
+    /// follows none, as on Linux.
+    ///
+    /// # Errors
+    /// As above; `EINVAL`: a source that is not ours, `MSG_MORE` or a cork, or more segments than
+    /// 128; `ENODEV`: another interface; `EMSGSIZE`: segments over the MTU.
+    pub fn send_controlled(
+        &mut self,
+        id: SocketId,
+        parts: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+        flags: SendFlags,
+        control: &SendControl,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        if control.is_none() || !matches!(self.find(id)?.state, State::Datagram(_)) {
+            return self.send_parts(id, parts, to, flags, cx);
+        }
+        if control.interface_idx != 0 && control.interface_idx != self.system.interface_idx {
+            return Err(Errno::ENODEV);
+        }
+        if control.source.is_some_and(|source| !cx.host.is_own(source)) {
+            return Err(Errno::EINVAL);
+        }
+        self.bind_if_unbound(id, cx)?;
+        let socket = self.find(id)?;
+        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EINVAL) };
+        if datagrams.pending.is_some() {
+            // The first call of a corked datagram has said all of it.
+            return self.send_parts(id, parts, to, flags, cx);
+        }
+        if flags.more || socket.options.cork {
+            return Err(Errno::EINVAL);
+        }
+        datagrams.put_flows_aside();
+        let (options, local) = (socket.options, socket.local);
+        if let Some(ttl) = control.ttl {
+            (socket.options.ttl, socket.options.multicast_ttl) = (ttl, ttl);
+        }
+        socket.options.tos = control.tos.unwrap_or(options.tos);
+        socket.options.dont_fragment |= control.segment_len.is_some();
+        socket.local.set_ip(control.source.unwrap_or(*local.ip()));
+        let sent = match control.segment_len {
+            None => self.send_parts(id, parts, to, flags, cx),
+            Some(len) => self.send_segments(id, parts, to, flags, len.into(), cx),
+        };
+        let socket = self.find(id)?;
+        (socket.options, socket.local) = (options, local);
+        if let State::Datagram(datagrams) = &mut socket.state {
+            datagrams.take_flows_back();
+        }
+        sent
+    }
+
+    /// Sends datagrams of `len` bytes each, the last one shorter (`UDP_SEGMENT`). The call fails by
+    /// the first alone: later ones for which there is no room are lost, as on Linux.
+    fn send_segments(
+        &mut self,
+        id: SocketId,
+        parts: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+        flags: SendFlags,
+        len: usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let whole = gather(parts)?;
+        let (first, rest) = whole.split_at(whole.len().min(len));
+        if rest.len().div_ceil(len) >= SEGMENTS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        self.send_parts(id, &[IoSlice::new(first)], to, flags, cx)?;
+        for segment in rest.chunks(len) {
+            if self.send_parts(id, &[IoSlice::new(segment)], to, flags, cx).is_err() {
+                break;
+            }
+        }
+        Ok(whole.len())
+    }
+
+    /// As [`send_parts`](Self::send_parts), without a report.
     pub(super) fn send_bytes(
         &mut self,
         id: SocketId,

@@ -13,7 +13,7 @@ use wirepath_tests::live::preload::{
     call, compile, compile_with, counter_of, descriptors, echo, is_listening, run, segments_received, start, text,
     under_library, until_it_listens, wire,
 };
-use wirepath_tests::live::{OURS, THEIRS, Wire, wait_until};
+use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// Plays a C program at the near end, with an echo at the far end: on the kernel's sockets, and
@@ -88,6 +88,20 @@ fn errors_and_stamps_are_reported_as_the_kernel_reports_them() {
     wire.far.command("ip", &["route", "add", "unreachable", network]).unwrap();
     wire.near.command("ip", &["route", "add", network, "via", &router]).unwrap();
     plays_the_same_on(&wire, &program);
+}
+
+#[test]
+fn control_messages_of_sends_do_what_they_do_on_the_kernels_sockets() {
+    let test = "control_messages_of_sends_do_what_they_do_on_the_kernels_sockets";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "controls.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let _server = Program::start(&wire.far, &program, &[&THEIRS.to_string(), "serve"]);
+    plays_the_same_on(&wire, &program);
+    let sent = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    let said = text(&run(&wire, &program, &[&THEIRS.to_string(), "connected"]));
+    assert!(said.contains("ttl 9, tos 4"), "{said}");
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams"), sent, "datagrams that the kernel sent");
 }
 
 #[test]
