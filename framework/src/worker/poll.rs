@@ -465,7 +465,9 @@ fn period<Tx: TxQueue>(rx: &impl RxQueue, tools: &Tools<Tx>, follower: Option<&F
         return Some(DEVICE_PERIOD);
     }
     let Some(follower) = follower else { return rx.wait_fd().map(|_| LINK_PERIOD) };
-    let is_urgent = follower.is_renewing() || tools.egress.awaits_neighbor() || tools.tcp.misses_route();
+    // The kernel takes 5 s to confirm a neighbor that it knows: urgent is one that frames wait for.
+    let awaits_neighbor = tools.egress.kept() > 0 && tools.egress.awaits_neighbor();
+    let is_urgent = follower.is_renewing() || awaits_neighbor || tools.tcp.misses_route();
     Some(if is_urgent { URGENT_PERIOD } else { FOLLOWER_PERIOD })
 }
 
