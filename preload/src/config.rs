@@ -46,7 +46,7 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
-    spin_ns: u64,
+    spin: Spin,
 }
 
 /// What happens if sockets cannot be offloaded.
@@ -68,9 +68,16 @@ pub(crate) fn get() -> Option<&'static Config> {
 }
 
 /// How long a call that waits polls before its thread sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spin {
+    pub(crate) ns: u64,
+    /// The user has set it: then each thread polls so long, also where the cores are needed.
+    pub(crate) is_set: bool,
+}
+
 #[inline]
-pub(crate) fn spin_ns() -> u64 {
-    CONFIG.get().and_then(Option::as_ref).map_or(0, |config| config.spin_ns)
+pub(crate) fn spin() -> Spin {
+    CONFIG.get().and_then(Option::as_ref).map_or(Spin { ns: 0, is_set: false }, |config| config.spin)
 }
 
 /// The system's limits of socket options, and the index of our interface.
@@ -188,10 +195,10 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     }
     let program = env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
-    let spin_us = match variable(SPIN_US) {
-        None => DEFAULT_SPIN_US,
+    let spin = match variable(SPIN_US) {
+        None => Spin { ns: DEFAULT_SPIN_US * 1_000, is_set: false },
         Some(text) => match text.parse() {
-            Ok(spin_us @ 0..=SPIN_US_MAX) => spin_us,
+            Ok(spin_us @ 0..=SPIN_US_MAX) => Spin { ns: spin_us * 1_000, is_set: true },
             _ => return Err(format!("{SPIN_US} is {text:?}: set it to microseconds, {SPIN_US_MAX} at most")),
         },
     };
@@ -205,7 +212,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    Ok(Config { port, own, program, application_id, rules, policy, spin_ns: spin_us * 1_000 })
+    Ok(Config { port, own, program, application_id, rules, policy, spin })
 }
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.

@@ -12,6 +12,7 @@ use core::arch::asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io::IoSlice;
+use std::sync::OnceLock;
 
 use sockets::Errno;
 
@@ -311,6 +312,13 @@ pub(crate) fn set_environment(name: &str, value: &str) {
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int
+}
+
+/// The cores that are online, as the first call has found them.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    // SAFETY: `sysconf` has no preconditions.
+    *CORES.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize)
 }
 
 /// `gettid`.

@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     /// The one of them that sleeps on the device and on the worker's timers, by its descriptor; 0
     /// for none. It wakes the others, so a frame wakes one thread instead of all.
     leader: i32,
+    /// The thread that polls, and when it last did.
+    poller: Option<(usize, Time)>,
     /// The keeper sleeps for long, because no thread has used the engine for a while: who does now
     /// wakes it by this descriptor.
     pub(crate) keeper: Option<i32>,
@@ -139,6 +141,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     state: State::Closed,
     waiters: Vec::new(),
     leader: 0,
+    poller: None,
     keeper: None,
     shown: Vec::new(),
     moved_sets: Vec::new(),
@@ -241,6 +244,36 @@ impl Engine {
         // A timer changes sockets without a packet, but the leading thread wakes for it.
         self.has_moved |= received > 0;
         received
+    }
+
+    /// Whether this thread, which has waited so long, polls on instead of sleeping. Unless the user
+    /// has set a time, one thread polls at once, and none where the sleeping ones are as many as the
+    /// other cores: the thread that polls would take the core of one that has work, or of a peer.
+    pub(crate) fn may_poll(&mut self, waited_ns: u64) -> bool {
+        let spin = config::spin();
+        if !self.is_open() || waited_ns >= spin.ns {
+            self.end_poll();
+            return false;
+        }
+        if spin.is_set {
+            return true;
+        }
+        let (thread, now) = (thread::token(), self.time());
+        // A handler may have left the call of the other one by a jump.
+        let is_taken = self.poller.is_some_and(|(other, at)| other != thread && now.since(at) < LONGEST_POLL_NS);
+        if is_taken || self.waiters.len() + 1 >= sys::cores().max(2) {
+            self.end_poll();
+            return false;
+        }
+        self.poller = Some((thread, now));
+        true
+    }
+
+    /// This thread does not poll, or no longer.
+    pub(crate) fn end_poll(&mut self) {
+        if self.poller.is_some_and(|(poller, _)| poller == thread::token()) {
+            self.poller = None;
+        }
     }
 
     /// How a waiting thread sleeps: the descriptor that wakes it for packets, and the longest time;
@@ -357,7 +390,7 @@ impl Engine {
     /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
-        (self.leader, self.keeper) = (0, None);
+        (self.leader, self.poller, self.keeper) = (0, None, None);
         self.shown.clear();
         self.files.hide_sets();
     }
@@ -494,6 +527,9 @@ impl Engine {
         Err(Errno(libc::EIO))
     }
 }
+
+/// A thread that polls does so again within this time, unless it has lost its core.
+const LONGEST_POLL_NS: u64 = 20_000;
 
 /// Takes the files of a failed device from its descriptors and mappings. The numbers stay taken,
 /// because threads of the device may still use them.

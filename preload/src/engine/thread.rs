@@ -55,6 +55,11 @@ pub(crate) fn with<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
     THREAD.try_with(act).ok()
 }
 
+/// A number that no other living thread has.
+pub(crate) fn token() -> usize {
+    with(|thread| core::ptr::from_ref(thread).addr()).unwrap_or(0)
+}
+
 /// The thread enters the engine.
 pub(crate) fn enter() {
     with(|thread| thread.inside.set(thread.inside.get() + 1));

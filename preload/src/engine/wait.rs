@@ -8,7 +8,7 @@ use std::time::Duration;
 use sockets::Errno;
 
 use crate::engine::{self, Engine, Time, WaitFor, thread};
-use crate::{config, real, sys};
+use crate::{real, sys};
 
 /// How a call waits.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub(crate) fn until<T>(
             if left == Some(Duration::ZERO) {
                 return finish(&mut engine, true, Err(Errno::EAGAIN));
             }
-            if engine.is_open() && so_far < config::spin_ns() { None } else { Some(left) }
+            if engine.may_poll(so_far) { None } else { Some(left) }
         };
         has_slept = spins.is_some();
         match spins {
@@ -124,6 +124,7 @@ impl Waited {
 /// The call returns to the program: if it has waited, another thread that sleeps may have to lead.
 fn finish<T>(engine: &mut Engine, has_waited: bool, done: Result<T, Errno>) -> Result<T, Errno> {
     if has_waited {
+        engine.end_poll();
         engine.end_watch();
         engine.hand_over();
     }

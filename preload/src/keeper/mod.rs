@@ -53,7 +53,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Time between two writes of the listing.
+/// Time between two writes of the listing. Cached routes are forgotten then.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 
 /// The number of the current keeper: an older one ends when it sees another number, because its
@@ -94,12 +94,12 @@ fn keep(number: u32) {
             }
             turns = engine.turns;
             looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS_OF_A_ROUTE) {
-                engine.destinations.clear();
+            if looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
                 engine.lose_if_gone();
             }
             if written.is_none_or(|at: Instant| at.elapsed() >= PUBLISHED_EVERY) {
                 written = Some(Instant::now());
+                engine.destinations.clear();
                 collected = published.as_ref().map(|published| published.collect(&mut engine));
             }
             if quiet >= QUIET_LOOKS
@@ -137,5 +137,5 @@ fn keep(number: u32) {
 /// frame or a timer.
 const QUIET_LOOKS: u32 = 100;
 
-/// Looks after which cached routes are forgotten: a second at most while the program is idle.
-const LOOKS_OF_A_ROUTE: u32 = 20;
+/// Looks after which the interface is looked for.
+const LOOKS_FOR_INTERFACE: u32 = 20;
