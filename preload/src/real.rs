@@ -112,6 +112,8 @@ pass_through! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int, libc::SYS_setsockopt, [fd, level, name, value, len];
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count, libc::SYS_read, [fd, into, len];
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count, libc::SYS_readv, [fd, parts, count];
+    fn preadv2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count, libc::SYS_preadv2, [fd, parts, count, offset, 0, flags];
+    fn pwritev2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count, libc::SYS_pwritev2, [fd, parts, count, offset, 0, flags];
     fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count, libc::SYS_recvfrom, [fd, into, len, flags, address, address_len];
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count, libc::SYS_recvmsg, [fd, message, flags];
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int, libc::SYS_recvmmsg, [fd, messages, count, flags, timeout];

@@ -5,13 +5,14 @@
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use sockets::Errno;
 
-use super::polling::{epoll_ctl, epoll_pwait};
-use super::receive::{read, recvmmsg};
-use super::send::{sendmmsg, write};
+use super::polling::{epoll_create1, epoll_ctl, epoll_pwait};
+use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
+use super::send::{pwritev2, sendmmsg, sendmsg, sendto, write, writev};
+use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::{self, signals, table, thread};
@@ -89,6 +90,10 @@ symbols! {
         made
     }
 
+    fn __dup2(fd: c_int, new: c_int) -> c_int {
+        pass!(dup2(fd, new))
+    }
+
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
         if is_kept(new) {
             return fail(Errno(libc::EBUSY)) as c_int;
@@ -127,6 +132,10 @@ symbols! {
         pass!(fcntl(fd, command, argument))
     }
 
+    fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        pass!(fcntl(fd, command, argument))
+    }
+
     fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
         let into = argument as *mut c_int;
         let Some(file) = known(fd) else { return pass!(real::ioctl(fd, request, argument)) };
@@ -161,6 +170,10 @@ symbols! {
         pass!(signals::sigaction(signal, action, before))
     }
 
+    fn __sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+        pass!(sigaction(signal, action, before))
+    }
+
     fn pthread_cancel(thread: libc::pthread_t) -> c_int {
         if may_be_ours() {
             // Nobody is within the engine now, and who enters later cannot be canceled there.
@@ -172,14 +185,44 @@ symbols! {
 
     fn signal(signal: c_int, handler: usize) -> usize {
         // As in BSD and glibc: the handler restarts calls and stays installed.
-        let mut action: libc::sigaction = no_action();
-        let mut before: libc::sigaction = no_action();
-        action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_RESTART;
-        match pass!(sigaction(signal, &raw const action, &raw mut before)) {
-            0 => before.sa_sigaction,
-            _ => libc::SIG_ERR,
+        let interrupts = INTERRUPTS.load(Ordering::Relaxed) & signal_bit(signal) != 0;
+        install(signal, handler, if interrupts { 0 } else { libc::SA_RESTART })
+    }
+
+    fn bsd_signal(number: c_int, handler: usize) -> usize {
+        pass!(signal(number, handler))
+    }
+
+    fn ssignal(number: c_int, handler: usize) -> usize {
+        pass!(signal(number, handler))
+    }
+
+    fn sysv_signal(signal: c_int, handler: usize) -> usize {
+        install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
+    }
+
+    fn __sysv_signal(signal: c_int, handler: usize) -> usize {
+        pass!(sysv_signal(signal, handler))
+    }
+
+    fn sigignore(signal: c_int) -> c_int {
+        if install(signal, libc::SIG_IGN, 0) == libc::SIG_ERR { -1 } else { 0 }
+    }
+
+    fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+        let mut action = no_action();
+        if pass!(sigaction(signal, core::ptr::null(), &raw mut action)) != 0 {
+            return -1;
         }
+        // A handler that `signal` sets later does the same.
+        if interrupts != 0 {
+            INTERRUPTS.fetch_or(signal_bit(signal), Ordering::Relaxed);
+            action.sa_flags &= !libc::SA_RESTART;
+        } else {
+            INTERRUPTS.fetch_and(!signal_bit(signal), Ordering::Relaxed);
+            action.sa_flags |= libc::SA_RESTART;
+        }
+        pass!(sigaction(signal, &raw const action, core::ptr::null_mut()))
     }
 
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64 {
@@ -200,6 +243,30 @@ symbols! {
             libc::SYS_epoll_pwait => i64::from(pass!(epoll_pwait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int, e as *const c_void))),
             libc::SYS_recvmmsg => i64::from(pass!(recvmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int, e as *mut libc::timespec))),
             libc::SYS_sendmmsg => i64::from(pass!(sendmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int))),
+            libc::SYS_socket => i64::from(pass!(socket(a as c_int, b as c_int, c as c_int))),
+            libc::SYS_bind => i64::from(pass!(bind(a as c_int, b as *const c_void, c as u32))),
+            libc::SYS_listen => i64::from(pass!(listen(a as c_int, b as c_int))),
+            libc::SYS_connect => i64::from(pass!(connect(a as c_int, b as *const c_void, c as u32))),
+            libc::SYS_accept => i64::from(pass!(accept4(a as c_int, b as *mut c_void, c as *mut u32, 0))),
+            libc::SYS_accept4 => i64::from(pass!(accept4(a as c_int, b as *mut c_void, c as *mut u32, d as c_int))),
+            libc::SYS_shutdown => i64::from(pass!(shutdown(a as c_int, b as c_int))),
+            libc::SYS_getsockname => i64::from(pass!(getsockname(a as c_int, b as *mut c_void, c as *mut u32))),
+            libc::SYS_getpeername => i64::from(pass!(getpeername(a as c_int, b as *mut c_void, c as *mut u32))),
+            libc::SYS_setsockopt => i64::from(pass!(setsockopt(a as c_int, b as c_int, c as c_int, d as *const c_void, e as u32))),
+            libc::SYS_getsockopt => i64::from(pass!(getsockopt(a as c_int, b as c_int, c as c_int, d as *mut c_void, e as *mut u32))),
+            libc::SYS_sendto => pass!(sendto(a as c_int, b as *const c_void, c, d as c_int, e as *const c_void, f as u32) as i64),
+            libc::SYS_recvfrom => pass!(recvfrom(a as c_int, b as *mut c_void, c, d as c_int, e as *mut c_void, f as *mut u32) as i64),
+            libc::SYS_sendmsg => pass!(sendmsg(a as c_int, b as *const libc::msghdr, c as c_int) as i64),
+            libc::SYS_recvmsg => pass!(recvmsg(a as c_int, b as *mut libc::msghdr, c as c_int) as i64),
+            libc::SYS_readv => pass!(readv(a as c_int, b as *const libc::iovec, c as c_int) as i64),
+            libc::SYS_writev => pass!(writev(a as c_int, b as *const libc::iovec, c as c_int) as i64),
+            // The offset is in two halves, as on machines of 32 bits; the second is unused here.
+            libc::SYS_preadv2 => pass!(preadv2(a as c_int, b as *const libc::iovec, c as c_int, d as i64, f as c_int) as i64),
+            libc::SYS_pwritev2 => pass!(pwritev2(a as c_int, b as *const libc::iovec, c as c_int, d as i64, f as c_int) as i64),
+            libc::SYS_dup => i64::from(pass!(dup(a as c_int))),
+            libc::SYS_fcntl => i64::from(pass!(fcntl(a as c_int, b as c_int, c))),
+            libc::SYS_ioctl => i64::from(pass!(ioctl(a as c_int, b, c))),
+            libc::SYS_epoll_create1 => i64::from(pass!(epoll_create1(a as c_int))),
             libc::SYS_read => pass!(read(a as c_int, b as *mut c_void, c) as i64),
             libc::SYS_write => pass!(write(a as c_int, b as *const c_void, c) as i64),
             libc::SYS_openat | libc::SYS_memfd_create | libc::SYS_pidfd_open | libc::SYS_perf_event_open | libc::SYS_userfaultfd => {
@@ -210,6 +277,25 @@ symbols! {
             libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
             _ => pass!(real::syscall(number, a, b, c, d, e, f)),
         }
+    }
+}
+
+/// Signals whose handlers interrupt calls (`siginterrupt`).
+static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
+
+fn signal_bit(signal: c_int) -> u64 {
+    u32::try_from(signal - 1).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+/// Sets the handler of a signal, and returns the one before.
+fn install(signal: c_int, handler: usize, flags: c_int) -> usize {
+    let mut action = no_action();
+    let mut before = no_action();
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    match pass!(sigaction(signal, &raw const action, &raw mut before)) {
+        0 => before.sa_sigaction,
+        _ => libc::SIG_ERR,
     }
 }
 

@@ -137,6 +137,20 @@ fn check_room(len: usize, room: usize) {
     }
 }
 
+/// The flags of `recvmsg` or `sendmsg` that those of `preadv2` or `pwritev2` on a socket mean;
+/// `None` if there is nothing to do. A socket has no offset, which -1 says.
+fn vector_flags(offset: i64, flags: c_int, ended: Option<Result<(), Errno>>) -> Result<Option<c_int>, Errno> {
+    /// `RWF_HIPRI` to `RWF_APPEND`, and `RWF_NOAPPEND`: all but the fourth say nothing here.
+    const KNOWN: c_int = 0x3f;
+    match ended {
+        _ if offset != -1 => Err(Errno(libc::ESPIPE)),
+        Some(ended) => ended.map(|()| None),
+        None if flags & !KNOWN != 0 => Err(Errno::EOPNOTSUPP),
+        None if flags & libc::RWF_NOWAIT != 0 => Ok(Some(libc::MSG_DONTWAIT)),
+        None => Ok(Some(0)),
+    }
+}
+
 fn ours_or_pass<T>(done: Outcome<T>) -> Option<Result<T, Errno>> {
     match done {
         Outcome::Ours(result) => Some(result),

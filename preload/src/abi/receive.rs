@@ -10,7 +10,7 @@ use std::io::IoSliceMut;
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
-use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
+use super::{check_room, give, is_ours, memory, ours, ours_or_pass, vector_flags};
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::reports;
 use crate::engine::table::FileId;
@@ -33,6 +33,27 @@ symbols! {
     fn __read_chk(fd: c_int, into: *mut c_void, len: usize, room: usize) -> Count {
         check_room(len, room);
         pass!(read(fd, into, len))
+    }
+
+    fn __read(fd: c_int, into: *mut c_void, len: usize) -> Count {
+        pass!(read(fd, into, len))
+    }
+
+    fn preadv2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
+        let Some(file) = ours(fd) else { return pass!(real::preadv2(fd, parts, count, offset, flags)) };
+        match vector_flags(offset, flags, memory::end_of_vector(parts, count)) {
+            Ok(None) => 0,
+            Ok(Some(0)) => pass!(readv(fd, parts, count)),
+            Ok(Some(flags)) => match receive_parts(file, parts, count as usize, flags) {
+                Some(received) => give(received.map(|received| received.len)),
+                None => pass!(real::preadv2(fd, parts, count, offset, libc::RWF_NOWAIT)),
+            },
+            Err(error) => fail(error),
+        }
+    }
+
+    fn preadv64v2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
+        pass!(preadv2(fd, parts, count, offset, flags))
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {

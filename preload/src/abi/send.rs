@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours, known, memory, ours, ours_or_pass};
+use super::{give, is_ours, known, memory, ours, ours_or_pass, vector_flags};
 use crate::calls::Outcome;
 use crate::calls::data;
 use crate::config;
@@ -21,6 +21,30 @@ symbols! {
             Some(sent) => give(sent),
             None => pass!(real::write(fd, bytes, len)),
         }
+    }
+
+    fn __write(fd: c_int, bytes: *const c_void, len: usize) -> Count {
+        pass!(write(fd, bytes, len))
+    }
+
+    fn __send(fd: c_int, bytes: *const c_void, len: usize, flags: c_int) -> Count {
+        pass!(send(fd, bytes, len, flags))
+    }
+
+    fn pwritev2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
+        let Some(file) = ours(fd) else { return pass!(real::pwritev2(fd, parts, count, offset, flags)) };
+        match vector_flags(offset, flags, memory::end_of_vector(parts, count)) {
+            Ok(None) => 0,
+            Ok(Some(flags)) => match send_parts(file, parts, count as usize, None, flags) {
+                Some(sent) => give(sent),
+                None => pass!(real::pwritev2(fd, parts, count, offset, 0)),
+            },
+            Err(error) => fail(error),
+        }
+    }
+
+    fn pwritev64v2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
+        pass!(pwritev2(fd, parts, count, offset, flags))
     }
 
     fn writev(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {

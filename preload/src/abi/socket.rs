@@ -49,6 +49,10 @@ symbols! {
         }
     }
 
+    fn __connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
+        pass!(connect(fd, address, len))
+    }
+
     fn accept(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
         pass!(accept4(fd, address, len, 0))
     }

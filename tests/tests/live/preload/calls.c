@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -563,6 +564,83 @@ static void shut_before(void) {
     close(fd);
 }
 
+ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
+int __connect(int, const struct sockaddr *, socklen_t), __fcntl(int, int, ...);
+
+// Names of libc's that are used less, and calls by their number.
+static void other_names(void) {
+    struct sockaddr_in address = at(peer, 7000), name = {0};
+    socklen_t len = sizeof name;
+    char bytes[16] = "";
+    struct iovec part = {"four", 4}, into = {bytes, 4};
+    int fd = socket(AF_INET, SOCK_STREAM, 0), value = 0;
+    say("__connect", __connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("__write", __write(fd, "one ", 4));
+    say("__send", __send(fd, "two ", 4, 0));
+    say("pwritev2", pwritev2(fd, &part, 1, -1, 0));
+    say("pwritev2 at an offset", pwritev2(fd, &part, 1, 0, 0));
+    say("pwritev2 with unknown flags", pwritev2(fd, &part, 1, -1, 0x40000000));
+    while (ioctl(fd, FIONREAD, &value) == 0 && value < 12) usleep(1000);
+    say("__read", __read(fd, bytes, 4));
+    say("preadv2", preadv2(fd, &into, 1, -1, 0));
+    say("preadv2 at an offset", preadv2(fd, &into, 1, 0, 0));
+    say("preadv2 with unknown flags", preadv2(fd, &into, 1, -1, 0x40000000));
+    say("preadv2 of no parts", preadv2(fd, &into, 0, -1, 0));
+    say("preadv2 of what is there", preadv2(fd, &into, 1, -1, RWF_NOWAIT));
+    say("preadv2 of nothing", preadv2(fd, &into, 1, -1, RWF_NOWAIT));
+    printf("%s\n", bytes);
+    say("__fcntl", __fcntl(fd, F_SETFL, O_NONBLOCK));
+    say("nonblocking", recv(fd, bytes, 4, 0));
+    close(fd);
+    fd = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    say("SYS_connect", syscall(SYS_connect, fd, &address, sizeof address));
+    say("SYS_getpeername", syscall(SYS_getpeername, fd, &name, &len));
+    printf("port %d\n", ntohs(name.sin_port));
+    say("SYS_sendto", syscall(SYS_sendto, fd, "four", 4, 0, NULL, 0));
+    say("SYS_recvfrom", syscall(SYS_recvfrom, fd, bytes, 4, MSG_WAITALL, NULL, NULL));
+    say("SYS_writev", syscall(SYS_writev, fd, &part, 1));
+    ready(fd, POLLIN, 5000);
+    say("SYS_readv", syscall(SYS_readv, fd, &into, 1));
+    say("SYS_pwritev2", syscall(SYS_pwritev2, fd, &part, 1, -1L, -1L, 0));
+    ready(fd, POLLIN, 5000);
+    say("SYS_preadv2", syscall(SYS_preadv2, fd, &into, 1, -1L, -1L, 0));
+    len = sizeof value;
+    say("SYS_getsockopt", syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &value, &len));
+    say("SYS_shutdown", syscall(SYS_shutdown, fd, SHUT_WR));
+    say("end", syscall(SYS_recvfrom, fd, bytes, 4, 0, NULL, NULL));
+    int copy = syscall(SYS_dup, fd);
+    say("SYS_fcntl", syscall(SYS_fcntl, copy, F_SETFL, O_NONBLOCK));
+    say("SYS_sendmsg of nothing", syscall(SYS_sendmsg, copy, NULL, 0));
+    close(fd), close(copy);
+}
+
+// Handlers that interrupt calls, and those of System V, which run once.
+static void other_signals(void) {
+    int fd = call(7000);
+    char byte;
+    alarms = 0;
+    sighandler_t before = signal(SIGALRM, on_alarm);
+    say("siginterrupt", siginterrupt(SIGALRM, 1));
+    alarm(1);
+    say("interrupted", recv(fd, &byte, 1, 0));
+    signal(SIGALRM, on_alarm);
+    alarm(1);
+    say("interrupted again", recv(fd, &byte, 1, 0));
+    say("siginterrupt", siginterrupt(SIGALRM, 0));
+    struct timeval limit = {2, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    alarm(1);
+    say("not restarted, as it has a timeout", recv(fd, &byte, 1, 0));
+    sysv_signal(SIGUSR2, on_child);
+    raise(SIGUSR2);
+    struct sigaction action;
+    sigaction(SIGUSR2, NULL, &action);
+    printf("alarms %d, reset %d\n", alarms, action.sa_handler == SIG_DFL);
+    say("no such signal", siginterrupt(999, 1));
+    signal(SIGALRM, before);
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
@@ -573,7 +651,7 @@ int main(int count, char **arguments) {
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
-        {"time left", time_left}, {"refused options", refused_options}, {"ends", ends},
+        {"time left", time_left}, {"refused options", refused_options}, {"ends", ends}, {"other names", other_names}, {"other signals", other_signals},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

@@ -240,6 +240,10 @@ static void faults(void) {
     sigaction(SIGSEGV, NULL, &before);
     printf("reset: %d\n", before.sa_handler == SIG_DFL);
     say("send after a reset", send(fd, page + PAGE, 4, 0));
+    sysv_signal(SIGSEGV, plain);
+    say("send beside one of System V", send(fd, page + PAGE, 4, 0));
+    touch();
+    say("send after it", send(fd, page + PAGE, 4, 0));
     printf("then it ends by %d\n", status_of(by_fault));
     close(fd);
 }
