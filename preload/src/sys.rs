@@ -13,6 +13,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io::IoSlice;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use sockets::Errno;
 
@@ -167,6 +168,17 @@ pub(crate) fn getsockopt(fd: c_int, level: c_int, name: c_int, into: &mut [u8]) 
     let mut len = into.len() as u32;
     call!(libc::SYS_getsockopt, fd, level, name, into.as_mut_ptr(), &raw mut len)?;
     Ok((len as usize).min(into.len()))
+}
+
+/// `SO_RCVTIMEO` of the kernel's socket; `None` for no limit.
+pub(crate) fn receive_timeout(fd: c_int) -> Option<Duration> {
+    let mut bytes = [0; 16];
+    let len = getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &mut bytes).ok()?;
+    let (seconds, micros) = bytes[..len].split_first_chunk::<8>().map(|(first, rest)| {
+        (i64::from_ne_bytes(*first), rest.first_chunk::<8>().map_or(0, |rest| i64::from_ne_bytes(*rest)))
+    })?;
+    let limit = Duration::from_secs(seconds as u64) + Duration::from_micros(micros as u64);
+    (!limit.is_zero()).then_some(limit)
 }
 
 /// `ioctl` that stores a number.

@@ -438,3 +438,52 @@ fn run_starts_a_broker_for_programs_that_share_and_it_ends_after_the_last() {
     drop(programs);
     wait_until("the broker has ended", || !folder.path().join("socket").exists());
 }
+
+/// An haproxy that hands a port on, and names itself at another.
+fn haproxy(rig: &Rig, name: &str, arguments: &[&str]) -> Ended {
+    let config = rig.folder.path().join(name);
+    let words = format!(
+        "global\n  nbthread 1\ndefaults\n  timeout connect 30s\n  timeout client 60s\n  timeout server 60s\n\
+         listen echo\n  mode tcp\n  bind :7100\n  server far {THEIRS}:7000\n\
+         listen name\n  mode http\n  bind :7080\n  \
+         http-request return status 200 content-type text/plain string {name}\n"
+    );
+    fs::write(&config, words).unwrap();
+    Ended(rig.start(0, &[&["haproxy", "-db", "-f", config.to_str().unwrap()], arguments].concat()))
+}
+
+#[test]
+fn haproxy_that_replaces_another_takes_its_ports_and_leaves_it_its_connections() {
+    let test = "haproxy_that_replaces_another_takes_its_ports_and_leaves_it_its_connections";
+    if !has_program(test, "haproxy") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    echo(&rig.wire);
+    let ask = || -> Option<String> {
+        let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).ok()?;
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).ok()?;
+        Some(page.rsplit_once("\r\n\r\n")?.1.to_owned())
+    };
+    let mut first = haproxy(&rig, "first", &[]);
+    wait_until("the first answers", || ask().as_deref() == Some("first"));
+    let mut kept = rig.wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
+    kept.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let say = |kept: &mut TcpStream, words: &[u8]| {
+        let mut echoed = vec![0; words.len()];
+        kept.write_all(words).and_then(|()| kept.read_exact(&mut echoed)).unwrap();
+        assert_eq!(echoed, words);
+    };
+    say(&mut kept, b"before");
+    let _second = haproxy(&rig, "second", &["-sf", &first.0.id().to_string()]);
+    // Both listen for a moment; then the first has stopped to.
+    wait_until("the second alone answers", || (0..20).all(|_| ask().as_deref() == Some("second")));
+    say(&mut kept, b"after");
+    assert!(first.0.try_wait().unwrap().is_none(), "the first ended before its connection");
+    drop(kept);
+    wait_until("the first ends", || first.0.try_wait().unwrap().is_some());
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+}

@@ -10,10 +10,10 @@ use std::io::IoSliceMut;
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
-use super::{check_room, give, is_ours, memory, ours, ours_or_pass, vector_flags};
+use super::{check_room, give, is_ours, known, memory, ours, ours_or_pass, vector_flags};
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::reports;
-use crate::engine::table::FileId;
+use crate::engine::table::{self, FileId};
 use crate::process;
 use crate::real::{self, Count, fail};
 
@@ -21,6 +21,9 @@ symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
         // Unlike `recv`, a `read` of 0 bytes neither waits nor takes a datagram (Linux
         // `sock_read_iter`): the twin returns the same.
+        if let Some(failed) = awaits_in_vain(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }) {
+            return failed;
+        }
         match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
             Some(received) => give(received.map(|received| received.len)),
             None if len > 0 && is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {
@@ -57,6 +60,9 @@ symbols! {
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
+        if let Some(failed) = awaits_in_vain(fd, 0) {
+            return failed;
+        }
         let file = ours(fd);
         if file.is_some()
             && let Some(ended) = memory::end_of_vector(parts, count)
@@ -74,6 +80,9 @@ symbols! {
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: usize, flags: c_int) -> Count {
+        if let Some(failed) = awaits_in_vain(fd, flags) {
+            return failed;
+        }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
             Some(received) => give(received.map(|received| received.len)),
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => from_twin(|| pass!(recv(fd, into, len, flags)), |more| {
@@ -89,6 +98,9 @@ symbols! {
     }
 
     fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
+        if let Some(failed) = awaits_in_vain(fd, flags) {
+            return failed;
+        }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
             Some(Ok(received)) => give(store_source(&received, address, address_len).map(|()| received.len)),
             Some(Err(error)) => fail(error),
@@ -107,6 +119,9 @@ symbols! {
     }
 
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
+        if let Some(failed) = awaits_in_vain(fd, flags) {
+            return failed;
+        }
         match ours(fd).and_then(|file| receive_message(file, message, flags)) {
             Some(received) => give(received),
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
@@ -123,6 +138,9 @@ symbols! {
     }
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
+        if let Some(failed) = awaits_in_vain(fd, flags) {
+            return failed as c_int;
+        }
         let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
         let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
         match receive_messages(file, messages, count as usize, flags, time) {
@@ -133,6 +151,16 @@ symbols! {
             ) as c_int,
         }
     }
+}
+
+/// Where the call is the kernel's so far, and would wait in it, on a socket that another thread may
+/// offload meanwhile: waits for that here. `Some` with the result of a call that ends without.
+#[inline]
+fn awaits_in_vain(fd: c_int, flags: c_int) -> Option<Count> {
+    if table::find_ours(fd).is_some() {
+        return None;
+    }
+    data::await_owner(known(fd)?, flags).err().map(fail)
 }
 
 /// Receives from the twin without waiting. If another thread was faster, the call begins again, so

@@ -11,7 +11,7 @@ use crate::address::{self, Address, Family};
 use crate::calls::{self, Direction, Outcome, groups, offload, reports};
 use crate::engine::file::{ANY, Groups, Owner, Socket, What};
 use crate::engine::table::FileId;
-use crate::engine::wait::{self, Sides, readable};
+use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, Inside, WaitFor, thread};
 use crate::{config, probe, sys};
 use Outcome::{Ours, Pass};
@@ -134,6 +134,42 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         Ok(None) => Pass,
         done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
     }
+}
+
+/// Waits before a receive that would wait in the kernel for a datagram socket without an address:
+/// another thread's first send may offload it meanwhile, and then its datagrams never reach the
+/// twin. Returns once the socket is offloaded, or the twin has something.
+///
+/// # Errors
+/// Those of the receive: `EAGAIN` after `SO_RCVTIMEO`, `EINTR`.
+pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
+    let is_undecided = |engine: &mut Engine| {
+        let socket = engine.files.socket(file);
+        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Twin)
+    };
+    let twin = {
+        let mut engine = engine::enter();
+        if flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) != 0
+            || !is_undecided(&mut engine)
+            || engine.files.is_nonblocking(file)
+        {
+            return Ok(());
+        }
+        engine.files.twin(file)?
+    };
+    // `bind` has decided about one that has a port.
+    if offload::name_of(twin).is_none_or(|local| local.port() != 0) {
+        return Ok(());
+    }
+    thread::test_cancel();
+    thread::begin_call();
+    let blocking = Blocking::of_socket(false, sys::receive_timeout(twin));
+    wait::until(blocking, WaitFor::Any, &[readable(twin)], |engine, _| {
+        if is_undecided(engine) && sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(0) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    })
 }
 
 /// Receives what is there. The kernel's side is checked only by a call that does not wait: one that

@@ -292,9 +292,13 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
     };
     if kind == Kind::Datagram {
         engine.call(|sockets, cx| sockets.connect(id, remote, cx))?;
-        // Connects the twin too, so that it receives from this peer alone.
+        // Connects the twin too, so that it receives from this peer alone. The kernel may have no
+        // route to a peer of a host of our own.
         let (address, len) = address::format(remote, family);
-        sys::connect(twin, &address[..len])?;
+        match sys::connect(twin, &address[..len]) {
+            Err(_) if config::get().is_some_and(|config| config.own.is_some()) => (),
+            connected => connected?,
+        }
         engine.files.socket(file)?.groups.peer = Some(remote).filter(|remote| remote.ip().is_multicast());
     }
     Ok(Some((id, kind)))

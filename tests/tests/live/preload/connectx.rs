@@ -1,8 +1,23 @@
 //! The same programs over the queues of a ConnectX, which is one of software on our end of the
 //! wire.
 
-use wirepath_tests::live::preload::{compile, echo, library, segments_received, text, until_it_listens, wire};
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS};
+use std::io::{BufReader, Read, Write};
+
+use wirepath_tests::live::preload::{
+    call, compile, counter_of, echo, library, segments_received, text, until_it_listens, wire,
+};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire};
+
+/// Starts a program at the near end, under the library, over the queues of the software ConnectX.
+fn start(wire: &Wire, program: &str) -> Program {
+    let software = softhca::testing::program().unwrap().to_str().unwrap();
+    // The launcher preloads a library too: ours stands in front of it.
+    let line = format!(
+        "LD_PRELOAD={}:$LD_PRELOAD WIREPATH_INTERFACE=mlx5:{NEAR} WIREPATH_POLICY=refuse exec {program}",
+        library().display()
+    );
+    Program::start(&wire.near, software, &["run", "--wire", NEAR, "--", "sh", "-c", &line])
+}
 
 #[test]
 fn redis_answers_over_the_queues_of_a_connectx() {
@@ -11,14 +26,7 @@ fn redis_answers_over_the_queues_of_a_connectx() {
         return println!("SKIPPED {test}: {why}");
     }
     let Some(wire) = wire(test, &["redis-server", "redis-cli"]) else { return };
-    let software = softhca::testing::program().unwrap().to_str().unwrap();
-    // The launcher preloads a library too: ours stands in front of it.
-    let line = format!(
-        "LD_PRELOAD={}:$LD_PRELOAD WIREPATH_INTERFACE=mlx5:{NEAR} WIREPATH_POLICY=refuse \
-         exec redis-server --port 6400 --bind 0.0.0.0 --protected-mode no --save ''",
-        library().display()
-    );
-    let redis = Program::start(&wire.near, software, &["run", "--wire", NEAR, "--", "sh", "-c", &line]);
+    let redis = start(&wire, "redis-server --port 6400 --bind 0.0.0.0 --protected-mode no --save ''");
     until_it_listens(&wire, 6_400);
     let before = segments_received(&wire.near);
     let host = OURS.to_string();
@@ -51,4 +59,51 @@ fn nic_stamps_datagrams_for_a_program_that_asks_for_it() {
     let said = text(&wire.near.command(software, &["run", "--wire", NEAR, "--", "sh", "-c", &line]).unwrap());
     let stamps: Vec<&str> = said.lines().filter(|line| line.contains("control 1 37 len 64 none none")).collect();
     assert!(stamps.len() == 2 && stamps.iter().all(|line| !line.ends_with("none none none")), "{said}");
+}
+
+#[test]
+fn sockperf_plays_ping_pong_over_the_queues_of_a_connectx() {
+    let test = "sockperf_plays_ping_pong_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let feed = folder.path().join("feed");
+    std::fs::write(&feed, format!("U:{OURS}:11200\nT:{OURS}:11201\n")).unwrap();
+    let _server = start(&wire, &format!("sockperf server -f {}", feed.display()));
+    until_it_listens(&wire, 11_201);
+    let carried = || segments_received(&wire.near) + counter_of(&wire.near, "Udp:", "InDatagrams");
+    let (before, host) = (carried(), OURS.to_string());
+    for protocol in [&["-p", "11200"][..], &["-p", "11201", "--tcp"]] {
+        let arguments = [&["60", "sockperf", "ping-pong", "-i", &host, "-t", "1"], protocol].concat();
+        let said = text(&wire.far.command("timeout", &arguments).unwrap());
+        assert!(said.contains("dropped messages = 0; # duplicated messages = 0;"), "{said}");
+    }
+    assert_eq!(carried(), before, "packets that the kernel got");
+}
+
+#[test]
+fn memcached_with_four_threads_answers_over_the_queues_of_a_connectx() {
+    let test = "memcached_with_four_threads_answers_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let Some(wire) = wire(test, &["memcached"]) else { return };
+    let _memcached = start(&wire, "memcached -u root -p 11311 -t 4 -l 0.0.0.0");
+    until_it_listens(&wire, 11_311);
+    let before = segments_received(&wire.near);
+    let mut sockets: Vec<_> = (0..20).map(|_| BufReader::new(call(&wire.far, 11_311).unwrap())).collect();
+    // One frame each: the software NIC cuts no frame that a kernel sends in one piece.
+    let value = "v".repeat(1_000);
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        write!(socket.get_mut(), "set key{number} 0 0 {}\r\n{value}\r\nget key{number}\r\n", value.len()).unwrap();
+    }
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let expected = format!("STORED\r\nVALUE key{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        let mut got = vec![0; expected.len()];
+        socket.read_exact(&mut got).unwrap();
+        assert!(got == expected.as_bytes(), "connection {number}: {}", String::from_utf8_lossy(&got[..50]));
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }

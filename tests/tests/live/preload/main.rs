@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod connectx;
+mod edges;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

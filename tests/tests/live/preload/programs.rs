@@ -2,12 +2,14 @@
 //! client, a server or both under the library, against the kernel.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::net::Ipv4Addr;
 use std::process::Output;
 
 use wirepath_tests::live::preload::{
-    echo, is_listening, run, segments_received, start, text, under_library, until_it_listens, wire,
+    counter_of, echo, is_listening, run, segments_received, start, text, under_library, until_it_listens, wire,
 };
-use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
+use wirepath_tests::live::{FAR, OURS, Program, THEIRS, Wire, wait_until};
+use wirepath_tests::netns::Namespace;
 
 use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs, serve_pages};
 
@@ -221,4 +223,131 @@ fn wrk_with_two_threads_keeps_twenty_connections_busy() {
     let output = runs(&wire, "wrk", &["-t", "2", "-c", "20", "-d", "1s", "--timeout", "30s", &url], "requests in");
     assert!(!text(&output).contains("Socket errors"), "{}", text(&output));
     assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+/// Datagrams and segments that a kernel has received and sent.
+fn carried_by_kernel(namespace: &Namespace) -> u64 {
+    [("Udp:", "InDatagrams"), ("Udp:", "OutDatagrams"), ("Tcp:", "InSegs"), ("Tcp:", "OutSegs")]
+        .map(|(protocol, counter)| counter_of(namespace, protocol, counter))
+        .iter()
+        .sum()
+}
+
+/// What a program's peer may say to the kernel once the program has ended.
+const LAST_WORDS: u64 = 30;
+
+/// What sockperf says where answers came. Datagrams may be lost on a busy machine, by either end.
+const ANSWERED: &str = "[Total Run]";
+const NONE_LOST: &str = "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0";
+
+/// A datagram socket and a listener of sockperf's, in a file that it reads.
+fn feed(folder: &Folder, host: Ipv4Addr) -> String {
+    folder.write("feed", &format!("U:{host}:11200\nT:{host}:11201\n"))
+}
+
+#[test]
+fn sockperf_as_a_client_of_ours_measures_under_load_by_playback_and_throughput() {
+    let test = "sockperf_as_a_client_of_ours_measures_under_load_by_playback_and_throughput";
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let (folder, host) = (Folder::new(), THEIRS.to_string());
+    let _server = Program::start(&wire.far, "sockperf", &["server", "-f", &feed(&folder, THEIRS)]);
+    wait_until("the server listens", || is_listening(&wire.far, 11_201));
+    // A message each 5 ms, of growing size. At such a rate a server on a busy machine, which is not
+    // run for a while, has room for what waits.
+    let lines: String = (1..=100).map(|number| format!("{:.6}, {}\n", f64::from(number) * 5e-3, 14 + number)).collect();
+    let messages = folder.write("messages.csv", &lines);
+    let before = carried_by_kernel(&wire.near);
+    for (protocol, answered) in [(&["-p", "11200"][..], ANSWERED), (&["-p", "11201", "--tcp"], NONE_LOST)] {
+        for (mode, options, word) in [
+            ("under-load", &["-t", "1", "--mps", "200", "--reply-every", "1"][..], answered),
+            ("playback", &["--data-file", &messages, "--reply-every", "1"], answered),
+            ("throughput", &["-t", "1", "-m", "1000"], "Summary: Message Rate is"),
+        ] {
+            runs(&wire, "sockperf", &[&[mode, "-i", &host], protocol, options].concat(), word);
+        }
+    }
+    let carried = carried_by_kernel(&wire.near) - before;
+    assert!(carried < LAST_WORDS, "the kernel carried {carried} of its packets");
+}
+
+#[test]
+fn sockperf_plays_ping_pong_with_both_ends_ours() {
+    let test = "sockperf_plays_ping_pong_with_both_ends_ours";
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let (folder, host) = (Folder::new(), THEIRS.to_string());
+    let feed = feed(&folder, THEIRS);
+    let mut line = under_library("sockperf", &["server", "-f", &feed]);
+    line[2] = format!("WIREPATH_INTERFACE={FAR}");
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let _server = Program::start(&wire.far, line[0], &line[1..]);
+    wait_until("the server listens", || is_listening(&wire.far, 11_201));
+    let carried = || carried_by_kernel(&wire.near) + carried_by_kernel(&wire.far);
+    let before = carried();
+    for (protocol, word) in [(&["-p", "11200"][..], ANSWERED), (&["-p", "11201", "--tcp"], NONE_LOST)] {
+        let arguments = [&["ping-pong", "-i", &host, "-t", "1"], protocol].concat();
+        runs(&wire, "sockperf", &arguments, word);
+    }
+    assert!(carried() - before < LAST_WORDS, "the kernels carried {} of the packets", carried() - before);
+}
+
+/// Variants of a test by iperf 2, each short: one way, the other, both, and by several connections.
+const IPERF: [&[&str]; 4] =
+    [&["-n", "10M"], &["-n", "10M", "--reverse"], &["-n", "5M", "--full-duplex"], &["-n", "5M", "-P", "2"]];
+
+/// All that was to be moved was, which the sum of several streams says.
+fn has_moved(options: &[&str], output: &Output) {
+    let said = text(output);
+    assert!(output.status.success() && said.contains("10.0 MBytes") && !said.contains("failed"), "{options:?}: {said}");
+}
+
+#[test]
+fn iperf_2_as_a_client_of_ours_sends_and_receives_by_tcp() {
+    let test = "iperf_2_as_a_client_of_ours_sends_and_receives_by_tcp";
+    let Some(wire) = wire(test, &["iperf"]) else { return };
+    let _server = Program::start(&wire.far, "iperf", &["-s"]);
+    wait_until("the server listens", || is_listening(&wire.far, 5_001));
+    let (before, host) = (segments_received(&wire.near), THEIRS.to_string());
+    for options in IPERF {
+        has_moved(options, &run(&wire, "iperf", &[&["-c", &host], options].concat()));
+    }
+    assert!(segments_received(&wire.near) < before + LAST_WORDS, "the kernel got its segments");
+}
+
+#[test]
+fn iperf_2_as_a_server_of_ours_sends_and_receives_by_tcp() {
+    let test = "iperf_2_as_a_server_of_ours_sends_and_receives_by_tcp";
+    let Some(wire) = wire(test, &["iperf"]) else { return };
+    let _server = start(&wire, "iperf", &["-s"]);
+    wait_until("the server listens", || is_listening(&wire.near, 5_001));
+    let (before, host) = (segments_received(&wire.near), OURS.to_string());
+    for options in IPERF {
+        let line = [&["60", "iperf", "-c", &host], options].concat();
+        has_moved(options, &wire.far.command("timeout", &line).unwrap());
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+}
+
+#[test]
+fn redis_with_two_threads_for_input_and_output_answers_fifty_clients() {
+    let test = "redis_with_two_threads_for_input_and_output_answers_fifty_clients";
+    let Some(wire) = wire(test, &["redis-server", "redis-benchmark"]) else { return };
+    let options = ["--port", "6400", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""];
+    let threads = ["--io-threads", "2", "--io-threads-do-reads", "yes"];
+    let redis = start(&wire, "redis-server", &[&options[..], &threads].concat());
+    until_it_listens(&wire, 6_400);
+    let before = segments_received(&wire.near);
+    let host = OURS.to_string();
+    let benchmark = ["60", "redis-benchmark", "-h", &host, "-p", "6400", "-c", "50", "-n", "20000", "-q", "-d", "100"];
+    for pipeline in ["1", "16"] {
+        let output = wire.far.command("timeout", &[&benchmark[..], &["-t", "set,get", "-P", pipeline]].concat());
+        let said = text(&output.unwrap());
+        assert!(said.contains("SET: ") && said.contains("GET: ") && !said.contains("rror"), "{said}");
+        assert_eq!(said.matches("requests per second").count(), 2, "{said}");
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+    // The threads that read and write were awake: the main thread has its own, and so has each.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", redis.id())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    assert_eq!(names.filter(|name| name.starts_with("io_thd_")).count(), 1);
+    assert!(redis.interrupt().contains("bye bye"));
 }

@@ -194,12 +194,44 @@ static void jumps(void) {
     close(fd), close(other);
 }
 
+struct receiver {
+    int fd, id;
+};
+
+static void *receives_early(void *of) {
+    struct receiver *receiver = of;
+    char bytes[8];
+    __atomic_store_n(&receiver->id, gettid(), __ATOMIC_SEQ_CST);
+    return (void *)recv(receiver->fd, bytes, sizeof bytes, 0);
+}
+
+// A thread waits on a socket that has no address yet, until another one has sent.
+static void early(void) {
+    char byte;
+    struct receiver receiver = {socket(AF_INET, SOCK_DGRAM, 0), 0};
+    struct timeval time = {0, 50000};
+    setsockopt(receiver.fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    say("timeout", recv(receiver.fd, &byte, 1, 0));
+    say("dontwait", recv(receiver.fd, &byte, 1, MSG_DONTWAIT));
+    time.tv_sec = 20;
+    setsockopt(receiver.fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    pthread_t thread;
+    void *received;
+    pthread_create(&thread, NULL, receives_early, &receiver);
+    until_it_sleeps(&receiver.id);
+    struct sockaddr_in address = at(peer, 7000);
+    say("sendto", sendto(receiver.fd, "early", 5, 0, (struct sockaddr *)&address, sizeof address));
+    pthread_join(thread, &received);
+    say("received", (long)received);
+    close(receiver.fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
         {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
-        {"exclusives", exclusives}, {"jumps", jumps},
+        {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
