@@ -70,4 +70,4 @@ pub mod time;
 pub mod wire;
 pub mod worker;
 
-pub use port::{Error, Result};
+pub use port::error::{Error, Result};

@@ -64,5 +64,3 @@ pub(crate) use publish::{
     since_epoch_ns,
 };
 pub(crate) use snapshot::read_text;
-
-pub use crate::drop_reasons;

@@ -39,7 +39,7 @@ mod account;
 mod built;
 mod control;
 mod embedded;
-mod error;
+pub(crate) mod error;
 mod handle;
 mod name;
 mod named;
@@ -51,7 +51,6 @@ mod source;
 mod subscription;
 
 pub use embedded::EmbeddedPort;
-pub use error::{Error, Result};
 pub use handle::{Pending, PortHandle};
 pub use named::Named;
 pub use run::Port;
