@@ -124,8 +124,8 @@ const DEVICE_PERIOD: Duration = Duration::from_micros(50);
 /// The interval at which it polls for the kernel's updates while it waits for an answer of the
 /// kernel: the mirror takes 10 to 20 ms for one.
 const URGENT_PERIOD: Duration = Duration::from_millis(1);
-/// The interval while it waits for none. Each poll wakes a thread: at 100 a second an idle memcached
-/// on wirepath took 1 % of a processor.
+/// The interval while it waits for none. Each poll wakes a thread: at 100 a second an idle
+/// memcached on wirepath took 1 % of a processor.
 const FOLLOWER_PERIOD: Duration = Duration::from_millis(20);
 /// The interval at which the link of a device that is slept on is read; the device reads it within
 /// its turns.
