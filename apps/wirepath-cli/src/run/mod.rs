@@ -161,8 +161,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
     }
     let error = command.exec();
-    let of_user = options.user.as_ref().map(|user| format!(" as {user}")).unwrap_or_default();
-    Err(format!("cannot run {}{of_user}: {error}", program.path.display()).into())
+    let path = program.path.display();
+    Err(match &options.user {
+        Some(user) => format!("cannot run {path} as {user} ({error}): run this as root, or omit --user").into(),
+        None => format!("cannot run {path}: {error}").into(),
+    })
 }
 
 impl Options {

@@ -121,23 +121,34 @@ fn lingering_peer(listener: &TcpListener) -> Ends {
     [second, third, fourth]
 }
 
+/// What a program says and what `peer` sees of it, on the kernel and then under the library, and
+/// the segments that the kernel received in the second run.
+fn play_twice<T: Send>(
+    wire: &Wire,
+    program: &str,
+    arguments: &[&str],
+    peer: impl Fn() -> T + Sync,
+) -> ((String, T), (String, T), u64) {
+    let play = |act: &(dyn Fn() -> Output + Sync)| {
+        thread::scope(|scope| {
+            let seen = scope.spawn(&peer);
+            let said = text(&act());
+            (said, seen.join().unwrap())
+        })
+    };
+    let kernel = play(&|| on_the_kernel(wire, program, arguments));
+    let before = segments_received(&wire.near);
+    let ours = play(&|| run(wire, program, arguments));
+    (kernel, ours, segments_received(&wire.near) - before)
+}
+
 #[test]
 fn close_of_a_stream_with_unsent_data_waits_resets_or_goes_on_as_on_the_kernel() {
     let test = "close_of_a_stream_with_unsent_data_waits_resets_or_goes_on_as_on_the_kernel";
     let Some((_folder, program, wire)) = program(test) else { return };
     let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
     let arguments = ["lingers", &THEIRS.to_string()];
-    let play = |act: &(dyn Fn() -> Output + Sync)| {
-        thread::scope(|scope| {
-            let peer = scope.spawn(|| lingering_peer(&listener));
-            let said = text(&act());
-            (said, peer.join().unwrap())
-        })
-    };
-    let kernel = play(&|| on_the_kernel(&wire, &program, &arguments));
-    let before = segments_received(&wire.near);
-    let ours = play(&|| run(&wire, &program, &arguments));
-    let by_the_kernel = segments_received(&wire.near) - before;
+    let (kernel, ours, by_the_kernel) = play_twice(&wire, &program, &arguments, || lingering_peer(&listener));
     assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
     assert_eq!(ours.1, [(Some(true), Ok(())), (None, Err(ErrorKind::ConnectionReset)), (Some(true), Ok(()))]);
     assert!(by_the_kernel < 30, "{by_the_kernel} segments went by the kernel");
@@ -167,17 +178,7 @@ fn callers_beyond_the_backlog_wait_until_there_is_room() {
     let Some((_folder, program, wire)) = program(test) else { return };
     let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
     let arguments = ["backlog", &THEIRS.to_string()];
-    let play = |act: &(dyn Fn() -> Output + Sync)| {
-        thread::scope(|scope| {
-            let peer = scope.spawn(|| callers(&wire, &listener));
-            let said = text(&act());
-            (said, peer.join().unwrap())
-        })
-    };
-    let kernel = play(&|| on_the_kernel(&wire, &program, &arguments));
-    let before = segments_received(&wire.near);
-    let ours = play(&|| run(&wire, &program, &arguments));
-    let by_the_kernel = segments_received(&wire.near) - before;
+    let (kernel, ours, by_the_kernel) = play_twice(&wire, &program, &arguments, || callers(&wire, &listener));
     assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
     assert_eq!(ours.1, [Err(ErrorKind::TimedOut); 2], "{}", ours.0);
     assert!(by_the_kernel < 30, "{by_the_kernel} segments went by the kernel");
