@@ -4,28 +4,20 @@
 //! price of 100 or more it does not buy.
 //!
 //! TCP takes three words: `tcp()` gives the workers TCP, the subscription has the gateway's answers
-//! steered to them, and `connect` calls from the port that the subscription names.
+//! steered to them, and `connect` calls from the port that the subscription names, so that the
+//! kernel's own connections to the gateway stay with the kernel.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::prelude::*;
 
-pub(crate) const ORDER: &[u8; 38] = b"BUY 100 WIRE @ 00000000 IOC ACCOUNT 7\n";
+const ORDER: &[u8; 38] = b"BUY 100 WIRE @ 00000000 IOC ACCOUNT 7\n";
 const PRICE_AT: usize = 15;
-/// The address that we connect from, so that the kernel's own connections to the gateway stay with
-/// the kernel.
-pub(crate) const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
+const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
 
-pub(crate) struct Trader {
+struct Trader {
     gateway: SocketAddrV4,
-    order: Option<Template>, // there while the gateway is
-    fired: u64,
-}
-
-impl Trader {
-    pub(crate) fn new(gateway: SocketAddrV4) -> Self {
-        Self { gateway, order: None, fired: 0 }
-    }
+    order: Option<Template>, // while the session is open
 }
 
 impl App for Trader {
@@ -38,9 +30,8 @@ impl App for Trader {
         let (Some(price), Some(order)) = (tick.payload.first_chunk::<8>(), &mut self.order) else { return };
         if price < b"00000100" && order.patch(PRICE_AT, price).is_ok() {
             match cx.tcp().fire(order) {
-                Ok(TcpSent::Posted) => self.fired += 1,
-                Ok(waits) => println!("an order waits: {waits:?}"),
-                Err(error) => println!("no order was sent: {error}"),
+                Ok(TcpSent::Posted) => (), // it has left
+                other => println!("not sent at once: {other:?}"),
             }
         }
     }
@@ -50,16 +41,16 @@ impl App for Trader {
             TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
             TcpEvent::PeerClosed => _ = cx.tcp().close(connection),
             TcpEvent::Closed(reason) => {
-                println!("{} orders fired, the gateway is gone: {reason}", self.fired);
+                println!("the session has ended: {reason}");
                 self.order = None;
-                cx.after(Duration::from_secs(5), 0).expect("one timer at a time"); // and is called again
+                cx.after(Duration::from_secs(5), 0).expect("one timer at a time");
             }
             _ => (),
         }
     }
 
     fn on_timer(&mut self, _token: u64, cx: &mut Cx<'_>) {
-        self.on_start(cx).unwrap_or_else(|error| println!("{error}"));
+        self.on_start(cx).unwrap_or_else(|error| println!("no session: {error}"));
     }
 }
 
@@ -69,5 +60,5 @@ fn main() -> wirepath::Result<()> {
     let gateway: SocketAddrV4 = arguments.next().unwrap_or_default().parse().expect("a gateway, like 10.0.0.1:9100");
     let answers = tcp_from(*gateway.ip(), gateway.port()).local_port(LOCAL.port());
     let port = Port::open(&port)?.tcp().subscribe(multicast([239, 1, 1, 1], 9000)).subscribe(answers);
-    port.run(move |_worker| Trader::new(gateway))
+    port.run(move |_worker| Trader { gateway, order: None })
 }

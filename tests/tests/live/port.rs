@@ -1,53 +1,92 @@
-//! The front door on an interface that is the kernel's too: the example of an order for a tick,
-//! against a kernel that sends the ticks and reads the orders.
+//! The front door on an interface that is the kernel's too: the examples of the README, whole,
+//! against a kernel that sends the ticks and reads the orders; and subscriptions that change.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fs, thread};
 
+use wirepath::counters::{Reading, Snapshot};
 use wirepath::prelude::*;
-use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire};
-
-#[path = "../../../framework/examples/tick_to_order.rs"]
-#[allow(dead_code)] // its `main`
-mod tick_to_order;
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
+/// A wire whose near end has an address of its kernel's. Where there is none, prints why `test` is
+/// skipped.
+fn wire(test: &str) -> Option<Wire> {
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    Some(wire)
+}
+
+/// Starts an example at the near end, with its counters in `shm`. It ends by itself if its test
+/// does not end it.
+fn start(wire: &Wire, example: &str, shm: &Path, arguments: &[&str]) -> Program {
+    let shm = format!("WIREPATH_SHM={}", shm.display());
+    let line = ["--kill-after=5", "120", "env", &shm, example, NEAR];
+    Program::start(&wire.near, "timeout", &[&line, arguments].concat())
+}
+
+/// The datagrams that an app has got by now; 0 as long as no program has its counters in `shm`.
+fn datagrams(shm: &Path) -> u64 {
+    let Some(program) = Snapshot::list(shm).ok().and_then(|mut list| list.running.pop()) else { return 0 };
+    let counts = program.samples.iter().filter(|sample| sample.name.ends_with("udp/datagrams"));
+    counts.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
+}
+
+#[test]
+fn receiver_example_receives_its_group_and_prints_the_count() {
+    let Some(wire) = wire("receiver_example_receives_its_group_and_prints_the_count") else { return };
+    let (shm, ticker) = (tempfile::tempdir().unwrap(), wire.socket((THEIRS, 0)));
+    let receiver = start(&wire, env!("CARGO_BIN_EXE_example_receiver"), shm.path(), &[]);
+    let mut sent = 0;
+    let mut send = || {
+        ticker.send_to(b"tick", (GROUP, 9_000)).unwrap();
+        sent += 1;
+    };
+    // Those before the receiver stood go to the kernel.
+    wait_until("the receiver receives", || {
+        send();
+        datagrams(shm.path()) > 0
+    });
+    (0..100).for_each(|_| send());
+    wait_until("the receiver has all", || datagrams(shm.path()) > 100);
+    let said = receiver.interrupt();
+    let count = said.lines().find_map(|line| line.strip_suffix(" datagrams")?.parse::<u64>().ok());
+    assert!(count.is_some_and(|count| (101..=sent).contains(&count)), "of {sent} datagrams: {said}");
+}
+
 #[test]
 fn tick_fires_an_order_through_the_front_door() {
-    let Some(wire) = Wire::new("tick_fires_an_order_through_the_front_door") else { return };
-    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let Some(wire) = wire("tick_fires_an_order_through_the_front_door") else { return };
     let listener = wire.far.run(|| TcpListener::bind((THEIRS, 0)).unwrap());
-    let gateway = SocketAddrV4::new(THEIRS, listener.local_addr().unwrap().port());
-    let ticker = wire.socket((THEIRS, 0));
-    let stop = StopFlag::new();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _stops = StopAtEnd(&stop);
-            let (mut session, _) = listener.accept().unwrap();
-            session.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            let mut order = [0; tick_to_order::ORDER.len()];
-            // The first ticks may come before the order stands.
-            let first = (0..1_000).find_map(|_| {
-                ticker.send_to(b"00000099", (GROUP, 9_000)).unwrap();
-                session.read(&mut order).ok()
-            });
-            assert_eq!(first, Some(order.len()), "no order came");
-            assert_eq!(&order, b"BUY 100 WIRE @ 00000099 IOC ACCOUNT 7\n");
-        });
-        let ran = wire.near.run(|| {
-            let answers = tcp_from(THEIRS, gateway.port()).local_port(tick_to_order::LOCAL.port());
-            let port = Port::open(NEAR).unwrap().tcp().subscribe(multicast(GROUP, 9_000)).subscribe(answers);
-            let port = port.named("live-port").unpinned().stop_by(&stop).log(|_| ());
-            port.run(move |_| tick_to_order::Trader::new(gateway))
-        });
-        ran.unwrap();
+    let gateway = listener.local_addr().unwrap().to_string();
+    let (shm, ticker) = (tempfile::tempdir().unwrap(), wire.socket((THEIRS, 0)));
+    let trader = start(&wire, env!("CARGO_BIN_EXE_example_tick_to_order"), shm.path(), &[&gateway]);
+    listener.set_nonblocking(true).unwrap();
+    let mut session = None;
+    wait_until("the trader connects", || {
+        session = listener.accept().ok();
+        session.is_some()
     });
+    let (mut session, _) = session.unwrap();
+    session.set_nonblocking(false).unwrap();
+    session.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let (mut order, mut len) = ([0; 38], None);
+    // The first ticks may come before the order stands.
+    wait_until("an order comes", || {
+        ticker.send_to(b"00000099", (GROUP, 9_000)).unwrap();
+        len = session.read(&mut order).ok();
+        len.is_some()
+    });
+    let said = trader.interrupt();
+    assert_eq!(len, Some(order.len()), "{said}");
+    assert_eq!(&order, b"BUY 100 WIRE @ 00000099 IOC ACCOUNT 7\n");
 }
 
 /// Counts received datagrams.
@@ -64,8 +103,7 @@ impl App for Counting {
 #[test]
 fn group_that_is_subscribed_to_later_comes_to_us_and_then_to_the_kernel_again() {
     let test = "group_that_is_subscribed_to_later_comes_to_us_and_then_to_the_kernel_again";
-    let Some(wire) = Wire::new(test) else { return };
-    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let Some(wire) = wire(test) else { return };
     let ticker = wire.socket((THEIRS, 0));
     let (stop, count) = (StopFlag::new(), Arc::new(AtomicU64::new(0)));
     let port = Port::open(NEAR).unwrap().named("live-port-later").unpinned().stop_by(&stop).log(|_| ());

@@ -178,19 +178,41 @@ fn citations_are_read_as_people_read_them() {
     assert_eq!(cited(") and so on"), [""; 0]);
 }
 
+/// The text between fences of `language`, a fence each.
+fn fenced<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("```{language}\n");
+    text.split(&*opening).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
 #[test]
-fn program_of_the_readme_is_the_example() {
+fn programs_of_the_readme_and_of_the_library_s_front_page_are_the_examples() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let example = fs::read_to_string(root().join("framework/examples/receiver.rs")).unwrap();
-    let program = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let code: Vec<&str> = example.lines().skip_while(|line| line.starts_with("//!") || line.is_empty()).collect();
-    assert_eq!(program.trim_end(), code.join("\n").trim_end());
+    let library = fs::read_to_string(root().join("framework/src/lib.rs")).unwrap();
+    let programs = fenced(&readme, "rust");
+    // The number of lines of code that each may have.
+    let examples = [("receiver.rs", 15), ("tick_to_order.rs", 60)];
+    assert_eq!(programs.len(), examples.len());
+    for (program, (name, lines_max)) in programs.iter().zip(examples) {
+        let example = fs::read_to_string(root().join("framework/examples").join(name)).unwrap();
+        let code: Vec<&str> = example.lines().skip_while(|line| line.starts_with("//!") || line.is_empty()).collect();
+        assert_eq!(program.trim_end(), code.join("\n").trim_end(), "{name}");
+        assert!(library.contains(&format!("#![doc = include_str!(\"../examples/{name}\")]")), "{name}");
+        let lines = code.iter().filter(|line| !line.is_empty()).count();
+        assert!(lines <= lines_max, "{name} has {lines} lines of code, of at most {lines_max}");
+    }
 }
 
 #[test]
 fn readme_is_a_screen_and_a_half() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.lines().count() <= 90, "{} lines: what is more belongs into docs", readme.lines().count());
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    };
+    let lines = readme.lines().filter(is_prose).count();
+    assert!(lines <= 60, "{lines} lines outside code: what is more belongs into docs");
 }
 
 /// With `CARGO_TARGET_DIR` cargo builds elsewhere, and the verbs run the programs from there.
