@@ -12,8 +12,9 @@ use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
 use wirepath::mem::Mbuf;
+use wirepath::pipeline::tcp::ListenError;
 use wirepath::pipeline::{ChecksumPolicy, HostStack, Node, NodeTree, host_stack};
-use wirepath::port::PortSource;
+use wirepath::port::{PortSource, SubscriptionError};
 use wirepath::prelude::*;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::LiveConfig;
@@ -334,17 +335,18 @@ fn group_of_two_subscriptions_stays_until_both_are_taken_back() {
 #[test]
 fn refused_subscription_says_why_and_changes_nothing() {
     let port = Streamed::new("port-test-handle-refused");
-    let refused = |result: wirepath::Result<()>, sentence: &str| assert_eq!(result.unwrap_err().to_string(), sentence);
+    let refused = |result: wirepath::Result<()>, subscription: &str, reason| match result {
+        Err(Error::Subscription { what, why }) => assert_eq!((&*what, why), (subscription, reason)),
+        other => panic!("{subscription}: {other:?}"),
+    };
     let group = || multicast(GROUP, 9_000).consumer(7);
     port.handle.subscribe(group()).unwrap();
-    let taken = "cannot subscribe to UDP to 239.1.1.1:9000: it is subscribed to already";
-    refused(port.handle.subscribe(group()), taken);
+    refused(port.handle.subscribe(group()), "UDP to 239.1.1.1:9000", SubscriptionError::Duplicate);
     let other = multicast([239, 1, 1, 2], 9_000);
-    refused(port.handle.unsubscribe(&other), "cannot subscribe to UDP to 239.1.1.2:9000: it is not subscribed to");
-    let tcp = port.handle.subscribe(listen([192, 0, 2, 1], 80)).unwrap_err().to_string();
-    assert!(tcp.starts_with("cannot subscribe to TCP to 192.0.2.1:80: "), "{tcp}");
-    let no_queue = port.handle.subscribe(group().queue(3)).unwrap_err().to_string();
-    assert!(no_queue.contains("has no such queue"), "{no_queue}");
+    refused(port.handle.unsubscribe(&other), "UDP to 239.1.1.2:9000", SubscriptionError::NotSubscribed);
+    let tcp = port.handle.subscribe(listen([192, 0, 2, 1], 80));
+    refused(tcp, "TCP to 192.0.2.1:80", SubscriptionError::Listen(ListenError::NoTcp));
+    refused(port.handle.subscribe(group().queue(3)), "UDP to 239.1.1.1:9000", SubscriptionError::NoQueue(3));
     // Any source of it is wanted already: of a filter of some sources its sockets know nothing.
     port.handle.subscribe(multicast(GROUP, 9_000).source([192, 0, 2, 3]).consumer(7)).unwrap_err();
     let before = port.came.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use std::{fs, thread};
 
+use wirepath::Error;
 use wirepath::counters::Block;
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
@@ -29,8 +30,8 @@ impl Stack {
     /// frame comes or a timer is due. The counters are in shared memory, for `wirepath stats`.
     ///
     /// # Errors
-    /// One sentence with the next step: no such interface, no privilege, another program on it.
-    pub fn open(interface: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    /// No such interface, no privilege, another program on it.
+    pub fn open(interface: &str) -> wirepath::Result<Self> {
         Self::open_with(&LiveConfig::new(interface).named("sockets").with_tcp(TcpConfig::default()), 1_024)
     }
 
@@ -39,15 +40,13 @@ impl Stack {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(
-        config: &LiveConfig,
-        sockets_max: usize,
-    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    pub fn open_with(config: &LiveConfig, sockets_max: usize) -> wirepath::Result<Self> {
         // The clock measures its rate meanwhile.
         let clock = thread::Builder::new().name("wirepath-clock".into()).spawn(SystemClock::start);
         let block = Block::create(&config.app)?;
         let mut port = LivePort::open(config, &block.scope("port"), &StopFlag::new())?;
-        let queue = port.take_queue()?.ok_or("the configuration names no queue: take queue 0")?;
+        let queue =
+            port.take_queue()?.ok_or_else(|| Error::Config("the configuration names no queue: take queue 0".into()))?;
         let scope = block.scope("worker0");
         let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
         let clock = clock.ok().and_then(|clock| clock.join().ok()).unwrap_or_else(SystemClock::start);

@@ -1,6 +1,7 @@
 //! Why a device or one of its queues cannot be opened: a kind that a caller can match, and a
 //! sentence for the operator.
 
+use core::error::Error;
 use core::fmt;
 use std::io;
 
@@ -49,11 +50,15 @@ pub enum DeviceError {
         data_room: usize,
     },
     /// The device refuses to be set up. Devices of other crates make it by [`DeviceError::new`].
+    #[non_exhaustive]
     SetUp {
         /// The kind of the problem.
         kind: DeviceErrorKind,
         /// The problem, the place and the next step.
         sentence: String,
+        /// The error that it came from: of the system ([`io::Error`]), of steering ([`SteerError`])
+        /// or of the device.
+        source: Option<Box<dyn Error + Send + Sync>>,
     },
 }
 
@@ -85,7 +90,22 @@ impl DeviceError {
     /// A device of this kind of problem, for devices of other crates. The sentence says what the
     /// problem is, where, and what the operator does next.
     pub fn new(kind: DeviceErrorKind, sentence: impl Into<String>) -> Self {
-        Self::SetUp { kind, sentence: sentence.into() }
+        Self::SetUp { kind, sentence: sentence.into(), source: None }
+    }
+
+    /// The same with the error that it came from, which `source` returns. Of other variants nothing
+    /// changes.
+    #[must_use]
+    pub fn because(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        if let Self::SetUp { source, .. } = &mut self {
+            *source = Some(error.into());
+        }
+        self
+    }
+
+    /// The number of the system's error that this came from, if it is known: see errno(3).
+    pub fn errno(&self) -> Option<i32> {
+        self.source()?.downcast_ref::<io::Error>()?.raw_os_error()
     }
 
     /// The kind of the problem.
@@ -153,7 +173,14 @@ impl fmt::Display for DeviceError {
     }
 }
 
-impl std::error::Error for DeviceError {}
+impl Error for DeviceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::SetUp { source, .. } => source.as_deref().map(|error| error as _),
+            Self::NoQueue { .. } | Self::QueueTaken { .. } | Self::BuffersTooSmall { .. } => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -186,5 +213,15 @@ mod tests {
             (own.kind(), &*own.to_string()),
             (DeviceErrorKind::Removed, "the FPGA was reset: load its image again")
         );
+    }
+
+    #[test]
+    fn error_of_the_system_is_found_behind_the_sentence() {
+        let own = || DeviceError::new(DeviceErrorKind::Busy, "the FPGA is taken: stop its program");
+        assert_eq!(own().errno(), None);
+        assert_eq!(own().because(io::Error::from_raw_os_error(libc::EBUSY)).errno(), Some(libc::EBUSY));
+        let refused = own().because(SteerError::Refused { errno: libc::ENOMEM });
+        let steering = refused.source().and_then(|source| source.downcast_ref());
+        assert_eq!(steering, Some(&SteerError::Refused { errno: libc::ENOMEM }));
     }
 }

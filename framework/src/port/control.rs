@@ -5,8 +5,8 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-use super::error::{Error, Result};
-use super::handle::{Change, Request, refused};
+use super::error::{Error, Result, SubscriptionError};
+use super::handle::{Change, Request};
 use super::subscription::Subscription;
 use crate::device::Device;
 use crate::device::either::Either;
@@ -154,7 +154,7 @@ impl Control {
         change.apply(&mut subscriptions)?;
         let mut ours: Vec<_> = self.peers.iter_mut().filter(|peer| subscription.is_for(peer.queue)).collect();
         if ours.is_empty() {
-            return Err(refused(subscription, "the port has no such queue: it has one for each of its cores"));
+            return Err(SubscriptionError::NoQueue(subscription.flow.queue.unwrap_or_default()).of(subscription));
         }
         for idx in 0..ours.len() {
             if let Err(error) = ours[idx].open(subscription) {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::account;
 use super::control::{Control, Steering};
-use super::error::{Error, Result};
-use super::handle::{Change, refused};
+use super::error::{Error, Result, SubscriptionError};
+use super::handle::Change;
 use super::named::Named;
 use super::run::{Log, Port, Settings, block};
 use super::serve::RunningWorker;
@@ -258,7 +258,7 @@ impl<A: App, S: PortSource> EmbeddedPort<A, S> {
         let mut subscriptions = self.subscriptions.clone();
         Change::Subscribe(subscription.clone()).apply(&mut subscriptions)?;
         if !subscription.is_for(self.worker.queue) {
-            return Err(refused(&subscription, "an embedded port has one queue, and this is not its index"));
+            return Err(SubscriptionError::NoQueue(subscription.flow.queue.unwrap_or_default()).of(&subscription));
         }
         self.worker.subscribe(&subscription, self.now)?;
         self.subscriptions = subscriptions;

@@ -2,9 +2,12 @@
 
 use core::fmt;
 
+use super::subscription::Subscription;
 use crate::counters::BlockError;
 use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::AppError;
+use crate::pipeline::tcp::ListenError;
+use crate::proto::SocketError;
 use crate::worker::live::LiveError;
 use crate::worker::{StopError, WorkerBuilderError, WorkerGroupError};
 
@@ -42,12 +45,12 @@ pub enum Error {
     Counters(BlockError),
     /// The signal handlers cannot be installed.
     Signals(StopError),
-    /// A worker's sockets refuse a subscription.
+    /// A subscription is refused.
     Subscription {
         /// The subscription.
         what: String,
         /// The reason.
-        why: String,
+        why: SubscriptionError,
     },
     /// The port has ended, perhaps before it answered.
     Ended,
@@ -112,6 +115,82 @@ impl fmt::Display for Error {
     }
 }
 
+/// Why a subscription is refused; nothing has changed. `Display` is the problem and the next step.
+///
+/// ```
+/// use wirepath::port::SubscriptionError;
+/// use wirepath::{Error, prelude::*};
+///
+/// let port = Port::open("memory:refused")?.subscribe(udp([192, 0, 2, 1], 7));
+/// match port.handle().subscribe(udp([192, 0, 2, 1], 7)) {
+///     Err(Error::Subscription { why: SubscriptionError::Duplicate, .. }) => (),
+///     other => panic!("{other:?}"),
+/// }
+/// # wirepath::Result::<()>::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubscriptionError {
+    /// The port has the same subscription already.
+    Duplicate,
+    /// There is no such subscription to cancel.
+    NotSubscribed,
+    /// The subscription is for a queue that the port does not have.
+    NoQueue(u16),
+    /// A worker's thread would wait for its own answer.
+    OnWorker,
+    /// A worker's sockets refuse the address or the group.
+    Socket(SocketError),
+    /// A worker's TCP refuses the listener.
+    Listen(ListenError),
+}
+
+impl SubscriptionError {
+    /// The error of a port that refuses this subscription.
+    pub(super) fn of(self, subscription: &Subscription) -> Error {
+        Error::Subscription { what: subscription.to_string(), why: self }
+    }
+}
+
+impl fmt::Display for SubscriptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duplicate => f.write_str("it is subscribed to already: subscribe once, or as another consumer"),
+            Self::NotSubscribed => f.write_str("it is not subscribed to: cancel it as it was subscribed to"),
+            Self::NoQueue(queue) => {
+                write!(f, "the port has no queue {queue}: it has one for each of its cores, and an embedded port has one")
+            }
+            Self::OnWorker => f.write_str(
+                "a worker cannot wait for itself: take the same call with try_, and look at its answer in tick or on_timer",
+            ),
+            Self::Socket(error) => error.fmt(f),
+            Self::Listen(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SubscriptionError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Socket(error) => Some(error),
+            Self::Listen(error) => Some(error),
+            Self::Duplicate | Self::NotSubscribed | Self::NoQueue(_) | Self::OnWorker => None,
+        }
+    }
+}
+
+impl From<SocketError> for SubscriptionError {
+    fn from(error: SocketError) -> Self {
+        Self::Socket(error)
+    }
+}
+
+impl From<ListenError> for SubscriptionError {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
 /// As `Display`: `main` prints an error by `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,10 +208,10 @@ impl core::error::Error for Error {
             Self::Counters(error) => Some(error),
             Self::Signals(error) => Some(error),
             Self::App(error) => Some(&**error),
+            Self::Subscription { why, .. } => Some(why),
             Self::PortName(_)
             | Self::NotBuilt(_)
             | Self::NoInterface(_)
-            | Self::Subscription { .. }
             | Self::Ended
             | Self::Busy
             | Self::Config(_) => None,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::error::{Error, Result};
+use super::error::{Error, Result, SubscriptionError};
 use super::subscription::Subscription;
 
 /// Requests that may be pending. An operator or an app makes one or some at a time; beyond that the
@@ -168,8 +168,7 @@ impl PortHandle {
 
     fn wait_for(&self, change: Change) -> Result<()> {
         if IS_WORKER.get() {
-            let why = "a worker cannot wait for itself: take the same call with try_, and look at its answer in tick or on_timer";
-            return Err(refused(change.subscription(), why));
+            return Err(SubscriptionError::OnWorker.of(change.subscription()));
         }
         let Some(change) = self.change_before(change)? else { return Ok(()) };
         let (answer, pending) = sync_channel(1);
@@ -237,9 +236,11 @@ impl Change {
             (Self::Subscribe(subscription), None) => subscriptions.push(subscription),
             (Self::Unsubscribe(_), Some(place)) => drop(subscriptions.remove(place)),
             (Self::Subscribe(subscription), Some(_)) => {
-                return Err(refused(&subscription, "it is subscribed to already"));
+                return Err(SubscriptionError::Duplicate.of(&subscription));
             }
-            (Self::Unsubscribe(subscription), None) => return Err(refused(&subscription, "it is not subscribed to")),
+            (Self::Unsubscribe(subscription), None) => {
+                return Err(SubscriptionError::NotSubscribed.of(&subscription));
+            }
         }
         Ok(())
     }
@@ -255,8 +256,4 @@ impl Request {
 /// Marks this thread as a worker.
 pub(super) fn enter_worker() {
     IS_WORKER.set(true);
-}
-
-pub(super) fn refused(what: &Subscription, why: &str) -> Error {
-    Error::Subscription { what: what.to_string(), why: why.to_owned() }
 }

@@ -51,6 +51,7 @@ mod source;
 mod subscription;
 
 pub use embedded::EmbeddedPort;
+pub use error::SubscriptionError;
 pub use handle::{Pending, PortHandle};
 pub use named::Named;
 pub use run::Port;

@@ -2,10 +2,9 @@
 //! listeners. Several subscriptions may share one of these: the first opens it and the last closes
 //! it.
 
-use core::fmt;
 use core::net::Ipv4Addr;
 
-use super::error::Error;
+use super::error::{Error, SubscriptionError};
 use super::subscription::Subscription;
 use crate::pipeline::Cx;
 use crate::pipeline::tcp::{ListenOptions, ListenerId};
@@ -36,11 +35,12 @@ impl Opened {
     /// The sockets refuse the subscription. Then nothing has changed.
     pub(super) fn open(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let listener = match subscription.listens {
-            Some(options) => Some(listen(subscription, options, cx)?),
-            None if subscription.flow.protocol == Protocol::TCP => None,
-            None if subscription.flow.is_group() => self.join(subscription, cx).map(|()| None)?,
-            None => self.bind(subscription, cx).map(|()| None)?,
+            Some(options) => listen(subscription, options, cx).map(Some),
+            None if subscription.flow.protocol == Protocol::TCP => Ok(None),
+            None if subscription.flow.is_group() => self.join(subscription, cx).map(|()| None),
+            None => self.bind(subscription, cx).map(|()| None),
         };
+        let listener = listener.map_err(|error| error.of(subscription))?;
         self.subscriptions.push((subscription.clone(), listener));
         self.steer_tcp(cx);
         Ok(())
@@ -78,24 +78,24 @@ impl Opened {
         }
     }
 
-    fn bind(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
+    fn bind(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), SubscriptionError> {
         if self.at_the_same_end(subscription).next().is_some() {
             return Ok(());
         }
         let bound = cx.sockets.bind(subscription.consumer, subscription.flow.destination, Sharing::Exclusive);
-        bound.map(drop).map_err(|error| refused(subscription, &error))
+        bound.map(drop).map_err(Into::into)
     }
 
     /// Joins the group for each of its sources, or for any source. If a join is refused, leaves
     /// those made before.
-    fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
+    fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), SubscriptionError> {
         let (consumer, group) = (subscription.consumer, group(subscription));
         let same_end = || self.at_the_same_end(subscription);
         if subscription.flow.sources.is_empty() {
             if same_end().any(|other| other.flow.sources.is_empty()) {
                 return Ok(());
             }
-            return cx.sockets.join(consumer, group).map_err(|error| refused(subscription, &error));
+            return cx.sockets.join(consumer, group).map_err(Into::into);
         }
         for (idx, &source) in subscription.flow.sources.iter().enumerate() {
             if same_end().any(|other| other.flow.sources.contains(&source)) {
@@ -105,7 +105,7 @@ impl Opened {
                 if idx > 0 {
                     self.leave_sources(subscription, &subscription.flow.sources[..idx], cx);
                 }
-                return Err(refused(subscription, &error));
+                return Err(error.into());
             }
         }
         Ok(())
@@ -139,9 +139,13 @@ impl Opened {
     }
 }
 
-fn listen(subscription: &Subscription, options: ListenOptions, cx: &mut Cx<'_>) -> Result<ListenerId, Error> {
+fn listen(
+    subscription: &Subscription,
+    options: ListenOptions,
+    cx: &mut Cx<'_>,
+) -> Result<ListenerId, SubscriptionError> {
     let options = ListenOptions { consumer: subscription.consumer, ..options };
-    cx.tcp().listen(subscription.flow.destination, &options).map_err(|error| refused(subscription, &error))
+    cx.tcp().listen(subscription.flow.destination, &options).map_err(Into::into)
 }
 
 /// Whether the answers of a connection are in this flow. Port 0 means that the connection's port is
@@ -157,10 +161,6 @@ fn covers(flow: &FlowSpec, connection: Flow) -> bool {
 
 fn group(subscription: &Subscription) -> Group {
     Group::new(*subscription.flow.destination.ip(), subscription.flow.destination.port())
-}
-
-fn refused(subscription: &Subscription, why: &dyn fmt::Display) -> Error {
-    Error::Subscription { what: subscription.to_string(), why: why.to_string() }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl ItchFileDevice {
         let ending = FileEnding::default();
         let blocks = Blocks::open(&config.path, Arc::clone(&ending)).map_err(|error| {
             let sentence = format!("cannot open the file {name}: {error}; check the path and its permissions");
-            DeviceError::new(DeviceErrorKind::from(&error), sentence)
+            DeviceError::new(DeviceErrorKind::from(&error), sentence).because(error)
         })?;
         let queue = ItchFileQueue { blocks, frame_len_max: config.frame_len_max, pacer: Pacer::new(config.pace) };
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), ending })

@@ -35,7 +35,10 @@ pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     while let Err(why) = check_broker(&config.path, &config.port.interface) {
         if broker.try_wait().is_ok_and(|status| status.is_some()) {
             let said = fs::read_to_string(&path).unwrap_or_default();
-            return Err(said.lines().last().map_or(why, |line| line.trim_start_matches("wirepath: ").into()));
+            return Err(said
+                .lines()
+                .last()
+                .map_or_else(|| why.to_string(), |line| line.trim_start_matches("wirepath: ").into()));
         }
         if begin.elapsed() > LISTENS_WITHIN {
             let _ = broker.kill();

@@ -55,7 +55,8 @@ pub(super) fn broker(
     };
     match check_broker(&path, interface) {
         Ok(()) => Ok(Some(path)),
-        Err(sentence) => {
+        Err(error) => {
+            let sentence = error.to_string();
             let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
             Err(Obstacle::new(what, remedy))
         }

@@ -143,11 +143,30 @@ impl AfXdpSetupError {
             Self::Broker { errno, .. } => (&io::Error::from_raw_os_error(*errno)).into(),
         }
     }
+
+    /// The system's error that it came from.
+    fn of_system(self) -> Option<io::Error> {
+        match self {
+            Self::Asking { error, .. }
+            | Self::NoNativeXdp { error, .. }
+            | Self::Attaching { error, .. }
+            | Self::ProgramRefused { error, .. }
+            | Self::NoZeroCopy { error, .. }
+            | Self::Binding { error, .. }
+            | Self::System { error, .. } => Some(error),
+            Self::Broker { errno, .. } => Some(io::Error::from_raw_os_error(errno)),
+            _ => None,
+        }
+    }
 }
 
 impl From<AfXdpSetupError> for DeviceError {
     fn from(error: AfXdpSetupError) -> Self {
-        Self::new(error.kind(), error.to_string())
+        let setup = Self::new(error.kind(), error.to_string());
+        match error.of_system() {
+            Some(error) => setup.because(error),
+            None => setup,
+        }
     }
 }
 

@@ -203,7 +203,15 @@ fn has_capability(status: &str, capability: u32) -> bool {
 
 impl From<Mlx5SetupError> for DeviceError {
     fn from(error: Mlx5SetupError) -> Self {
-        Self::new(error.kind(), error.to_string())
+        let setup = Self::new(error.kind(), error.to_string());
+        match error {
+            Mlx5SetupError::Opening { error, .. }
+            | Mlx5SetupError::Thread { error, .. }
+            | Mlx5SetupError::QueuePair { error, .. }
+            | Mlx5SetupError::System { error, .. } => setup.because(error),
+            Mlx5SetupError::Steering { error, .. } => setup.because(error),
+            _ => setup,
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl From<Error> for DeviceError {
             Problem::TooLarge(_) => DeviceErrorKind::ResourceLimit,
             _ => DeviceErrorKind::InvalidFile,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, error.to_string()).because(error)
     }
 }
 

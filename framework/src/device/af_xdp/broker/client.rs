@@ -14,6 +14,7 @@ use super::super::interface::Interface;
 use super::lend::QueueOrder;
 use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use super::sys;
+use crate::device::DeviceError;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::sys::process;
@@ -32,9 +33,9 @@ pub fn broker_of(interface: &str) -> PathBuf {
 /// nothing.
 ///
 /// # Errors
-/// One sentence with the next step: no broker, another interface, a user that it does not serve.
-pub fn check_broker(path: &Path, interface: &str) -> Result<(), String> {
-    LentPort::open(path, interface).map(drop).map_err(|error| error.to_string())
+/// No broker, another interface, a user that it does not serve.
+pub fn check_broker(path: &Path, interface: &str) -> Result<(), DeviceError> {
+    Ok(LentPort::open(path, interface).map(drop)?)
 }
 
 /// A port whose program, maps and rules are a broker's.
