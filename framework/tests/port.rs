@@ -346,7 +346,7 @@ fn refused_subscription_says_why_and_changes_nothing() {
     refused(port.handle.unsubscribe(&other), "UDP to 239.1.1.2:9000", SubscriptionError::NotSubscribed);
     let tcp = port.handle.subscribe(listen([192, 0, 2, 1], 80));
     refused(tcp, "TCP to 192.0.2.1:80", SubscriptionError::Listen(ListenError::NoTcp));
-    refused(port.handle.subscribe(group().queue(3)), "UDP to 239.1.1.1:9000", SubscriptionError::NoQueue(3));
+    refused(port.handle.subscribe(group().queue(3)), "UDP to 239.1.1.1:9000 queue 3", SubscriptionError::NoQueue(3));
     // Any source of it is wanted already: of a filter of some sources its sockets know nothing.
     port.handle.subscribe(multicast(GROUP, 9_000).source([192, 0, 2, 3]).consumer(7)).unwrap_err();
     let before = port.came.load(Ordering::Relaxed);
