@@ -286,8 +286,8 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
                 Kind::Stream => bind_stream(&mut engine, twin, family, remote)?,
                 Kind::Datagram => bind_twin(twin, family, offload::name_of(twin).unwrap_or(ANY))?,
             };
-            let hears_twin = kind == Kind::Datagram && engine.files.socket(file)?.is_both;
-            offload::take(&mut engine, file, Some(local), hears_twin)?
+            // The kernel reassembles datagrams that come in fragments, also those of one peer.
+            offload::take(&mut engine, file, Some(local), kind == Kind::Datagram)?
         }
     };
     if kind == Kind::Datagram {

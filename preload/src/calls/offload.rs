@@ -12,7 +12,7 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
-use crate::calls::{groups, reports};
+use crate::calls::{groups, poll, reports};
 use crate::engine::file::{Groups, Owner, Shut, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
@@ -189,6 +189,7 @@ pub(crate) fn take(
     if let Ok(twin) = engine.files.twin(file) {
         options.iter().for_each(|call| reports::withdraw(twin, call.level, call.name, &call.value));
     }
+    engine.offloads += 1;
     let socket = engine.files.socket(file)?;
     socket.place = Owner::Ours { id, hears_twin };
     let watches = core::mem::take(&mut socket.watches);
@@ -304,7 +305,9 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
 /// Moves a socket from the kernel's epoll set to the engine's.
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
     let Ok(epfd) = engine.files.twin(watch.set) else { return };
-    if !hears_twin {
+    if hears_twin {
+        poll::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
+    } else {
         let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);
     }
     if let Ok(set) = set_of(engine, watch.set) {

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use std::time::Duration;
 
-use sockets::{Errno, Ready};
+use sockets::{Errno, Kind, Ready, SocketId};
 
 use crate::calls::offload::{set_of, watched};
 use crate::calls::reports;
@@ -15,15 +15,23 @@ use crate::{calls, sys};
 
 /// `poll`: returns how many of `fds` have events.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
-    let members = members_of(fds);
+    let (mut members, mut known) = {
+        let mut engine = engine::enter();
+        (members_of(&mut engine, fds), engine.offloads)
+    };
     let kernel = kernel_side(fds, &members);
     let interest = match (&members[..], &fds[..]) {
         ([State::Ours(member)], [one]) => WaitFor::Socket(member.id, Ready(u32::from(one.events as u16))),
         _ => WaitFor::Any,
     };
-    let has_kernel = members.iter().any(|member| matches!(member, State::Kernel));
     let mut polled = kernel.clone();
     let ready = wait::until(Blocking::of_poll(timeout), interest, &kernel, |engine, sides| {
+        if engine.offloads != known {
+            // Another thread has offloaded a socket, maybe one of these by its first send.
+            members = members_of(engine, fds);
+            (polled, known) = (kernel_side(fds, &members), engine.offloads);
+        }
+        let has_kernel = members.iter().any(|member| matches!(member, State::Kernel));
         let mut count = look_at_ours(engine, fds, &members);
         // A call that returns reports all that is ready, on both sides.
         if sides == Sides::Both || (count > 0 && has_kernel) {
@@ -37,18 +45,29 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     }
 }
 
-/// Whether any of these descriptors is offloaded, so that the kernel alone cannot answer.
-pub(crate) fn concerns_us(mut fds: impl Iterator<Item = c_int>) -> bool {
-    fds.any(|fd| table::find_ours(fd).is_some())
+/// Whether any of these descriptors is offloaded, or a datagram socket that another thread may
+/// offload meanwhile, so that the kernel alone cannot answer.
+pub(crate) fn concerns_us(fds: impl Iterator<Item = c_int> + Clone) -> bool {
+    if fds.clone().any(|fd| table::find_ours(fd).is_some()) {
+        return true;
+    }
+    let mut undecided = fds.filter_map(table::find_possible).peekable();
+    if undecided.peek().is_none() {
+        return false;
+    }
+    let mut engine = engine::enter();
+    undecided.any(|file| {
+        let socket = engine.files.socket(file);
+        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Twin)
+    })
 }
 
-fn members_of(fds: &[libc::pollfd]) -> Vec<State> {
-    let mut engine = engine::enter();
+fn members_of(engine: &mut Engine, fds: &[libc::pollfd]) -> Vec<State> {
     let states = fds.iter().map(|entry| match table::find_ours(entry.fd) {
         Some(file) => {
             // The first wait offloads a listener; if that fails, it stays with the kernel.
-            let _ = calls::begin_to_accept(&mut engine, file);
-            state_of(&mut engine, file)
+            let _ = calls::begin_to_accept(engine, file);
+            state_of(engine, file)
         }
         None => State::Kernel,
     });
@@ -180,6 +199,22 @@ fn control_twin(
         _ => (),
     }
     Ok(())
+}
+
+/// Has the kernel's item of a socket that was offloaded report what its twin receives alone.
+pub(crate) fn keep_twin(
+    engine: &mut Engine,
+    file: FileId,
+    id: SocketId,
+    epfd: c_int,
+    fd: c_int,
+    event: libc::epoll_event,
+) {
+    // An exclusive item cannot be changed; it is the twin's as it is.
+    if event.events & libc::EPOLLEXCLUSIVE as u32 == 0 {
+        let member = Member { id, hears_twin: true };
+        let _ = control_twin(engine, file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
+    }
 }
 
 /// The value that the kernel reports for a one-shot item of a twin: no pointer and no small number
@@ -352,7 +387,7 @@ fn remember_watch(
 /// An offloaded socket among the polled descriptors.
 #[derive(Clone, Copy)]
 struct Member {
-    id: sockets::SocketId,
+    id: SocketId,
     hears_twin: bool,
 }
 

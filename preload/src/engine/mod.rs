@@ -64,6 +64,9 @@ pub(crate) struct Engine {
     pub(crate) is_gone: bool,
     /// A stream was offloaded: its last data may be unacknowledged.
     pub(crate) had_streams: bool,
+    /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
+    /// kernel sees that one of them has become ours.
+    pub(crate) offloads: u64,
     /// Counts the sleeps of threads.
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
@@ -149,6 +152,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     turns: 0,
     is_gone: false,
     had_streams: false,
+    offloads: 0,
     sleeps: 0,
     wakeups: 0,
     destinations: Vec::new(),

@@ -2,7 +2,7 @@
 //! ends with unsent data, more callers than there is room for.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use wirepath_tests::live::preload::{
     call, compile, counter_of, echo, is_listening, run, segments_received, start, text, wire,
 };
-use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
+use wirepath_tests::live::{FAR, OURS, Program, THEIRS, Wire, wait_until};
 
 /// The program, and a wire for it.
 fn program(test: &str) -> Option<(tempfile::TempDir, String, Wire)> {
@@ -182,4 +182,39 @@ fn callers_beyond_the_backlog_wait_until_there_is_room() {
     assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
     assert_eq!(ours.1, [Err(ErrorKind::TimedOut); 2], "{}", ours.0);
     assert!(by_the_kernel < 30, "{by_the_kernel} segments went by the kernel");
+}
+
+/// Sends datagrams of the length that a request to port 7010 says to a group, from the far end.
+fn send_to_group_on_request(wire: &Wire) {
+    let socket = wire.far.run(|| {
+        let socket = UdpSocket::bind((THEIRS, 7_010)).unwrap();
+        socket.set_multicast_ttl_v4(1).unwrap();
+        socket
+    });
+    let bytes: Vec<u8> = (0..65_507_u32).map(|idx| (idx ^ idx >> 8) as u8).collect();
+    thread::spawn(move || {
+        let mut asked = [0; 4];
+        while socket.recv(&mut asked).is_ok() {
+            let len = u32::from_ne_bytes(asked) as usize;
+            socket.send_to(&bytes[..len], (Ipv4Addr::new(239, 1, 1, 7), 7_011)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn datagrams_in_fragments_arrive_whole_beside_the_kernel_also_those_to_a_group() {
+    let test = "datagrams_in_fragments_arrive_whole_beside_the_kernel_also_those_to_a_group";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "fragments.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    wire.far.ip(&["route", "add", "239.0.0.0/8", "dev", FAR]).unwrap();
+    echo(&wire);
+    send_to_group_on_request(&wire);
+    let arguments = [&THEIRS.to_string()[..]];
+    let kernel = text(&on_the_kernel(&wire, &program, &arguments));
+    let before = counter_of(&wire.near, "Udp:", "InDatagrams");
+    let ours = text(&run(&wire, &program, &arguments));
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    // Three of each part came in fragments, and all others past the kernel.
+    assert_eq!(counter_of(&wire.near, "Udp:", "InDatagrams") - before, 3 + 2 + 2);
 }

@@ -226,12 +226,61 @@ static void early(void) {
     close(receiver.fd);
 }
 
+static void *polls_early(void *of) {
+    struct receiver *receiver = of;
+    __atomic_store_n(&receiver->id, gettid(), __ATOMIC_SEQ_CST);
+    return (void *)(long)ready(receiver->fd, POLLIN, 20000);
+}
+
+static void *selects_early(void *of) {
+    struct receiver *receiver = of;
+    struct timeval time = {20, 0};
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(receiver->fd, &reads);
+    __atomic_store_n(&receiver->id, gettid(), __ATOMIC_SEQ_CST);
+    return (void *)(long)select(receiver->fd + 1, &reads, NULL, NULL, &time);
+}
+
+static void *waits_early(void *of) {
+    struct receiver *receiver = of;
+    struct epoll_event event;
+    int set = epoll_create1(0);
+    add(set, receiver->fd, EPOLLIN, 1);
+    __atomic_store_n(&receiver->id, gettid(), __ATOMIC_SEQ_CST);
+    long count = epoll_wait(set, &event, 1, 20000);
+    close(set);
+    return (void *)count;
+}
+
+// The same by calls that wait for readiness; the last sender connects first.
+static void early_readiness(void) {
+    void *(*waits[])(void *) = {polls_early, selects_early, waits_early, polls_early};
+    struct sockaddr_in address = at(peer, 7000);
+    for (int i = 0; i < 4; i++) {
+        struct receiver receiver = {socket(AF_INET, SOCK_DGRAM, 0), 0};
+        pthread_t thread;
+        void *result;
+        char bytes[8];
+        pthread_create(&thread, NULL, waits[i], &receiver);
+        until_it_sleeps(&receiver.id);
+        if (i == 3) say("connect", connect(receiver.fd, (struct sockaddr *)&address, sizeof address));
+        const void *to = i == 3 ? NULL : &address;
+        say("sendto", sendto(receiver.fd, "early", 5, 0, to, to ? sizeof address : 0));
+        pthread_join(thread, &result);
+        say("ready", (long)result);
+        say("recv", recv(receiver.fd, bytes, sizeof bytes, MSG_DONTWAIT));
+        close(receiver.fd);
+    }
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
         {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
         {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
+        {"early readiness", early_readiness},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);

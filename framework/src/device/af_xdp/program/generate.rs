@@ -17,7 +17,7 @@ use super::kfuncs::{HintSource, Kfuncs, RxHint};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
 use super::steering::{Constant, Depth, Shape, UNTAGGED};
 use crate::device::steering::Fields;
-use crate::wire::EtherType;
+use crate::wire::{EtherType, Protocol};
 
 /// The input of the generator.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,9 @@ const STACK_TCI: i16 = -76;
 const ETHERNET_LEN: i32 = 14;
 const TAG_LEN: i32 = 4;
 const IPV4_LEN_MIN: i32 = 20;
+/// The flag and the offset of a fragment, in their 16 bits of the header (RFC 791 3.1).
+const MORE_FRAGMENTS: i32 = 0x2000;
+const OFFSET_MASK: i32 = 0x1fff;
 
 /// Registers with a fixed meaning throughout the program.
 pub(in crate::device::af_xdp) const CTX: Reg = Reg::R6;
@@ -300,11 +303,18 @@ impl Program<'_> {
         // The payload has at least four bytes; padding behind the packet does not count.
         asm.alu(Alu::Sub, Reg::R3, Reg::R2);
         asm.jump_if(Reg::R3, Cmp::Below, 4, ipv4);
-        // Later fragments carry no ports (RFC 791 3.1).
+        let whole = asm.label();
         asm.load(Size::B2, Reg::R3, L3, 6);
         asm.swap_big_endian16(Reg::R3);
-        asm.alu(Alu::And, Reg::R3, 0x1fff);
+        asm.alu(Alu::And, Reg::R3, MORE_FRAGMENTS | OFFSET_MASK);
+        asm.jump_if(Reg::R3, Cmp::Equal, 0, whole);
+        // Later fragments carry no ports (RFC 791 3.1), so the kernel has those of a datagram. It
+        // gets the first one as well, because whoever has all of them can reassemble it.
+        asm.load(Size::B1, Reg::R4, L3, 9);
+        asm.jump_if(Reg::R4, Cmp::Equal, i32::from(Protocol::UDP.0), ipv4);
+        asm.alu(Alu::And, Reg::R3, OFFSET_MASK);
         asm.jump_if(Reg::R3, Cmp::NotEqual, 0, ipv4);
+        asm.place(whole);
         asm.mov(Reg::R4, L3);
         asm.alu(Alu::Add, Reg::R4, Reg::R2);
         asm.mov(Reg::R5, Reg::R4);

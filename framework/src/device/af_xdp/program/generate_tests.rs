@@ -14,7 +14,7 @@ use super::metadata;
 use super::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
 use crate::device::steering::Rule;
 use crate::mem::Pool;
-use crate::wire::{EtherType, MacAddr, Protocol};
+use crate::wire::{EtherType, EthernetFrame, Ipv4Packet, MacAddr, Protocol};
 
 /// A loaded program whose verdict for frames that match a rule is `Drop`, because no socket is
 /// open.
@@ -92,11 +92,20 @@ impl Loaded {
     }
 }
 
+/// Whether the program redirects `frame` by this rule: no fragment of a datagram by a rule with
+/// ports, because only the kernel can have all of them.
+fn takes(rule: &Rule, frame: &[u8]) -> bool {
+    let is_of_udp = |packet: &Ipv4Packet<'_>| packet.header.is_fragment() && packet.header.protocol() == Protocol::UDP;
+    let has_ports = rule.source_port.is_some() || rule.destination_port.is_some();
+    let packet = EthernetFrame::parse(frame).ok().and_then(|frame| Ipv4Packet::parse(frame.payload).ok());
+    rule.matches(frame) && !(has_ports && packet.as_ref().is_some_and(is_of_udp))
+}
+
 /// The flow tags that `frame` may get: those of the most specific rules that match, and of equal
 /// ones the oldest.
 fn tags_that_may_be(rules: &[Rule], frame: &[u8]) -> Vec<Option<u32>> {
     let telling = |rule: &Rule| (Named::of(rule).depth(), Named::of(rule).byte().count_ones());
-    let naming: Vec<&Rule> = rules.iter().filter(|rule| rule.matches(frame)).collect();
+    let naming: Vec<&Rule> = rules.iter().filter(|rule| takes(rule, frame)).collect();
     let most = naming.iter().map(|rule| telling(rule)).max().unwrap_or((Depth::Any, 0));
     let best = naming.iter().filter(|rule| telling(rule) == most);
     let oldest = |rule: &Rule| naming.iter().find(|other| other.fields() == rule.fields()).unwrap().flow_tag;
@@ -355,6 +364,32 @@ fn frame_in_several_buffers_is_whole() {
         assert_eq!((frame.len(), rule.matches(&frame)), (8018, total_len == 8000));
         assert!(loaded.iter().all(|loaded| loaded.names(&frame) == (total_len == 8000)), "{total_len}");
     }
+}
+
+#[test]
+fn fragments_of_a_datagram_are_all_the_kernels_by_a_rule_with_ports_and_all_ours_by_one_without() {
+    if skipped("fragments_of_a_datagram_are_all_the_kernels_by_a_rule_with_ports_and_all_ours_by_one_without") {
+        return;
+    }
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let by_port = Rule::udp(group, 9000);
+    let by_address = Rule { destination_port: None, ..by_port };
+    // The first of several, one in the middle, the last, and a datagram that is whole.
+    for (fragment, is_whole) in [(0x2000, false), (0x2010, false), (0x0010, false), (0x4000, true)] {
+        let mut frame = frame_of(&by_port);
+        frame[20..22].copy_from_slice(&u16::to_be_bytes(fragment));
+        for loaded in load_both(&[by_port], false).unwrap() {
+            assert_eq!(loaded.names(&frame), is_whole, "{fragment:#x}");
+        }
+        for loaded in load_both(&[by_address], false).unwrap() {
+            assert!(loaded.names(&frame), "{fragment:#x}");
+        }
+    }
+    // The first of a segment of TCP stays ours: the kernel would answer with a reset.
+    let rule = Rule::tcp(group, 9000);
+    let mut frame = frame_of(&rule);
+    frame[20] = 0x20;
+    assert!(load_both(&[rule], false).unwrap().iter().all(|loaded| loaded.names(&frame)));
 }
 
 #[test]

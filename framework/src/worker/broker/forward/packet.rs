@@ -25,10 +25,13 @@ pub(super) struct Packet {
 const ETHERNET_LEN: usize = 12;
 const IPV4: u16 = 0x0800;
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
+/// The flag and the offset of a fragment (RFC 791 3.1).
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET_MASK: u16 = 0x1fff;
 
 impl Packet {
-    /// A received frame; `None` where it is of no flow: another protocol, or a fragment without the
-    /// ports.
+    /// A received frame; `None` where it is of no flow: another protocol, a fragment without the
+    /// ports, or the first one of a datagram, which the kernel reassembles.
     #[inline]
     pub(super) fn received(frame: &[u8]) -> Option<Self> {
         let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -42,11 +45,12 @@ impl Packet {
         let ip = at + 2;
         let header = frame.get(ip..ip + 20)?;
         let header_len = usize::from(header[0] & 0xf) * 4;
-        let fragment_offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
-        if header[0] >> 4 != 4 || header_len < 20 || fragment_offset != 0 {
+        let fragment = u16::from_be_bytes([header[6], header[7]]);
+        let (is_first, protocol) = (fragment & MORE_FRAGMENTS != 0, header[9]);
+        let is_the_kernels = is_first && Protocol(protocol) == Protocol::UDP;
+        if header[0] >> 4 != 4 || header_len < 20 || fragment & OFFSET_MASK != 0 || is_the_kernels {
             return None;
         }
-        let protocol = header[9];
         let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
         let ports = ip + header_len;
         let (source, destination) = (word(ports)?, word(ports + 2)?);
@@ -103,6 +107,15 @@ mod tests {
             let is_first = at == 20;
             assert_eq!(Packet::received(&frame).is_some(), is_first, "byte {at} is {value}");
         }
+    }
+
+    #[test]
+    fn first_fragment_of_a_datagram_is_of_no_flow() {
+        let mut frame = segment(false, 0);
+        frame[23] = Protocol::UDP.0;
+        assert!(Packet::received(&frame).is_some());
+        frame[20] = 0x20;
+        assert_eq!(Packet::received(&frame), None);
     }
 
     proptest::proptest! {
