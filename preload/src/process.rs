@@ -16,6 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use wirepath::counters::unpublish;
+
 use crate::engine::{table, thread};
 use crate::{calls, config, engine, keeper, sys};
 
@@ -36,7 +38,8 @@ pub(crate) fn begin() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
 
-/// When the program ends, data that its sockets have taken is sent first, as the kernel would.
+/// When the program ends, data that its sockets have taken is sent first, as the kernel would, and
+/// its files in shared memory are removed, because the engine in its static is never dropped.
 /// `_exit` skips this.
 extern "C" fn at_exit() {
     if !is_owner_by_pid() || thread::is_inside() {
@@ -44,6 +47,7 @@ extern "C" fn at_exit() {
     }
     send_the_rest();
     keeper::end();
+    unpublish();
 }
 
 fn send_the_rest() {

@@ -51,7 +51,7 @@ impl Default for Capacity {
 impl Block {
     /// A block that other processes can read, with [`Capacity::default`], in the directory that the
     /// environment variable `WIREPATH_SHM` names, by default `/dev/shm/wirepath`. Files left there
-    /// by dead processes of the same `app` are removed.
+    /// by dead processes of this user are removed, whatever their application, up to 64 at a start.
     ///
     /// # Errors
     /// The application's name cannot be a file name, or the file cannot be created. A program may

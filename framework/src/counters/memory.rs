@@ -14,10 +14,11 @@
 //!    counted from before it exists until after its last use.
 //! 3. The pointer of a `WordsHandle` was made from the `base` of its `Memory` and covers at least
 //!    one word and only words inside it.
-//! 4. A mapped file has all its blocks (`posix_fallocate`), and we made it: created with
-//!    `create_new`, writable only by root and its owner. A store never hits a hole on a full file
-//!    system. (If the owner truncates a live file, his own process gets SIGBUS, as with any mapped
-//!    file.)
+//! 4. A mapped file has its whole length, and we made it: created with `create_new`, writable only
+//!    by root and its owner. It has the blocks (`posix_fallocate`) of all words that are stored to:
+//!    from the start, or, of words that only a listener has us write, since the listener came. So a
+//!    store never hits a hole on a full file system. (If the owner truncates a live file, his own
+//!    process gets SIGBUS, as with any mapped file.)
 //!
 //! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
 
@@ -30,6 +31,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sys::files;
 
 /// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so two writers must not share
 /// a pair.
@@ -56,7 +59,13 @@ impl WordsHandle<[AtomicU64]> {
     /// `len` fresh words backed by `file`, which is new and empty: it is sized, mapped shared and
     /// faulted in.
     pub(crate) fn mapped(file: &File, len: usize) -> io::Result<Self> {
-        Ok(Self::first(Memory::mapped(file, len)?))
+        Ok(Self::first(Memory::mapped(file, len, len)?))
+    }
+
+    /// The same, but only the first `allocated` words have memory. The others are not to be stored
+    /// to before another process has given the file their blocks ([`allocate`](files::allocate)).
+    pub(crate) fn mapped_in_part(file: &File, len: usize, allocated: usize) -> io::Result<Self> {
+        Ok(Self::first(Memory::mapped(file, len, allocated)?))
     }
 
     /// A separate handle on some of these words.
@@ -165,15 +174,14 @@ impl Memory {
         Self { base, len, origin: Origin::Heap }
     }
 
-    fn mapped(file: &File, len: usize) -> io::Result<Self> {
+    fn mapped(file: &File, len: usize, allocated: usize) -> io::Result<Self> {
         let bytes = Self::layout(len).size();
-        // SAFETY: a plain system call on a descriptor that is open while `file` is borrowed.
-        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error));
-        }
-        // Populated now, so that the first count of a worker does not fault.
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        files::allocate(file, Self::layout(allocated).size() as u64)?;
+        file.set_len(bytes as u64)?;
+        // Populated now, so that the first count of a worker does not fault; a part cannot be,
+        // because the rest would be allocated as well.
+        let populate = if allocated == len { libc::MAP_POPULATE } else { 0 };
+        let flags = libc::MAP_SHARED | populate;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists;
         // the file has all the bytes that are mapped: invariant 4. A new file reads as zeros:
         // invariant 1.

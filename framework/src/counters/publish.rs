@@ -12,10 +12,12 @@
 use core::ffi::c_int;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::block::BlockError;
@@ -36,6 +38,14 @@ const NAMES_MAX: usize = 64;
 /// The most files of another user that are read per directory, so that a user who fills the
 /// directory hides only files of that user.
 const FILES_OF_ANOTHER_MAX: usize = 256;
+/// Names that a start looks at to find files of dead processes, each with a few system calls.
+const LOOKED_AT_MAX: usize = 4_096;
+/// Files that a start removes: their memory takes some 0.1 ms for each MiB to free. More than a
+/// process leaves, so that starts remove more than they add.
+const REMOVED_MAX: usize = 64;
+/// The age from which open connections of another application's dead process are removed: a
+/// guardian has found younger ones by then, and reads them when their process dies.
+const FOUND_BY_GUARDIAN: Duration = Duration::from_secs(10);
 
 /// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with
 /// privileges that its user may lack (setuid, file capabilities) ignores the environment.
@@ -90,18 +100,28 @@ impl Content {
 
 /// A published live file. Dropping it removes the file.
 pub(crate) struct Publication {
+    published: Arc<Published>,
+    path: PathBuf,
+    /// The process that made the file: a child of `fork` has a copy of this, and leaves the file to
+    /// its parent.
+    pub(super) pid: u32,
+}
+
+struct Published {
     directory: Directory,
     name: OsString,
-    path: PathBuf,
     /// The file remains after the process, because others need it then.
-    stays: bool,
+    stays: AtomicBool,
     /// Open and locked as long as the process counts.
     locked: File,
 }
 
+/// The files of this process, for [`unpublish`], each with the process that made it.
+static PUBLISHED: Mutex<Vec<(u32, Weak<Published>)>> = Mutex::new(Vec::new());
+
 impl Publication {
     /// Creates the file of `app` and this process; `fill` writes its content before it becomes
-    /// visible.
+    /// visible. Files that dead processes of this user have left are removed first.
     pub(crate) fn create<T>(
         directory: &Path,
         app: &str,
@@ -110,7 +130,7 @@ impl Publication {
     ) -> Result<(Self, T), BlockError> {
         let failed = |error: io::Error| BlockError::file(directory, &error);
         let directory = Directory::open_for_files(directory, Path::new(DIRECTORY)).map_err(failed)?;
-        remove_stale_of(&directory, app, content).map_err(failed)?;
+        remove_left_by_dead(&directory, app).map_err(failed)?;
 
         let hidden: OsString = format!(".{app}.{}.{}{HIDDEN_SUFFIX}", std::process::id(), since_epoch_ns()).into();
         let publish = || {
@@ -121,26 +141,55 @@ impl Publication {
         };
         let (name, locked, filled) = publish().map_err(failed)?;
         let path = directory.path().join(&name);
-        Ok((Self { directory, name, path, stays: false, locked }, filled))
+        let (pid, stays) = (std::process::id(), AtomicBool::new(false));
+        let published = Arc::new(Published { directory, name, stays, locked });
+        let mut all = published_files();
+        all.retain(|(_, other)| other.strong_count() > 0);
+        all.push((pid, Arc::downgrade(&published)));
+        Ok((Self { published, path, pid }, filled))
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps the file when this is dropped: unlocked, as if the process were dead.
-    pub(crate) fn stay(&mut self) {
-        self.stays = true;
+    /// Whether the file is kept when this is dropped: unlocked, as if the process were dead.
+    pub(crate) fn set_stays(&self, stays: bool) {
+        self.published.stays.store(stays, Ordering::Relaxed);
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        if !self.stays {
+        if self.pid == std::process::id() {
+            self.published.remove();
+        }
+    }
+}
+
+impl Published {
+    fn remove(&self) {
+        if !self.stays.load(Ordering::Relaxed) {
             // A file that is already gone counts as removed.
             self.directory.remove(&self.name, &self.locked);
         }
     }
+}
+
+fn published_files() -> MutexGuard<'static, Vec<(u32, Weak<Published>)>> {
+    // A panic leaves at worst an entry without its file.
+    PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the shared files of this process (counters, taps, listings), which go on counting
+/// unseen. For a process that ends without dropping what made them, because that is in a static.
+/// Rosters with open connections stay, for the guardian. A child of `fork` removes none of its
+/// parent's.
+pub fn unpublish() {
+    // Not waited for: a process that ends in the middle of a start leaves the file to the next one.
+    let Ok(all) = PUBLISHED.try_lock() else { return };
+    let ours = all.iter().filter(|(pid, _)| *pid == std::process::id());
+    ours.filter_map(|(_, published)| published.upgrade()).for_each(|published| published.remove());
 }
 
 /// Nanoseconds since the Unix epoch, for the header and for unique names.
@@ -317,13 +366,47 @@ pub(crate) fn is_stale(file: &File) -> bool {
     }
 }
 
-/// Removes the files with that content left by dead processes of `app`.
-fn remove_stale_of(directory: &Directory, app: &str, content: Content) -> io::Result<()> {
-    let is_of_app = |name: &str| app_and_pid(name, content).is_some_and(|(own, _)| own == app);
-    for name in directory.names(is_of_app)? {
-        remove_if_stale(directory, &name, |word| word == content.magic());
+/// Removes files left by dead processes of this user, first those of `app`, then those of other
+/// applications, also unfinished ones. Each start does a bounded part of that, from another place
+/// on, so that files that cannot be removed do not hide the others for ever.
+fn remove_left_by_dead(directory: &Directory, app: &str) -> io::Result<()> {
+    let content_and_app = |name: &str| {
+        Content::ALL.into_iter().find_map(|content| app_and_pid(name, content).map(|(own, _)| (content, own == app)))
+    };
+    let mut names = directory.names(|name| is_unfinished(name) || content_and_app(name).is_some())?;
+    if !names.is_empty() {
+        let place = since_epoch_ns() as usize % names.len();
+        names.rotate_left(place);
+    }
+    names.sort_by_key(|name| !content_and_app(&name.to_string_lossy()).is_some_and(|(_, is_of_app)| is_of_app));
+    let mut removed = 0;
+    for name in names.into_iter().take(LOOKED_AT_MAX) {
+        let Ok(facts) = directory.facts(&name) else { continue };
+        if facts.uid() != process::effective_user() {
+            continue;
+        }
+        let is_removed = match content_and_app(&name.to_string_lossy()) {
+            None => remove_if_stale(directory, &name, may_be_unfinished),
+            Some((Content::Connections, false)) if is_young(&facts) => false,
+            Some((content, _)) => remove_if_stale(directory, &name, |word| word == content.magic()),
+        };
+        removed += usize::from(is_removed);
+        if removed == REMOVED_MAX {
+            break;
+        }
     }
     Ok(())
+}
+
+/// Whether a file got its name a moment ago, by the clock of its file system.
+fn is_young(facts: &Metadata) -> bool {
+    let named = Duration::new(facts.ctime().max(0) as u64, facts.ctime_nsec().max(0) as u32);
+    Duration::from_nanos(since_epoch_ns()).saturating_sub(named) < FOUND_BY_GUARDIAN
+}
+
+/// Whether the first word of an unfinished file may be ours: it may lack that word.
+fn may_be_unfinished(word: u64) -> bool {
+    word == 0 || Content::ALL.iter().any(|content| word == content.magic())
 }
 
 /// Removes the files of dead processes, also unfinished ones, and returns their paths. A file whose
@@ -334,9 +417,7 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
         opened => opened?,
     };
     let mut removed = directory.names(is_unfinished)?;
-    // An unfinished file may lack its first word.
-    let may_be_ours = |word| word == 0 || Content::ALL.iter().any(|content| word == content.magic());
-    removed.retain(|name| remove_if_stale(&directory, name, may_be_ours));
+    removed.retain(|name| remove_if_stale(&directory, name, may_be_unfinished));
     for content in Content::ALL {
         let names = directory.names(|name| app_and_pid(name, content).is_some())?;
         let is_ours = |word| word == content.magic();

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::layout::{ENTRY_WORDS, HEADER_WORDS, header};
 use super::*;
+use crate::sys::process;
 
 const CAPACITY: Capacity = Capacity { entries: 8, values: 4096 };
 
@@ -164,21 +165,83 @@ fn unfit_application_names_are_refused() {
 }
 
 #[test]
-fn unlocked_file_is_stale_and_goes_when_its_application_starts_again() {
+fn file_of_a_dead_process_goes_when_any_application_of_its_user_starts() {
     let (directory, stale) = damaged(|_| {});
     let listing = Snapshot::list(directory.path()).unwrap();
     assert_eq!((listing.running.len(), listing.stale), (0, vec![stale.clone()]));
+    // One that a process had been making for a minute or more when it died, too.
+    let unfinished = directory.path().join(".other.1.2.new");
+    fs::write(&unfinished, "").unwrap();
 
-    let _other = block_in(directory.path());
-    assert!(stale.exists());
-    let _same = Block::create_in(directory.path(), "copy", CAPACITY).unwrap();
-    assert!(!stale.exists());
+    let _block = block_in(directory.path());
+    assert!(!stale.exists() && !unfinished.exists());
+}
+
+/// The kernel has the lock of a live file: its name may have the pid of a dead process.
+#[test]
+fn start_removes_no_file_of_a_live_process_whatever_its_name() {
+    let directory = directory();
+    let block = block_in(directory.path());
+    let renamed = directory.path().join("other.1.counters");
+    fs::rename(block.path().unwrap(), &renamed).unwrap();
+    let _other = Block::create_in(directory.path(), "other", CAPACITY).unwrap();
+    assert!(renamed.exists());
+}
+
+#[test]
+fn start_removes_no_file_of_another_user() {
+    if process::effective_user() != 0 {
+        return println!("SKIPPED: only root can give files to others");
+    }
+    let (directory, theirs) = damaged(|_| {});
+    std::os::unix::fs::chown(&theirs, Some(4_711), None).unwrap();
+    let _block = block_in(directory.path());
+    assert!(theirs.exists());
+}
+
+/// A guardian opens the roster of a process that has just started within 200 ms, and reads it when
+/// the process dies.
+#[test]
+fn connections_of_another_application_stay_until_a_guardian_has_found_them() {
+    let directory = directory();
+    let left = |app: &str| directory.path().join(format!("{app}.1.connections"));
+    for app in ["other", "app"] {
+        fs::write(left(app), Content::Connections.magic().to_ne_bytes()).unwrap();
+    }
+    let _block = block_in(directory.path());
+    assert_eq!((left("other").exists(), left("app").exists()), (true, false));
+}
+
+#[test]
+fn many_files_of_dead_processes_go_in_a_few_starts_of_bounded_work() {
+    let directory = directory();
+    let count = || fs::read_dir(directory.path()).unwrap().count();
+    for pid in 1..=200 {
+        fs::write(directory.path().join(format!("dead.{pid}.tap")), Content::Frames.magic().to_ne_bytes()).unwrap();
+    }
+    let counts = [136, 72, 8, 0];
+    for left in counts {
+        let block = block_in(directory.path());
+        assert_eq!(count(), left + 1);
+        drop(block);
+    }
+}
+
+#[test]
+fn processes_that_start_at_once_keep_their_own_files() {
+    let (directory, stale) = damaged(|_| {});
+    let start = || block_in(directory.path());
+    let blocks: Vec<_> =
+        std::thread::scope(|scope| [(); 8].map(|()| scope.spawn(start)).map(|thread| thread.join().unwrap()).into());
+    assert!(blocks.iter().all(|block: &Block| block.path().unwrap().exists()) && !stale.exists());
 }
 
 #[test]
 fn clean_removes_stale_files_and_no_live_one() {
     let (directory, stale) = damaged(|_| {});
+    let bytes = fs::read(&stale).unwrap();
     let live = block_in(directory.path());
+    fs::write(&stale, bytes).unwrap();
     let unfinished = directory.path().join(".app.1.2.new");
     fs::write(&unfinished, "").unwrap();
     assert_eq!(Snapshot::clean(directory.path()).unwrap(), [unfinished, stale]);

@@ -37,6 +37,17 @@ pub(crate) fn unlink_at(directory: &File, name: &OsStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
+/// Gives the first `len` bytes of a file their blocks, and the file at least that length, so that
+/// no store into a mapping of them fails for want of room.
+pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
+    let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a descriptor that is borrowed for the call (1).
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 fn c_string(name: &OsStr) -> io::Result<CString> {
     Ok(CString::new(name.as_bytes())?)
 }

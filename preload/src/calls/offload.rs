@@ -270,8 +270,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         listeners_max: 256,
         ..TcpConfig::default()
     };
-    let app = format!("{}.{}", config.program, sys::getpid());
-    let live = LiveConfig::over(config.port.clone()).named(&app).with_tcp(tcp);
+    let live = LiveConfig::over(config.port.clone()).named(&config.program).with_tcp(tcp);
     let live = match &config.own {
         Some(host) => live.owned(host.clone()),
         None => live,

@@ -1,8 +1,6 @@
 //! The listing of this process for `wirepath sockets`. The keeper writes it twice a second: what it
 //! knows of our sockets under the engine's lock, what it asks the kernel after that.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
@@ -13,9 +11,6 @@ use crate::calls::offload;
 use crate::engine::Engine;
 use crate::engine::file::{ANY, File, Owner, Socket, UNDECIDED, What};
 use crate::{config, sys};
-
-/// Where the file is, to remove it when the program ends.
-static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The file in shared memory, and the number of records in use.
 pub(crate) struct Published {
@@ -43,7 +38,6 @@ impl Published {
             config::say(format_args!("wirepath sockets will not show this program: {error}"));
         });
         let listing = listing.ok()?;
-        *PATH.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing.path().to_owned());
         Some(Self { listing, used: 0, writes: 0 })
     }
 
@@ -97,22 +91,10 @@ impl Published {
     }
 }
 
-/// Removes the file of a program that ends, because the keeper does not end by itself.
-pub(crate) fn remove() {
-    if let Some(path) = PATH.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-/// Forgets the parent's file in a child of `fork`.
-pub(crate) fn forget() {
-    *PATH.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
 /// System calls of the device, which counts them among the counters of this process.
 fn doorbells(program: &str) -> u64 {
     let pid = sys::getpid();
-    let path = default_directory().join(format!("{program}.{pid}.{pid}.counters"));
+    let path = default_directory().join(format!("{program}.{pid}.counters"));
     let Ok(counters) = Snapshot::read(&path) else { return 0 };
     let made = counters.samples.iter().filter(|sample| sample.name.ends_with("/wakeups"));
     made.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()

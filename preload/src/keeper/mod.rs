@@ -32,13 +32,11 @@ pub(crate) fn ensure() {
 /// A child of `fork` has none.
 pub(crate) fn forget() {
     IS_RUNNING.store(false, Ordering::Relaxed);
-    listing::forget();
 }
 
 /// The program ends.
 pub(crate) fn end() {
     NUMBER.fetch_add(1, Ordering::Relaxed);
-    listing::remove();
 }
 
 /// Starts the keeper. The caller has blocked all signals, and the thread inherits that.

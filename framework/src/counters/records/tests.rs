@@ -39,7 +39,7 @@ fn copy_that_a_child_of_fork_drops_leaves_the_file_to_its_parent() {
     let mut records = Records::create(directory.path(), "app", 1, 1).unwrap();
     let path = records.path().to_owned();
     // As if another process had made it, and this one had it by fork(2).
-    records.pid += 1;
+    records.publication.pid += 1;
     drop(records);
     assert!(path.exists());
 }

@@ -19,9 +19,7 @@ pub struct Records {
     words: WordsHandle<[AtomicU64]>,
     record_words: usize,
     capacity: usize,
-    /// The process that made the file.
-    pub(super) pid: u32,
-    publication: Publication,
+    pub(super) publication: Publication,
 }
 
 impl Records {
@@ -43,7 +41,7 @@ impl Records {
             store_header(&words, app, record_words, capacity);
             Ok(words)
         })?;
-        Ok(Self { words, record_words, capacity, pid: std::process::id(), publication })
+        Ok(Self { words, record_words, capacity, publication })
     }
 
     /// Most records that fit.
@@ -77,14 +75,6 @@ impl Records {
         let used = &self.words[header::USED];
         if used.load(Relaxed) <= idx as u64 {
             used.store(idx as u64 + 1, Release);
-        }
-    }
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        if std::process::id() != self.pid {
-            self.publication.stay();
         }
     }
 }

@@ -25,7 +25,8 @@ pub struct TapConfig {
     pub directory: PathBuf,
     /// Bytes of each queue's ring, rounded up to a power of two: the backlog that a listener may
     /// have. At a million frames of 200 bytes per second the default lasts 35 ms. A smaller ring
-    /// loses frames sooner, a larger one takes memory even while no one listens.
+    /// loses frames sooner. The ring has no memory before a listener comes; its first pass then
+    /// takes a page fault of the worker every 4 KiB.
     pub ring_len: usize,
 }
 
@@ -125,7 +126,7 @@ fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, BlockEr
     check_app(&config.app)?;
     let capacity = (config.ring_len as u64 / 8).next_power_of_two().max(CAPACITY_MIN);
     let (publication, words) = Publication::create(&config.directory, &config.app, Content::Frames, |file| {
-        let words = WordsHandle::mapped(file, RING + capacity as usize)?;
+        let words = WordsHandle::mapped_in_part(file, RING + capacity as usize, RING)?;
         let identity = Identity {
             app: config.app.clone(),
             pid: std::process::id(),

@@ -1,11 +1,12 @@
-//! The shared file of a tapped queue, version 1, in words of 64 bits in host byte order.
+//! The shared file of a tapped queue, version 2, in words of 64 bits in host byte order.
 //!
 //! ```text
 //! word 0     the writer: magic, version, process, queue, length of the ring, names
 //! word 32    written by listeners: the beat of one, and the bytes requested of a frame
 //! word 48    written by the worker: positions of the ring
 //! word 64    marks: where a record begins in each 64th of the ring
-//! word 128   the ring, a power of two of words: one record after the other, see `ring.rs`
+//! word 128   the ring, a power of two of words: one record after the other, see `ring.rs`;
+//!            without blocks until a listener allocates them, before its first beat
 //! ```
 //!
 //! Words of different writers are two cache lines apart: x86 fetches lines in pairs.
@@ -17,7 +18,7 @@ use core::sync::atomic::Ordering::Relaxed;
 /// The first eight bytes of the file.
 const MAGIC: u64 = Content::Frames.magic();
 /// Raised with any change that an old listener would misread.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Longest name of an application or a device in bytes; a longer one is truncated.
 const NAME_MAX: usize = 64;
@@ -148,7 +149,7 @@ mod tests {
             assert!(reported.contains(expected), "word {at} = {value}: {reported}");
         };
         check(0, 0, "not the tap");
-        check(1, 2, "version");
+        check(1, 1, "version");
         check(RING_WORDS, 63, "length");
         check(RING_WORDS, 128, "length");
         check(RING_WORDS, 1 << 62, "length");

@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::layout::{HEARTBEAT, HEARTBEAT_SEEN, SNAP};
+use super::layout::{HEARTBEAT, HEARTBEAT_SEEN, RING, SNAP};
 use super::ring::{Copies, Direction, FrameCounts, Reader, Record, RingEnd, SNAP_MAX};
 use super::tapped::TapError;
 use crate::counters::{is_stale, since_epoch_ns};
+use crate::sys::files::allocate;
 use crate::time::UnixTime;
 
 /// Six beats per lease of the worker: some may be late.
@@ -85,6 +86,10 @@ impl Frame<'_> {
 
 impl Listener {
     pub(super) fn begin(file: File, capacity: u64, path: PathBuf, snap_len: usize) -> Result<Self, TapError> {
+        // Before the first beat, because from then on the worker stores there.
+        if let Err(error) = allocate(&file, (RING as u64 + capacity) * 8) {
+            return Err(TapError::new(&path, RingEnd::Io(error)));
+        }
         let ring = Reader::new(file, capacity);
         let now = Instant::now();
         let mut listener = Self {

@@ -150,6 +150,9 @@ impl fmt::Display for TapError {
             Fault::Io(_) if self.is_permission() => {
                 write!(f, "no permission to listen at {path}: be the user who runs the process, or root (sudo)")
             }
+            Fault::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+                write!(f, "no memory for the ring of {path}: {error}; remove files from that file system")
+            }
             Fault::Io(error) => write!(f, "cannot listen at {path}: {error}"),
             Fault::NotOurs(what) => write!(f, "cannot listen at {path}: {what}"),
             Fault::Damaged => {

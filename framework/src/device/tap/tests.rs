@@ -1,7 +1,7 @@
 //! Tapped wires in memory: without listeners, with listeners that keep up, that are slow, and that
 //! die.
 
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::rc::Rc;
 
 use tempfile::TempDir;
@@ -281,6 +281,20 @@ fn closed_queue_ends_the_listener_behind_its_last_frame() {
     }
     assert_eq!(read_all(&mut listener).len(), 1);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn ring_has_no_memory_until_a_listener_comes() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (near, _far) = wire();
+    let ring_len = 1 << 20;
+    let config = TapConfig { ring_len, ..config(&directory) };
+    let queue = TapDevice::new(near, config).take_queue(0).unwrap();
+    let used = || std::fs::metadata(queue.path().unwrap()).unwrap().blocks() * 512;
+    assert!(used() <= 8_192, "{}", used());
+    let tapped = Tapped::list(directory.path()).unwrap().running.pop().unwrap();
+    let _listener = tapped.listen(64).unwrap();
+    assert!(used() >= ring_len as u64, "{}", used());
 }
 
 #[test]

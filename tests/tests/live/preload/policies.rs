@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Output;
 
@@ -127,4 +127,39 @@ fn statically_linked_program_runs_on_the_kernel_unharmed() {
     let output = run_under(&wire, &program, &[&THEIRS.to_string()]);
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), "hello\n"));
     assert_ne!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn files_in_shared_memory_go_with_a_program_that_ends_and_with_the_next_after_one_that_was_killed() {
+    let test = "files_in_shared_memory_go_with_a_program_that_ends_and_with_the_next_after_one_that_was_killed";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let Some(alone) = compile_with(test, "alone.c", folder.path(), &[]) else { return };
+    let shm = folder.path().join("shm");
+    let setting = format!("WIREPATH_SHM={}", shm.display());
+    let contents = || {
+        let names = fs::read_dir(&shm).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names.iter().map(|name| name.rsplit_once('.').unwrap().1.to_owned()).collect::<Vec<_>>()
+    };
+
+    let waits = "import socket\n\
+                 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                 made.bind(('0.0.0.0', 7401))\n\
+                 made.recv(1)\n";
+    let killed = start(&wire, "env", &[&setting, "python3", "-c", waits]);
+    let all = ["connections", "counters", "sockets", "tap"];
+    wait_until("the program has its files", || contents() == all);
+    let used: u64 = fs::read_dir(&shm).unwrap().map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum();
+    println!("{test}: a program has {} KiB in shared memory", used >> 10);
+    assert!(used < 6 << 20, "{used} bytes, though nobody captures");
+    drop(killed);
+    assert_eq!(contents(), all);
+
+    let output = run_under(&wire, "env", &[&setting, &alone, &THEIRS.to_string()]);
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), "hello\n"));
+    // Those of another program's connections are a guardian's to read, for a moment.
+    assert_eq!(contents(), ["connections"]);
 }

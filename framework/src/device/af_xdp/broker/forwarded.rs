@@ -17,7 +17,9 @@
 //! the two steps of either side is a full fence, so one of them sees what the other did.
 //!
 //! The client is hostile: indices are checked by the rings, addresses and lengths by the umem, and
-//! a chain of descriptors is bounded. A client that breaks the rules loses frames of its own.
+//! a chain of descriptors is bounded. A client that breaks the rules loses frames of its own, whole
+//! ones: no part of a chain that is no frame goes out. It cannot keep the broker awake either:
+//! words that wake it are taken up to a limit, and frames whose chunks cannot be given back wait.
 
 use std::fs::File;
 use std::io;
@@ -37,6 +39,9 @@ use crate::mem::Region;
 const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
 /// Rings begin on pages.
 const PAGE: usize = 4_096;
+/// Words that woke the broker, taken at once: more than a client of ours sends between two sleeps,
+/// and than the socket holds (`net.unix.max_dgram_qlen`).
+const WAKES_MAX: usize = 64;
 
 /// The broker's end.
 pub(crate) struct ForwardedQueue {
@@ -50,6 +55,8 @@ pub(crate) struct ForwardedQueue {
     has_posted: bool,
     /// Frames taken from the tx ring that were not given back yet.
     has_taken: bool,
+    /// The next descriptors of the tx ring are of a chain that is no frame.
+    is_within_invalid: bool,
 }
 
 /// What the client gets.
@@ -79,8 +86,11 @@ pub(crate) struct SentFrame {
 pub(crate) enum Taken {
     Nothing,
     Frame(SentFrame),
-    /// Descriptors that are no frame; their chunks are given back.
+    /// Descriptors that are no frame; their chunks are given back, also those of the rest of their
+    /// chain.
     Invalid,
+    /// More descriptors of such a chain.
+    RestOfInvalid,
 }
 
 /// Where each ring is, and how long the file is.
@@ -135,6 +145,7 @@ impl ForwardedQueue {
             socket,
             has_posted: false,
             has_taken: false,
+            is_within_invalid: false,
         };
         // The client's first sleep needs no other preparation.
         this.rx.set_needs_wakeup(true);
@@ -167,33 +178,53 @@ impl ForwardedQueue {
     }
 
     /// The next frame that the client sends, of `len_max` bytes at most. Its chunks are the
-    /// client's again with the next [`publish`](Self::publish): copy it before.
+    /// client's again with the next [`publish`](Self::publish): copy it before. Takes up to one
+    /// descriptor more than a frame may have.
     #[inline]
     pub(crate) fn take(&mut self, len_max: usize) -> Taken {
         let mut frame = SentFrame { parts: ArrayVec::new(), len: 0 };
-        let mut is_sound = true;
-        loop {
-            // A chunk is given back by the completion ring, which is full where the client takes
-            // nothing back.
-            if !self.completion.has_room(1) {
-                return if frame.parts.is_empty() && is_sound { Taken::Nothing } else { Taken::Invalid };
-            }
-            let Some(desc) = self.tx.take() else {
-                return if frame.parts.is_empty() && is_sound { Taken::Nothing } else { Taken::Invalid };
+        for count in 0..=SEGMENTS_MAX {
+            let Some(desc) = self.take_desc() else {
+                if count == 0 {
+                    return Taken::Nothing;
+                }
+                // A client of ours shows whole chains.
+                return self.invalid(true);
             };
-            self.has_taken = true;
-            self.completion.post(desc.addr);
-            let len = desc.len as usize;
-            is_sound &= len <= len_max && self.umem.has(desc.addr, len) && frame.len + len <= len_max;
-            is_sound &= frame.parts.try_push((desc.addr, len)).is_ok();
-            frame.len += len;
-            if !is_sound {
-                return Taken::Invalid;
+            let (len, goes_on) = (desc.len as usize, desc.options & MORE != 0);
+            if self.is_within_invalid {
+                self.is_within_invalid = goes_on;
+                if goes_on && count < SEGMENTS_MAX {
+                    continue;
+                }
+                return Taken::RestOfInvalid;
             }
-            if desc.options & MORE == 0 {
+            let is_sound = len <= len_max && self.umem.has(desc.addr, len) && frame.len + len <= len_max;
+            if !is_sound || frame.parts.try_push((desc.addr, len)).is_err() {
+                return self.invalid(goes_on);
+            }
+            frame.len += len;
+            if !goes_on {
                 return Taken::Frame(frame);
             }
         }
+        self.invalid(true)
+    }
+
+    /// A descriptor of the tx ring, whose chunk is given back by the completion ring; `None` also
+    /// where that is full, because the client takes nothing back.
+    #[inline]
+    fn take_desc(&mut self) -> Option<Desc> {
+        let desc = if self.completion.has_room(1) { self.tx.take() } else { None }?;
+        self.has_taken = true;
+        self.completion.post(desc.addr);
+        Some(desc)
+    }
+
+    #[cold]
+    fn invalid(&mut self, goes_on: bool) -> Taken {
+        self.is_within_invalid = goes_on;
+        Taken::Invalid
     }
 
     /// Copies a frame that was [taken](Self::take).
@@ -228,14 +259,14 @@ impl ForwardedQueue {
     /// already.
     pub(crate) fn rest(&mut self) -> bool {
         self.tx.set_needs_wakeup(true);
-        self.tx.has(1)
+        self.tx.has(1) && self.completion.has_room(1)
     }
 
     /// The broker is awake; takes the words that woke it where there are any.
     pub(crate) fn awake(&self, was_woken: bool) {
         self.tx.set_needs_wakeup(false);
         if was_woken {
-            while self.socket.recv(&mut [0; 1]).is_ok() {}
+            let _ = (0..WAKES_MAX).take_while(|_| self.socket.recv(&mut [0; 1]).is_ok()).count();
         }
     }
 
@@ -341,7 +372,18 @@ mod tests {
         for descs in wrong {
             send(&mut rings, &descs);
             assert!(matches!(queue.take(1_518), Taken::Invalid), "{descs:?}");
-            while !matches!(queue.take(1_518), Taken::Nothing) {}
+            // Some end with a descriptor that goes on: what follows is theirs, and no frame.
+            if descs.last().is_some_and(|last| last.options == MORE) {
+                send(&mut rings, &[desc(0, 60, 0)]);
+            }
+            loop {
+                match queue.take(1_518) {
+                    Taken::RestOfInvalid => (),
+                    Taken::Nothing => break,
+                    Taken::Frame(frame) => panic!("{} bytes of {descs:?} are a frame", frame.len),
+                    Taken::Invalid => panic!("{descs:?} are counted twice"),
+                }
+            }
             queue.publish();
             while rings.completion.take().is_some() {}
             rings.completion.give_back();
@@ -362,6 +404,98 @@ mod tests {
             queue.publish();
         }
         assert_eq!(taken, 64);
+    }
+
+    #[test]
+    fn tail_of_an_invalid_chain_is_no_frame() {
+        let (mut queue, mut rings, memory) = queue();
+        ForeignUmem::new(memory, 2048).write(100, b"tail");
+        send(&mut rings, &[desc(u64::MAX, 60, MORE), desc(100, 4, MORE), desc(100, 4, 0), desc(0, 60, 0)]);
+        assert!(matches!(queue.take(1_518), Taken::Invalid));
+        assert!(matches!(queue.take(1_518), Taken::RestOfInvalid));
+        assert!(matches!(queue.take(1_518), Taken::Frame(SentFrame { len: 60, .. })));
+        // Its tail is shown later.
+        send(&mut rings, &[desc(0, 60, MORE)]);
+        assert!(matches!(queue.take(1_518), Taken::Invalid));
+        send(&mut rings, &[desc(100, 4, 0)]);
+        assert!(matches!(queue.take(1_518), Taken::RestOfInvalid));
+        assert!(matches!(queue.take(1_518), Taken::Nothing));
+    }
+
+    #[test]
+    fn client_that_takes_nothing_back_does_not_keep_the_broker_awake() {
+        let (mut queue, mut rings, _memory) = queue();
+        send(&mut rings, &[desc(0, 60, 0); 64]);
+        (0..64).for_each(|_| assert!(matches!(queue.take(1_518), Taken::Frame(_))));
+        queue.publish();
+        assert!(rings.tx.has_room(1));
+        send(&mut rings, &[desc(0, 60, 0)]);
+        assert!(!queue.rest(), "its chunk could not be given back");
+        rings.completion.take().unwrap();
+        rings.completion.give_back();
+        assert!(queue.rest());
+    }
+
+    /// Any content of the rings, changed at any time: no panic, no byte outside the umem (asserted
+    /// at each copy), and bounded work.
+    #[test]
+    fn random_rings_cost_their_client_alone() {
+        use std::os::unix::fs::FileExt;
+
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let at = Places::of(64, 64);
+        let starts = [at.fill, at.completion, at.rx, at.tx];
+        let began = std::time::Instant::now();
+        let (mut frames, mut delivered, mut cases) = (0, 0, 0);
+        let mut bytes = vec![0; 1_518];
+        while cases < 200 && began.elapsed() < std::time::Duration::from_secs(20) {
+            cases += 1;
+            let (mut queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+            for _ in 0..2_000 {
+                let (value, start) = (next(), starts[next() as usize % 4]);
+                // Small numbers are indices and addresses that may be right.
+                let value = if value & 1 == 0 { value >> 8 } else { value >> 8 & 0x3ffff };
+                match next() % 8 {
+                    0 | 1 => {
+                        let word = [OFFSETS.producer, OFFSETS.consumer, OFFSETS.flags][next() as usize % 3];
+                        let small = (value as u32) % 80;
+                        end.rings.write_all_at(&small.to_ne_bytes(), start as u64 + word).unwrap();
+                    }
+                    2 => {
+                        let word = [OFFSETS.producer, OFFSETS.consumer][next() as usize % 2];
+                        end.rings.write_all_at(&(value as u32).to_ne_bytes(), start as u64 + word).unwrap();
+                    }
+                    3 | 4 => {
+                        let place = start as u64 + OFFSETS.slots + next() % (64 * 16 - 8);
+                        end.rings.write_all_at(&value.to_ne_bytes(), place).unwrap();
+                    }
+                    5 => {
+                        let frame = &[7; 4_000][..next() as usize % 4_000];
+                        delivered += usize::from(queue.deliver(frame).is_ok());
+                    }
+                    6 => {
+                        if let Taken::Frame(frame) = queue.take(1_518) {
+                            assert!(frame.len <= 1_518);
+                            queue.copy(&frame, &mut bytes[..frame.len]);
+                            frames += 1;
+                        }
+                    }
+                    _ => {
+                        queue.publish();
+                        queue.rest();
+                        queue.awake(next() & 1 == 0);
+                    }
+                }
+            }
+        }
+        println!("{cases} cases: {frames} frames were taken, {delivered} delivered");
+        assert!(frames > 0 && delivered > 0, "{frames} {delivered}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Roster {
     pub fn open(&mut self, slot: u32, connection: &OpenConnection) {
         let numbers = u64::from(connection.snd_nxt) | u64::from(connection.rcv_nxt) << 32;
         self.numbers[slot as usize].store(numbers, Relaxed);
-        self.open += usize::from(!self.is_open(slot));
+        self.count(self.open + usize::from(!self.is_open(slot)));
         self.write(slot, &layout::entry_words(connection.flow, &connection.link));
     }
 
@@ -82,8 +82,13 @@ impl Roster {
     pub fn close(&mut self, slot: u32) {
         if self.is_open(slot) {
             self.entry(slot)[STATE].store(0, Relaxed);
-            self.open -= 1;
+            self.count(self.open - 1);
         }
+    }
+
+    fn count(&mut self, open: usize) {
+        self.open = open;
+        self.publication.set_stays(open > 0);
     }
 
     /// Records a changed link header for the frames of `slot`. An empty `link` means that there is
@@ -129,14 +134,6 @@ impl Roster {
     fn entry(&self, slot: u32) -> &[AtomicU64] {
         let first = slot as usize * ENTRY_WORDS;
         &self.entries[first..first + ENTRY_WORDS]
-    }
-}
-
-impl Drop for Roster {
-    fn drop(&mut self) {
-        if self.open > 0 {
-            self.publication.stay();
-        }
     }
 }
 

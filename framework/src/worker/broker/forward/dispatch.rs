@@ -4,8 +4,9 @@
 //! listener that a server's processes share: a hash of both ends chooses, of those that take new
 //! connections. Clients come and go, and then the hash chooses others, so each connection that a
 //! client has answered (its SYN+ACK has passed here) is remembered until it is over. Datagrams to a
-//! group go to all.
+//! group go to all who have joined it, with their source where they named one.
 
+use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Dispatch {
     /// Flows with both ends.
     exact: HashMap<Ends, Place>,
-    /// Flows to a port, from anyone.
+    /// Flows to a port, from anyone or with a part of the remote end.
     ports: HashMap<Ends, Vec<Sharer>>,
     remembered: HashMap<Ends, Connection>,
     /// How many of them each client has.
@@ -45,11 +46,46 @@ pub(super) struct Dispatch {
 }
 
 /// A client of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Sharer {
     place: Place,
+    /// Its flows to the port from anyone.
+    from_anyone: u32,
+    /// Its other flows to the port, by what they name of the remote end, and how many are the same.
+    parts: HashMap<Part, u32>,
     /// New connections may be its; otherwise since when not.
     stopped: Option<Instant>,
+}
+
+/// Address and port of a remote end, as far as a flow names them.
+type Part = (Option<Ipv4Addr>, Option<u16>);
+
+impl Sharer {
+    /// Whether one of its flows has frames from this remote end. Two hashes, unless it hears
+    /// anyone.
+    #[inline]
+    fn hears(&self, remote: SocketAddrV4) -> bool {
+        self.from_anyone > 0
+            || self.parts.contains_key(&(Some(*remote.ip()), None))
+            || self.parts.contains_key(&(None, Some(remote.port())))
+    }
+
+    /// How many of its flows name this.
+    fn count(&mut self, part: Part) -> &mut u32 {
+        if part == (None, None) { &mut self.from_anyone } else { self.parts.entry(part).or_default() }
+    }
+
+    fn add(&mut self, part: Part) {
+        *self.count(part) += 1;
+    }
+
+    /// Removes a flow that it has; whether it was the last.
+    fn remove(&mut self, part: Part) -> bool {
+        let count = self.count(part);
+        *count = count.saturating_sub(1);
+        self.parts.retain(|_, count| *count > 0);
+        self.from_anyone == 0 && self.parts.is_empty()
+    }
 }
 
 struct Connection {
@@ -100,8 +136,12 @@ impl Dispatch {
             Some(ends) => _ = self.exact.insert(ends, place),
             None => {
                 let sharers = self.ports.entry(port(flow)).or_default();
-                sharers.retain(|sharer| sharer.place != place);
-                sharers.push(Sharer { place, stopped: None });
+                let idx = sharers.iter().position(|sharer| sharer.place == place).unwrap_or_else(|| {
+                    sharers.push(Sharer { place, from_anyone: 0, parts: HashMap::new(), stopped: None });
+                    sharers.len() - 1
+                });
+                sharers[idx].stopped = None;
+                sharers[idx].add(part(flow));
             }
         }
     }
@@ -112,11 +152,14 @@ impl Dispatch {
             Some(ends) => _ = self.exact.remove(&ends),
             None => {
                 let Some(sharers) = self.ports.get_mut(&port(flow)) else { return };
-                sharers.retain(|sharer| sharer.place != place);
-                if sharers.is_empty() {
-                    self.ports.remove(&port(flow));
+                let Some(idx) = sharers.iter().position(|sharer| sharer.place == place) else { return };
+                if sharers[idx].remove(part(flow)) {
+                    sharers.remove(idx);
+                    if sharers.is_empty() {
+                        self.ports.remove(&port(flow));
+                    }
+                    self.forget_connections(place, &port(flow));
                 }
-                self.forget_connections(place, &port(flow));
             }
         }
     }
@@ -176,24 +219,26 @@ impl Dispatch {
         let pauses = |sharer: &Sharer| sharer.stopped.is_some_and(|since| now.duration_since(since) < PAUSE);
         match &sharers[..] {
             _ if *flags == TcpFlags::SYN && sharers.iter().all(pauses) => Whose::Nobodys,
-            [only] => Whose::One(only.place),
-            _ => Whose::One(self.chosen(sharers, ends)),
+            [only] if only.hears(ends.remote) => Whose::One(only.place),
+            _ => self.chosen(sharers, ends).map_or(Whose::Nobodys, Whose::One),
         }
     }
 
     /// The clients of a frame's port.
     pub(super) fn members(&self, ends: &Ends) -> impl Iterator<Item = Place> + '_ {
-        self.ports.get(&to_port(ends)).into_iter().flatten().map(|sharer| sharer.place)
+        let (sharers, remote) = (self.ports.get(&to_port(ends)).into_iter().flatten(), ends.remote);
+        sharers.filter(move |sharer| sharer.hears(remote)).map(|sharer| sharer.place)
     }
 
-    /// One of several by a hash; of those that listen, if any does.
-    fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Place {
-        let nobody_listens = sharers.iter().all(|sharer| sharer.stopped.is_some());
-        let fit = || sharers.iter().filter(|sharer| sharer.stopped.is_none() || nobody_listens);
+    /// One of several by a hash, of those that hear the remote end; of those that listen, if any
+    /// does.
+    fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Option<Place> {
+        let hearing = || sharers.iter().filter(|sharer| sharer.hears(ends.remote));
+        let nobody_listens = hearing().all(|sharer| sharer.stopped.is_some());
+        let fit = || hearing().filter(|sharer| sharer.stopped.is_none() || nobody_listens);
         let count = fit().count() as u64;
         let nth = ((self.hash.hash_one(ends) >> 32) * count) >> 32;
-        // There is one, because a port without sharers is removed.
-        fit().nth(nth as usize).map_or(0, |sharer| sharer.place)
+        fit().nth(nth as usize).map(|sharer| sharer.place)
     }
 
     /// A client sends a frame. A connection of a shared port is remembered from its SYN+ACK on, as
@@ -259,26 +304,28 @@ impl Dispatch {
 
 /// Both ends of a flow that has both.
 fn exact(flow: &Flow) -> Option<Ends> {
-    let remote = core::net::SocketAddrV4::new(flow.source?, flow.source_port?);
+    let remote = SocketAddrV4::new(flow.source?, flow.source_port?);
     Some(Ends { protocol: flow.protocol.0, local: flow.destination, remote })
 }
 
-/// The port of a flow. One with a part of a remote end is everyone's of that port here; the rule in
-/// the XDP program lets through what it names.
+/// The port of a flow.
 fn port(flow: &Flow) -> Ends {
     Ends { protocol: flow.protocol.0, local: flow.destination, remote: ANYONE }
+}
+
+/// What a flow names of the remote end.
+fn part(flow: &Flow) -> Part {
+    (flow.source, flow.source_port)
 }
 
 fn to_port(ends: &Ends) -> Ends {
     Ends { remote: ANYONE, ..*ends }
 }
 
-const ANYONE: core::net::SocketAddrV4 = core::net::SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0);
+const ANYONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[cfg(test)]
 mod tests {
-    use core::net::{Ipv4Addr, SocketAddrV4};
-
     use super::*;
 
     const SYN: TcpFlags = TcpFlags::SYN;
@@ -430,6 +477,42 @@ mod tests {
         let ends = Ends { protocol: Protocol::UDP.0, local: group, remote: local() };
         assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Whose::All);
         assert_eq!(dispatch.members(&ends).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn joins_of_one_group_from_several_sources_are_each_their_own() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        let group = SocketAddrV4::new(Ipv4Addr::new(232, 1, 1, 1), 9000);
+        let from =
+            |host: u8| Flow { destination: group, source: Some(Ipv4Addr::new(192, 0, 2, host)), ..flow(Protocol::UDP) };
+        let members = |dispatch: &Dispatch, host: u8| {
+            let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), 1);
+            dispatch.members(&Ends { protocol: Protocol::UDP.0, local: group, remote }).collect::<Vec<_>>()
+        };
+        for (place, host) in [(0, 7), (0, 8), (1, 8), (0, 7)] {
+            dispatch.add(place, &from(host));
+        }
+        assert_eq!([7, 8, 9].map(|host| members(&dispatch, host)), [vec![0], vec![0, 1], vec![]]);
+        dispatch.remove(0, &from(8));
+        dispatch.remove(0, &from(7));
+        assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![0], vec![1]], "7 was joined twice");
+        dispatch.remove(0, &from(7));
+        dispatch.remove(0, &from(7));
+        assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![], vec![1]]);
+        dispatch.remove(1, &from(8));
+        assert!(dispatch.ports.is_empty());
+    }
+
+    #[test]
+    fn frame_is_of_the_client_whose_flow_names_its_source() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        let from = |host: u8| Flow { source: Some(Ipv4Addr::new(192, 0, 2, host)), ..flow(Protocol::TCP) };
+        dispatch.add(0, &from(8));
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+        dispatch.add(1, &from(9));
+        assert!((1..100).all(|port| dispatch.of(&packet(port, SYN), now) == Whose::One(1)));
     }
 
     #[test]

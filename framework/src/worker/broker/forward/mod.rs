@@ -43,6 +43,8 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_millis(100);
 /// Frames of one client in a turn.
 const SENT_A_TURN: usize = 64;
+/// Addresses and type of a frame.
+const ETHERNET_LEN: usize = 14;
 /// Turns between two looks at the kernel's counters.
 const COUNTED_EVERY: u32 = 1 << 16;
 
@@ -55,6 +57,10 @@ crate::drop_reasons! {
         ClientFull => "client_full",
         /// The client's rings name addresses or lengths that are none.
         ClientInvalid => "client_invalid",
+        /// The client sends less than an Ethernet header.
+        ClientShort => "client_short",
+        /// The interface's ring or buffers have no room for what a client sends.
+        InterfaceFull => "interface_full",
     }
 }
 
@@ -344,20 +350,27 @@ impl Work {
                     self.counters.drops.count(ForwardDrop::ClientInvalid);
                     continue;
                 }
+                Taken::RestOfInvalid => {
+                    count += 1;
+                    continue;
+                }
             };
             count += 1;
+            if frame.len < ETHERNET_LEN {
+                self.counters.drops.count(ForwardDrop::ClientShort);
+                continue;
+            }
             let bytes = &mut self.scratch[..frame.len];
             client.queue.copy(&frame, bytes);
             if let Some(packet) = Packet::sent(bytes) {
                 self.dispatch.sent(place, &packet, now);
             }
-            // There is room, so what is refused is what the device drops by name.
-            if let Some(mbuf) = copied(&own.pool, bytes)
-                && let Err(mbuf) = own.tx.post(mbuf, Offload::NONE)
-            {
-                mbuf.free();
+            let posted = copied(&own.pool, bytes)
+                .is_some_and(|mbuf| own.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok());
+            match posted {
+                true => self.counters.sent.inc(),
+                false => self.counters.drops.count(ForwardDrop::InterfaceFull),
             }
-            self.counters.sent.inc();
         }
         count
     }
