@@ -24,7 +24,7 @@ use wirepath::time::Instant;
 use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Header, Ipv4Packet};
 use wirepath::wire::udp::UdpHeader;
-use wirepath::wire::{EtherType, MacAddr, VlanTags, ethernet};
+use wirepath::wire::{EtherType, MacAddr, VlanTags};
 use wirepath::worker::{Parts, Worker};
 use zerocopy::FromBytes;
 
@@ -199,7 +199,7 @@ impl Node<Route> for Rewrite {
     #[inline]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut Route, cx: &mut Cx<'_>) {
         self.packets.inc();
-        let written = mbuf.prepend(ethernet::HEADER_LEN).is_some_and(|room| self.hops[app.hop].emit(room).is_ok());
+        let written = mbuf.prepend(EthernetHeader::LEN).is_some_and(|room| self.hops[app.hop].emit(room).is_ok());
         if !written {
             return discard(mbuf, &mut self.drops, ForwardDrop::Malformed);
         }

@@ -5,10 +5,10 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
-use wirepath::wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
+use wirepath::wire::{EtherType, MacAddr, Protocol};
 
 /// Bytes before the payload.
-pub const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+pub const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + UdpHeader::LEN;
 /// Bytes of the table's standard frame: one cache line, as a NIC delivers it (without its check
 /// sequence).
 pub const FRAME_LEN: usize = 64;
@@ -58,7 +58,7 @@ pub fn frame_of(destination: SocketAddrV4, payload: &[u8], checksum: UdpChecksum
         tos: 0,
         identification: 7,
         dont_fragment: true,
-        payload_len: udp::HEADER_LEN + payload_len,
+        payload_len: UdpHeader::LEN + payload_len,
     });
     let ports = UdpFields { source_port: SENDER.port(), destination_port: destination.port(), payload_len };
     let mut udp = UdpHeader::new(&ports).expect("a bench's payload is short");

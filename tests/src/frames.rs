@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::wire::checksum::{PseudoHeader, Sum};
 use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
-use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
+use wirepath::wire::igmp::{IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::tcp::{TcpFields, TcpHeader};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
@@ -150,7 +150,7 @@ pub fn general_query_v1(router: Ipv4Addr) -> Vec<u8> {
     });
     let fields = Ipv4Fields {
         source: router,
-        destination: ALL_SYSTEMS,
+        destination: IgmpQuery::ALL_SYSTEMS,
         protocol: Protocol::IGMP,
         ttl: 1,
         tos: 0,
@@ -158,7 +158,7 @@ pub fn general_query_v1(router: Ipv4Addr) -> Vec<u8> {
         dont_fragment: false,
         payload_len: 8,
     };
-    let (dst, src) = (MacAddr::multicast_ipv4(ALL_SYSTEMS), MacAddr([2, 0, 0, 0, 0, 9]));
+    let (dst, src) = (MacAddr::multicast_ipv4(IgmpQuery::ALL_SYSTEMS), MacAddr([2, 0, 0, 0, 0, 9]));
     let mut frame = vec![0; 14 + 20 + 8];
     let link = EthernetHeader::new(EthernetFields { dst, src, ethertype: EtherType::IPV4 });
     link.emit(&mut frame).expect("the frame has room");

@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use wirepath::device::pcap::Writer;
-use wirepath::wire::ethernet::{self, EthernetFields, EthernetHeader};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
-use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
+use wirepath::wire::{EtherType, MacAddr, Protocol};
 
 use crate::error::{Error, check_directory};
 use crate::feed::Feed;
@@ -21,7 +21,7 @@ use crate::line::Departure;
 use crate::settings::Settings;
 use crate::truth::{Truth, write_truth};
 
-const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + UdpHeader::LEN;
 
 /// Midnight in New York of Monday, 2026-01-05, in nanoseconds since 1970: a day with a session and
 /// no clock change.
@@ -119,7 +119,7 @@ impl LineHeaders {
             tos: 0,
             identification,
             dont_fragment: true,
-            payload_len: udp::HEADER_LEN + payload.len(),
+            payload_len: UdpHeader::LEN + payload.len(),
         });
         let mut headers = [0; HEADERS_LEN];
         let mut len = self.ethernet.emit(&mut headers).expect(ROOM);

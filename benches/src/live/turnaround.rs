@@ -13,16 +13,15 @@ use wirepath::device::af_xdp::AfXdpTx;
 use wirepath::device::steering::Rule;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::{Cx, Node, NodeTree, discard};
-use wirepath::wire::ethernet;
-use wirepath::wire::ethernet::EthernetHeader;
-use wirepath::wire::ipv4::{self, Ipv4Fields, Ipv4Header, Ipv4Packet};
-use wirepath::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader, TcpSegment};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header, Ipv4Packet};
+use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpHeader, TcpSegment};
 
 use super::pair::{FAR, NEAR};
 use super::port::{Place, Port};
 
 /// Headers of a segment without options.
-const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
+const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
 /// Our initial sequence number: any will do.
 const ISS: u32 = 1_000;
 
@@ -75,7 +74,7 @@ impl<A> Node<A> for Turnaround {
 
 /// Turns the request in `frame` into its answer of the same length. The payload stays in place.
 fn turn_around(frame: &mut [u8]) -> Option<usize> {
-    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    let packet = Ipv4Packet::parse(frame.get(EthernetHeader::LEN..)?).ok()?;
     let segment = TcpSegment::parse(packet.payload).ok()?;
     let asked = segment.header.fields();
     let (is_syn, is_fin) = (asked.flags.contains(TcpFlags::SYN), asked.flags.contains(TcpFlags::FIN));
@@ -100,7 +99,7 @@ fn turn_around(frame: &mut [u8]) -> Option<usize> {
         tos: 0,
         identification: 0,
         dont_fragment: true,
-        payload_len: tcp::HEADER_LEN + len,
+        payload_len: TcpHeader::LEN + len,
     })
     .ok()?;
     let mut tcp = TcpHeader::new(&fields, &[]).ok()?;
@@ -109,17 +108,14 @@ fn turn_around(frame: &mut [u8]) -> Option<usize> {
 
 fn write(frame: &mut [u8], ipv4: &Ipv4Header, tcp: &mut TcpHeader, len: usize) -> Option<usize> {
     let frame = frame.get_mut(..HEADERS_LEN + len)?;
-    let (link, packet) = frame.split_at_mut(ethernet::HEADER_LEN);
-    let link_header = EthernetHeader::new(ethernet::EthernetFields {
-        dst: NEAR.mac,
-        src: FAR.mac,
-        ethertype: wirepath::wire::EtherType::IPV4,
-    });
+    let (link, packet) = frame.split_at_mut(EthernetHeader::LEN);
+    let link_header =
+        EthernetHeader::new(EthernetFields { dst: NEAR.mac, src: FAR.mac, ethertype: wirepath::wire::EtherType::IPV4 });
     ipv4.emit(packet).ok()?;
     let pseudo = Ipv4Packet::parse(packet).ok()?.pseudo_header();
-    let (headers, payload) = packet.split_at_mut(ipv4::HEADER_LEN + tcp::HEADER_LEN);
+    let (headers, payload) = packet.split_at_mut(Ipv4Header::LEN + TcpHeader::LEN);
     tcp.fill_checksum(pseudo.sum().append(payload));
-    tcp.emit(&[], &mut headers[ipv4::HEADER_LEN..]).ok()?;
+    tcp.emit(&[], &mut headers[Ipv4Header::LEN..]).ok()?;
     link_header.emit(link).ok()?;
     Some(HEADERS_LEN + len)
 }

@@ -15,7 +15,7 @@ use super::field::{EmitError, EtherType, MacAddr};
 use super::vlan::VlanTags;
 
 /// Bytes of the header without tags.
-pub const HEADER_LEN: usize = 14;
+pub(crate) const HEADER_LEN: usize = 14;
 
 /// A parsed frame: the header, up to two tags, and the payload.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,9 @@ pub struct EthernetFields {
 }
 
 impl EthernetHeader {
+    /// Bytes of the header without tags.
+    pub const LEN: usize = HEADER_LEN;
+
     /// A header with these values.
     #[inline]
     pub const fn new(fields: EthernetFields) -> Self {

@@ -14,10 +14,10 @@ use super::field::{EmitError, Protocol};
 use super::ipv4::{self, Ipv4Packet};
 
 /// Bytes of the header, common to all messages.
-pub const HEADER_LEN: usize = 8;
+pub(crate) const HEADER_LEN: usize = 8;
 /// Maximum bytes of a packet that an error should quote, so that the error stays within 576 (RFC
 /// 1812 4.3.2.3).
-pub const QUOTED_LEN_MAX: usize = 576 - ipv4::HEADER_LEN - HEADER_LEN;
+pub(crate) const QUOTED_LEN_MAX: usize = 576 - ipv4::HEADER_LEN - HEADER_LEN;
 
 const ECHO_REPLY: u8 = 0;
 const DESTINATION_UNREACHABLE: u8 = 3;
@@ -224,7 +224,7 @@ impl<'a> Icmpv4Message<'a> {
     }
 
     /// Writes the message with its checksum and returns the bytes written. An error quotes all
-    /// bytes given: cut the packet to [`QUOTED_LEN_MAX`] first.
+    /// bytes given: cut the packet to 548 first (RFC 1812 4.3.2.3).
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         let bytes = bytes.get_mut(..self.len()).ok_or(EmitError::NoRoom)?;
         let mut header = self.header();

@@ -15,17 +15,17 @@ use super::checksum::Sum;
 use super::field::EmitError;
 
 /// All systems: the destination of general queries.
-pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+pub(crate) const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// All routers: the destination of version 2 leaves (RFC 2236 6).
 pub(crate) const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// The destination of version 3 reports (RFC 3376 4.2.14).
 pub(crate) const REPORT_V3_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// Bytes of version 1 and 2 messages, and of a version 3 report without records.
-pub const MESSAGE_LEN: usize = 8;
+pub(crate) const MESSAGE_LEN: usize = 8;
 /// Bytes of a version 3 query without sources.
 pub(crate) const QUERY_V3_LEN: usize = 12;
 /// Bytes of a group record without sources.
-pub const RECORD_LEN: usize = 8;
+pub(crate) const RECORD_LEN: usize = 8;
 
 const QUERY: u8 = 0x11;
 const REPORT_V1: u8 = 0x12;
@@ -142,6 +142,9 @@ struct QueryV3 {
 }
 
 impl<'a> IgmpQuery<'a> {
+    /// All systems: the destination of general queries.
+    pub const ALL_SYSTEMS: Ipv4Addr = ALL_SYSTEMS;
+
     /// True for a general query.
     pub const fn is_general(&self) -> bool {
         self.group.is_unspecified()
@@ -311,6 +314,11 @@ pub struct IgmpRecord<'a> {
     pub group: Ipv4Addr,
     /// The sources listed.
     pub sources: IgmpSources<'a>,
+}
+
+impl IgmpRecord<'_> {
+    /// Bytes of a record without sources.
+    pub const LEN_MIN: usize = RECORD_LEN;
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

@@ -15,11 +15,11 @@ use super::field::{EmitError, Protocol};
 use super::options::{BadLength, next_option};
 
 /// Bytes of a header without options.
-pub const HEADER_LEN: usize = 20;
+pub(crate) const HEADER_LEN: usize = 20;
 /// Maximum bytes of options: the header length counts to fifteen words.
 pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 /// Router alert, which IGMP messages carry (RFC 2113 2.1): routers must examine the packet.
-pub const ROUTER_ALERT: [u8; 4] = [OPTION_ROUTER_ALERT, 4, 0, 0];
+pub(crate) const ROUTER_ALERT: [u8; 4] = [OPTION_ROUTER_ALERT, 4, 0, 0];
 
 const OPTION_ROUTER_ALERT: u8 = 148;
 
@@ -170,6 +170,9 @@ pub struct Ipv4Fields {
 }
 
 impl Ipv4Header {
+    /// Bytes of a header without options.
+    pub const LEN: usize = HEADER_LEN;
+
     /// A whole packet's header without options, with its checksum.
     #[inline(always)]
     pub fn new(fields: &Ipv4Fields) -> Result<Self, EmitError> {
@@ -398,6 +401,10 @@ pub struct Ipv4Option<'a> {
 }
 
 impl Ipv4Option<'_> {
+    /// Router alert as bytes of a header, which IGMP messages carry (RFC 2113 2.1): routers must
+    /// examine the packet.
+    pub const ROUTER_ALERT: [u8; 4] = ROUTER_ALERT;
+
     /// True if every fragment carries the option, not only the first (RFC 791 3.1).
     pub const fn is_copied(&self) -> bool {
         self.kind & 0x80 != 0

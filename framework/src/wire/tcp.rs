@@ -16,7 +16,7 @@ use super::field::{EmitError, Protocol};
 use super::options::{BadLength, NO_OPERATION, next_option};
 
 /// Bytes of a header without options.
-pub const HEADER_LEN: usize = 20;
+pub(crate) const HEADER_LEN: usize = 20;
 /// Maximum bytes of options: the data offset counts to fifteen words.
 pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 
@@ -201,6 +201,9 @@ pub struct TcpFields {
 }
 
 impl TcpHeader {
+    /// Bytes of a header without options.
+    pub const LEN: usize = HEADER_LEN;
+
     /// A header before `options`, without a checksum: call [`TcpHeader::fill_checksum`] or leave it
     /// to the NIC.
     #[inline]

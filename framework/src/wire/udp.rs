@@ -13,7 +13,7 @@ use super::checksum::{PseudoHeader, Sum};
 use super::field::{EmitError, Protocol};
 
 /// Bytes of the header.
-pub const HEADER_LEN: usize = 8;
+pub(crate) const HEADER_LEN: usize = 8;
 
 /// The header as it lies in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -37,6 +37,9 @@ pub struct UdpFields {
 }
 
 impl UdpHeader {
+    /// Bytes of the header.
+    pub const LEN: usize = HEADER_LEN;
+
     /// A header without a checksum, which IPv4 allows: call [`UdpHeader::fill_checksum`] or leave
     /// it to the NIC.
     #[inline]

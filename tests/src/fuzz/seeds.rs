@@ -16,10 +16,10 @@ use market::pitch;
 use wirepath::counters::{Block, Capacity, Unit};
 use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
 use wirepath::wire::icmpv4::{Echo, Icmpv4Message, TimeExceeded, Unreachable};
-use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion, RecordKind, ReportWriter};
-use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
+use wirepath::wire::igmp::{IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion, RecordKind, ReportWriter};
+use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header, Ipv4Option};
 use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, Timestamps};
-use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTag, VlanTags, ipv4 as ipv4_format};
+use wirepath::wire::{EtherType, MacAddr, Protocol, VlanTag, VlanTags};
 
 use super::pipeline::udp_stack::{CONFIG_LEN, GROUPS, PORTS, step};
 use super::pipeline::{host, trunk};
@@ -36,7 +36,7 @@ fn datagrams() -> Vec<Frame> {
     vec![
         Frame { tags: VlanTags::single(tag), ..plain.clone() },
         Frame { tags: VlanTags::double([service, tag]), ..plain.clone() },
-        Frame { options: ipv4_format::ROUTER_ALERT.to_vec(), ..plain.clone() },
+        Frame { options: Ipv4Option::ROUTER_ALERT.to_vec(), ..plain.clone() },
         Frame { options: vec![1, 1, 0x83, 7, 4, 10, 0, 0, 9, 0, 0, 0], ..plain.clone() },
         Frame::to(OURS, PORTS[0], &[]),
         plain,
@@ -405,9 +405,10 @@ fn control_frames() -> Vec<Vec<u8>> {
     };
     let mut frames = frames();
     frames.extend(icmpv4().iter().map(|message| packet(Protocol::ICMP, OURS, &[], 64, message)));
-    let router_alert = &ipv4_format::ROUTER_ALERT;
-    for (destination, message) in
-        [ALL_SYSTEMS, GROUPS[0]].into_iter().flat_map(|to| igmp().into_iter().map(move |message| (to, message)))
+    let router_alert = &Ipv4Option::ROUTER_ALERT;
+    for (destination, message) in [IgmpQuery::ALL_SYSTEMS, GROUPS[0]]
+        .into_iter()
+        .flat_map(|to| igmp().into_iter().map(move |message| (to, message)))
     {
         frames.push(packet(Protocol::IGMP, destination, router_alert, 1, &message));
     }
@@ -421,7 +422,7 @@ fn control_frames() -> Vec<Vec<u8>> {
         sources: IgmpSources::NONE,
     };
     let general = written(|bytes| IgmpMessage::Query(general).emit(bytes).expect(ROOM));
-    frames.push(packet(Protocol::IGMP, ALL_SYSTEMS, router_alert, 1, &general));
+    frames.push(packet(Protocol::IGMP, IgmpQuery::ALL_SYSTEMS, router_alert, 1, &general));
     frames.push(Frame::to(OURS, PORTS[1], b"nobody listens").emit());
     frames
 }

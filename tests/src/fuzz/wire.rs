@@ -126,7 +126,7 @@ pub(super) fn igmp(data: &[u8]) {
 
 /// The records, written one by one, are the same records; each takes eight bytes or more.
 fn report(records: igmp::IgmpRecords<'_>, len: usize) {
-    assert!(records.count() <= usize::from(records.stated_count()).min(len / igmp::RECORD_LEN));
+    assert!(records.count() <= usize::from(records.stated_count()).min(len / igmp::IgmpRecord::LEN_MIN));
     let mut bytes = vec![0; len];
     let mut writer = igmp::ReportWriter::new(&mut bytes).expect("there was a header");
     for record in records.map_while(Result::ok) {

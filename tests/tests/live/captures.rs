@@ -19,9 +19,9 @@ use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::checksum::Sum;
 use wirepath::wire::ethernet::EthernetFrame;
-use wirepath::wire::ipv4::Ipv4Packet;
+use wirepath::wire::ipv4::{Ipv4Header, Ipv4Packet};
 use wirepath::wire::udp::UdpHeader;
-use wirepath::wire::{MacAddr, Protocol, ipv4};
+use wirepath::wire::{MacAddr, Protocol};
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, THEIRS, TIMEOUT, Wire, table};
 
 /// A frame and when it was recorded.
@@ -49,7 +49,7 @@ impl Frame {
     /// address that a neighbor may have, with the checksums that a NIC would have computed.
     fn onto_the_wire(self) -> Self {
         const IP: usize = 14;
-        const UDP: usize = IP + ipv4::HEADER_LEN;
+        const UDP: usize = IP + Ipv4Header::LEN;
         let is_plain = self.bytes.len() > IP && self.bytes[IP] == 0x45 && self.bytes[IP + 12] == 127;
         let Some((to, payload)) = self.datagram().filter(|_| is_plain) else { return self };
         let (mut bytes, payload) = (self.bytes.clone(), payload.to_vec());

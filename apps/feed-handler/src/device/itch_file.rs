@@ -21,10 +21,10 @@ use wirepath::device::{
 };
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo, Sizing};
 use wirepath::time::{Instant, UnixTime};
-use wirepath::wire::ethernet::{self, EthernetFields, EthernetHeader};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
-use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
+use wirepath::wire::{EtherType, MacAddr, Protocol};
 
 use super::blocks::{Blocks, FileEnding, Run};
 
@@ -33,7 +33,7 @@ const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(233, 252, 0, 1), 26_
 /// Its sender: an address for documentation (RFC 5737).
 const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SESSION: [u8; 10] = *b"FILE      ";
-const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
+const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + UdpHeader::LEN;
 const MOLD_LEN: usize = 20;
 
 /// The file and how it is published.
@@ -270,7 +270,7 @@ fn write_headers(headers: &mut [u8], payload: &[u8]) {
         tos: 0,
         identification: 0,
         dont_fragment: true,
-        payload_len: udp::HEADER_LEN + payload.len(),
+        payload_len: UdpHeader::LEN + payload.len(),
     });
     let ethernet = EthernetHeader::new(EthernetFields {
         dst: MacAddr::multicast_ipv4(*GROUP.ip()),

@@ -1,7 +1,7 @@
 //! Checks the kernel: which parts of AF_XDP its version supports, and whether it permits us to use
 //! them.
 
-use wirepath::device::af_xdp::CAPABILITIES;
+use wirepath::device::af_xdp::AfXdpConfig;
 use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
@@ -61,7 +61,7 @@ pub(super) fn capabilities(inspected: &Inspected) -> Vec<Finding> {
     }
     fault(
         format!("this user may not open AF_XDP ports, for lack of {}", missing.join(", ")),
-        format!("run programs as root, or once `setcap {CAPABILITIES}+ep PROGRAM`"),
+        format!("run programs as root, or once `setcap {}+ep PROGRAM`", AfXdpConfig::CAPABILITIES),
     )
 }
 

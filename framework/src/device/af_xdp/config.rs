@@ -43,6 +43,11 @@ pub struct AfXdpConfig {
 }
 
 impl AfXdpConfig {
+    /// The capabilities that a process without root needs, for setcap(8): cap_net_admin attaches
+    /// programs to interfaces, cap_net_raw opens AF_XDP sockets, cap_bpf loads programs,
+    /// cap_perfmon lets them compute the end of a header, cap_ipc_lock locks the pool in memory.
+    pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
+
     /// The best mode of driver and kernel on `interface`: 2048 frames to receive, 1024 to send,
     /// 4096 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames last 138 µs: longer than a
     /// worker is absent.

@@ -3,13 +3,9 @@
 use core::fmt;
 use std::io;
 
+use super::config::AfXdpConfig;
 use crate::device::{DeviceError, DeviceErrorKind};
 use crate::mem::Layout;
-
-/// The capabilities that a process without root needs, for setcap(8): cap_net_admin attaches
-/// programs to interfaces, cap_net_raw opens AF_XDP sockets, cap_bpf loads programs, cap_perfmon
-/// lets them compute the end of a header, cap_ipc_lock locks the pool in memory.
-pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
 
 /// Why the device or a queue cannot be opened.
 #[derive(Debug)]
@@ -182,7 +178,8 @@ impl fmt::Display for AfXdpSetupError {
             }
             Self::NoPermission { doing } => write!(
                 f,
-                "no permission for {doing}: run as root, or give the program what it needs with `setcap {CAPABILITIES}+ep PROGRAM`"
+                "no permission for {doing}: run as root, or give the program what it needs with `setcap {}+ep PROGRAM`",
+                AfXdpConfig::CAPABILITIES
             ),
             Self::KernelTooOld { missing, since } => {
                 write!(f, "this kernel ({}) lacks {missing}: use Linux {since} or later", kernel_release())

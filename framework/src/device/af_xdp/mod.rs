@@ -51,7 +51,6 @@ mod tx;
 
 pub use broker::client::{broker_of, check_broker};
 pub use config::{AfXdpConfig, CopyMode, Mode};
-pub use error::CAPABILITIES;
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;
 pub use setup::capabilities::{AfXdpCapabilities, AttachedProgram, DriverCapabilities};

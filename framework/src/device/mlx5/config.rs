@@ -104,7 +104,7 @@ pub struct RssConfig {
     pub by: RssFields,
     /// The secret of the Toeplitz hash. By default 16 bits that repeat, which send both directions
     /// of a flow to the same queue.
-    pub key: [u8; RSS_KEY_LEN],
+    pub key: [u8; Self::KEY_LEN],
 }
 
 /// The hashed fields.
@@ -118,15 +118,17 @@ pub enum RssFields {
     Ports,
 }
 
-/// Bytes of a Toeplitz key.
-pub const RSS_KEY_LEN: usize = 40;
+impl RssConfig {
+    /// Bytes of a Toeplitz key.
+    pub const KEY_LEN: usize = 40;
+}
 
 impl Default for RssConfig {
     /// Over ports, with a key whose 16 bits repeat (0x6d5a; Woo and Park, "Scalable TCP session
     /// monitoring with symmetric receive-side scaling"): both directions of a flow hash to the same
     /// queue.
     fn default() -> Self {
-        let mut key = [0; RSS_KEY_LEN];
+        let mut key = [0; Self::KEY_LEN];
         key.as_chunks_mut().0.iter_mut().for_each(|pair: &mut [u8; 2]| *pair = [0x6d, 0x5a]);
         Self { by: RssFields::default(), key }
     }

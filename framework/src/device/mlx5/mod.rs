@@ -39,7 +39,7 @@ mod setup;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod testing;
 
-pub use config::{Feature, Mlx5Config, Pace, RSS_KEY_LEN, RssConfig, RssFields, RxDistribution};
+pub use config::{Feature, Mlx5Config, Pace, RssConfig, RssFields, RxDistribution};
 pub use receive::rx::Mlx5Rx;
 pub use send::sq::WarmUp;
 pub use send::tx::Mlx5Tx;

@@ -82,7 +82,7 @@ pub enum Problem {
     /// Packets that do not begin with an Ethernet header; the number is from the tcpdump.org
     /// registry.
     LinkType(u32),
-    /// A record that claims more than [`RECORD_LEN_MAX`](super::RECORD_LEN_MAX) bytes.
+    /// A record that claims more than [`Record::LEN_MAX`](super::Record::LEN_MAX) bytes.
     RecordLength(u32),
     /// A pcapng block with an impossible length: too short for its type, no multiple of four, or
     /// too long.

@@ -32,7 +32,7 @@ pub use writer::Writer;
 /// The longest packet a record may hold, in bytes: the snaplen of tcpdump and Wireshark, and the
 /// limit that libpcap puts on Ethernet captures. A longer one in a file is a damaged or hostile
 /// length.
-pub const RECORD_LEN_MAX: usize = 262_144;
+pub(crate) const RECORD_LEN_MAX: usize = 262_144;
 
 #[cfg(test)]
 mod device_tests;

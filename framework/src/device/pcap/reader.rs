@@ -14,7 +14,7 @@ use flate2::read::MultiGzDecoder;
 use super::classic::Classic;
 use super::input::Input;
 use super::pcapng::{PcapNg, SECTION_HEADER};
-use super::{Cut, End, Error, Problem, Truncation};
+use super::{Cut, End, Error, Problem, RECORD_LEN_MAX, Truncation};
 use crate::counters::printable;
 
 /// LINKTYPE_ETHERNET in the registry at tcpdump.org.
@@ -33,6 +33,11 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
+    /// The longest recording of a frame, in bytes: the snaplen of tcpdump and Wireshark, and the
+    /// limit that libpcap puts on Ethernet captures. A longer one in a file is a damaged or hostile
+    /// length.
+    pub const LEN_MAX: usize = RECORD_LEN_MAX;
+
     /// Whether the recording is shorter than the frame (the snaplen was too small).
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_len as usize

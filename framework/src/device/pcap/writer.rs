@@ -73,8 +73,8 @@ impl<W: Write> Writer<W> {
         self.write_gather(timestamp_ns, &[frame]);
     }
 
-    /// Adds a frame in several pieces. Bytes beyond [`RECORD_LEN_MAX`] are cut, and the record
-    /// shows it.
+    /// Adds a frame in several pieces. Bytes beyond [`Record::LEN_MAX`](super::Record::LEN_MAX) are
+    /// cut, and the record shows it.
     pub fn write_gather(&mut self, timestamp_ns: u64, pieces: &[&[u8]]) {
         self.write_segments(timestamp_ns, None, pieces.iter().copied());
     }

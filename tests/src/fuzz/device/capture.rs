@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use wirepath::device::pcap::{End, RECORD_LEN_MAX, Reader, Writer};
+use wirepath::device::pcap::{End, Reader, Record, Writer};
 
 /// One record, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(in crate::fuzz) fn pcap(data: &[u8]) {
     let whole = walk(Reader::new(data).map_err(|error| error.to_string()));
     let (records, end) = &whole;
     assert!(records.iter().map(|record| record.bytes.len()).sum::<usize>() <= data.len());
-    assert!(records.iter().all(|record| record.bytes.len() <= RECORD_LEN_MAX));
+    assert!(records.iter().all(|record| record.bytes.len() <= Record::LEN_MAX));
     // Classic records have 16 bytes in front, simple packet blocks of pcapng 12 and 4 behind.
     assert!(records.len() <= data.len() / 16);
     assert!(end.as_ref().map_or(true, Option::is_some), "a walk that ended well says how");

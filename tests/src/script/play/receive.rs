@@ -4,7 +4,7 @@
 use wirepath::pipeline::tcp::Seq;
 use wirepath::testing::tcp::Segment;
 use wirepath::wire::tcp::{
-    HEADER_LEN, SackBlock, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment, Timestamps,
+    SackBlock, TcpFields, TcpFlags, TcpHeader, TcpOption, TcpOptionList, TcpSegment, Timestamps,
 };
 
 use super::Player;
@@ -91,7 +91,7 @@ impl Player {
 
 fn parse(fields: &TcpFields, options: &[u8], payload: &[u8], ce: bool) -> Result<Segment, String> {
     let header = TcpHeader::new(fields, options).map_err(|_| "more options than a header holds")?;
-    let mut bytes = vec![0; HEADER_LEN + options.len()];
+    let mut bytes = vec![0; TcpHeader::LEN + options.len()];
     header.emit(options, &mut bytes).map_err(|_| "the header does not fit")?;
     bytes.extend_from_slice(payload);
     let parsed = TcpSegment::parse(&bytes).map_err(|error| format!("that is no segment: {error:?}"))?;

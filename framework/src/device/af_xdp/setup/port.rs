@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Moment};
 use zerocopy::IntoBytes;
 
 use super::super::config::{AfXdpConfig, Mode};
-use super::super::error::{AfXdpSetupError, CAPABILITIES};
+use super::super::error::AfXdpSetupError;
 use super::super::holder;
 use super::super::interface::{Interface, LinkState, LinkWatch};
 use super::super::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
@@ -382,7 +382,7 @@ fn refused(error: &io::Error) -> SteerError {
     match error.raw_os_error() {
         // A program with rules computes where headers end, which the verifier permits only with
         // cap_perfmon.
-        Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: CAPABILITIES },
+        Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: AfXdpConfig::CAPABILITIES },
         errno => SteerError::Refused { errno: errno.unwrap_or(0) },
     }
 }

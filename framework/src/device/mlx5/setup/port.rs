@@ -13,7 +13,7 @@ use rdma_core_sys::verbs::{
 };
 
 use super::super::completion::clock::{ClockInfo, TickConversion};
-use super::super::config::{Mlx5Config, RSS_KEY_LEN, RssConfig, RssFields};
+use super::super::config::{Mlx5Config, RssConfig, RssFields};
 use super::super::error::Mlx5SetupError;
 use super::super::health::port_counter::PortCounter;
 use super::super::health::port_monitor::PortMonitor;
@@ -285,7 +285,7 @@ impl Port {
     fn rss_queue_pair(
         &self,
         table: &IndirectionTable,
-        key: &[u8; RSS_KEY_LEN],
+        key: &[u8; RssConfig::KEY_LEN],
         fields: u64,
     ) -> Result<QueuePair, Mlx5SetupError> {
         let request = RssRequest { pd: &self.pd, table, key, fields, options: QpOptions::default() };
