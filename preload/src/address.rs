@@ -18,7 +18,7 @@ pub(crate) const ADDRESS_LEN: usize = 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     V4(SocketAddrV4),
-    /// `AF_UNSPEC`: dissolves the association of a datagram socket.
+    /// `AF_UNSPEC`: disconnects a socket.
     Unspecified,
     /// An address that we do not carry: the socket stays with the kernel.
     Other,

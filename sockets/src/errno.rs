@@ -109,7 +109,7 @@ pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
 pub(crate) const FRAGMENTATION_NEEDED: (u8, u8) = (3, 4);
 
 /// An ICMP error as a socket reports it.
-pub(crate) struct IcmpFacts {
+pub(crate) struct IcmpErrorInfo {
     pub(crate) errno: Errno,
     /// A connected socket reports it without `IP_RECVERR` as well (RFC 1122 4.1.3.3).
     pub(crate) is_hard: bool,
@@ -121,22 +121,22 @@ pub(crate) struct IcmpFacts {
 
 /// The errno of a socket for an ICMP error about its UDP flow (Linux `__udp4_lib_err`,
 /// `icmp_err_convert`).
-pub(crate) fn of_icmp(kind: FlowErrorKind) -> IcmpFacts {
+pub(crate) fn of_icmp(kind: FlowErrorKind) -> IcmpErrorInfo {
     match kind {
         FlowErrorKind::Unreachable(reason) => {
             let code = reason.code();
             let (errno, is_hard) = UNREACHABLE.get(usize::from(code)).copied().unwrap_or((Errno::EHOSTUNREACH, false));
             let info = if let Unreachable::FragmentationNeeded { mtu } = reason { mtu.into() } else { 0 };
-            IcmpFacts { errno, is_hard, kind: 3, code, info }
+            IcmpErrorInfo { errno, is_hard, kind: 3, code, info }
         }
         FlowErrorKind::TimeExceeded(reason) => {
-            IcmpFacts { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 11, code: reason.code(), info: 0 }
+            IcmpErrorInfo { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 11, code: reason.code(), info: 0 }
         }
         FlowErrorKind::ParameterProblem { code, pointer } => {
-            IcmpFacts { errno: Errno::EPROTO, is_hard: true, kind: 12, code, info: pointer.into() }
+            IcmpErrorInfo { errno: Errno::EPROTO, is_hard: true, kind: 12, code, info: pointer.into() }
         }
         // A kind of a later version: soft, as kinds that Linux does not know.
-        _ => IcmpFacts { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 0, code: 0, info: 0 },
+        _ => IcmpErrorInfo { errno: Errno::EHOSTUNREACH, is_hard: false, kind: 0, code: 0, info: 0 },
     }
 }
 

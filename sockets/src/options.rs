@@ -106,7 +106,7 @@ pub struct Ancillary {
     /// `SO_RXQ_OVFL`.
     pub dropped: bool,
     /// `SO_TIMESTAMP` or `SO_TIMESTAMPNS`: the time of arrival.
-    pub timestamp: Option<TimeUnit>,
+    pub timestamp: Option<TimestampResolution>,
     /// The messages with times have the types of the options with 64 bits (`SO_TIMESTAMP_NEW` and
     /// so on), as the last such option decided.
     pub has_new_times: bool,
@@ -114,7 +114,7 @@ pub struct Ancillary {
 
 /// The unit of the time of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
+pub enum TimestampResolution {
     /// `SO_TIMESTAMP`.
     Microseconds,
     /// `SO_TIMESTAMPNS`.
@@ -186,7 +186,7 @@ impl Options {
     /// Whether a send of a stream takes the slow path: the bytes wait, are stamped, or have a low
     /// water.
     #[inline]
-    pub(crate) fn holds_or_stamps(&self) -> bool {
+    pub(crate) fn takes_slow_path(&self) -> bool {
         self.cork | self.timestamping.stamps_sent() | self.unsent_low_water.is_some()
     }
 

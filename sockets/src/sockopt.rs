@@ -14,9 +14,9 @@ use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::Duration;
 
 use crate::errno::Errno;
-use crate::options::{Ancillary, Options, TimeUnit};
+use crate::options::{Ancillary, Options, TimestampResolution};
 use crate::socket::{Socket, State};
-use crate::table::datagrams::{GroupOf, SOURCES_MAX, SourceChange};
+use crate::table::datagrams::{GroupRequest, SOURCES_MAX, SourceChange};
 use crate::table::{Kind, SocketId, Sockets};
 use crate::timestamping::Timestamping;
 
@@ -320,7 +320,7 @@ impl Sockets {
             }
             SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
                 let nanos = matches!(name, SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW);
-                let unit = if nanos { TimeUnit::Nanoseconds } else { TimeUnit::Microseconds };
+                let unit = if nanos { TimestampResolution::Nanoseconds } else { TimestampResolution::Microseconds };
                 let ancillary = &mut self.find(id)?.options.ancillary;
                 ancillary.timestamp = on.then_some(unit);
                 if on {
@@ -396,10 +396,10 @@ impl Sockets {
             SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
                 let Ancillary { timestamp, has_new_times, .. } = options.ancillary;
                 let is_unit = match name {
-                    SO_TIMESTAMP => timestamp == Some(TimeUnit::Microseconds),
+                    SO_TIMESTAMP => timestamp == Some(TimestampResolution::Microseconds),
                     // Also reads as set after `SO_TIMESTAMPNS_NEW`, as on Linux.
                     SO_TIMESTAMP_NEW => timestamp.is_some(),
-                    _ => timestamp == Some(TimeUnit::Nanoseconds),
+                    _ => timestamp == Some(TimestampResolution::Nanoseconds),
                 };
                 let is_new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
                 flag(is_unit && is_new == has_new_times)
@@ -458,8 +458,8 @@ impl Sockets {
             IP_RECVERR => {
                 let socket = self.find(id)?;
                 socket.options.receive_errors = on;
-                if let Some(reports) = socket.reports.as_mut().filter(|_| !on) {
-                    reports.purge();
+                if let Some(error_queue) = socket.error_queue.as_mut().filter(|_| !on) {
+                    error_queue.purge();
                 }
                 Ok(())
             }
@@ -577,18 +577,24 @@ impl Sockets {
         }
         match self.group_of(group, interface_idx, address, cx) {
             // The interface alone identifies the membership.
-            Ok(of) => self.leave_group(id, GroupOf { address: Ipv4Addr::UNSPECIFIED, ..of }, cx),
+            Ok(of) => self.leave_group(id, GroupRequest { address: Ipv4Addr::UNSPECIFIED, ..of }, cx),
             // The group may have been joined by an interface index, with a foreign address beside
             // it.
             Err(Errno::ENODEV) if interface_idx == 0 => {
-                self.leave_group(id, GroupOf { group, interface: InterfaceId::ANY, address }, cx)
+                self.leave_group(id, GroupRequest { group, interface: InterfaceId::ANY, address }, cx)
             }
             Err(_) => Err(Errno::EADDRNOTAVAIL),
         }
     }
 
     /// Finds the interface (Linux `ip_mc_find_dev`): there is only ours.
-    fn group_of(&self, group: Ipv4Addr, interface_idx: u32, address: Ipv4Addr, cx: &Cx<'_>) -> Result<GroupOf, Errno> {
+    fn group_of(
+        &self,
+        group: Ipv4Addr,
+        interface_idx: u32,
+        address: Ipv4Addr,
+        cx: &Cx<'_>,
+    ) -> Result<GroupRequest, Errno> {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
         }
@@ -599,7 +605,7 @@ impl Sockets {
         if !is_ours {
             return Err(Errno::ENODEV);
         }
-        Ok(GroupOf { group, interface: InterfaceId::ANY, address })
+        Ok(GroupRequest { group, interface: InterfaceId::ANY, address })
     }
 
     fn set_multicast_source(&mut self, id: SocketId, value: &[u8], cx: &mut Cx<'_>) -> Result<(), Errno> {

@@ -5,7 +5,7 @@ use core::ops::BitOr;
 
 use wirepath::time::UnixTime;
 
-use crate::options::{Options, TimeUnit};
+use crate::options::{Options, TimestampResolution};
 
 /// Flags of `SO_TIMESTAMPING`, by the bits of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl BitOr for Timestamping {
     }
 }
 
-/// The times of a message.
+/// The times of a message (`struct scm_timestamping`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct MessageTimestamps {
     /// By the wall clock: when it was received, or given to the device, or acknowledged.
     pub software: Option<UnixTime>,
     /// By the NIC's clock.
@@ -111,7 +111,12 @@ pub(crate) enum MessageOf {
 
 /// The control messages that report the times of a message (Linux `__sock_recv_timestamp`,
 /// `tcp_recv_timestamp`).
-pub(crate) fn control_messages(times: &Times, of: MessageOf, options: &Options, into: &mut Vec<ControlMessage>) {
+pub(crate) fn control_messages(
+    times: &MessageTimestamps,
+    of: MessageOf,
+    options: &Options,
+    into: &mut Vec<ControlMessage>,
+) {
     let flags = options.timestamping;
     let is_new = options.ancillary.has_new_times;
     let is_sent = of == MessageOf::ErrorQueue;
@@ -120,13 +125,13 @@ pub(crate) fn control_messages(times: &Times, of: MessageOf, options: &Options, 
     let software = times.software.filter(|_| is_stamped);
     if let (Some(unit), Some(at)) = (options.ancillary.timestamp, software) {
         let kind = match (unit, is_new) {
-            (TimeUnit::Microseconds, false) => SO_TIMESTAMP,
-            (TimeUnit::Microseconds, true) => SO_TIMESTAMP_NEW,
-            (TimeUnit::Nanoseconds, false) => SO_TIMESTAMPNS,
-            (TimeUnit::Nanoseconds, true) => SO_TIMESTAMPNS_NEW,
+            (TimestampResolution::Microseconds, false) => SO_TIMESTAMP,
+            (TimestampResolution::Microseconds, true) => SO_TIMESTAMP_NEW,
+            (TimestampResolution::Nanoseconds, false) => SO_TIMESTAMPNS,
+            (TimestampResolution::Nanoseconds, true) => SO_TIMESTAMPNS_NEW,
         };
         let [seconds, nanos] = split(at);
-        let rest = if unit == TimeUnit::Microseconds { nanos / 1_000 } else { nanos };
+        let rest = if unit == TimestampResolution::Microseconds { nanos / 1_000 } else { nanos };
         into.push((SOL_SOCKET, kind, [seconds, rest].map(u64::to_ne_bytes).concat()));
     }
     let reports = |reported: Timestamping, asked: Timestamping| {

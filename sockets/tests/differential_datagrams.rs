@@ -41,7 +41,7 @@ enum Call {
     Socket(u8),
     Bind(usize),
     Connect(usize, Option<usize>),
-    Dissolve(usize),
+    Disconnect(usize),
     Send(usize, usize, bool),
     SendTo(usize, Option<usize>, usize, bool),
     Recv(usize, usize, bool, bool),
@@ -104,7 +104,7 @@ impl Kernels {
                 self.with(idx, |fd| kernel::bind(fd, &any).map(|()| 0))
             }
             Call::Connect(idx, to) => self.with(idx, |fd| kernel::connect(fd, &self.port(to)).map(|()| 0)),
-            Call::Dissolve(idx) => self.with(idx, |fd| kernel::connect_unspec(fd).map(|()| 0)),
+            Call::Disconnect(idx) => self.with(idx, |fd| kernel::connect_unspec(fd).map(|()| 0)),
             Call::Send(idx, len, waits) => self.with(idx, |fd| {
                 if waits {
                     kernel::send(fd, &vec![byte; len], SendFlags::MORE)?;
@@ -223,7 +223,7 @@ impl Ours {
             Call::Socket(_) | Call::Wait(_) => 0,
             Call::Bind(idx)
             | Call::Connect(idx, _)
-            | Call::Dissolve(idx)
+            | Call::Disconnect(idx)
             | Call::Send(idx, ..)
             | Call::SendTo(idx, ..)
             | Call::Recv(idx, ..)
@@ -260,7 +260,7 @@ impl Ours {
                 let to = self.address(host, to);
                 stack.call(|sockets, cx| sockets.connect(id, to, cx)).map(|()| 0)
             }
-            Call::Dissolve(_) => stack.call(|sockets, cx| sockets.dissolve(id, cx)).map(|()| 0),
+            Call::Disconnect(_) => stack.call(|sockets, cx| sockets.disconnect(id, cx)).map(|()| 0),
             Call::Send(_, len, waits) => send(&stack, id, &vec![byte; len], None, waits),
             Call::SendTo(_, to, len, waits) => {
                 let to = self.address(host, to);
@@ -354,7 +354,7 @@ impl Random {
             0 => Call::Socket(1 + self.below(2) as u8),
             1 | 2 => Call::Bind(idx),
             3 | 4 => Call::Connect(idx, to),
-            5 => Call::Dissolve(idx),
+            5 => Call::Disconnect(idx),
             6 | 7 => Call::Send(idx, len, waits),
             8..=13 => Call::SendTo(idx, to, len, waits),
             14..=17 => Call::Recv(idx, len, self.below(4) == 0, self.below(4) == 0),

@@ -223,12 +223,12 @@ fn dissolved_socket_hears_anybody_and_frees_the_port_that_connect_took() {
     let ours = wire.left.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
     wire.left.call(|sockets, cx| sockets.connect(ours, at(2, 53), cx)).unwrap();
     assert_ne!(wire.left.call(|sockets, _| sockets.local_addr(ours)).unwrap().port(), 0);
-    wire.left.call(|sockets, cx| sockets.dissolve(ours, cx)).unwrap();
+    wire.left.call(|sockets, cx| sockets.disconnect(ours, cx)).unwrap();
     assert_eq!(wire.left.call(|sockets, _| sockets.peer_addr(ours)), Err(Errno::ENOTCONN));
     assert_eq!(wire.left.call(|sockets, _| sockets.local_addr(ours)).unwrap().port(), 0);
     let bound = datagrams(&wire.left, at(1, 7_000));
     wire.left.call(|sockets, cx| sockets.connect(bound, at(2, 53), cx)).unwrap();
-    wire.left.call(|sockets, cx| sockets.dissolve(bound, cx)).unwrap();
+    wire.left.call(|sockets, cx| sockets.disconnect(bound, cx)).unwrap();
     assert_eq!(wire.left.call(|sockets, _| sockets.local_addr(bound)), Ok(at(1, 7_000)));
     let theirs = datagrams(&wire.right, at(2, 9_999));
     wire.right.call(|sockets, cx| sockets.send_to(theirs, b"x", at(1, 7_000), cx)).unwrap();

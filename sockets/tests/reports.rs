@@ -9,7 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use common::{Wire, at, wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
 use sockets::{
-    Errno, Options, Origin, QueuedError, Ready, RecvFlags, SendFlags, SocketId, Stack, TimeUnit, Times, Timestamping,
+    Errno, ErrorOrigin, MessageTimestamps, Options, QueuedError, Ready, RecvFlags, SendFlags, SocketId, Stack,
+    TimestampResolution, Timestamping,
 };
 use wirepath::time::{Clock, Duration};
 
@@ -38,7 +39,7 @@ fn next_error(stack: &Stack, id: SocketId) -> Result<QueuedError, Errno> {
 fn stamps(stack: &Stack, id: SocketId) -> Vec<(u32, u32, bool, bool)> {
     let entries = std::iter::from_fn(|| next_error(stack, id).ok());
     entries
-        .inspect(|entry| assert_eq!((entry.errno, entry.origin), (Errno::ENOMSG, Origin::Timestamping)))
+        .inspect(|entry| assert_eq!((entry.errno, entry.origin), (Errno::ENOMSG, ErrorOrigin::Timestamping)))
         .map(|entry| (entry.info, entry.data, entry.times.software.is_some(), entry.times.hardware.is_some()))
         .collect()
 }
@@ -75,7 +76,7 @@ fn datagram_is_stamped_with_the_time_of_its_turn() {
     let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
     assert_eq!(times_of_next(&wire, &server), []);
     for (unit, kind, per_second) in
-        [(TimeUnit::Microseconds, 29, 1_000_000), (TimeUnit::Nanoseconds, 35, 1_000_000_000)]
+        [(TimestampResolution::Microseconds, 29, 1_000_000), (TimestampResolution::Nanoseconds, 35, 1_000_000_000)]
     {
         server.set_options(|options| options.ancillary.timestamp = Some(unit)).unwrap();
         let sent_after = wire.clock.clone().now() + Duration::from_millis(1_234);
@@ -106,7 +107,7 @@ fn timestamping_reports_a_software_time_only_to_who_asks_for_both() {
 fn bytes_of_a_stream_have_the_time_of_the_segment_read_last() {
     let wire = wire();
     let (mut ours, mut theirs) = connected(&wire);
-    theirs.set_options(|options| options.ancillary.timestamp = Some(TimeUnit::Nanoseconds)).unwrap();
+    theirs.set_options(|options| options.ancillary.timestamp = Some(TimestampResolution::Nanoseconds)).unwrap();
     let mut arrivals = Vec::new();
     for word in [b"one.", b"two."] {
         use std::io::Write;
@@ -135,7 +136,7 @@ fn icmp_error_is_queued_with_its_sender_and_the_bytes_of_the_datagram() {
     wire.settle();
     assert!(ready(&wire.left, client.id()).has(Ready::ERR));
     let entry = next_error(&wire.left, client.id()).unwrap();
-    assert_eq!((entry.errno, entry.origin, entry.kind, entry.code), (Errno::ECONNREFUSED, Origin::Icmp, 3, 3));
+    assert_eq!((entry.errno, entry.origin, entry.kind, entry.code), (Errno::ECONNREFUSED, ErrorOrigin::Icmp, 3, 3));
     assert_eq!((entry.offender, entry.destination), (Some(Ipv4Addr::new(192, 0, 2, 2)), Some(at(2, 7))));
     assert_eq!(&entry.payload[..], b"anyone?");
     assert!(!ready(&wire.left, client.id()).has(Ready::ERR), "the error went with the entry");
@@ -192,7 +193,7 @@ fn error_queue_holds_no_more_than_the_receive_buffer() {
     client.set_options(|options| (options.receive_errors, options.receive_buffer) = (true, 4_608)).unwrap();
     let entry = QueuedError {
         errno: Errno::ENOMSG,
-        origin: Origin::Timestamping,
+        origin: ErrorOrigin::Timestamping,
         kind: 0,
         code: 0,
         info: 0,
@@ -201,7 +202,7 @@ fn error_queue_holds_no_more_than_the_receive_buffer() {
         destination: None,
         payload: [0; 32].into(),
         packet: None,
-        times: Times::default(),
+        times: MessageTimestamps::default(),
     };
     let push = || wire.left.call(|sockets, _| sockets.push_error(client.id(), entry.clone())).unwrap();
     let kept: Vec<bool> = (0..8).map(|_| push()).collect();
@@ -217,7 +218,7 @@ fn datagram_above_the_mtu_that_may_not_be_fragmented_is_queued_with_the_mtu() {
     client.set_options(|options| (options.receive_errors, options.dont_fragment) = (true, true)).unwrap();
     assert_eq!(common::errno(client.send_to(&[0; 1_473], at(2, 7))), Some(Errno::EMSGSIZE));
     let entry = next_error(&wire.left, client.id()).unwrap();
-    assert_eq!((entry.errno, entry.origin, entry.info), (Errno::EMSGSIZE, Origin::Local, 1_500));
+    assert_eq!((entry.errno, entry.origin, entry.info), (Errno::EMSGSIZE, ErrorOrigin::Local, 1_500));
     assert_eq!(entry.destination, Some(SocketAddrV4::new([192, 0, 2, 2].into(), 0)));
 }
 
@@ -352,7 +353,7 @@ fn completions_of_sends_in_a_row_are_one_entry() {
     change(&wire.left, client.id(), |options| options.zerocopy = true);
     send(3);
     let entry = next_error(&wire.left, client.id()).unwrap();
-    assert_eq!((entry.errno, entry.origin, entry.code), (Errno(0), Origin::Zerocopy, 1));
+    assert_eq!((entry.errno, entry.origin, entry.code), (Errno(0), ErrorOrigin::Zerocopy, 1));
     assert_eq!((entry.info, entry.data), (0, 2));
     send(1);
     let entry = next_error(&wire.left, client.id()).unwrap();

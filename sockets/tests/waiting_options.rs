@@ -169,7 +169,7 @@ fn dissolved_connection_is_reset_and_its_socket_connects_again() {
     let listener = listener(&wire, 0);
     let ours = call(&wire);
     let theirs = accept(&wire, listener).unwrap();
-    wire.left.call(|sockets, cx| sockets.dissolve(ours, cx)).unwrap();
+    wire.left.call(|sockets, cx| sockets.disconnect(ours, cx)).unwrap();
     wire.settle();
     assert_eq!(wire.right.call(|sockets, _| sockets.take_error(theirs)), Ok(Some(Errno::ECONNRESET)));
     // As on Linux, `tcp_disconnect`.
@@ -185,7 +185,7 @@ fn dissolved_connection_is_reset_and_its_socket_connects_again() {
 fn dissolved_listener_refuses_and_can_listen_again() {
     let wire = wire();
     let listener = listener(&wire, 0);
-    wire.right.call(|sockets, cx| sockets.dissolve(listener, cx)).unwrap();
+    wire.right.call(|sockets, cx| sockets.disconnect(listener, cx)).unwrap();
     let ours = socket(&wire.left, Kind::Stream);
     let _ = wire.left.call(|sockets, cx| sockets.connect(ours, at(2, 80), cx));
     wire.settle();

@@ -12,7 +12,7 @@ use sockets::{ControlMessage, Errno};
 use super::polling::duration_of;
 use super::{check_room, give, is_ours, known, memory, ours, ours_or_pass, vector_flags};
 use crate::calls::data::{self, Batch, Received};
-use crate::calls::reports;
+use crate::calls::error_queue;
 use crate::engine::table::{self, FileId};
 use crate::process;
 use crate::real::{self, Count, fail};
@@ -230,7 +230,7 @@ fn store_message(header: &mut libc::msghdr, received: &Received, control: &[Cont
 /// Receives an entry of the error queue.
 fn receive_error(file: FileId, header: &mut libc::msghdr) -> Option<Result<usize, Errno>> {
     let taken = match memory::parts_mut(header.msg_iov, header.msg_iovlen) {
-        Ok(mut parts) => reports::receive(file, &mut parts)?,
+        Ok(mut parts) => error_queue::receive(file, &mut parts)?,
         Err(error) => return Some(Err(error)),
     };
     let received = match taken {

@@ -8,7 +8,7 @@ use sockets::rules::Traffic;
 use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendControl, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{self, Direction, Outcome, groups, offload, reports};
+use crate::calls::{self, Direction, Outcome, error_queue, groups, offload};
 use crate::engine::file::{ANY, Groups, Owner, Socket, What};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -102,7 +102,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     match flags {
         _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
         _ if flags & libc::MSG_ERRQUEUE != 0 => {
-            let Some(received) = reports::receive(file, parts) else { return Pass };
+            let Some(received) = error_queue::receive(file, parts) else { return Pass };
             return Ours(received.map(|received| Received {
                 len: received.len,
                 info: None,
@@ -610,7 +610,7 @@ fn has_input(engine: &mut Engine, target: &Target) -> bool {
     }
     let events = fds[0].revents;
     if events & libc::POLLERR != 0 && target.kind == Kind::Datagram {
-        reports::absorb(engine, target.id, target.twin);
+        error_queue::absorb(engine, target.id, target.twin);
     }
     events & !libc::POLLERR != 0
 }

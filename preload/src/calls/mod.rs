@@ -17,10 +17,10 @@ use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::{config, sys};
 
 pub(crate) mod data;
+pub(crate) mod error_queue;
 pub(crate) mod groups;
 pub(crate) mod offload;
 pub(crate) mod poll;
-pub(crate) mod reports;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ const SOMAXCONN: usize = 4_096;
 pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     let remote = match address::parse(remote) {
         Address::V4(remote) => remote,
-        Address::Unspecified => return dissolve(file),
+        Address::Unspecified => return disconnect(file),
         Address::Other => {
             let mut engine = engine::enter();
             if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Twin) {
@@ -341,7 +341,7 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
 }
 
 /// `connect` to `AF_UNSPEC`.
-fn dissolve(file: FileId) -> Outcome<()> {
+fn disconnect(file: FileId) -> Outcome<()> {
     let mut engine = engine::enter();
     let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return Pass };
     let Some(id) = socket.ours() else {
@@ -353,7 +353,7 @@ fn dissolve(file: FileId) -> Outcome<()> {
     };
     (socket.is_listener, socket.backlog) = (false, None);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
-    Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
+    Ours(engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
 }
 
 /// The most ports that the kernel is asked for before a connection is refused.
@@ -591,7 +591,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
         && matches!(socket.place, Owner::Ours { hears_twin: true, .. })
     {
-        reports::mirror(twin, level, name, value);
+        error_queue::mirror(twin, level, name, value);
     }
     Ours(done)
 }
@@ -610,7 +610,7 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         && let Ok(Socket { place: Owner::Ours { hears_twin: true, .. }, .. }) = engine.files.socket(file)
     {
-        reports::absorb(&mut engine, id, twin);
+        error_queue::absorb(&mut engine, id, twin);
     }
     match engine.call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
         // The twin's connection is none, so it cannot answer what is asked about ours.

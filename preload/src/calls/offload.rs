@@ -12,7 +12,7 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
-use crate::calls::{groups, poll, reports};
+use crate::calls::{error_queue, groups, poll};
 use crate::engine::file::{Groups, Owner, Shut, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
@@ -187,7 +187,7 @@ pub(crate) fn take(
     }
     engine.had_streams |= kind == Kind::Stream;
     if let Ok(twin) = engine.files.twin(file) {
-        options.iter().for_each(|call| reports::withdraw(twin, call.level, call.name, &call.value));
+        options.iter().for_each(|call| error_queue::withdraw(twin, call.level, call.name, &call.value));
     }
     engine.offloads += 1;
     let socket = engine.files.socket(file)?;

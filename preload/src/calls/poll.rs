@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sockets::{Errno, Kind, Ready, SocketId};
 
+use crate::calls::error_queue;
 use crate::calls::offload::{set_of, watched};
-use crate::calls::reports;
 use crate::engine::file::{OneShot, Owner, Set, Watch, What};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -123,7 +123,7 @@ fn look_at_kernel(
             State::Ours(member) => {
                 entry.revents |= kernel.revents & INPUT;
                 if kernel.revents & libc::POLLERR != 0 {
-                    reports::absorb(engine, member.id, entry.fd);
+                    error_queue::absorb(engine, member.id, entry.fd);
                     let ready = engine.look(|sockets| sockets.ready(member.id)).unwrap_or(Ready::ERR);
                     entry.revents |= (ready & Ready::ALWAYS).0 as i16;
                 }

@@ -290,12 +290,12 @@ impl DatagramSocket {
     }
 
     /// Puts the prepared headers aside, for a send whose headers differ.
-    pub(crate) fn put_flows_aside(&mut self) {
+    pub(crate) fn save_flows(&mut self) {
         core::mem::swap(&mut self.flows, &mut self.aside);
     }
 
     /// Forgets the headers of that send, and takes the prepared ones back.
-    pub(crate) fn take_flows_back(&mut self) {
+    pub(crate) fn restore_flows(&mut self) {
         self.flows.clear();
         core::mem::swap(&mut self.flows, &mut self.aside);
     }

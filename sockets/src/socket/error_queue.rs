@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use wirepath::time::Instant;
 
 use crate::errno::Errno;
-use crate::timestamping::{Times, Timestamping};
+use crate::timestamping::{MessageTimestamps, Timestamping};
 
 /// Bytes that an entry counts as in `SO_RCVBUF`, beside its own: the kernel's `truesize` of an
 /// empty packet.
@@ -19,7 +19,7 @@ const COPIED: u8 = 1;
 
 /// Where an entry comes from: `SO_EE_ORIGIN_LOCAL` and so on, by the numbers of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ErrorOrigin {
     /// 1: this host refused to send a datagram.
     Local = 1,
     /// 2: an ICMP error.
@@ -49,7 +49,7 @@ pub struct QueuedError {
     /// `ee_errno`; `Errno(0)` for the completion of `MSG_ZEROCOPY`, `ENOMSG` for a stamp.
     pub errno: Errno,
     /// `ee_origin`.
-    pub origin: Origin,
+    pub origin: ErrorOrigin,
     /// `ee_type`: that of the ICMP message.
     pub kind: u8,
     /// `ee_code`: that of the ICMP message; 1 where `MSG_ZEROCOPY` has copied.
@@ -68,30 +68,30 @@ pub struct QueuedError {
     /// The packet for control messages; `None` where Linux returns none.
     pub packet: Option<QueuedPacket>,
     /// The stamp.
-    pub times: Times,
+    pub times: MessageTimestamps,
 }
 
 impl QueuedError {
-    fn new(errno: Errno, origin: Origin) -> Self {
+    fn new(errno: Errno, origin: ErrorOrigin) -> Self {
         let payload = Box::default();
-        let (offender, destination, packet, times) = (None, None, None, Times::default());
+        let (offender, destination, packet, times) = (None, None, None, MessageTimestamps::default());
         Self { errno, origin, kind: 0, code: 0, info: 0, data: 0, offender, destination, payload, packet, times }
     }
 
     /// An ICMP error, of this type and code, about a datagram.
     pub(crate) fn icmp(errno: Errno, (kind, code): (u8, u8), offender: Ipv4Addr, destination: SocketAddrV4) -> Self {
         let (offender, destination) = (Some(offender), Some(destination));
-        Self { kind, code, offender, destination, ..Self::new(errno, Origin::Icmp) }
+        Self { kind, code, offender, destination, ..Self::new(errno, ErrorOrigin::Icmp) }
     }
 
     /// A datagram that is longer than the path allows (Linux `ip_local_error`).
     pub(crate) fn too_long(mtu: u32, destination: SocketAddrV4) -> Self {
-        Self { info: mtu, destination: Some(destination), ..Self::new(Errno::EMSGSIZE, Origin::Local) }
+        Self { info: mtu, destination: Some(destination), ..Self::new(Errno::EMSGSIZE, ErrorOrigin::Local) }
     }
 
     /// A stamp of a sent message.
-    pub(crate) fn stamp(of: Stamp, number: u32, times: Times) -> Self {
-        Self { info: of as u32, data: number, times, ..Self::new(Errno::ENOMSG, Origin::Timestamping) }
+    pub(crate) fn stamp(of: TimestampKind, number: u32, times: MessageTimestamps) -> Self {
+        Self { info: of as u32, data: number, times, ..Self::new(Errno::ENOMSG, ErrorOrigin::Timestamping) }
     }
 
     fn charge(&self) -> usize {
@@ -99,13 +99,13 @@ impl QueuedError {
     }
 
     fn is_icmp(&self) -> bool {
-        self.origin == Origin::Icmp
+        self.origin == ErrorOrigin::Icmp
     }
 }
 
-/// The event that a stamp is of (`SCM_TSTAMP_SND` and so on).
+/// The event that a timestamp is of (`SCM_TSTAMP_SND` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamp {
+pub(crate) enum TimestampKind {
     Sent = 0,
     Queued = 1,
     Acknowledged = 2,
@@ -114,25 +114,25 @@ pub(crate) enum Stamp {
 /// A sent message whose stamps are not all known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingStamps {
-    pub(crate) until: Until,
+    pub(crate) until: AwaitedEvent,
     /// The number by which `OPT_ID` reports it.
     pub(crate) number: u32,
     /// The stamps that are missing.
     pub(crate) flags: Timestamping,
 }
 
-/// What a stamp waits for.
+/// The event that a timestamp waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub(crate) enum AwaitedEvent {
     /// The bytes of the stream up to this one are sent, or acknowledged.
     Byte(u64),
     /// The next hop of a datagram replies, by this time.
     Neighbor(Ipv4Addr, Instant),
 }
 
-/// The state of a socket that asks for errors or stamps.
+/// The error queue of a socket (`MSG_ERRQUEUE`): errors and timestamps that it has asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(crate) struct ErrorQueue {
     queue: VecDeque<QueuedError>,
     charge: usize,
     /// Stamps that are not there yet, the oldest first.
@@ -147,7 +147,7 @@ pub(crate) struct Reports {
     next_zerocopy: u32,
 }
 
-impl Reports {
+impl ErrorQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -168,14 +168,14 @@ impl Reports {
         let number = self.next_zerocopy;
         self.next_zerocopy = number.wrapping_add(1);
         if let Some(last) = self.queue.back_mut()
-            && last.origin == Origin::Zerocopy
+            && last.origin == ErrorOrigin::Zerocopy
             && last.data.wrapping_add(1) == number
             && number > last.info
         {
             last.data = number;
             return true;
         }
-        let entry = QueuedError::new(Errno(0), Origin::Zerocopy);
+        let entry = QueuedError::new(Errno(0), ErrorOrigin::Zerocopy);
         self.push(QueuedError { code: COPIED, info: number, data: number, ..entry }, receive_buffer)
     }
 

@@ -14,7 +14,7 @@ use wirepath::time::Instant;
 use wirepath::worker::live::FlowSpec;
 
 use self::datagram::DatagramSocket;
-use self::error_queue::Reports;
+use self::error_queue::ErrorQueue;
 use self::listener::Listener;
 use self::stream::{Phase, Stream};
 use crate::epoll::Watch;
@@ -49,7 +49,7 @@ pub(crate) struct Socket {
     /// Datagrams; of a connection, what it had received and sent when it ended.
     pub(crate) traffic: Traffic,
     /// Errors and stamps, where they were asked for.
-    pub(crate) reports: Option<Box<Reports>>,
+    pub(crate) error_queue: Option<Box<ErrorQueue>>,
 }
 
 /// What a socket has received and sent.
@@ -84,7 +84,7 @@ impl Socket {
             flows: Vec::new(),
             watches: Vec::new(),
             traffic: Traffic::default(),
-            reports: None,
+            error_queue: None,
         }
     }
 

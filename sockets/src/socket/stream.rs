@@ -25,24 +25,23 @@ pub(crate) enum Phase {
     Open,
 }
 
-/// The result that `connect` has reported (the kernel's `socket_state`). It outlives the
-/// connection.
+/// The state by which `connect` is answered, as Linux's `socket_state`. It outlives the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reported {
+pub(crate) enum SocketState {
     /// No result yet, or a failure: `connect` may be called.
-    Nothing,
+    Unconnected,
     /// `EINPROGRESS`: the handshake has begun.
-    Begun,
+    Connecting,
     /// Success: `connect` returns `EISCONN` from now on.
     Connected,
     /// `shutdown` after a handshake that failed: `connect` may not be called again.
-    ShutAfter,
+    Disconnecting,
 }
 
 /// A TCP socket that does not listen.
 pub(crate) struct Stream {
     pub(crate) phase: Phase,
-    pub(crate) reported: Reported,
+    pub(crate) socket_state: SocketState,
     pub(crate) connection: Option<ConnectionId>,
     /// The last connection, also after its end, when it may be in TIME-WAIT.
     pub(crate) last_connection: Option<ConnectionId>,
@@ -86,7 +85,7 @@ impl Stream {
     pub(crate) fn new() -> Self {
         Self {
             phase: Phase::Closed,
-            reported: Reported::Nothing,
+            socket_state: SocketState::Unconnected,
             connection: None,
             last_connection: None,
             remote: UNBOUND,
@@ -112,7 +111,7 @@ impl Stream {
     /// The connection's SYN has left. A direction that was shut before stays shut, as on Linux.
     pub(crate) fn call(&mut self, connection: ConnectionId, remote: SocketAddrV4) {
         self.phase = Phase::Connecting;
-        self.reported = Reported::Begun;
+        self.socket_state = SocketState::Connecting;
         self.connection = Some(connection);
         self.last_connection = Some(connection);
         self.remote = remote;
@@ -121,8 +120,8 @@ impl Stream {
     /// A stream that a listener accepted.
     pub(crate) fn accepted(connection: ConnectionId, remote: SocketAddrV4) -> Self {
         let connection = Some(connection);
-        let (phase, reported) = (Phase::Open, Reported::Connected);
-        Self { phase, reported, connection, last_connection: connection, remote, is_writable: true, ..Self::new() }
+        let (phase, socket_state) = (Phase::Open, SocketState::Connected);
+        Self { phase, socket_state, connection, last_connection: connection, remote, is_writable: true, ..Self::new() }
     }
 
     /// Keeps received bytes.

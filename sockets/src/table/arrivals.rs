@@ -6,7 +6,7 @@ use wirepath::proto::Flow;
 use wirepath::time::Instant;
 
 use super::{NONE, SocketId, Sockets};
-use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpFacts};
+use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpErrorInfo};
 use crate::ready::Ready;
 use crate::socket::stream::Phase;
 use crate::socket::{Payload, Socket, State};
@@ -52,7 +52,7 @@ impl App for Sockets {
         let id = SocketId { slot, generation: place.generation };
         let Some(socket) = &mut place.socket else { return };
         let State::Datagram(datagrams) = &socket.state else { return };
-        let IcmpFacts { errno, is_hard, kind, code, .. } = errno::of_icmp(error.kind);
+        let IcmpErrorInfo { errno, is_hard, kind, code, .. } = errno::of_icmp(error.kind);
         if (kind, code) == FRAGMENTATION_NEEDED && !socket.raw.discovers_mtu() {
             return;
         }
@@ -107,7 +107,7 @@ impl App for Sockets {
         }
         let Some((id, socket)) = self.stream_of(connection) else { return };
         if matches!(event, TcpEvent::Closed(_)) {
-            socket.keep_figures(connection, cx);
+            socket.keep_statistics(connection, cx);
         }
         let State::Stream(stream) = &mut socket.state else { return };
         match event {

@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::options::{Options, Shutdown};
 use crate::ready::Ready;
 use crate::socket::listener::Listener;
-use crate::socket::stream::{Phase, Reported, Stream};
+use crate::socket::stream::{Phase, SocketState, Stream};
 use crate::socket::{Socket, State};
 use crate::steering::{flow_from, flows_to};
 
@@ -28,18 +28,18 @@ impl Sockets {
         match &mut socket.state {
             State::Listener(_) => Err(Errno::EISCONN),
             State::Datagram(_) => self.connect_datagrams(id, remote, cx),
-            State::Stream(stream) => match (stream.reported, stream.phase) {
-                (Reported::Connected, _) => Err(Errno::EISCONN),
-                (Reported::ShutAfter, _) => Err(Errno::EINVAL),
-                (Reported::Nothing, _) => self.connect_stream(id, remote, cx),
-                (Reported::Begun, Phase::Connecting) => Err(Errno::EALREADY),
-                (Reported::Begun, Phase::Open) => {
-                    stream.reported = Reported::Connected;
+            State::Stream(stream) => match (stream.socket_state, stream.phase) {
+                (SocketState::Connected, _) => Err(Errno::EISCONN),
+                (SocketState::Disconnecting, _) => Err(Errno::EINVAL),
+                (SocketState::Unconnected, _) => self.connect_stream(id, remote, cx),
+                (SocketState::Connecting, Phase::Connecting) => Err(Errno::EALREADY),
+                (SocketState::Connecting, Phase::Open) => {
+                    stream.socket_state = SocketState::Connected;
                     Ok(())
                 }
-                (Reported::Begun, Phase::Closed) => {
+                (SocketState::Connecting, Phase::Closed) => {
                     let error = socket.error.take().unwrap_or(Errno::ECONNABORTED);
-                    self.disconnect(id);
+                    self.take_connection(id);
                     Err(error)
                 }
             },
@@ -58,7 +58,9 @@ impl Sockets {
                 listener.set_backlog(backlog);
                 return Ok(());
             }
-            State::Stream(stream) if stream.phase != Phase::Closed || stream.reported != Reported::Nothing => {
+            State::Stream(stream)
+                if stream.phase != Phase::Closed || stream.socket_state != SocketState::Unconnected =>
+            {
                 return Err(Errno::EINVAL);
             }
             State::Stream(stream) => (stream.is_read_shut, stream.is_write_shut),
@@ -122,8 +124,9 @@ impl Sockets {
                 if let (true, Some(connection)) = (sends, connection) {
                     stream.send_last(connection, cx);
                 }
-                if stream.reported == Reported::Begun {
-                    stream.reported = if phase == Phase::Open { Reported::Connected } else { Reported::ShutAfter };
+                if stream.socket_state == SocketState::Connecting {
+                    stream.socket_state =
+                        if phase == Phase::Open { SocketState::Connected } else { SocketState::Disconnecting };
                 }
                 stream.is_read_shut |= how.reads();
                 stream.is_write_shut |= how.writes();
@@ -169,7 +172,7 @@ impl Sockets {
         if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
             self.by_connection[connection.slot()] = NONE;
             self.refuse(connection, cx);
-            self.disconnect(id);
+            self.take_connection(id);
             return Err(error);
         }
         Err(Errno::EINPROGRESS)
@@ -191,7 +194,7 @@ impl Sockets {
         let State::Stream(stream) = &mut socket.state else { return };
         let connection = stream.connection;
         match stream.phase {
-            Phase::Connecting => _ = self.disconnect(id),
+            Phase::Connecting => _ = self.take_connection(id),
             Phase::Open | Phase::Closed => stream.end(),
         }
         if let Some(connection) = connection {
@@ -299,7 +302,7 @@ impl Sockets {
 
     /// `shutdown` of a listener.
     pub(super) fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
-        if let Some(State::Listener(listener)) = self.disconnect(id) {
+        if let Some(State::Listener(listener)) = self.take_connection(id) {
             self.end_listener(listener, cx);
         }
     }

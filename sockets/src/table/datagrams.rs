@@ -168,7 +168,7 @@ impl Sockets {
         source: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        let of = GroupOf { group, interface, address: Ipv4Addr::UNSPECIFIED };
+        let of = GroupRequest { group, interface, address: Ipv4Addr::UNSPECIFIED };
         match source {
             Some(source) => self.change_source(id, of, source, SourceChange::Join, cx),
             None => self.join_group(id, of, FilterMode::Exclude, cx),
@@ -187,7 +187,7 @@ impl Sockets {
         source: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        let of = GroupOf { group, interface, address: Ipv4Addr::UNSPECIFIED };
+        let of = GroupRequest { group, interface, address: Ipv4Addr::UNSPECIFIED };
         match source {
             Some(source) => self.change_source(id, of, source, SourceChange::Leave, cx),
             None => self.leave_group(id, of, cx),
@@ -198,11 +198,11 @@ impl Sockets {
     pub(crate) fn join_group(
         &mut self,
         id: SocketId,
-        of: GroupOf,
+        of: GroupRequest,
         mode: FilterMode,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        let GroupOf { group, interface, address } = of;
+        let GroupRequest { group, interface, address } = of;
         let datagrams = self.datagrams_of(id)?;
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
@@ -223,7 +223,7 @@ impl Sockets {
     }
 
     /// Linux `ip_mc_leave_group`.
-    pub(crate) fn leave_group(&mut self, id: SocketId, of: GroupOf, cx: &mut Cx<'_>) -> Result<(), Errno> {
+    pub(crate) fn leave_group(&mut self, id: SocketId, of: GroupRequest, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let datagrams = self.datagrams_of(id)?;
         let named = |other: &&Membership| of.address.is_unspecified() || other.address == of.address;
         let found = datagrams.memberships.iter().position(|other| other.is_of(&of) && named(&other));
@@ -236,7 +236,7 @@ impl Sockets {
     pub(crate) fn change_source(
         &mut self,
         id: SocketId,
-        of: GroupOf,
+        of: GroupRequest,
         source: Ipv4Addr,
         change: SourceChange,
         cx: &mut Cx<'_>,
@@ -281,13 +281,13 @@ impl Sockets {
     pub(crate) fn replace_sources(
         &mut self,
         id: SocketId,
-        of: GroupOf,
+        of: GroupRequest,
         mode: FilterMode,
         sources: Vec<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
         if mode == FilterMode::Include && sources.is_empty() {
-            return self.leave_group(id, GroupOf { address: Ipv4Addr::UNSPECIFIED, ..of }, cx);
+            return self.leave_group(id, GroupRequest { address: Ipv4Addr::UNSPECIFIED, ..of }, cx);
         }
         let datagrams = self.datagrams_of(id)?;
         let place = datagrams.memberships.iter().position(|other| other.is_of(&of)).ok_or(Errno::EINVAL)?;
@@ -313,21 +313,21 @@ impl Sockets {
         let socket = self.find(id)?;
         let State::Datagram(datagrams) = &socket.state else { return Err(Errno::ENOPROTOOPT) };
         let (local, membership) = (socket.local, datagrams.memberships[place].clone());
-        if local.port() == 0 || !membership.reaches(local) || membership.wants_nothing() {
+        if local.port() == 0 || !membership.reaches(local) || membership.has_no_sources() {
             return Ok(());
         }
         join_port(id.consumer(), &membership, local.port(), cx)?;
         let flow = flow_of(&membership, local.port());
-        let old = before.filter(|before| !before.wants_nothing()).map(|before| flow_of(before, local.port()));
+        let old = before.filter(|before| !before.has_no_sources()).map(|before| flow_of(before, local.port()));
         if old.as_ref() == Some(&flow) {
-            self.settle_shared(local.port(), cx);
+            self.share_memberships(local.port(), cx);
             return Ok(());
         }
         self.need(id, vec![flow])?;
         if let Some(old) = old {
             self.need_no_more(id, old);
         }
-        self.settle_shared(local.port(), cx);
+        self.share_memberships(local.port(), cx);
         Ok(())
     }
 
@@ -335,14 +335,14 @@ impl Sockets {
     fn leave_port(&mut self, id: SocketId, left: &Membership, cx: &mut Cx<'_>) -> Result<(), Errno> {
         self.members -= 1;
         let local = self.find(id)?.local;
-        if local.port() == 0 || !left.reaches(local) || left.wants_nothing() {
+        if local.port() == 0 || !left.reaches(local) || left.has_no_sources() {
             return Ok(());
         }
         self.need_no_more(id, flow_of(left, local.port()));
         let group = Group { group: left.group, port: local.port(), interface: left.interface };
         // An error means that it is gone already.
         let _ = cx.sockets.leave(id.consumer(), group);
-        self.settle_shared(local.port(), cx);
+        self.share_memberships(local.port(), cx);
         Ok(())
     }
 
@@ -395,14 +395,14 @@ impl Sockets {
             let local = cx.sockets.bind(consumer, local, sharing)?;
             (local, flows_to(local, cx.host, FlowSpec::udp))
         };
-        for membership in datagrams.memberships.iter().filter(|group| group.reaches(local) && !group.wants_nothing()) {
+        for membership in datagrams.memberships.iter().filter(|group| group.reaches(local) && !group.has_no_sources()) {
             join_port(consumer, membership, local.port(), cx)?;
             flows.push(flow_of(membership, local.port()));
         }
         socket.local = local;
         self.need(id, flows)?;
         if self.members > 0 {
-            self.settle_shared(local.port(), cx);
+            self.share_memberships(local.port(), cx);
         }
         Ok(())
     }
@@ -413,10 +413,10 @@ impl Sockets {
     ///
     /// # Errors
     /// `EBADF`.
-    pub fn dissolve(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+    pub fn disconnect(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         let bound = socket.bound;
-        let State::Datagram(datagrams) = &mut socket.state else { return self.dissolve_stream(id, cx) };
+        let State::Datagram(datagrams) = &mut socket.state else { return self.disconnect_stream(id, cx) };
         (datagrams.remote, datagrams.source) = (None, None);
         datagrams.forget_flows();
         if bound.port() == 0 && socket.local.port() != 0 {
@@ -425,7 +425,7 @@ impl Sockets {
             socket.local = bound;
             cx.sockets.close(id.consumer());
             self.flows.release(&flows);
-            self.settle_shared(port, cx);
+            self.share_memberships(port, cx);
         }
         Ok(())
     }
@@ -452,7 +452,7 @@ pub(crate) const SOURCES_MAX: usize = 10;
 
 /// The group and the interface that an option names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GroupOf {
+pub(crate) struct GroupRequest {
     pub(crate) group: Ipv4Addr,
     pub(crate) interface: InterfaceId,
     /// The interface's address, if the option named it so.
@@ -486,7 +486,7 @@ impl SourceChange {
 }
 
 impl Membership {
-    fn is_of(&self, of: &GroupOf) -> bool {
+    fn is_of(&self, of: &GroupRequest) -> bool {
         (self.group, self.interface) == (of.group, of.interface)
     }
 
@@ -496,7 +496,7 @@ impl Membership {
     }
 
     /// Whether the group was joined for sources, and has none yet.
-    pub(super) fn wants_nothing(&self) -> bool {
+    pub(super) fn has_no_sources(&self) -> bool {
         self.mode == FilterMode::Include && self.sources.is_empty()
     }
 }

@@ -21,7 +21,7 @@ const SHARED_MAX: usize = 64;
 impl Sockets {
     /// Gives each socket of a port the groups of the port's other sockets, as the kernel does.
     /// Called after each change of a membership or a binding; not for the data path.
-    pub(super) fn settle_shared(&mut self, port: u16, cx: &mut Cx<'_>) {
+    pub(super) fn share_memberships(&mut self, port: u16, cx: &mut Cx<'_>) {
         if port == 0 {
             return;
         }
@@ -32,7 +32,7 @@ impl Sockets {
         let mut groups: Vec<Shared> = Vec::new();
         for slot in &slots {
             let Some((_, datagrams)) = self.datagrams_at(*slot) else { continue };
-            for membership in datagrams.memberships.iter().filter(|membership| !membership.wants_nothing()) {
+            for membership in datagrams.memberships.iter().filter(|membership| !membership.has_no_sources()) {
                 match groups.iter_mut().find(|shared| shared.group == membership.group) {
                     Some(shared) => shared.merge(membership.mode, &membership.sources),
                     None => {

@@ -155,8 +155,8 @@ impl Sockets {
 
     /// Ends a stream's connection, or a listener, and returns it to its state after `bind` (Linux
     /// `tcp_disconnect`).
-    pub(super) fn dissolve_stream(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
-        match self.disconnect(id) {
+    pub(super) fn disconnect_stream(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        match self.take_connection(id) {
             Some(State::Listener(listener)) => self.end_listener(listener, cx),
             Some(State::Stream(Stream { connection: Some(connection), .. })) => {
                 use wirepath::pipeline::tcp::State as TcpState;

@@ -171,7 +171,7 @@ impl Sockets {
         if flags.more || socket.options.cork {
             return Err(Errno::EINVAL);
         }
-        datagrams.put_flows_aside();
+        datagrams.save_flows();
         let (options, local) = (socket.options, socket.local);
         if let Some(ttl) = control.ttl {
             (socket.options.ttl, socket.options.multicast_ttl) = (ttl, ttl);
@@ -186,7 +186,7 @@ impl Sockets {
         let socket = self.find(id)?;
         (socket.options, socket.local) = (options, local);
         if let State::Datagram(datagrams) = &mut socket.state {
-            datagrams.take_flows_back();
+            datagrams.restore_flows();
         }
         sent
     }
@@ -433,7 +433,7 @@ impl Stream {
     /// Whether bytes go to the machine as they are: none wait, and none are to be stamped.
     #[inline]
     pub(super) fn sends_at_once(&self, options: &Options) -> bool {
-        !options.holds_or_stamps() & self.pending.is_empty()
+        !options.takes_slow_path() & self.pending.is_empty()
     }
 
     /// Sends bytes, as far as there is room.

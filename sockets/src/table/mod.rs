@@ -7,12 +7,12 @@
 //!   buffers       packet buffers that wait in sockets
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
-//!   limits        streams that wait by an option; streams that are dissolved
-//!   figures       what a listing shows of a socket
+//!   limits        streams that wait by an option; streams that are disconnected
+//!   statistics    what a listing shows of a socket
 //!   groups        groups of other sockets, and this host's own datagrams to them
 //!   message       bytes in several parts, with flags; what waits for more
 //!   data          bytes to and from either kind
-//!   reports       error queues and stamps
+//!   error_queue   error queues and timestamps
 //!   sets          epoll
 //! ```
 
@@ -21,12 +21,12 @@ mod buffers;
 pub(crate) mod connections;
 mod data;
 pub(crate) mod datagrams;
-mod figures;
+mod error_queue;
 mod groups;
 mod limits;
 pub(crate) mod message;
-mod reports;
 mod sets;
+mod statistics;
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ pub struct Sockets {
     lost: Option<Errno>,
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
-    stamps: reports::Stamps,
+    stamps: error_queue::Stamps,
     /// Streams that are not writable because enough of their bytes are unsent.
     throttled: Vec<SocketId>,
     /// Connections that wait for their first data.
@@ -126,7 +126,7 @@ impl Sockets {
             buffers: Buffers::default(),
             lost: None,
             system: System::default(),
-            stamps: reports::Stamps::new(),
+            stamps: error_queue::Stamps::new(),
             throttled: Vec::new(),
             deferred: 0,
         }
@@ -255,7 +255,7 @@ impl Sockets {
                 self.flows.release(&socket.flows);
                 self.members -= datagrams.memberships.len();
                 if !datagrams.memberships.is_empty() {
-                    self.settle_shared(socket.local.port(), cx);
+                    self.share_memberships(socket.local.port(), cx);
                 }
             }
             State::Stream(stream) => {
@@ -383,7 +383,7 @@ impl Sockets {
         let takes_all = core::mem::replace(&mut socket.options, *options).multicast_all;
         if takes_all != options.multicast_all {
             let port = socket.local.port();
-            self.settle_shared(port, cx);
+            self.share_memberships(port, cx);
         }
         Ok(())
     }
@@ -456,7 +456,7 @@ impl Sockets {
 
     /// Returns the socket to its state after `bind`, and returns its connection, which the caller
     /// ends (Linux `tcp_disconnect`).
-    fn disconnect(&mut self, id: SocketId) -> Option<State> {
+    fn take_connection(&mut self, id: SocketId) -> Option<State> {
         let socket = self.find(id).ok()?;
         let flows = core::mem::take(&mut socket.flows);
         socket.local = socket.bound;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use wirepath::counters::Block;
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, CAPABILITIES, CopyMode, Mode};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, CopyMode, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, DeviceError, DeviceErrorKind, Offload, Queue, RxQueue, RxState, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
@@ -453,7 +453,7 @@ fn lack_of_rights_is_told_with_what_grants_them() {
     // A program without rules computes nothing, so the verifier refuses only the first rule.
     let without_perfmon = told(&wire.far, "setpriv", &[&without("perfmon,-sys_admin")]);
     check(without_perfmon.clone(), "no permission for this rule: run as root");
-    check(without_perfmon, &format!("setcap {CAPABILITIES}+ep"));
+    check(without_perfmon, &format!("setcap {}+ep", AfXdpConfig::CAPABILITIES));
     check(told(&wire.far, "prlimit", &["--memlock=65536", "setpriv", &without("ipc_lock")]), "ulimit -l unlimited");
     assert!(!has_program(&wire.far));
 }
@@ -465,7 +465,7 @@ fn what_the_sentence_grants_is_enough() {
     if !wire.far.command("which", &["setpriv"]).is_ok_and(|output| output.status.success()) {
         return println!("SKIPPED {test}: there is no setpriv (util-linux) here");
     }
-    let granted = CAPABILITIES.replace("cap_", "+");
+    let granted = AfXdpConfig::CAPABILITIES.replace("cap_", "+");
     let (inherited, ambient) = (format!("--inh-caps=-all,{granted}"), format!("--ambient-caps=-all,{granted}"));
     let said = told(&wire.far, "setpriv", &["--reuid", "65534", "--clear-groups", &inherited, &ambient]);
     assert!(said.contains("it is open"), "{said}");

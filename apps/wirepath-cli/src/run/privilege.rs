@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use wirepath::device::af_xdp::{CAPABILITIES, broker_of, check_broker};
+use wirepath::device::af_xdp::{AfXdpConfig, broker_of, check_broker};
 
 use crate::doctor::missing_capabilities;
 use crate::obstacle::Obstacle;
@@ -129,7 +129,8 @@ fn check(root: &Root) -> Result<(), Obstacle> {
     Err(Obstacle::new(
         format!("the program may not open an AF_XDP port, for lack of {}", missing.join(", ")),
         format!(
-            "run this as root, or with those capabilities ambient: AmbientCapabilities= of systemd with {CAPABILITIES}"
+            "run this as root, or with those capabilities ambient: AmbientCapabilities= of systemd with {}",
+            AfXdpConfig::CAPABILITIES
         ),
     ))
 }

@@ -13,11 +13,11 @@ use wirepath::time::{Duration, Instant, UnixTime};
 
 use super::message::{DATAGRAM_LEN_MAX, SendFlags};
 use super::{SocketId, Sockets};
-use crate::errno::{self, Errno, IcmpFacts};
+use crate::errno::{self, Errno, IcmpErrorInfo};
 use crate::ready::Ready;
-use crate::socket::error_queue::{PendingStamps, QueuedError, QueuedPacket, Reports, Stamp, Until};
+use crate::socket::error_queue::{AwaitedEvent, ErrorQueue, PendingStamps, QueuedError, QueuedPacket, TimestampKind};
 use crate::socket::{Socket, State};
-use crate::timestamping::{ControlMessage, MessageOf, Times, Timestamping, control_messages};
+use crate::timestamping::{ControlMessage, MessageOf, MessageTimestamps, Timestamping, control_messages};
 use crate::wall::Wall;
 
 /// Sockets whose stamps one turn looks for.
@@ -34,14 +34,14 @@ pub(super) struct Stamps {
     /// Sockets with stamps that they await.
     listed: VecDeque<SocketId>,
     /// Messages that the NIC stamps, in the order in which they were sent.
-    hardware: VecDeque<Asked>,
+    hardware: VecDeque<NicStampedMessage>,
     next_token: u64,
     /// The wall clock that stamps are by.
     wall: Box<dyn Wall>,
 }
 
 /// A message that the NIC stamps.
-struct Asked {
+struct NicStampedMessage {
     token: u64,
     id: SocketId,
     /// Stamps of the message's frames before the one that is reported.
@@ -91,7 +91,7 @@ impl Sockets {
     /// `EAGAIN`: the queue is empty. This call never waits.
     pub fn recv_error(&mut self, id: SocketId, into: &mut [IoSliceMut<'_>]) -> Result<(usize, QueuedError), Errno> {
         let socket = self.find(id)?;
-        let taken = socket.reports.as_mut().and_then(|reports| reports.pop());
+        let taken = socket.error_queue.as_mut().and_then(|error_queue| error_queue.pop());
         let (entry, error) = taken.ok_or(Errno::EAGAIN)?;
         if let Some(error) = error {
             socket.error = error;
@@ -116,7 +116,7 @@ impl Sockets {
     pub fn push_error(&mut self, id: SocketId, entry: QueuedError) -> Result<bool, Errno> {
         let socket = self.find(id)?;
         let receive_buffer = socket.options.receive_buffer as usize;
-        let is_kept = socket.reports().push(entry, receive_buffer);
+        let is_kept = socket.error_queue().push(entry, receive_buffer);
         if is_kept {
             self.wake_for(id, Ready::ERR);
         }
@@ -152,7 +152,7 @@ impl Sockets {
         };
         let options = &socket.options;
         if options.ancillary.timestamp.is_some() || options.timestamping != Timestamping::NONE {
-            let times = Times { software: Some(stamps.wall.at(arrived)), hardware };
+            let times = MessageTimestamps { software: Some(stamps.wall.at(arrived)), hardware };
             control_messages(&times, of, options, &mut messages);
         }
         Ok(messages)
@@ -198,10 +198,10 @@ impl Sockets {
                     })
                 }
             };
-            let reports = socket.reports();
+            let error_queue = socket.error_queue();
             match first {
-                Some(first) => reports.first_byte = first,
-                None => reports.next_datagram = 0,
+                Some(first) => error_queue.first_byte = first,
+                None => error_queue.next_datagram = 0,
             }
         }
         if flags.has(Timestamping::TX_HARDWARE) {
@@ -280,15 +280,15 @@ impl Sockets {
         let source = datagrams.source_to(remote).map_or(*local.ip(), |source| *source.ip());
         let ttl = if remote.ip().is_multicast() { options.multicast_ttl } else { options.ttl };
         let tos = options.tos;
-        let reports = self.find(id)?.reports();
+        let error_queue = self.find(id)?.error_queue();
         let number = if flags.has(Timestamping::OPT_ID) {
-            reports.next_datagram = reports.next_datagram.wrapping_add(1);
-            reports.next_datagram.wrapping_sub(1)
+            error_queue.next_datagram = error_queue.next_datagram.wrapping_add(1);
+            error_queue.next_datagram.wrapping_sub(1)
         } else {
             0
         };
         if sent == UdpSent::Waiting {
-            let until = Until::Neighbor(*remote.ip(), now + NEIGHBOR_TIMEOUT);
+            let until = AwaitedEvent::Neighbor(*remote.ip(), now + NEIGHBOR_TIMEOUT);
             self.await_stamps(id, PendingStamps { until, number, flags });
             return Ok(());
         }
@@ -296,11 +296,15 @@ impl Sockets {
         let packet = has_packet.then(|| QueuedPacket { source, destination: *remote.ip(), ttl, tos });
         let payload = frame.unwrap_or_default().into_boxed_slice();
         let offender = packet.map(|packet| packet.source);
-        let entry =
-            QueuedError { payload, packet, offender, ..QueuedError::stamp(Stamp::Sent, number, Times::default()) };
+        let entry = QueuedError {
+            payload,
+            packet,
+            offender,
+            ..QueuedError::stamp(TimestampKind::Sent, number, MessageTimestamps::default())
+        };
         if frames > 0 {
             // The first frame stands for the datagram, as on Linux.
-            self.ask_hardware(Asked { token, id, skip: 0, entry: entry.clone() });
+            self.ask_hardware(NicStampedMessage { token, id, skip: 0, entry: entry.clone() });
         }
         self.push_sent_stamps(id, &entry, flags, frames > 0, now);
         Ok(())
@@ -316,16 +320,16 @@ impl Sockets {
         has_hardware: bool,
         now: Instant,
     ) {
-        let times = Times { software: Some(self.wall_at(now)), hardware: None };
+        let times = MessageTimestamps { software: Some(self.wall_at(now)), hardware: None };
         if flags.has(Timestamping::TX_SCHED) {
-            let _ = self.push_error(id, QueuedError { info: Stamp::Queued as u32, times, ..entry.clone() });
+            let _ = self.push_error(id, QueuedError { info: TimestampKind::Queued as u32, times, ..entry.clone() });
         }
         if flags.has(Timestamping::TX_SOFTWARE) && (!has_hardware || flags.has(Timestamping::OPT_TX_SWHW)) {
             let _ = self.push_error(id, QueuedError { times, ..entry.clone() });
         }
     }
 
-    fn ask_hardware(&mut self, asked: Asked) {
+    fn ask_hardware(&mut self, asked: NicStampedMessage) {
         if self.stamps.hardware.len() == HARDWARE_MAX {
             self.stamps.hardware.pop_front();
         }
@@ -335,9 +339,9 @@ impl Sockets {
 
     fn await_stamps(&mut self, id: SocketId, awaited: PendingStamps) {
         let Ok(socket) = self.find(id) else { return };
-        let reports = socket.reports();
-        reports.await_stamps(awaited);
-        if !core::mem::replace(&mut reports.is_listed, true) {
+        let error_queue = socket.error_queue();
+        error_queue.await_stamps(awaited);
+        if !core::mem::replace(&mut error_queue.is_listed, true) {
             self.stamps.listed.push_back(id);
         }
     }
@@ -388,7 +392,7 @@ impl Sockets {
         let socket = self.find(id)?;
         if flags.zerocopy && socket.options.zerocopy {
             let receive_buffer = socket.options.receive_buffer as usize;
-            if socket.reports().complete(receive_buffer) {
+            if socket.error_queue().complete(receive_buffer) {
                 self.wake_for(id, Ready::ERR);
             }
         }
@@ -398,21 +402,22 @@ impl Sockets {
         let info = stream.connection.and_then(|connection| cx.tcp().info(connection));
         let Some(info) = info.filter(|_| wanted.stamps_sent()) else { return Ok(()) };
         let end = info.bytes_sent + u64::from(info.unsent_len) + stream.pending.len() as u64;
-        let reports = socket.reports();
-        let number = if wanted.has(Timestamping::OPT_ID) { (end as i64 - reports.first_byte - 1) as u32 } else { 0 };
+        let error_queue = socket.error_queue();
+        let number =
+            if wanted.has(Timestamping::OPT_ID) { (end as i64 - error_queue.first_byte - 1) as u32 } else { 0 };
         let has_hardware = frames > 0 && info.bytes_sent == end;
         if frames > 0 {
             // The last of the frames has the last byte, if that one has left.
             let token = self.stamps.next_token;
             let skip = if has_hardware { frames - 1 } else { usize::MAX };
-            let entry = QueuedError::stamp(Stamp::Sent, number, Times::default());
-            self.ask_hardware(Asked { token, id, skip, entry });
+            let entry = QueuedError::stamp(TimestampKind::Sent, number, MessageTimestamps::default());
+            self.ask_hardware(NicStampedMessage { token, id, skip, entry });
         }
         let mut flags = wanted;
         if has_hardware && !wanted.has(Timestamping::OPT_TX_SWHW) {
             flags.0 &= !Timestamping::TX_SOFTWARE.0;
         }
-        self.await_stamps(id, PendingStamps { until: Until::Byte(end), number, flags });
+        self.await_stamps(id, PendingStamps { until: AwaitedEvent::Byte(end), number, flags });
         self.settle_stamps_of(id, cx);
         Ok(())
     }
@@ -424,9 +429,9 @@ impl Sockets {
             let Some(id) = self.stamps.listed.pop_front() else { break };
             self.settle_stamps_of(id, cx);
             let Ok(socket) = self.find(id) else { continue };
-            let reports = socket.reports();
-            reports.is_listed = !reports.awaited.is_empty();
-            if reports.is_listed {
+            let error_queue = socket.error_queue();
+            error_queue.is_listed = !error_queue.awaited.is_empty();
+            if error_queue.is_listed {
                 self.stamps.listed.push_back(id);
             }
         }
@@ -445,8 +450,8 @@ impl Sockets {
             asked.skip -= 1;
             return;
         }
-        if let Some(Asked { id, entry, .. }) = self.stamps.hardware.pop_front() {
-            let times = Times { software: None, hardware: Some(at) };
+        if let Some(NicStampedMessage { id, entry, .. }) = self.stamps.hardware.pop_front() {
+            let times = MessageTimestamps { software: None, hardware: Some(at) };
             // An error means that the socket is closed.
             let _ = self.push_error(id, QueuedError { times, ..entry });
         }
@@ -460,18 +465,18 @@ impl Sockets {
         };
         let mut found: Vec<(QueuedError, Timestamping)> = Vec::new();
         let mut acknowledged = Vec::new();
-        let reports = socket.reports();
-        for awaited in &mut reports.awaited {
+        let error_queue = socket.error_queue();
+        for awaited in &mut error_queue.awaited {
             let (is_sent, is_acked) = match (awaited.until, &info) {
-                (Until::Byte(end), Some(info)) => (info.bytes_sent >= end, info.bytes_acked >= end),
-                (Until::Neighbor(remote, _), _) => {
+                (AwaitedEvent::Byte(end), Some(info)) => (info.bytes_sent >= end, info.bytes_acked >= end),
+                (AwaitedEvent::Neighbor(remote, _), _) => {
                     (matches!(cx.host.resolve(remote, cx.now), Resolution::Station { .. }), false)
                 }
                 // The connection has ended.
-                (Until::Byte(_), None) => (false, false),
+                (AwaitedEvent::Byte(_), None) => (false, false),
             };
             let sent = Timestamping(awaited.flags.0 & (Timestamping::TX_SCHED | Timestamping::TX_SOFTWARE).0);
-            let entry = QueuedError::stamp(Stamp::Sent, awaited.number, Times::default());
+            let entry = QueuedError::stamp(TimestampKind::Sent, awaited.number, MessageTimestamps::default());
             if is_sent && sent != Timestamping::NONE {
                 awaited.flags.0 &= !sent.0;
                 found.push((entry.clone(), sent));
@@ -484,40 +489,40 @@ impl Sockets {
         let now = cx.now;
         let is_over = info.is_none();
         let awaits = Timestamping::TX_SCHED | Timestamping::TX_SOFTWARE;
-        reports.awaited.retain(|awaited| match awaited.until {
-            Until::Byte(_) => !is_over && awaited.flags.has(awaits | Timestamping::TX_ACK),
-            Until::Neighbor(_, until) => now < until && awaited.flags.has(awaits),
+        error_queue.awaited.retain(|awaited| match awaited.until {
+            AwaitedEvent::Byte(_) => !is_over && awaited.flags.has(awaits | Timestamping::TX_ACK),
+            AwaitedEvent::Neighbor(_, until) => now < until && awaited.flags.has(awaits),
         });
         for (entry, flags) in found {
             self.push_sent_stamps(id, &entry, flags, false, now);
         }
         for number in acknowledged {
-            let times = Times { software: Some(self.wall_at(now)), hardware: None };
-            let _ = self.push_error(id, QueuedError::stamp(Stamp::Acknowledged, number, times));
+            let times = MessageTimestamps { software: Some(self.wall_at(now)), hardware: None };
+            let _ = self.push_error(id, QueuedError::stamp(TimestampKind::Acknowledged, number, times));
         }
     }
 }
 
 impl Socket {
     /// The state of errors and stamps, made at the first use.
-    pub(crate) fn reports(&mut self) -> &mut Reports {
-        self.reports.get_or_insert_default()
+    pub(crate) fn error_queue(&mut self) -> &mut ErrorQueue {
+        self.error_queue.get_or_insert_default()
     }
 
     /// Adds an ICMP error to the error queue, unless that is full.
     pub(super) fn keep_icmp_error(&mut self, error: &IcmpError<'_>) {
-        let IcmpFacts { errno, kind, code, info, .. } = errno::of_icmp(error.kind);
+        let IcmpErrorInfo { errno, kind, code, info, .. } = errno::of_icmp(error.kind);
         let entry = QueuedError::icmp(errno, (kind, code), error.reporter, error.flow.remote);
         let (source, destination) = (error.reporter, *error.flow.local.ip());
         let packet = Some(QueuedPacket { source, destination, ttl: error.ttl, tos: error.tos });
         let payload = error.quoted.into();
         let receive_buffer = self.options.receive_buffer as usize;
-        self.reports().push(QueuedError { info, payload, packet, ..entry }, receive_buffer);
+        self.error_queue().push(QueuedError { info, payload, packet, ..entry }, receive_buffer);
     }
 
     /// Whether the error queue has entries.
     pub(crate) fn has_reports(&self) -> bool {
-        self.reports.as_ref().is_some_and(|reports| !reports.is_empty())
+        self.error_queue.as_ref().is_some_and(|error_queue| !error_queue.is_empty())
     }
 }
 

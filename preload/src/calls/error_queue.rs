@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::io::IoSliceMut;
 
-use sockets::{ControlMessage, Errno, Origin, QueuedError, SocketId, Times, Timestamping};
+use sockets::{ControlMessage, Errno, ErrorOrigin, MessageTimestamps, QueuedError, SocketId, Timestamping};
 
 use crate::address::{self, Address, Family};
 use crate::calls::offload;
@@ -67,7 +67,7 @@ fn take(engine: &mut Engine, id: SocketId, family: Family, parts: &mut [IoSliceM
         if let Some(packet) = entry.packet {
             if wanted.packet_info {
                 // The kernel leaves the local address of an ICMP error out.
-                let source = if entry.origin == Origin::Icmp { Ipv4Addr::UNSPECIFIED } else { packet.source };
+                let source = if entry.origin == ErrorOrigin::Icmp { Ipv4Addr::UNSPECIFIED } else { packet.source };
                 let words =
                     [config::system().interface_idx.to_ne_bytes(), source.octets(), packet.destination.octets()];
                 control.push((libc::IPPROTO_IP, libc::IP_PKTINFO, words.concat()));
@@ -157,8 +157,8 @@ fn parse(mut control: &[u8], destination: Option<SocketAddrV4>, payload: &[u8]) 
             continue;
         }
         let origin = match *value.get(4)? {
-            1 => Origin::Local,
-            2 => Origin::Icmp,
+            1 => ErrorOrigin::Local,
+            2 => ErrorOrigin::Icmp,
             _ => return None,
         };
         let offender = match address::parse(value.get(ERROR..)?) {
@@ -176,7 +176,7 @@ fn parse(mut control: &[u8], destination: Option<SocketAddrV4>, payload: &[u8]) 
             destination,
             payload: payload.into(),
             packet: None,
-            times: Times::default(),
+            times: MessageTimestamps::default(),
         });
     }
 }

@@ -119,8 +119,8 @@ impl Socket {
         }
     }
 
-    /// Keeps the figures of a connection that has ended.
-    pub(super) fn keep_figures(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+    /// Keeps the statistics of a connection that has ended.
+    pub(super) fn keep_statistics(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
         if let State::Stream(stream) = &mut self.state
             && let Some(info) = cx.tcp().info_at_end(connection)
         {
