@@ -77,7 +77,7 @@ impl Feed {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.session.stop();
-        self.packetizer.hurry();
+        self.packetizer.shorten_end_interval();
     }
 
     /// Whether the market is open at a time that has been reached.
@@ -120,12 +120,12 @@ impl Feed {
             None => self.packetizer.finish(&mut self.made),
         }
         for packet in std::mem::take(&mut self.made) {
-            self.carry(packet);
+            self.transmit(packet);
         }
         message.is_some()
     }
 
-    fn carry(&mut self, packet: Packet) {
+    fn transmit(&mut self, packet: Packet) {
         self.packets.count(packet.kind, packet.count);
         self.settled_ns = packet.time_ns;
         let packet = Arc::new(packet);
@@ -133,8 +133,7 @@ impl Feed {
             archived.push_back(Arc::clone(&packet));
         }
         let departing = &mut self.departing;
-        let lost =
-            self.lines.each_mut().map(|line| line.carry(&packet, |departure| departing.push(Reverse(departure))));
+        let lost = self.lines.each_mut().map(|line| line.send(&packet, |departure| departing.push(Reverse(departure))));
         if lost == [true, true] && packet.kind == PacketKind::Data {
             self.lost_on_both.count(packet.sequence, packet.count);
         }

@@ -82,7 +82,7 @@ impl Line {
 
     /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was
     /// lost.
-    pub(crate) fn carry(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
+    pub(crate) fn send(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
         let lost = self.random.chance(self.settings.loss.get());
         let held_back = self.random.chance(self.settings.reorder.get());
         let duplicated = self.random.chance(self.settings.duplicate.get());

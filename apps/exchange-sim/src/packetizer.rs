@@ -102,7 +102,7 @@ impl Packetizer {
     }
 
     /// Shortens the interval between the ends of the session.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn shorten_end_interval(&mut self) {
         self.end_gap_ns = HURRIED_END_NS;
     }
 

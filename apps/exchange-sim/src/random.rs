@@ -49,7 +49,7 @@ impl Random {
     }
 
     /// How many times in a row a chance of 1 in 2 came true, at most 63.
-    pub(crate) fn halvings(&mut self) -> u32 {
+    pub(crate) fn geometric(&mut self) -> u32 {
         (self.bits() | 1 << 63).trailing_zeros()
     }
 

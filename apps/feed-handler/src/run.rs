@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
-use crate::report::{Core, Ending, Origin, Run, Summary, read_truth, silence};
+use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
 use crate::values::Placement;
 use crate::{memory, watch};
 
@@ -64,7 +64,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Re
         Err(error) => (None, Some(error.to_string())),
     };
     let run = Run {
-        origin: Origin::Port(interface.clone()),
+        source: PacketSource::Port(interface.clone()),
         stopped: false,
         limited: true,
         seconds: done.seconds,

@@ -14,7 +14,7 @@
 
 use core::marker::PhantomData;
 
-use crate::arbitration::{Arbiter, Fate, Line, Output, Slot, Slots, Window};
+use crate::arbitration::{Arbiter, Line, Output, Slot, Slots, Verdict, Window};
 use crate::book::Books;
 use crate::codec::{Codec, MessageCounts};
 use crate::framing::{Framing, FramingError, Packet};
@@ -155,9 +155,9 @@ impl<F: Framing> AbChannel<F> {
         // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
         match self.arbiter.offer(line, &parsed.header, now_ns) {
-            Fate::Deliver { skip } => deliver(&parsed, skip, handler),
-            Fate::Keep => self.keep(packet),
-            Fate::Discard => (),
+            Verdict::Deliver { skip } => deliver(&parsed, skip, handler),
+            Verdict::Keep => self.keep(packet),
+            Verdict::Discard => (),
         }
         self.drain(now_ns, handler);
     }

@@ -66,7 +66,7 @@ mod book;
 pub mod truth;
 
 pub use arbitration::{
-    AnswerCounts, Arbiter, Fate, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Window,
+    AnswerCounts, Arbiter, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Verdict, Window,
 };
 pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBooks, Quotes, TopOfBook};
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};

@@ -9,7 +9,7 @@ use market::{
     Arbiter, Books, Codec, Line, Locate, MessageCounts, OrderBooks, Output, RerequestStep, Rerequester, RetryPolicy,
     Slots, Symbol, Window,
 };
-use market::{Capacity, Fate, Policy};
+use market::{Capacity, Policy, Verdict};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -45,17 +45,17 @@ struct Handler {
 impl Handler {
     fn hear(&mut self, line: Line, bytes: &[u8], now_ns: u64) {
         let header = MoldUdp64::parse(bytes).unwrap().header;
-        let fate = self.arbiter.offer(line, &header, now_ns);
-        self.take(fate, bytes, now_ns);
+        let verdict = self.arbiter.offer(line, &header, now_ns);
+        self.take(verdict, bytes, now_ns);
         let mut out = [0; 256];
         while let Some(step) = self.rerequester.poll(self.arbiter.missing(), now_ns) {
             match step {
                 // The server ignores each third request.
                 RerequestStep::Request(ask) if !(ask.seq / 2).is_multiple_of(3) => {
                     let answer = packet(ask.seq, &mut out);
-                    let fate = self.arbiter.offer_answer(&MoldUdp64::parse(answer).unwrap().header);
+                    let verdict = self.arbiter.offer_answer(&MoldUdp64::parse(answer).unwrap().header);
                     self.rerequester.answer_received();
-                    self.take(fate, answer, now_ns);
+                    self.take(verdict, answer, now_ns);
                 }
                 RerequestStep::Request(_) => {}
                 RerequestStep::GiveUp(_) => self.arbiter.give_up(),
@@ -63,11 +63,11 @@ impl Handler {
         }
     }
 
-    fn take(&mut self, fate: Fate, bytes: &[u8], now_ns: u64) {
-        match fate {
-            Fate::Deliver { skip } => self.deliver(bytes, skip),
-            Fate::Discard => {}
-            Fate::Keep => {
+    fn take(&mut self, verdict: Verdict, bytes: &[u8], now_ns: u64) {
+        match verdict {
+            Verdict::Deliver { skip } => self.deliver(bytes, skip),
+            Verdict::Discard => {}
+            Verdict::Keep => {
                 let slot = self.slots.copy_in(bytes).unwrap();
                 self.arbiter.keep(slot).unwrap();
             }

@@ -64,7 +64,7 @@ impl Session {
     fn shares(&mut self) -> u32 {
         match self.random.chance(0.2) {
             true => 1 + self.random.below(99) as u32,
-            false => 100 * (1 + self.random.halvings()),
+            false => 100 * (1 + self.random.geometric()),
         }
     }
 
@@ -245,7 +245,7 @@ impl Stock {
     /// The price of a new order: mostly near the best, sometimes deep in the book, never across the
     /// mid.
     fn price(&self, side: Side, random: &mut Random) -> u32 {
-        let level = if random.chance(0.7) { random.halvings() } else { random.below(15) as u32 };
+        let level = if random.chance(0.7) { random.geometric() } else { random.below(15) as u32 };
         let distance = self.half_spread + level * self.level_step;
         match side {
             Side::Buy => self.mid.saturating_sub(distance).max(1),

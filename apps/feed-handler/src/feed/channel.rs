@@ -1,7 +1,7 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
 use market::framing::{Framing, Header, Messages, Packet, Session};
-use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, Fate, Gap, Line, Output, Policy, Window};
+use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, Gap, Line, Output, Policy, Verdict, Window};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
@@ -79,9 +79,9 @@ impl<P: Protocol> Channel<P> {
     ) {
         self.expire(now_ns, desk);
         match self.arbiter.offer(line, &packet.header, now_ns) {
-            Fate::Deliver { skip } => desk.messages.add(build(packet.messages(), skip, &mut self.builder)),
-            Fate::Keep => self.keep(packet, hold()),
-            Fate::Discard => {}
+            Verdict::Deliver { skip } => desk.messages.add(build(packet.messages(), skip, &mut self.builder)),
+            Verdict::Keep => self.keep(packet, hold()),
+            Verdict::Discard => {}
         }
         self.drain(now_ns, desk);
     }

@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::feed::ArrivalClock;
 use crate::join::{Learning, learning_stack};
 use crate::plan::{FeedPlan, ReplayPlan};
-use crate::report::{Origin, Run, Summary, read_truth};
+use crate::report::{PacketSource, Run, Summary, read_truth};
 use crate::run::{Frames, WorkerTask, merge_results};
 use crate::{memory, sniff, watch};
 
@@ -42,7 +42,7 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut report: impl FnMut(Event))
     let done = merge_results(running.join().map_err(Error::failed)?)?;
     let recorded = recording.as_ref().and_then(|recording| recording.get());
     let run = Run {
-        origin: Origin::File(plan.input.clone()),
+        source: PacketSource::File(plan.input.clone()),
         stopped: done.ended == Ended::Stopped,
         limited: plan.packets_max.is_some(),
         seconds: done.seconds,

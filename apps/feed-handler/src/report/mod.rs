@@ -24,7 +24,7 @@ pub use account::{MessageAccount, PacketAccount};
 pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
 pub(crate) use limits::newly_met;
 pub(crate) use silence::silence;
-pub use summary::{Core, Ending, Origin, Run, Summary, Undecoded};
+pub use summary::{Core, Ending, PacketSource, Run, Summary, Undecoded};
 pub use text::Table;
 pub(crate) use text::{grouped, rate};
 pub use truth::{DaySettings, Truth, TruthCheck, TruthLine, read_truth};

@@ -17,7 +17,7 @@ use crate::plan::FeedPlan;
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The origin of the packets.
-    pub origin: Origin,
+    pub source: PacketSource,
     /// A signal ended it.
     pub stopped: bool,
     /// The run ended after the requested number of packets.
@@ -38,9 +38,9 @@ pub struct Run {
     pub fault_seed: Option<u64>,
 }
 
-/// The origin of packets.
+/// Where the packets came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum PacketSource {
     /// A file, which ends.
     File(PathBuf),
     /// A live interface.
@@ -170,11 +170,11 @@ impl Summary {
         let (by_type, undecoded) = decoded(plan.format, &tally.channels);
         let truth = truth.map(|truth| TruthCheck::new(truth, tally, run.stopped));
         let mut summary = Self {
-            file: match &run.origin {
-                Origin::File(path) => path.display().to_string(),
-                Origin::Port(interface) => interface.clone(),
+            file: match &run.source {
+                PacketSource::File(path) => path.display().to_string(),
+                PacketSource::Port(interface) => interface.clone(),
             },
-            live: matches!(run.origin, Origin::Port(_)),
+            live: matches!(run.source, PacketSource::Port(_)),
             format: plan.format,
             packets: packet_account.read,
             messages,

@@ -3,7 +3,7 @@
 //! An answer is accepted only for messages that are known to be missing. No header makes it restart
 //! the feed, reveals a hole or overflows the window, because it may be late, duplicated or forged.
 
-use super::{Arbiter, Arrival, Fate, Line, Offered};
+use super::{Arbiter, Arrival, Line, Offered, Verdict};
 use crate::framing::{Header, PacketKind, Session};
 use crate::sequence::Gap;
 
@@ -55,21 +55,21 @@ impl<H> Arbiter<H> {
     /// afterwards, and have it drained before. Costs two searches among the kept packets.
     ///
     /// Panics where the caller has not drained [`Arbiter::poll`].
-    pub fn offer_answer(&mut self, header: &Header) -> Fate {
+    pub fn offer_answer(&mut self, header: &Header) -> Verdict {
         assert!(self.restarting.is_none(), "poll until it gives None before an answer is offered");
         self.offered = None;
         self.answers.packets += 1;
         self.answers.messages += u64::from(header.count);
         if header.kind != PacketKind::Data || self.session() != Some(header.session) {
             self.answers.unasked += 1;
-            return Fate::Discard;
+            return Verdict::Discard;
         }
         if header.end() <= self.next_seq() {
             return self.refuse(header);
         }
         let Some(arrival) = self.place_answer(header) else {
             self.answers.unasked += 1;
-            return Fate::Discard;
+            return Verdict::Discard;
         };
         if header.seq <= self.next_seq() {
             return self.take(arrival);
@@ -79,10 +79,10 @@ impl<H> Arbiter<H> {
         }
         if self.kept.len() >= self.window.packets {
             self.answers.full += 1;
-            return Fate::Discard;
+            return Verdict::Discard;
         }
         self.offered = Some(Offered::BehindHole(arrival));
-        Fate::Keep
+        Verdict::Keep
     }
 
     /// Makes the oldest hole a gap at once: no answer will fill it. [`Arbiter::poll`] reports it.

@@ -68,7 +68,7 @@ impl Default for Window {
 /// case.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// Process its messages now, but the first `skip`.
     Deliver {
         /// Messages to leave out.
@@ -144,7 +144,7 @@ pub struct Arbiter<H> {
     answers: AnswerCounts,
     /// Packets that wait, by their first number.
     kept: VecDeque<(Arrival, H)>,
-    /// The packet for which [`Fate::Keep`] was returned.
+    /// The packet for which [`Verdict::Keep`] was returned.
     offered: Option<Offered>,
     /// The packet that reaches farthest. While it ends above the expected number, something is
     /// missing.
@@ -231,7 +231,7 @@ impl<H> Arbiter<H> {
     ///
     /// Panics where the caller has not drained [`Arbiter::poll`] since the last packet, or names a
     /// line that this arbiter does not have.
-    pub fn offer(&mut self, line: Line, header: &Header, now_ns: u64) -> Fate {
+    pub fn offer(&mut self, line: Line, header: &Header, now_ns: u64) -> Verdict {
         assert!(self.restarting.is_none(), "poll until it gives None before the next packet is offered");
         assert!(line.0 + 1 < self.lines.len(), "a line of this arbiter");
         self.offered = None;
@@ -258,18 +258,18 @@ impl<H> Arbiter<H> {
             }
             SequencePosition::Straggler => {
                 self.track.refuse_past(header);
-                Fate::Discard
+                Verdict::Discard
             }
             SequencePosition::Doubtful(claim) => self.doubt(claim, arrival),
             SequencePosition::Restart => {
                 self.restarting = Some((arrival, None));
-                Fate::Discard
+                Verdict::Discard
             }
         }
     }
 
-    /// Keeps the packet for which [`Fate::Keep`] was returned; returns it in any other case. Costs
-    /// a move of the kept packets behind it, at most [`Window::packets`].
+    /// Keeps the packet for which [`Verdict::Keep`] was returned; returns it in any other case.
+    /// Costs a move of the kept packets behind it, at most [`Window::packets`].
     pub fn keep(&mut self, handle: H) -> Result<(), H> {
         match self.offered.take() {
             None => return Err(handle),
@@ -348,9 +348,9 @@ impl<H> Arbiter<H> {
         self.track.next()
     }
 
-    fn refuse(&mut self, header: &Header) -> Fate {
+    fn refuse(&mut self, header: &Header) -> Verdict {
         self.track.refuse(header);
-        Fate::Discard
+        Verdict::Discard
     }
 
     /// The packet has no implausible claim: its line continues with it, and earlier claims of the
@@ -379,23 +379,23 @@ impl<H> Arbiter<H> {
 
     /// The packet waits for a witness, and may be the witness of another.
     #[cold]
-    fn doubt(&mut self, claim: Claim, arrival: Arrival) -> Fate {
+    fn doubt(&mut self, claim: Claim, arrival: Arrival) -> Verdict {
         let Arrival { line, header, now_ns } = arrival;
         if self.doubts.is_copy(&header, line.0) {
             self.track.doubt(&header);
-            return Fate::Discard;
+            return Verdict::Discard;
         }
         self.doubts.push(claim, header, line.0, now_ns, Doubted { arrival, handle: None });
         if header.count == 0 {
-            return Fate::Discard;
+            return Verdict::Discard;
         }
         self.offered = Some(Offered::Doubted);
-        Fate::Keep
+        Verdict::Keep
     }
 
     /// The expected number is in this packet, or it has none.
-    fn take(&mut self, arrival: Arrival) -> Fate {
-        let Action::Deliver { skip } = self.accept(&arrival) else { return Fate::Discard };
+    fn take(&mut self, arrival: Arrival) -> Verdict {
+        let Action::Deliver { skip } = self.accept(&arrival) else { return Verdict::Discard };
         if let Some(hole) = &mut self.hole {
             hole.filled_by = arrival.line;
             if hole.revealed_by != arrival.line {
@@ -404,7 +404,7 @@ impl<H> Arbiter<H> {
         } else if !self.doubts.is_empty() {
             self.fill_doubted_hole(&arrival, skip);
         }
-        Fate::Deliver { skip }
+        Verdict::Deliver { skip }
     }
 
     /// Counts a hole that was filled before a second packet had revealed it.
@@ -421,19 +421,19 @@ impl<H> Arbiter<H> {
     }
 
     /// Messages before this packet are missing.
-    fn wait(&mut self, arrival: Arrival) -> Fate {
+    fn wait(&mut self, arrival: Arrival) -> Verdict {
         if self.horizon.is_none_or(|horizon| horizon.header.end() < arrival.header.end()) {
             self.horizon = Some(arrival);
         }
         if arrival.header.count == 0 {
             self.accept(&arrival);
-            return Fate::Discard;
+            return Verdict::Discard;
         }
         if self.is_kept(&arrival.header) {
             return self.refuse(&arrival.header);
         }
         self.offered = Some(Offered::BehindHole(arrival));
-        Fate::Keep
+        Verdict::Keep
     }
 
     /// All packets before the restart are delivered: restarts with the accepted packet.

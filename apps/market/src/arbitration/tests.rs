@@ -30,9 +30,9 @@ impl Play {
 
     fn offer(&mut self, line: Line, header: Header) -> &mut Self {
         match self.arbiter.offer(line, &header, self.now_ns) {
-            Fate::Deliver { skip } => self.tell_range(header.seq + u64::from(skip), header.end()),
-            Fate::Discard => self.story.push("=".to_owned()),
-            Fate::Keep => {
+            Verdict::Deliver { skip } => self.tell_range(header.seq + u64::from(skip), header.end()),
+            Verdict::Discard => self.story.push("=".to_owned()),
+            Verdict::Keep => {
                 self.story.push("k".to_owned());
                 self.arbiter.keep((header.seq, header.end())).unwrap();
             }
@@ -171,7 +171,7 @@ fn kept_packets_that_overlap_are_delivered_once() {
 fn packet_that_could_not_be_kept_becomes_a_gap() {
     let mut arbiter = Arbiter::<()>::new(1, Policy::default(), WINDOW);
     for seq in [2, 4] {
-        assert_eq!(arbiter.offer(Line::A, &data(seq, 2), 0), Fate::Keep);
+        assert_eq!(arbiter.offer(Line::A, &data(seq, 2), 0), Verdict::Keep);
         assert_eq!(arbiter.poll(0), None);
     }
     assert_eq!(arbiter.poll(100), Some(Output::Gap(Gap { from: 1, to: 5 })));
@@ -232,12 +232,12 @@ fn packets_behind_a_wide_hole_are_believed_one_by_one() {
 }
 
 /// Offers an answer to a re-request.
-fn answer(play: &mut Play, header: Header) -> Fate {
-    let fate = play.arbiter.offer_answer(&header);
-    if fate == Fate::Keep {
+fn answer(play: &mut Play, header: Header) -> Verdict {
+    let verdict = play.arbiter.offer_answer(&header);
+    if verdict == Verdict::Keep {
         play.arbiter.keep((header.seq, header.end())).unwrap();
     }
-    fate
+    verdict
 }
 
 fn missing(play: &Play) -> Vec<(u64, u64)> {
@@ -259,8 +259,8 @@ fn what_is_missing_is_told_in_order() {
 fn answer_fills_its_hole_and_what_waited_follows() {
     let mut play = Play::new(Window { packets: 8, ..WINDOW });
     play.offer(Line::A, data(1, 1)).offer(Line::A, data(6, 1)).offer(Line::B, data(6, 1));
-    assert_eq!(answer(&mut play, data(4, 2)), Fate::Keep);
-    assert_eq!(answer(&mut play, data(2, 2)), Fate::Deliver { skip: 0 });
+    assert_eq!(answer(&mut play, data(4, 2)), Verdict::Keep);
+    assert_eq!(answer(&mut play, data(2, 2)), Verdict::Deliver { skip: 0 });
     play.wait(0).check("1-1 k k = 4-5 6-6");
     assert_eq!((play.arbiter.holes().recovered, play.arbiter.answers().delivered), (1, 4));
     assert_eq!(play.line(Line::A).lost, 4);
@@ -272,14 +272,14 @@ fn answer_never_restarts_jumps_or_overflows() {
     play.offer(Line::A, data(200_000, 1)).offer(Line::A, data(200_001, 1));
     assert_eq!(play.wait(100).story, ["k", "k", "G1-199999", "200000-200000", "200001-200001"]);
     // Later than any packet of a line may be.
-    assert_eq!(answer(&mut play, data(1, 2)), Fate::Discard);
-    assert_eq!(answer(&mut play, data(200_002, 2)), Fate::Discard);
-    assert_eq!(answer(&mut play, Header { session: Session(9), ..data(1, 2) }), Fate::Discard);
-    assert_eq!(answer(&mut play, heartbeat(1)), Fate::Discard);
+    assert_eq!(answer(&mut play, data(1, 2)), Verdict::Discard);
+    assert_eq!(answer(&mut play, data(200_002, 2)), Verdict::Discard);
+    assert_eq!(answer(&mut play, Header { session: Session(9), ..data(1, 2) }), Verdict::Discard);
+    assert_eq!(answer(&mut play, heartbeat(1)), Verdict::Discard);
     for seq in [200_005, 200_006] {
         play.offer(Line::A, data(seq, 1));
     }
-    assert_eq!(answer(&mut play, data(200_004, 1)), Fate::Discard);
+    assert_eq!(answer(&mut play, data(200_004, 1)), Verdict::Discard);
     play.wait(0);
     assert_eq!(play.story[5..], ["k", "k"]);
     let (counts, answers) = (play.arbiter.counts(), play.arbiter.answers());
@@ -381,20 +381,20 @@ proptest! {
         for (header, line, can_keep, ns) in arrivals {
             now_ns += ns;
             let unasked = arbiter.answers().unasked + arbiter.answers().full;
-            let fate = match line {
+            let verdict = match line {
                 2 => arbiter.offer_answer(&header),
                 _ => arbiter.offer(Line(line), &header, now_ns),
             };
-            match fate {
+            match verdict {
                 // Such answers are counted nowhere else.
-                Fate::Discard if arbiter.answers().unasked + arbiter.answers().full > unasked => {}
-                Fate::Keep if can_keep => {
+                Verdict::Discard if arbiter.answers().unasked + arbiter.answers().full > unasked => {}
+                Verdict::Keep if can_keep => {
                     arbiter.keep(kept).unwrap();
                     kept += 1;
                     offered += u64::from(header.count);
                 }
-                Fate::Keep => {}
-                Fate::Deliver { .. } | Fate::Discard => offered += u64::from(header.count),
+                Verdict::Keep => {}
+                Verdict::Deliver { .. } | Verdict::Discard => offered += u64::from(header.count),
             }
             while let Some(output) = arbiter.poll(now_ns) {
                 if let Output::Deliver { handle, .. } | Output::Discard { handle } = output {

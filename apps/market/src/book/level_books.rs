@@ -3,9 +3,9 @@
 //! While an event of the exchange spans several messages, the top is in transition; the published
 //! top changes only with the message that completes it.
 
+use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
-use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, PriceLevel};
 use crate::units::{Price, Side, Symbol};

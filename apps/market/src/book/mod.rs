@@ -17,13 +17,13 @@
 //! balanced tree: some ten steps for a thousand prices. The next best price is a link away. So an
 //! update costs a few cache misses, whatever the book's size.
 
+mod lazy_table;
 mod level_books;
 mod levels;
 mod order_books;
 mod orders;
 mod quotes;
 mod symbols;
-mod wiped;
 
 pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};

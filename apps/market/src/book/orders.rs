@@ -6,7 +6,7 @@
 //! following entries back into the hole, so there are no tombstones, and a day of deletes leaves
 //! the table as fast as it began.
 
-use super::wiped::LazyTable;
+use super::lazy_table::LazyTable;
 use crate::units::OrderRef;
 
 const FREE: u32 = u32::MAX;

@@ -1,8 +1,8 @@
 //! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so the next quote
 //! repairs a gap.
 
+use super::lazy_table::LazyTable;
 use super::symbols::Symbols;
-use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, Quote};
 use crate::units::Symbol;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::arbitration::{Arbiter, Fate, Line, Output, Window};
+use crate::arbitration::{Arbiter, Line, Output, Verdict, Window};
 use crate::framing::{Header, PacketKind, Session};
 use crate::sequence::Policy;
 
@@ -194,9 +194,9 @@ impl World {
             }
         };
         match fate {
-            Fate::Deliver { skip } => self.story.push((true, header.seq + u64::from(skip), header.end())),
-            Fate::Keep => self.arbiter.keep((header.seq, header.end())).unwrap(),
-            Fate::Discard => {}
+            Verdict::Deliver { skip } => self.story.push((true, header.seq + u64::from(skip), header.end())),
+            Verdict::Keep => self.arbiter.keep((header.seq, header.end())).unwrap(),
+            Verdict::Discard => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! `wirepath broker`: lends the queues of an interface to programs of users without capabilities.
 
 mod background;
-mod need;
+mod lifetime;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use wirepath::counters::printable;
 use wirepath::worker::StopFlag;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerUser};
 
-use self::need::Need;
+use self::lifetime::Lifetime;
 use crate::root::Root;
 use crate::user;
 
@@ -59,8 +59,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let stop = StopFlag::on_signals()?;
     let broker = Broker::open(config)?;
     eprintln!("wirepath: {}", printable(broker.describe()));
-    let mut need = Need::new(&root, options.until_exit);
-    let is_needed = |clients| need.is_there(&root, clients, Instant::now());
+    let mut lifetime = Lifetime::new(&root, options.until_exit);
+    let is_needed = |clients| lifetime.is_needed(&root, clients, Instant::now());
     broker.serve_while(&stop, is_needed, |line| eprintln!("wirepath: {}", printable(line)))?;
     Ok(())
 }

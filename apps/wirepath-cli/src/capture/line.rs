@@ -20,7 +20,7 @@ pub(super) fn render(frame: &CapturedFrame<'_>, text: &mut String) {
         Direction::Tx => "Out",
     };
     // Writing to a String does not fail.
-    let _ = write!(text, "{} {} {direction} ", Time(frame.timestamp_ns), frame.queue)
+    let _ = write!(text, "{} {} {direction} ", TimeOfDay(frame.timestamp_ns), frame.queue)
         .and_then(|()| ethernet(frame.bytes, frame.original_len, text))
         .and_then(|()| text.write_char('\n'));
 }
@@ -99,9 +99,9 @@ fn tcp(segment: &TcpSegment<'_>, text: &mut String) -> fmt::Result {
 }
 
 /// The time of day of a Unix time in nanoseconds.
-struct Time(u64);
+struct TimeOfDay(u64);
 
-impl fmt::Display for Time {
+impl fmt::Display for TimeOfDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, ns) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
         write!(f, "{:02}:{:02}:{:02}.{ns:09}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)

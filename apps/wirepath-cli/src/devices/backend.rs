@@ -40,7 +40,7 @@ impl Usability {
 const CONNECTX_DRIVER: &str = "mlx5_core";
 
 /// The input of a verdict.
-pub(crate) struct Evidence<'a> {
+pub(crate) struct BackendInput<'a> {
     pub(crate) interface: &'a Interface,
     /// The kernel's report about AF_XDP there, or why there is none.
     pub(crate) support: &'a Result<AfXdpCapabilities, String>,
@@ -48,9 +48,9 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// AF_XDP in its three ways.
-pub(crate) fn judge(evidence: &Evidence<'_>) -> Vec<Backend> {
-    match evidence.support {
-        Ok(support) => af_xdp(evidence, support),
+pub(crate) fn judge(input: &BackendInput<'_>) -> Vec<Backend> {
+    match input.support {
+        Ok(support) => af_xdp(input, support),
         Err(why) => AF_XDP.map(|name| unknown(name, why.clone(), None)).into(),
     }
 }
@@ -61,12 +61,12 @@ const ZERO_COPY: &str = "af_xdp zero-copy";
 const GENERIC: &str = "af_xdp generic";
 const MLX5: &str = "mlx5";
 
-fn af_xdp(evidence: &Evidence<'_>, support: &AfXdpCapabilities) -> Vec<Backend> {
-    let name = &evidence.interface.name;
-    if !evidence.interface.ethernet {
+fn af_xdp(input: &BackendInput<'_>, support: &AfXdpCapabilities) -> Vec<Backend> {
+    let name = &input.interface.name;
+    if !input.interface.ethernet {
         return AF_XDP.map(|backend| no(backend, "its frames have no Ethernet header".into(), None)).into();
     }
-    if evidence.interface.mac.as_deref() == Some("00:00:00:00:00:00") {
+    if input.interface.mac.as_deref() == Some("00:00:00:00:00:00") {
         return AF_XDP.map(|backend| no(backend, "it has no MAC address to send to".into(), None)).into();
     }
     if let Some(program) = &support.program {
@@ -81,13 +81,13 @@ fn af_xdp(evidence: &Evidence<'_>, support: &AfXdpCapabilities) -> Vec<Backend> 
         let ask = |backend| unknown(backend, why.clone(), remedy.clone());
         return vec![ask(NATIVE), ask(ZERO_COPY), generic];
     };
-    let native = native(evidence, driver);
-    let zero_copy = zero_copy(evidence.interface, driver, native.verdict);
+    let native = native(input, driver);
+    let zero_copy = zero_copy(input.interface, driver, native.verdict);
     vec![native, zero_copy, generic]
 }
 
-fn native(evidence: &Evidence<'_>, driver: DriverCapabilities) -> Backend {
-    let driver_name = driver_name(evidence.interface);
+fn native(input: &BackendInput<'_>, driver: DriverCapabilities) -> Backend {
+    let driver_name = driver_name(input.interface);
     if !driver.native {
         let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
         return no(NATIVE, format!("{driver_name} runs no XDP programs"), Some(remedy));
@@ -95,8 +95,8 @@ fn native(evidence: &Evidence<'_>, driver: DriverCapabilities) -> Backend {
     // The driver reports support, but refuses programs if it cannot make the host stop merging
     // frames (virtnet_xdp_set in drivers/net/virtio_net.c).
     let merges = |offload: &&Offload| offload.name == "rx-gro-hw" && offload.on && offload.fixed;
-    let is_virtio = evidence.interface.driver.as_deref() == Some("virtio_net");
-    if is_virtio && evidence.offloads.iter().any(|offload| merges(&offload)) {
+    let is_virtio = input.interface.driver.as_deref() == Some("virtio_net");
+    if is_virtio && input.offloads.iter().any(|offload| merges(&offload)) {
         let why = "virtio_net refuses programs while the host merges frames (rx-gro-hw is on and fixed)".to_owned();
         let remedy = "on the host: `guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,guest_csum=off` (QEMU's words \
                       for the device), or take af_xdp generic";
@@ -215,8 +215,8 @@ mod tests {
         verdicts: [&str; 3],
         words: &str,
     ) {
-        let evidence = Evidence { interface, support: &support, offloads };
-        let backends = judge(&evidence);
+        let input = BackendInput { interface, support: &support, offloads };
+        let backends = judge(&input);
         assert_eq!(backends.iter().map(|backend| backend.verdict.word()).collect::<Vec<_>>(), verdicts);
         assert!(format!("{backends:?}").contains(words), "{words} is not in {backends:?}");
     }

@@ -20,7 +20,7 @@ use wirepath::device::mlx5::Mlx5DeviceInfo;
 use crate::ethtool::{Ethtool, Timestamping};
 use crate::interface::Interface;
 use crate::root::Root;
-use backend::{Backend, Evidence};
+use backend::{Backend, BackendInput};
 
 /// Shows the interfaces of this network namespace, with the backends that could drive each, or the
 /// reason if none can.
@@ -79,7 +79,8 @@ impl Device {
         interface.driver = interface.driver.or_else(|| ethtool?.driver().ok());
         let offloads = ethtool.and_then(|ethtool| ethtool.offloads().ok()).unwrap_or_default();
         let support = AfXdpCapabilities::of(&interface.name).map_err(|error| error.to_string());
-        let mut backends = backend::judge(&Evidence { interface: &interface, support: &support, offloads: &offloads });
+        let mut backends =
+            backend::judge(&BackendInput { interface: &interface, support: &support, offloads: &offloads });
         backends.push(backend::mlx5(&interface, verbs));
         let support = support.ok();
         let program = support.as_ref().and_then(|support| support.program.as_ref());

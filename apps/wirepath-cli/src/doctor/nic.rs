@@ -7,7 +7,7 @@ use wirepath::worker::topology::Finding;
 use super::finding::{fault, good, note, warning};
 use super::inspected::{Inspected, Nic};
 use super::kernel;
-use crate::devices::backend::{self, Evidence, Usability};
+use crate::devices::backend::{self, BackendInput, Usability};
 use crate::ethtool::{Coalescing, Offload, Rings};
 use crate::interface::LinkState;
 
@@ -38,8 +38,8 @@ pub(super) fn backend(inspected: &Inspected) -> Vec<Finding> {
     if let Some(process) = &nic.polled_by {
         return good(format!("{} is polled by {process}", nic.name()));
     }
-    let evidence = Evidence { interface: &nic.interface, support, offloads: &nic.offloads };
-    let af_xdp = backend::judge(&evidence);
+    let input = BackendInput { interface: &nic.interface, support, offloads: &nic.offloads };
+    let af_xdp = backend::judge(&input);
     let see = format!("`wirepath devices {}`", nic.name());
     if let Some(yes) = af_xdp.iter().find(|backend| backend.verdict == Usability::Yes) {
         if yes.name == backend::NATIVE {

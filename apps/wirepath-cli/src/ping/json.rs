@@ -27,9 +27,9 @@ pub(super) fn render(target: &Target, plan: &Plan, clock: &PingClock, lanes: &[M
 
 /// The round trips of a path without any are null.
 fn path(lane: &MeasuredPath) -> Value {
-    let counts = lane.ledger.counts();
-    let values = lane.ledger.round_trips();
-    let round_trips = lane.ledger.extremes().map(|(fastest, slowest)| {
+    let counts = lane.tracker.counts();
+    let values = lane.tracker.round_trips();
+    let round_trips = lane.tracker.extremes().map(|(fastest, slowest)| {
         let quantile = |quantile| values.value_at_quantile(quantile).min(slowest.as_nanos());
         json!({
             "min": fastest.as_nanos(),

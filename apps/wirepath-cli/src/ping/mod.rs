@@ -9,7 +9,6 @@ mod clock;
 mod histogram;
 mod json;
 mod kernel;
-mod ledger;
 mod live;
 mod path;
 mod rounds;
@@ -17,6 +16,7 @@ mod serve;
 #[allow(unsafe_code)]
 mod sys;
 mod text;
+mod tracker;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -186,7 +186,7 @@ impl Options {
             false => lanes.iter().map(text::summary).collect(),
         };
         io::stdout().lock().write_all(text.as_bytes())?;
-        let has_answer = lanes.iter().any(|lane| lane.ledger.counts().received + lane.ledger.counts().late > 0);
+        let has_answer = lanes.iter().any(|lane| lane.tracker.counts().received + lane.tracker.counts().late > 0);
         if has_answer { Ok(()) } else { Err(no_answer(&target, &lanes).into()) }
     }
 
@@ -219,9 +219,9 @@ impl Options {
 
 /// The sentence for a target that did not answer.
 fn no_answer(target: &Target, lanes: &[MeasuredPath]) -> String {
-    let sent: u64 = lanes.iter().map(|lane| lane.ledger.counts().sent).sum();
+    let sent: u64 = lanes.iter().map(|lane| lane.tracker.counts().sent).sum();
     let what = text::what(target);
-    match (target.udp, lanes.iter().any(|lane| lane.ledger.counts().refused > 0)) {
+    match (target.udp, lanes.iter().any(|lane| lane.tracker.counts().refused > 0)) {
         (Some(port), true) => {
             format!("no {what}: no program listens there; start `wirepath ping --serve --udp {port}` on it")
         }

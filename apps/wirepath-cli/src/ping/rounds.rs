@@ -1,7 +1,7 @@
 //! The rounds: sends echoes on schedule, receives in between, and records the outcomes.
 //!
 //! ```text
-//!  clock ─▶ ask ─▶ path ══════ the other end ══════ path ─▶ listen ─▶ clock ─▶ ledger
+//!  clock ─▶ ask ─▶ path ══════ the other end ══════ path ─▶ listen ─▶ clock ─▶ tracker
 //! ```
 //!
 //! The clock is read right before an echo is posted and right after this program has its reply. A
@@ -12,23 +12,23 @@ use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
 
 use super::clock::PingClock;
-use super::ledger::{EchoOutcome, Ledger};
 use super::path::{EchoPayload, Path, Received, Refusal};
+use super::tracker::{EchoOutcome, EchoTracker};
 
 /// A path that may sleep wakes up at this interval, to check for a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// One path with its ledger.
+/// One path with its tracker.
 pub(super) struct MeasuredPath {
     pub(super) path: Box<dyn Path>,
-    pub(super) ledger: Ledger,
+    pub(super) tracker: EchoTracker,
     /// Why the first failed echo could not be sent.
     pub(super) first_error: Option<String>,
 }
 
 impl MeasuredPath {
     pub(super) fn new(path: Box<dyn Path>, timeout: Duration) -> Self {
-        Self { path, ledger: Ledger::new(timeout), first_error: None }
+        Self { path, tracker: EchoTracker::new(timeout), first_error: None }
     }
 }
 
@@ -115,14 +115,14 @@ impl Rounds {
     /// Until when the next echo has to wait for the reply to this one.
     fn waits_until(&self, current: &MeasuredPath, now: Instant) -> Option<Instant> {
         let one_by_one = self.lanes > 1 || self.plan.interval == Duration::ZERO;
-        current.ledger.waits_until().filter(|until| one_by_one && now < *until)
+        current.tracker.waits_until().filter(|until| one_by_one && now < *until)
     }
 
     /// The next deadline, in case nothing arrives.
     fn wakes_at(&self, current: &MeasuredPath, now: Instant) -> Instant {
         let due = match self.waits_until(current, now) {
             Some(until) => until,
-            None if self.is_all_asked() => current.ledger.open_until().unwrap_or(now),
+            None if self.is_all_asked() => current.tracker.open_until().unwrap_or(now),
             None => self.next,
         };
         due.min(now + SLEEP_MAX)
@@ -131,20 +131,20 @@ impl Rounds {
 
 /// Whether no outstanding reply could still be in time.
 fn is_settled(lane: &MeasuredPath, now: Instant) -> bool {
-    lane.ledger.open_until().is_none_or(|until| now >= until)
+    lane.tracker.open_until().is_none_or(|until| now >= until)
 }
 
 fn ask(lane: &mut MeasuredPath, payload: &mut EchoPayload, clock: &mut PingClock) -> bool {
-    let sequence = lane.ledger.next();
+    let sequence = lane.tracker.next();
     let data = payload.write(sequence);
     let now = clock.now();
     match lane.path.send_request(sequence, data, now) {
         Ok(()) => {
-            lane.ledger.record_request(now);
+            lane.tracker.record_request(now);
             true
         }
         Err(why) => {
-            lane.ledger.record_unsent();
+            lane.tracker.record_unsent();
             lane.first_error.get_or_insert(why);
             false
         }
@@ -154,14 +154,14 @@ fn ask(lane: &mut MeasuredPath, payload: &mut EchoPayload, clock: &mut PingClock
 fn take(lane: &mut MeasuredPath, received: Received, now: Instant) -> Event {
     match received {
         Received::Answer { sequence, ttl } => {
-            Event::Answer { sequence, ttl, verdict: lane.ledger.record_answer(sequence, now) }
+            Event::Answer { sequence, ttl, verdict: lane.tracker.record_answer(sequence, now) }
         }
         Received::Damaged => {
-            lane.ledger.record_damaged();
+            lane.tracker.record_damaged();
             Event::Damaged
         }
         Received::Refused(refusal) => {
-            lane.ledger.record_refusal();
+            lane.tracker.record_refusal();
             Event::Refused(refusal)
         }
     }

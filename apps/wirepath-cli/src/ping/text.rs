@@ -5,9 +5,9 @@ use std::fmt::Write;
 use wirepath::time::Duration;
 
 use super::histogram;
-use super::ledger::{EchoOutcome, Ledger};
 use super::path::Target;
 use super::rounds::{Event, MeasuredPath};
+use super::tracker::{EchoOutcome, EchoTracker};
 
 /// Columns of the longest bar.
 const BAR_WIDTH: u64 = 40;
@@ -48,7 +48,7 @@ pub(super) fn line(lane: &MeasuredPath, event: Event) -> String {
 
 /// The summary of a lane.
 pub(super) fn summary(lane: &MeasuredPath) -> String {
-    let counts = lane.ledger.counts();
+    let counts = lane.tracker.counts();
     let lost = counts.unanswered();
     let share = if counts.sent > 0 { lost as f64 * 100.0 / counts.sent as f64 } else { 0.0 };
     let mut text = format!(
@@ -67,12 +67,12 @@ pub(super) fn summary(lane: &MeasuredPath) -> String {
     if let Some(first_error) = &lane.first_error {
         text.push_str(&format!("not sent: {first_error}\n"));
     }
-    text + &round_trips(&lane.ledger)
+    text + &round_trips(&lane.tracker)
 }
 
-fn round_trips(ledger: &Ledger) -> String {
-    let Some((fastest, slowest)) = ledger.extremes() else { return String::new() };
-    let values = ledger.round_trips();
+fn round_trips(tracker: &EchoTracker) -> String {
+    let Some((fastest, slowest)) = tracker.extremes() else { return String::new() };
+    let values = tracker.round_trips();
     let mut text = format!("round trip: min {fastest}");
     for (name, quantile) in QUANTILES {
         let value = Duration::from_nanos(values.value_at_quantile(quantile)).min(slowest);

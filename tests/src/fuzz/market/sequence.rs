@@ -4,7 +4,7 @@
 
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, Header, PacketKind};
-use market::{Action, Arbiter, Fate, Gap, Line, Output, RerequestStep, Rerequester, RetryPolicy, Window};
+use market::{Action, Arbiter, Gap, Line, Output, RerequestStep, Rerequester, RetryPolicy, Verdict, Window};
 use market::{DOUBTS_MAX, Policy, Sequence, SequenceCounts, StartSequence};
 
 use crate::fuzz::Input;
@@ -47,11 +47,11 @@ pub(in crate::fuzz) fn arbitration(data: &[u8]) {
         let line = Line(usize::from(input.u8() & 1));
         let header = header(&mut input, &mut heard);
         match arbiter.offer(line, &header, now_ns) {
-            Fate::Deliver { skip } => expected.deliver(&header, skip),
-            Fate::Discard => {}
+            Verdict::Deliver { skip } => expected.deliver(&header, skip),
+            Verdict::Discard => {}
             // Sometimes there is no buffer to keep it in.
-            Fate::Keep if input.below(16) == 15 => heard.messages -= u64::from(header.count),
-            Fate::Keep => {
+            Verdict::Keep if input.below(16) == 15 => heard.messages -= u64::from(header.count),
+            Verdict::Keep => {
                 kept.push(header);
                 assert_eq!(arbiter.keep(header), Ok(()));
                 assert_eq!(arbiter.keep(header), Err(header), "kept twice");
@@ -106,9 +106,9 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
             }
         };
         match fate {
-            Fate::Deliver { skip } => expected.deliver(&header, skip),
-            Fate::Discard => {}
-            Fate::Keep => {
+            Verdict::Deliver { skip } => expected.deliver(&header, skip),
+            Verdict::Discard => {}
+            Verdict::Keep => {
                 kept.push(header);
                 assert_eq!(arbiter.keep(header), Ok(()));
             }

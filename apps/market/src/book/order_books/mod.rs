@@ -4,10 +4,10 @@
 //! delete. A replacing order inherits side and instrument. Trades against hidden orders change
 //! nothing here. A clear empties all books of the value, so each Cboe unit needs its own.
 
+use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
 use super::symbols::Symbols;
-use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};

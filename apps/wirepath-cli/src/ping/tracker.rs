@@ -12,7 +12,7 @@ const DIGITS: u8 = 3;
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// The echoes of one path.
-pub(super) struct Ledger {
+pub(super) struct EchoTracker {
     timeout: Duration,
     entries: Vec<RequestEntry>,
     counts: Counts,
@@ -64,9 +64,9 @@ pub(super) enum EchoOutcome {
     Unknown,
 }
 
-impl Ledger {
-    /// An empty ledger. A reply later than `timeout` after its echo is late, and not among the
-    /// round trips.
+impl EchoTracker {
+    /// A tracker of no echoes. A reply later than `timeout` after its echo is late, and not among
+    /// the round trips.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -171,46 +171,46 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    fn asked(times_ms: &[u64]) -> Ledger {
-        let mut ledger = Ledger::new(Duration::from_millis(100));
-        times_ms.iter().for_each(|&ms| ledger.record_request(at(ms)));
-        ledger
+    fn asked(times_ms: &[u64]) -> EchoTracker {
+        let mut tracker = EchoTracker::new(Duration::from_millis(100));
+        times_ms.iter().for_each(|&ms| tracker.record_request(at(ms)));
+        tracker
     }
 
     #[test]
     fn answer_is_in_time_late_or_twice() {
-        let mut ledger = asked(&[0, 10]);
-        assert_eq!(ledger.record_answer(1, at(20)), EchoOutcome::InTime(Duration::from_millis(10)));
-        assert_eq!(ledger.record_answer(1, at(21)), EchoOutcome::Duplicate(Duration::from_millis(11)));
-        assert_eq!(ledger.record_answer(0, at(101)), EchoOutcome::Late(Duration::from_millis(101)));
-        assert_eq!(ledger.record_answer(2, at(101)), EchoOutcome::Unknown);
+        let mut tracker = asked(&[0, 10]);
+        assert_eq!(tracker.record_answer(1, at(20)), EchoOutcome::InTime(Duration::from_millis(10)));
+        assert_eq!(tracker.record_answer(1, at(21)), EchoOutcome::Duplicate(Duration::from_millis(11)));
+        assert_eq!(tracker.record_answer(0, at(101)), EchoOutcome::Late(Duration::from_millis(101)));
+        assert_eq!(tracker.record_answer(2, at(101)), EchoOutcome::Unknown);
         let counts = Counts { sent: 2, received: 1, late: 1, duplicates: 1, damaged: 1, ..Counts::default() };
-        assert_eq!((ledger.counts(), ledger.counts().unanswered()), (counts, 0));
-        assert_eq!(ledger.extremes(), Some((Duration::from_millis(10), Duration::from_millis(10))));
+        assert_eq!((tracker.counts(), tracker.counts().unanswered()), (counts, 0));
+        assert_eq!(tracker.extremes(), Some((Duration::from_millis(10), Duration::from_millis(10))));
     }
 
     #[test]
     fn echo_without_an_answer_is_waited_for_until_its_timeout() {
-        let mut ledger = asked(&[0, 10]);
-        assert_eq!((ledger.waits_until(), ledger.open_until()), (Some(at(110)), Some(at(110))));
-        ledger.record_answer(1, at(20));
-        assert_eq!((ledger.waits_until(), ledger.open_until()), (None, Some(at(110))));
-        ledger.record_answer(0, at(30));
-        assert_eq!((ledger.open_until(), ledger.counts().unanswered()), (None, 0));
+        let mut tracker = asked(&[0, 10]);
+        assert_eq!((tracker.waits_until(), tracker.open_until()), (Some(at(110)), Some(at(110))));
+        tracker.record_answer(1, at(20));
+        assert_eq!((tracker.waits_until(), tracker.open_until()), (None, Some(at(110))));
+        tracker.record_answer(0, at(30));
+        assert_eq!((tracker.open_until(), tracker.counts().unanswered()), (None, 0));
     }
 
     #[test]
     fn echo_that_was_overtaken_by_the_window_is_unknown() {
-        let mut ledger = Ledger::new(Duration::from_secs(1));
-        (0..=WINDOW as u64).for_each(|us| ledger.record_request(Instant::ZERO + Duration::from_micros(us)));
-        assert_eq!(ledger.record_answer(0, at(70)), EchoOutcome::Unknown);
-        assert!(matches!(ledger.record_answer(1, at(70)), EchoOutcome::InTime(_)));
-        assert_eq!(ledger.counts().unanswered(), WINDOW as u64);
+        let mut tracker = EchoTracker::new(Duration::from_secs(1));
+        (0..=WINDOW as u64).for_each(|us| tracker.record_request(Instant::ZERO + Duration::from_micros(us)));
+        assert_eq!(tracker.record_answer(0, at(70)), EchoOutcome::Unknown);
+        assert!(matches!(tracker.record_answer(1, at(70)), EchoOutcome::InTime(_)));
+        assert_eq!(tracker.counts().unanswered(), WINDOW as u64);
     }
 
     #[test]
     fn nothing_asked_is_nothing_open() {
-        let ledger = asked(&[]);
-        assert_eq!((ledger.waits_until(), ledger.open_until(), ledger.extremes()), (None, None, None));
+        let tracker = asked(&[]);
+        assert_eq!((tracker.waits_until(), tracker.open_until(), tracker.extremes()), (None, None, None));
     }
 }

@@ -10,7 +10,7 @@ use crate::root::Root;
 const UNUSED_MAX: Duration = Duration::from_secs(10);
 
 /// Who needs the broker.
-pub(super) struct Need {
+pub(super) struct Lifetime {
     process: Option<Process>,
     unused_since: Option<Instant>,
 }
@@ -21,7 +21,7 @@ struct Process {
     started: String,
 }
 
-impl Need {
+impl Lifetime {
     /// For the process `pid`; without one, until the operator stops the broker.
     pub(super) fn new(root: &Root, pid: Option<u32>) -> Self {
         let process = pid.map(|pid| Process { pid, started: started(root, pid).unwrap_or_default() });
@@ -29,7 +29,7 @@ impl Need {
     }
 
     /// Whether the broker goes on, while it serves so many programs.
-    pub(super) fn is_there(&mut self, root: &Root, clients: usize, now: Instant) -> bool {
+    pub(super) fn is_needed(&mut self, root: &Root, clients: usize, now: Instant) -> bool {
         let Some(process) = &self.process else { return true };
         if clients > 0 || started(root, process.pid).is_some_and(|started| started == process.started) {
             self.unused_since = None;
@@ -65,8 +65,8 @@ mod tests {
         };
         becomes("S", 100);
         let root = Root::new(Some(folder.path()));
-        let (mut need, begin) = (Need::new(&root, Some(7)), Instant::now());
-        let mut at = |seconds, clients| need.is_there(&root, clients, begin + Duration::from_secs(seconds));
+        let (mut lifetime, begin) = (Lifetime::new(&root, Some(7)), Instant::now());
+        let mut at = |seconds, clients| lifetime.is_needed(&root, clients, begin + Duration::from_secs(seconds));
         assert!(at(0, 0) && at(100, 0), "the process runs");
         becomes("Z", 100);
         assert!(at(101, 0) && at(110, 0), "it has just ended");
@@ -75,6 +75,6 @@ mod tests {
         becomes("R", 200);
         assert!(at(201, 0) && at(210, 0));
         assert!(!at(211, 0));
-        assert!(Need::new(&root, None).is_there(&root, 0, begin), "a broker of the operator's stays");
+        assert!(Lifetime::new(&root, None).is_needed(&root, 0, begin), "a broker of the operator's stays");
     }
 }
