@@ -8,7 +8,7 @@
 //!                 ▼
 //!   calls                  what a call does to a file of ours; offload: whose a socket becomes
 //!   process                fork, close, dup, exit
-//!   keeper                 turns the worker meanwhile, and writes what `wirepath sockets` reads
+//!   background             turns the worker meanwhile, and writes what `wirepath sockets` reads
 //!                 ▼
 //!   engine                 the sockets on their worker, behind one lock; open files and descriptors;
 //!                          threads that wait; signals that come meanwhile
@@ -28,10 +28,10 @@
 #[allow(unsafe_code)]
 pub mod abi;
 mod address;
+mod background;
 mod calls;
 mod config;
 mod engine;
-mod keeper;
 #[allow(unsafe_code)]
 mod probe;
 #[allow(unsafe_code)]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use wirepath::counters::unpublish;
 
 use crate::engine::{table, thread};
-use crate::{calls, config, engine, keeper, sys};
+use crate::{background, calls, config, engine, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
@@ -46,7 +46,7 @@ extern "C" fn at_exit() {
         return;
     }
     send_the_rest();
-    keeper::end();
+    background::end();
     unpublish();
 }
 
@@ -72,7 +72,7 @@ const LONGEST_EXIT: Duration = Duration::from_secs(2);
 thread_local! {
     /// The locked engine, from before a `fork` until after it, so that no other thread is within
     /// it.
-    static HELD: Cell<Option<engine::Inside>> = const { Cell::new(None) };
+    static HELD: Cell<Option<engine::EngineGuard>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
@@ -94,7 +94,7 @@ extern "C" fn after_fork_in_child() {
         thread::forget_eventfd();
     }
     if held.is_some() {
-        keeper::forget();
+        background::forget();
         // Otherwise the queue and the listing would outlive the parent, as long as the child has
         // descriptors of them.
         let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();

@@ -9,10 +9,10 @@ use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFla
 
 use crate::address::{self, Address, Family};
 use crate::calls::{self, Direction, Outcome, error_queue, groups, offload};
-use crate::engine::file::{ANY, Groups, Owner, Socket, What};
+use crate::engine::file::{ANY, FileKind, Groups, Owner, Socket};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Blocking, Sides, readable};
-use crate::engine::{self, Engine, Inside, WaitFor, thread};
+use crate::engine::{self, Engine, EngineGuard, WaitFor, thread};
 use crate::{config, probe, sys};
 use Outcome::{Ours, Pass};
 
@@ -145,7 +145,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
 pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
     let is_undecided = |engine: &mut Engine| {
         let socket = engine.files.socket(file);
-        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Twin)
+        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Undecided)
     };
     let twin = {
         let mut engine = engine::enter();
@@ -193,7 +193,7 @@ fn receive_at_once(
 /// Receives several datagrams without waiting, as `recvmmsg` does after the first one: under one
 /// lock, and with one turn of the worker for all of them.
 pub(crate) struct Batch {
-    engine: Inside,
+    engine: EngineGuard,
     file: FileId,
     target: Target,
     has_turned: bool,
@@ -569,7 +569,7 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     let family = socket.family;
-    if socket.kind != Kind::Datagram || socket.place != Owner::Twin {
+    if socket.kind != Kind::Datagram || socket.place != Owner::Undecided {
         return Ok(());
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
@@ -586,7 +586,7 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
 
 fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     let file = engine.files.get(file).ok_or(Errno::EBADF)?;
-    let (Some(&twin), What::Socket(socket)) = (file.fds.first(), &file.what) else { return Err(Errno::ENOTSOCK) };
+    let (Some(&twin), FileKind::Socket(socket)) = (file.fds.first(), &file.what) else { return Err(Errno::ENOTSOCK) };
     let Owner::Ours { id, hears_twin } = socket.place else { return Err(Errno::ENOTSOCK) };
     let Socket { kind, family, is_both, groups: Groups { peer: peer_group, .. }, .. } = *socket;
     Ok(Target {

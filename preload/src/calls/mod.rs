@@ -9,7 +9,7 @@ use sockets::rules::Traffic;
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
-use crate::engine::file::{ANY, Owner, Shut, Socket, What};
+use crate::engine::file::{ANY, FileKind, Owner, ShutdownMask, Socket};
 use crate::engine::options::HandledBy;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -45,7 +45,7 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         _ => return,
     };
     let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-    engine::enter().files.open(fd, is_nonblocking, What::Socket(Socket::new(kind_of, family)));
+    engine::enter().files.open(fd, is_nonblocking, FileKind::Socket(Socket::new(kind_of, family)));
 }
 
 /// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
@@ -137,7 +137,7 @@ pub(crate) fn accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
     let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
     let why = if matches!(place, Owner::Ours { .. }) { "accepted by loopback or another interface" } else { why };
     let socket = Socket { place: Owner::Kernel, why, ..Socket::new(Kind::Stream, *family) };
-    engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, What::Socket(socket));
+    engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
 }
 
 /// `listen`. The engine listens first, then the twin, for connections by other interfaces: a
@@ -216,7 +216,7 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
         Address::Unspecified => return disconnect(file),
         Address::Other => {
             let mut engine = engine::enter();
-            if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Twin) {
+            if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Undecided) {
                 let _ = keep(&mut engine, file, IPV6);
             }
             return Pass;
@@ -347,7 +347,7 @@ fn disconnect(file: FileId) -> Outcome<()> {
     let Some(id) = socket.ours() else {
         if socket.kind == Kind::Stream {
             // Linux `tcp_disconnect` opens both directions again.
-            socket.shut = Shut::default();
+            socket.shut = ShutdownMask::default();
         }
         return Pass;
     };
@@ -463,7 +463,7 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
             let place = Owner::Ours { id: accepted, hears_twin: false };
             let why = "accepted by a listener of ours";
             let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
-            engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, What::Socket(socket));
+            engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
             Ok(Accepted { fd, peer: Some((peer, family)) })
         }
         Err(error) => {
@@ -528,7 +528,7 @@ pub(crate) fn close(file: FileId, fd: c_int) {
 /// how long `close` waits for it.
 fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, wirepath::time::Duration)> {
     match engine.files.close(file, fd)?.what {
-        What::Socket(socket) => {
+        FileKind::Socket(socket) => {
             let id = socket.ours()?;
             let closing = engine.call(|sockets, cx| {
                 let time = sockets.options(id)?.linger;
@@ -536,7 +536,7 @@ fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, 
             });
             closing.ok().flatten()
         }
-        What::Set(set) => {
+        FileKind::Set(set) => {
             if let Some(outside) = set.outside {
                 engine.shown.retain(|shown| *shown != file);
                 table::clear(outside);
@@ -644,7 +644,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     let mut engine = engine::enter();
     let Some((id, hears_twin)) = engine.files.socket(file).ok().and_then(|socket| match socket.place {
         Owner::Ours { id, hears_twin } => Some((id, hears_twin)),
-        Owner::Twin | Owner::Kernel => None,
+        Owner::Undecided | Owner::Kernel => None,
     }) else {
         return Pass;
     };

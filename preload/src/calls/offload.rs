@@ -13,7 +13,7 @@ use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
 use crate::calls::{error_queue, groups, poll};
-use crate::engine::file::{Groups, Owner, Shut, Watch};
+use crate::engine::file::{Groups, Owner, ShutdownMask, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State};
@@ -79,7 +79,7 @@ enum Verdict {
 /// for each reason.
 pub(crate) fn say_kept(why: &'static str, address: SocketAddrV4) {
     static SAID: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    crate::keeper::ensure();
+    crate::background::ensure();
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.contains(&why) {
         said.push(why);
@@ -175,8 +175,8 @@ pub(crate) fn take(
     }
     // An unconnected socket shuts the directions, although the call fails.
     match shut {
-        Shut { reads: false, writes: false } => (),
-        Shut { reads, writes } => {
+        ShutdownMask { reads: false, writes: false } => (),
+        ShutdownMask { reads, writes } => {
             let how = match (reads, writes) {
                 (true, true) => Shutdown::Both,
                 (true, false) => Shutdown::Read,
@@ -203,7 +203,7 @@ pub(crate) fn take(
 /// Returns a socket to its twin, after it could not be offloaded or its peer is elsewhere.
 pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     let Ok(socket) = engine.files.socket(file) else { return };
-    if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin) {
+    if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Undecided) {
         groups::restore_twin(engine, file, id);
         let _ = engine.call(|sockets, cx| sockets.close(id, cx));
     }
@@ -249,7 +249,7 @@ fn open(engine: &mut Engine) -> bool {
         Ok(stack) => {
             engine.state = State::Open(stack);
             engine.wake_all();
-            crate::keeper::start();
+            crate::background::start();
             true
         }
         Err(error) => {

@@ -7,7 +7,7 @@ use sockets::{Errno, Kind, Ready, SocketId};
 
 use crate::calls::error_queue;
 use crate::calls::offload::{set_of, watched};
-use crate::engine::file::{OneShot, Owner, Set, Watch, What};
+use crate::engine::file::{FileKind, OneShot, Owner, Set, Watch};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor, thread};
@@ -58,7 +58,7 @@ pub(crate) fn concerns_us(fds: impl Iterator<Item = c_int> + Clone) -> bool {
     let mut engine = engine::enter();
     undecided.any(|file| {
         let socket = engine.files.socket(file);
-        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Twin)
+        socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Undecided)
     })
 }
 
@@ -137,7 +137,7 @@ fn look_at_kernel(
 /// `epoll_create`: the kernel has made its set; the engine makes its own with the first offloaded
 /// socket.
 pub(crate) fn create_set(fd: c_int) {
-    engine::enter().files.open(fd, false, What::Set(Set::new()));
+    engine::enter().files.open(fd, false, FileKind::Set(Set::new()));
 }
 
 /// `epoll_ctl`.
@@ -400,11 +400,11 @@ enum State {
 
 fn state_of(engine: &mut Engine, file: FileId) -> State {
     match engine.files.get(file).map(|file| &file.what) {
-        Some(What::Socket(socket)) => match socket.place {
+        Some(FileKind::Socket(socket)) => match socket.place {
             Owner::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
-            Owner::Twin | Owner::Kernel => State::Kernel,
+            Owner::Undecided | Owner::Kernel => State::Kernel,
         },
-        Some(What::Set(_)) => State::Set(file),
+        Some(FileKind::Set(_)) => State::Set(file),
         None => State::Kernel,
     }
 }

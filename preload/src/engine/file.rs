@@ -26,10 +26,10 @@ pub(crate) struct File {
     pub(crate) fds: Vec<c_int>,
     /// `O_NONBLOCK`, which all descriptors of the file share.
     pub(crate) is_nonblocking: bool,
-    pub(crate) what: What,
+    pub(crate) what: FileKind,
 }
 
-pub(crate) enum What {
+pub(crate) enum FileKind {
     Socket(Socket),
     Set(Set),
 }
@@ -59,7 +59,7 @@ pub(crate) struct Socket {
     /// `bind` has named a port, which the socket keeps when its connection ends.
     pub(crate) has_named_port: bool,
     /// The directions that `shutdown` has closed before the owner was decided.
-    pub(crate) shut: Shut,
+    pub(crate) shut: ShutdownMask,
     /// A rule has refused it.
     pub(crate) is_refused: bool,
     /// The reason for the owner, for the listing.
@@ -69,7 +69,7 @@ pub(crate) struct Socket {
 
 /// Directions of a socket that are closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shut {
+pub(crate) struct ShutdownMask {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Shut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// Not decided yet: all calls go to the twin.
-    Twin,
+    Undecided,
     /// The kernel's for good: no call of ours looks at it any more.
     Kernel,
     /// Ours.
@@ -154,7 +154,7 @@ impl OpenFiles {
     }
 
     /// A new file with its first descriptor.
-    pub(crate) fn open(&mut self, fd: c_int, is_nonblocking: bool, what: What) -> FileId {
+    pub(crate) fn open(&mut self, fd: c_int, is_nonblocking: bool, what: FileKind) -> FileId {
         if self.files.is_empty() {
             self.files.push(None);
         }
@@ -194,7 +194,7 @@ impl OpenFiles {
         table::clear(fd);
         let file = self.get(id)?;
         file.fds.retain(|other| *other != fd);
-        if let What::Socket(socket) = &mut file.what {
+        if let FileKind::Socket(socket) = &mut file.what {
             socket.watches.retain(|watch| watch.fd != fd);
         }
         if !file.fds.is_empty() {
@@ -219,7 +219,7 @@ impl OpenFiles {
     /// The socket of a file.
     pub(crate) fn socket(&mut self, id: FileId) -> Result<&mut Socket, Errno> {
         match self.get(id) {
-            Some(File { what: What::Socket(socket), .. }) => Ok(socket),
+            Some(File { what: FileKind::Socket(socket), .. }) => Ok(socket),
             Some(_) => Err(Errno::ENOTSOCK),
             None => Err(Errno::EBADF),
         }
@@ -234,10 +234,10 @@ impl OpenFiles {
     pub(crate) fn take_streams(&mut self) -> Vec<SocketId> {
         let mut taken = Vec::new();
         for file in self.files.iter_mut().flatten() {
-            if let What::Socket(socket) = &mut file.what
+            if let FileKind::Socket(socket) = &mut file.what
                 && socket.kind == Kind::Stream
                 && !socket.is_listener
-                && let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin)
+                && let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Undecided)
             {
                 taken.push(id);
             }
@@ -251,10 +251,10 @@ impl OpenFiles {
         let mut found = Vec::new();
         for (idx, file) in self.files.iter().enumerate() {
             match file.as_ref().map(|file| &file.what) {
-                Some(What::Socket(Socket { place: Owner::Ours { .. }, backlog: Some(_), .. })) => {
+                Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, backlog: Some(_), .. })) => {
                     found.push(FileId(idx as u32));
                 }
-                Some(What::Socket(Socket { place: Owner::Ours { .. }, .. })) => return None,
+                Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, .. })) => return None,
                 _ => (),
             }
         }
@@ -264,7 +264,7 @@ impl OpenFiles {
     /// Forgets the engine's parts of the epoll sets, after the engine was closed.
     pub(crate) fn forget_sets(&mut self) {
         for file in self.files.iter_mut().flatten() {
-            if let What::Set(set) = &mut file.what {
+            if let FileKind::Set(set) = &mut file.what {
                 set.ours = None;
             }
         }
@@ -273,7 +273,7 @@ impl OpenFiles {
     /// Forgets them after the engine has failed: who waits on them gets an error from then on.
     pub(crate) fn fail_sets(&mut self) {
         for file in self.files.iter_mut().flatten() {
-            if let What::Set(set) = &mut file.what {
+            if let FileKind::Set(set) = &mut file.what {
                 set.has_failed |= set.ours.take().is_some();
             }
         }
@@ -282,7 +282,7 @@ impl OpenFiles {
     /// Forgets the descriptors of the sets in a child of `fork`: they are the parent's.
     pub(crate) fn hide_sets(&mut self) {
         for file in self.files.iter_mut().flatten() {
-            if let What::Set(set) = &mut file.what {
+            if let FileKind::Set(set) = &mut file.what {
                 (set.outside, set.is_shown) = (None, false);
             }
         }
@@ -291,7 +291,7 @@ impl OpenFiles {
     /// The epoll set of a file.
     pub(crate) fn set(&mut self, id: FileId) -> Result<&mut Set, Errno> {
         match self.get(id) {
-            Some(File { what: What::Set(set), .. }) => Ok(set),
+            Some(File { what: FileKind::Set(set), .. }) => Ok(set),
             Some(_) => Err(Errno::EINVAL),
             None => Err(Errno::EBADF),
         }
@@ -308,10 +308,10 @@ impl OpenFiles {
 
     fn forget(&mut self, id: FileId) -> Option<File> {
         let file = self.files.get_mut(id.0 as usize)?.take()?;
-        if matches!(file.what, What::Set(_)) {
+        if matches!(file.what, FileKind::Set(_)) {
             // Its number may be given to another set soon.
             for other in self.files.iter_mut().flatten() {
-                if let What::Socket(socket) = &mut other.what {
+                if let FileKind::Socket(socket) = &mut other.what {
                     socket.watches.retain(|watch| watch.set != id);
                 }
             }
@@ -321,7 +321,7 @@ impl OpenFiles {
     }
 }
 
-impl What {
+impl FileKind {
     /// Who serves calls on this file. The engine serves a set, because offloaded sockets may be
     /// added, and a listener that the next call offloads.
     fn served(&self) -> Served {
@@ -340,7 +340,7 @@ impl Socket {
         Self {
             kind,
             family,
-            place: Owner::Twin,
+            place: Owner::Undecided,
             options,
             watches,
             backlog: None,
@@ -350,7 +350,7 @@ impl Socket {
             wants_sigio: false,
             receives_info6: false,
             has_named_port: false,
-            shut: Shut::default(),
+            shut: ShutdownMask::default(),
             is_refused: false,
             why,
             opened,
@@ -381,7 +381,7 @@ impl Socket {
     /// The offloaded socket, if it is one.
     pub(crate) fn ours(&self) -> Option<SocketId> {
         match self.place {
-            Owner::Twin | Owner::Kernel => None,
+            Owner::Undecided | Owner::Kernel => None,
             Owner::Ours { id, .. } => Some(id),
         }
     }

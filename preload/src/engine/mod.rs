@@ -48,17 +48,17 @@ pub(crate) struct Engine {
     /// for none. It wakes the others, so a frame wakes one thread instead of all.
     leader: i32,
     /// The thread that polls, and when it last did.
-    poller: Option<(usize, Time)>,
-    /// The keeper sleeps for long, because no thread has used the engine for a while: who does now
-    /// wakes it by this descriptor.
-    pub(crate) keeper: Option<i32>,
+    poller: Option<(usize, ClockReading)>,
+    /// The background thread sleeps for long, because no thread has used the engine for a while:
+    /// the next user wakes it by this descriptor.
+    pub(crate) background: Option<i32>,
     /// Epoll sets that others look at from outside: other sets, `poll` of the kernel.
     pub(crate) shown: Vec<FileId>,
     /// Sets of the core in which an item has become ready; kept for its memory.
     moved_sets: Vec<usize>,
     /// A packet or a call has changed a socket since the sleeping threads were last checked.
     has_moved: bool,
-    /// Counts turns, so that the keeper sees whether other threads turn the worker.
+    /// Counts turns, so that the background thread sees whether other threads turn the worker.
     pub(crate) turns: u64,
     /// The interface is gone, and the worker with it.
     pub(crate) is_gone: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Engine {
     /// Counts the sleeps of threads.
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
-    /// Destinations of datagrams, and whether they leave by our interface. The keeper clears them
-    /// regularly, because routes change.
+    /// Destinations of datagrams, and whether they leave by our interface. The background thread
+    /// clears them regularly, because routes change.
     pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
     /// Groups that were sent to: when the kernel was asked for members on this host, and whether
     /// there were any.
@@ -110,12 +110,12 @@ pub(crate) enum WaitFor {
 
 /// A reading of a clock: the engine's, or the system's where there is no engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Time {
+pub(crate) struct ClockReading {
     is_engines: bool,
     ns: u64,
 }
 
-impl Time {
+impl ClockReading {
     /// Nanoseconds since an earlier reading; 0 if that was of the other clock.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> u64 {
@@ -131,7 +131,7 @@ fn system_ns() -> u64 {
 }
 
 /// The locked engine; dropping it releases the lock.
-pub(crate) struct Inside(Option<MutexGuard<'static, Shared>>);
+pub(crate) struct EngineGuard(Option<MutexGuard<'static, Shared>>);
 
 struct Shared(Engine);
 
@@ -145,7 +145,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     waiters: Vec::new(),
     leader: 0,
     poller: None,
-    keeper: None,
+    background: None,
     shown: Vec::new(),
     moved_sets: Vec::new(),
     has_moved: false,
@@ -161,20 +161,20 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
 
 /// Takes the lock. Signals are kept until it is released, because a handler may make a call of
 /// ours.
-pub(crate) fn enter() -> Inside {
+pub(crate) fn enter() -> EngineGuard {
     thread::enter();
     let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     thread::refuse_cancel();
-    Inside(Some(guard))
+    EngineGuard(Some(guard))
 }
 
 /// Takes the lock if it is free.
-pub(crate) fn try_enter() -> Option<Inside> {
+pub(crate) fn try_enter() -> Option<EngineGuard> {
     thread::enter();
     match ENGINE.try_lock() {
         Ok(guard) => {
             thread::refuse_cancel();
-            Some(Inside(Some(guard)))
+            Some(EngineGuard(Some(guard)))
         }
         Err(_) => {
             signals::leave();
@@ -226,10 +226,10 @@ impl Engine {
 
     /// The time, as the last turn or call read it.
     #[inline]
-    pub(crate) fn time(&self) -> Time {
+    pub(crate) fn time(&self) -> ClockReading {
         match &self.state {
-            State::Open(stack) => Time { is_engines: true, ns: stack.last_reading().as_nanos() },
-            State::Closed | State::Failed => Time { is_engines: false, ns: system_ns() },
+            State::Open(stack) => ClockReading { is_engines: true, ns: stack.last_reading().as_nanos() },
+            State::Closed | State::Failed => ClockReading { is_engines: false, ns: system_ns() },
         }
     }
 
@@ -265,7 +265,7 @@ impl Engine {
         }
         let (thread, now) = (thread::token(), self.time());
         // A handler may have left the call of the other one by a jump.
-        let is_taken = self.poller.is_some_and(|(other, at)| other != thread && now.since(at) < LONGEST_POLL_NS);
+        let is_taken = self.poller.is_some_and(|(other, at)| other != thread && now.since(at) < POLLER_TIMEOUT_NS);
         if is_taken || self.waiters.len() + 1 >= sys::cores().max(2) {
             self.end_poll();
             return false;
@@ -395,7 +395,7 @@ impl Engine {
     /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
-        (self.leader, self.poller, self.keeper) = (0, None, None);
+        (self.leader, self.poller, self.background) = (0, None, None);
         self.shown.clear();
         self.files.hide_sets();
     }
@@ -533,8 +533,9 @@ impl Engine {
     }
 }
 
-/// A thread that polls does so again within this time, unless it has lost its core.
-const LONGEST_POLL_NS: u64 = 20_000;
+/// The thread that polls looks again within this time, unless it has lost its core: then another
+/// thread may poll.
+const POLLER_TIMEOUT_NS: u64 = 20_000;
 
 /// Takes the files of a failed device from its descriptors and mappings. The numbers stay taken,
 /// because threads of the device may still use them.
@@ -556,20 +557,21 @@ fn give_device_back() {
     sys::close(nothing);
 }
 
-impl Inside {
-    /// The keeper leaves the engine, and sleeps: the next thread that leaves it wakes the keeper by
-    /// this descriptor.
-    pub(crate) fn leave_to_sleep(mut self, keeper: Option<i32>) {
+impl EngineGuard {
+    /// The background thread leaves the engine, and sleeps: the next thread that leaves it wakes
+    /// the background thread by this descriptor.
+    pub(crate) fn leave_to_sleep(mut self, background: Option<i32>) {
         self.wake_waiters();
-        self.keeper = keeper;
+        self.background = background;
         self.0 = None;
         signals::leave();
-        // All that `drop` does is done, but for the keeper, who is not to wake himself.
+        // All that `drop` does is done, but for the wake-up: the caller is the background thread
+        // itself.
         core::mem::forget(self);
     }
 }
 
-impl Deref for Inside {
+impl Deref for EngineGuard {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -580,7 +582,7 @@ impl Deref for Inside {
     }
 }
 
-impl DerefMut for Inside {
+impl DerefMut for EngineGuard {
     fn deref_mut(&mut self) -> &mut Engine {
         match &mut self.0 {
             Some(guard) => &mut guard.0,
@@ -589,11 +591,11 @@ impl DerefMut for Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for EngineGuard {
     fn drop(&mut self) {
         self.wake_waiters();
-        if let Some(keeper) = self.keeper.take() {
-            let _ = sys::write(keeper, &1_u64.to_ne_bytes());
+        if let Some(background) = self.background.take() {
+            let _ = sys::write(background, &1_u64.to_ne_bytes());
         }
         self.0 = None;
         signals::leave();
@@ -639,7 +641,7 @@ thread_local! {
 /// Whether a polling thread also checks the kernel now. That is a system call, so it does after
 /// [`KERNEL_LOOKS`] attempts, and not again within [`LOOK_EVERY_NS`].
 #[inline]
-pub(crate) fn looks_at_kernel(now: Time) -> bool {
+pub(crate) fn looks_at_kernel(now: ClockReading) -> bool {
     LOOKS.with(|looks| {
         let (count, at) = looks.get();
         // A clock that has begun anew is earlier.

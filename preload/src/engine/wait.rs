@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sockets::Errno;
 
-use crate::engine::{self, Engine, Time, WaitFor, thread};
+use crate::engine::{self, ClockReading, Engine, WaitFor, thread};
 use crate::{real, sys};
 
 /// How a call waits.
@@ -108,13 +108,13 @@ pub(crate) fn until<T>(
 
 /// How long a call has waited.
 struct Waited {
-    last: Time,
+    last: ClockReading,
     ns: u64,
 }
 
 impl Waited {
     /// As of `now`, which may be of another clock, because the engine was opened or has failed.
-    fn until(&mut self, now: Time) -> u64 {
+    fn until(&mut self, now: ClockReading) -> u64 {
         self.ns += now.since(self.last);
         self.last = now;
         self.ns

@@ -12,7 +12,9 @@ use exchange_sim::{
 };
 use market::framing::Framing;
 use market::framing::mold_udp64::{MoldUdp64, Request, session_name};
-use market::{Arbiter, DOUBTS_MAX, Fate, Line, Output, Policy, RerequestStep, Rerequester, RetryPolicy, Slots, Window};
+use market::{
+    Arbiter, DOUBTS_MAX, Line, Output, Policy, RerequestStep, Rerequester, RetryPolicy, Slots, Verdict, Window,
+};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
 
@@ -124,9 +126,9 @@ impl Receiver {
             self.arbiter.offer_answer(&header)
         };
         match fate {
-            Fate::Deliver { skip } => self.deliver(bytes, skip),
-            Fate::Keep => self.arbiter.keep(self.slots.copy_in(bytes).unwrap()).unwrap(),
-            Fate::Discard => {}
+            Verdict::Deliver { skip } => self.deliver(bytes, skip),
+            Verdict::Keep => self.arbiter.keep(self.slots.copy_in(bytes).unwrap()).unwrap(),
+            Verdict::Discard => {}
         }
         self.drain();
     }

@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::background::listing::Published;
 use crate::engine::thread as thread_state;
 use crate::engine::wait::readable;
-use crate::keeper::listing::Published;
 use crate::{engine, sys};
 
 mod listing;
@@ -19,7 +19,7 @@ const BUSY_NS: u64 = 1_000_000;
 /// Time between two looks while a thread sleeps.
 const IDLE_NS: u64 = 50_000_000;
 
-/// Starts the keeper unless there is one: it lists sockets of the kernel as well.
+/// Starts the background thread unless there is one: it lists sockets of the kernel as well.
 pub(crate) fn ensure() {
     if !IS_RUNNING.load(Ordering::Relaxed) {
         // The thread blocks all signals, so that the program's signals reach its own threads.
@@ -39,11 +39,11 @@ pub(crate) fn end() {
     NUMBER.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Starts the keeper. The caller has blocked all signals, and the thread inherits that.
+/// Starts the background thread. The caller has blocked all signals, and the thread inherits that.
 pub(crate) fn start() {
     IS_RUNNING.store(true, Ordering::Relaxed);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    let started = thread::Builder::new().name("wirepath-keeper".into()).spawn(move || keep(number));
+    let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
             "no thread for timers: {error}; peers get no answer while the program computes"
@@ -54,8 +54,8 @@ pub(crate) fn start() {
 /// Time between two writes of the listing. Cached routes are forgotten then.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 
-/// The number of the current keeper: an older one ends when it sees another number, because its
-/// worker was closed before a `fork`.
+/// The number of the current background thread: an older one ends when it sees another number,
+/// because its worker was closed before a `fork`.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
@@ -71,7 +71,7 @@ fn keep(number: u32) {
         let (mut sleep, mut device) = (BUSY_NS, None);
         let mut collected = None;
         if let Some(mut engine) = engine::try_enter() {
-            engine.keeper = None;
+            engine.background = None;
             if !engine.is_open() {
                 sleep = IDLE_NS;
             } else if engine.has_waiters() {
@@ -131,8 +131,8 @@ fn keep(number: u32) {
     }
 }
 
-/// Looks without any use of the worker after which the keeper sleeps until there is one, or until a
-/// frame or a timer.
+/// Looks without any use of the worker after which the background thread sleeps until there is one,
+/// or until a frame or a timer.
 const QUIET_LOOKS: u32 = 100;
 
 /// Looks after which the interface is looked for.

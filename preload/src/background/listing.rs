@@ -1,5 +1,6 @@
-//! The listing of this process for `wirepath sockets`. The keeper writes it twice a second: what it
-//! knows of our sockets under the engine's lock, what it asks the kernel after that.
+//! The listing of this process for `wirepath sockets`. The background thread writes it twice a
+//! second: what it knows of our sockets under the engine's lock, what it asks the kernel after
+//! that.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,7 @@ use wirepath::counters::{Reading, Snapshot, default_directory};
 
 use crate::calls::offload;
 use crate::engine::Engine;
-use crate::engine::file::{ANY, File, Owner, Socket, UNDECIDED, What};
+use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
 use crate::{config, sys};
 
 /// The file in shared memory, and the number of records in use.
@@ -20,7 +21,7 @@ pub(crate) struct Published {
 }
 
 /// The values of all sockets, before the kernel is asked for those of its own.
-pub(crate) struct Collected {
+pub(crate) struct PartialListing {
     /// Each socket with the descriptor of its twin, if the kernel has the values.
     sockets: Vec<(Entry<'static>, Option<i32>)>,
     header: Header<'static>,
@@ -42,7 +43,7 @@ impl Published {
     }
 
     /// Reads the values that are under the engine's lock.
-    pub(crate) fn collect(&self, engine: &mut Engine) -> Collected {
+    pub(crate) fn collect(&self, engine: &mut Engine) -> PartialListing {
         let now = SystemTime::now();
         let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
         let count = files.len();
@@ -68,12 +69,12 @@ impl Published {
                 header.interface = config.port.interface().into();
             }
         }
-        Collected { sockets, header }
+        PartialListing { sockets, header }
     }
 
     /// Writes the values, and those of the kernel.
-    pub(crate) fn write(&mut self, collected: Collected) {
-        let Collected { sockets, mut header } = collected;
+    pub(crate) fn write(&mut self, collected: PartialListing) {
+        let PartialListing { sockets, mut header } = collected;
         let kernels = sockets.iter().filter(|(_, twin)| twin.is_some()).count();
         let asks = kernels <= ASKED_ALWAYS || self.writes.is_multiple_of(8);
         self.writes = self.writes.wrapping_add(1);
@@ -114,7 +115,7 @@ struct Listed {
 
 impl Listed {
     fn of(file: &File) -> Option<Self> {
-        let What::Socket(socket) = &file.what else { return None };
+        let FileKind::Socket(socket) = &file.what else { return None };
         let Socket { kind, place, why, opened, is_listener, is_refused, .. } = *socket;
         let mut sets: Vec<u32> = socket.watches.iter().map(|watch| watch.set.0).collect();
         sets.sort_unstable();
@@ -126,14 +127,14 @@ impl Listed {
     fn entry(&self, engine: &mut Engine, now: SystemTime) -> (Entry<'static>, Option<i32>) {
         let place = match self.place {
             _ if self.is_refused => Whose::Refused,
-            Owner::Twin if self.why == UNDECIDED => Whose::Undecided,
-            Owner::Twin | Owner::Kernel => Whose::Kernel,
+            Owner::Undecided if self.why == UNDECIDED => Whose::Undecided,
+            Owner::Undecided | Owner::Kernel => Whose::Kernel,
             Owner::Ours { hears_twin: true, .. } => Whose::Both,
             Owner::Ours { .. } => Whose::Ours,
         };
         let known = match self.place {
             Owner::Ours { id, .. } => engine.ask(|sockets, cx| sockets.entry(id, now, cx)).ok(),
-            Owner::Twin | Owner::Kernel => None,
+            Owner::Undecided | Owner::Kernel => None,
         };
         let is_asked = known.is_none().then_some(self.fd);
         let state = if self.listens { State::Listen } else { State::Closed };
