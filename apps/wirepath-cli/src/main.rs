@@ -1,6 +1,7 @@
 //! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
 
 mod broker;
+mod capabilities;
 mod capture;
 mod devices;
 mod doctor;

@@ -4,7 +4,7 @@
 //!
 //! Payloads enter by [`UdpFlow`](super::UdpFlow); frames leave to the device, whole or in
 //! fragments. [`EgressCalls`] has its own operations, with only the parts of a worker that they
-//! need; the operations on neighbors are in [`resolver`](super::arp::resolver).
+//! need; those on neighbors are in [`calls`](super::arp::calls).
 
 use core::net::Ipv4Addr;
 

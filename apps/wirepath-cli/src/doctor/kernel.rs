@@ -6,6 +6,7 @@ use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
 use super::inspected::Inspected;
+use crate::capabilities::missing_capabilities;
 
 /// The first Linux with multi-buffer frames.
 pub(super) const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
@@ -17,14 +18,6 @@ const MILESTONES: [(u32, u32, &str); 3] = [
 ];
 /// The first of them is required.
 const OLDEST: (u32, u32) = (5, 9);
-
-/// The capabilities of linux/capability.h that AF_XDP needs.
-const NET_ADMIN: u32 = 12;
-const NET_RAW: u32 = 13;
-pub(super) const IPC_LOCK: u32 = 14;
-const SYS_ADMIN: u32 = 21;
-const PERFMON: u32 = 38;
-const BPF: u32 = 39;
 
 pub(super) fn version(inspected: &Inspected) -> Vec<Finding> {
     let Some(release) = inspected.root.read("proc/sys/kernel/osrelease") else { return Vec::new() };
@@ -63,23 +56,6 @@ pub(super) fn capabilities(inspected: &Inspected) -> Vec<Finding> {
         format!("this user may not open AF_XDP ports, for lack of {}", missing.join(", ")),
         format!("run programs as root, or once `setcap {}+ep PROGRAM`", AfXdpConfig::CAPABILITIES),
     )
-}
-
-/// The capabilities that AF_XDP needs and that this mask lacks.
-pub(crate) fn missing_capabilities(mask: u64) -> Vec<&'static str> {
-    let has = |capability: u32| mask >> capability & 1 != 0;
-    let mut missing = Vec::new();
-    for (capability, name) in [(NET_ADMIN, "cap_net_admin"), (NET_RAW, "cap_net_raw")] {
-        if !has(capability) {
-            missing.push(name);
-        }
-    }
-    for (capability, name) in [(BPF, "cap_bpf"), (PERFMON, "cap_perfmon")] {
-        if !has(capability) && !has(SYS_ADMIN) {
-            missing.push(name);
-        }
-    }
-    missing
 }
 
 /// The effective capabilities as a mask; `None` where the kernel does not report them.

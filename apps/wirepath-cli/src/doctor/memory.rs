@@ -7,7 +7,8 @@ use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
 use super::inspected::Inspected;
-use super::kernel::{IPC_LOCK, effective};
+use super::kernel::effective;
+use crate::capabilities::IPC_LOCK;
 
 /// Bytes that a worker's pool and its process lock: some ten thousand buffers of 4 KiB, and as much
 /// again for books.

@@ -34,8 +34,6 @@ use crate::program::Program;
 use crate::root::Root;
 use inspected::Inspected;
 
-pub(crate) use kernel::missing_capabilities;
-
 /// Checks the host and one interface for causes of late or lost packets, or a program for causes
 /// that keep its sockets on the kernel, and prints the remedies.
 #[derive(Args)]

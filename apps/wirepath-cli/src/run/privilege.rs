@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use wirepath::device::af_xdp::{AfXdpConfig, broker_of, check_broker};
 
-use crate::doctor::missing_capabilities;
+use crate::capabilities::missing_capabilities;
 use crate::obstacle::Obstacle;
 use crate::root::Root;
 

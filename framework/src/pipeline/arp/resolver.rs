@@ -1,18 +1,16 @@
 //! Resolves next hops to MAC addresses: sends requests for those that are not known, and keeps the
 //! frames that wait for the reply.
 //!
-//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that every sender
-//! reaches it by [`EgressCalls`]. On an interface of our own the requests are ARP packets, and the
-//! [`Arp`](super::super::Arp) node delivers the replies. On an interface that the kernel owns, the
-//! worker passes the requests to the [mirror](crate::worker::kernel), and the replies appear in the
-//! host.
+//! A shell around [`Neighbors`], owned by the egress, so that every sender reaches it by [the
+//! egress's calls](super::calls). On an interface of our own the requests are ARP packets, and the
+//! ARP node delivers the replies. On an interface that the kernel owns, the worker passes the
+//! requests to the [mirror](crate::worker::kernel), and the replies appear in the host.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::SocketAddrV4;
 
 use arrayvec::ArrayVec;
 
 use super::super::answer::LINK_LEN_MAX;
-use super::super::egress::EgressCalls;
 use super::super::node::discard;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::{Offload, TxQueue};
@@ -20,8 +18,8 @@ use crate::mem::{Mbuf, Pool};
 use crate::proto::Host;
 use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpOutcome, ArpSend, Flow, HashSeed, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest,
-    Neighbors, NotLearned, ResolutionCause,
+    ArpSend, Flow, HashSeed, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest, Neighbors,
+    ResolutionCause,
 };
 use crate::time::Instant;
 use crate::wire::ethernet::EthernetFields;
@@ -47,25 +45,25 @@ const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
 pub(in crate::pipeline) struct Resolver {
-    neighbors: Neighbors<Mbuf>,
+    pub(super) neighbors: Neighbors<Mbuf>,
     pending_per_neighbor: usize,
     /// `Host::changes` when the host was last read.
-    host_changes: u64,
-    waiting: Gauge,
-    output: ResolverOutput,
+    pub(super) host_changes: u64,
+    pub(super) waiting: Gauge,
+    pub(super) output: ResolverOutput,
 }
 
 /// The resolver's output.
-struct ResolverOutput {
+pub(super) struct ResolverOutput {
     asks_by: LearnFrom,
     requests: ArrayVec<NeighborRequest, REQUESTS_MAX>,
-    unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
+    pub(super) unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
     requests_sent: Counter,
     /// Requests that found no buffer or no slot in the ring; the machine repeats them.
     unsent: Counter,
     /// Neighbors that were not requested because remote hosts had caused as many requests as the
     /// rate allows.
-    limited: Counter,
+    pub(super) limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,
 }
@@ -129,82 +127,8 @@ impl Resolver {
     }
 }
 
-impl EgressCalls<'_> {
-    /// Keeps a frame until its neighbor is known, and then writes its destination. Its headroom
-    /// must be ours to write. The resolver counts whether the frame was sent or dropped. Returns
-    /// the frame where this interface resolves no neighbors.
-    pub(in crate::pipeline) fn queue(self, frame: Mbuf, request: NeighborRequest) -> Result<(), Mbuf> {
-        let Self { egress, host, pool, tx, now } = self;
-        let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else { return Err(frame) };
-        let tags = host.vlan();
-        neighbors.queue(request, frame, host, now, &mut |action| output.perform(action, &tags, pool, tx));
-        waiting.set(neighbors.pending() as u64);
-        Ok(())
-    }
-
-    /// Keeps a neighbor resolved from now on, and requests it where it is not known. False where
-    /// the table is full, the request rate is used up, or there is no resolver.
-    pub(in crate::pipeline) fn keep_neighbor(self, request: NeighborRequest) -> bool {
-        let Self { egress, host, pool, tx, now } = self;
-        let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return false };
-        let tags = host.vlan();
-        match neighbors.keep(request, host, now, &mut |action| output.perform(action, &tags, pool, tx)) {
-            Ok(()) => true,
-            Err(reason) => {
-                output.limited.add(u64::from(reason == NeighborDrop::RateLimited));
-                false
-            }
-        }
-    }
-
-    /// A neighbor seems not to reply: probe it now.
-    pub(in crate::pipeline) fn negative_advice(self, next_hop: Ipv4Addr) {
-        let Self { egress, host, pool, tx, now } = self;
-        let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return };
-        let tags = host.vlan();
-        neighbors.negative_advice(next_hop, host, now, &mut |action| output.perform(action, &tags, pool, tx));
-    }
-
-    /// Receives an ARP packet; frames that waited for its sender are sent.
-    pub(in crate::pipeline) fn receive_arp(self, packet: &ArpPacket) -> ArpOutcome {
-        let Self { egress, host, pool, tx, now } = self;
-        let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else {
-            return ArpOutcome::Ignored(NotLearned::Unsolicited);
-        };
-        let tags = host.vlan();
-        let outcome = neighbors.receive(packet, host, now, &mut |action| output.perform(action, &tags, pool, tx));
-        waiting.set(neighbors.pending() as u64);
-        outcome
-    }
-
-    /// Repeats requests, probes aging entries, gives up, and reads the host's changes. Two compares
-    /// where nothing is due. True where TCP must be notified of segments whose neighbor did not
-    /// reply.
-    pub(in crate::pipeline) fn tick_neighbors(self) -> bool {
-        let Self { egress, host, pool, tx, now } = self;
-        let Some(resolver) = &mut egress.resolver else { return false };
-        let has_changed = resolver.host_changes != host.changes();
-        resolver.host_changes = host.changes();
-        if resolver.neighbors.is_empty() {
-            return false;
-        }
-        let tags = host.vlan();
-        let before = resolver.pending();
-        let Resolver { neighbors, output, .. } = resolver;
-        let mut act = |action| output.perform(action, &tags, pool, tx);
-        if has_changed {
-            neighbors.follow(host, now, &mut act);
-        }
-        neighbors.tick(host, now, &mut act);
-        if resolver.pending() != before {
-            resolver.waiting.set(resolver.pending() as u64);
-        }
-        !resolver.output.unreached.is_empty()
-    }
-}
-
 impl ResolverOutput {
-    fn perform(&mut self, action: NeighborAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
+    pub(super) fn perform(&mut self, action: NeighborAction<Mbuf>, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
         match action {
             NeighborAction::Send(send) => self.ask(&send, tags, pool, tx),
             NeighborAction::Released { handle, reason } => {

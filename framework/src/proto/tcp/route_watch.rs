@@ -16,7 +16,8 @@
 use super::event::{CloseReason, ConnectionId};
 use super::input::arrival::{less_options, receive_mss};
 use super::machine::{Context, Tcp};
-use super::payload::{Output, Payload};
+use super::output::interface::Output;
+use super::payload::Payload;
 use super::state::connection::{Connection, OutputFlags, Pending, RetransmitTimer, State};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;

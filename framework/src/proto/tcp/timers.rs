@@ -14,8 +14,9 @@
 use super::config::{RTO_MAX, TcpConfig};
 use super::event::CloseReason;
 use super::machine::{Context, Tcp};
+use super::output::interface::Output;
 use super::output::transmit::Sending;
-use super::payload::{Output, Payload};
+use super::payload::Payload;
 use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, Pending, RetransmitTimer, State};
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;

@@ -7,7 +7,8 @@
 
 use super::super::loss::recovery::{AckSample, Newest};
 use super::super::machine::Context;
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::{PredictedFields, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};

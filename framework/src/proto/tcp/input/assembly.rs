@@ -11,7 +11,8 @@
 //! not fit is dropped, and the peer sends it again.
 
 use super::super::machine::{Context, Shared};
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending};

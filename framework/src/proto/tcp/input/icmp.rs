@@ -5,7 +5,8 @@
 
 use super::super::event::{CloseReason, ConnectionId, IcmpRefusal};
 use super::super::machine::{Context, Tcp};
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use super::super::state::queue::{LOST, SACKED, SENT};

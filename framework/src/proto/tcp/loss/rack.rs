@@ -9,8 +9,9 @@
 //! reads only the lost chunks and one more (RFC 8985 6.2 step 5 reads all).
 
 use super::super::machine::Context;
+use super::super::output::interface::Output;
 use super::super::output::transmit::Sending;
-use super::super::payload::{Output, Payload};
+use super::super::payload::Payload;
 use super::super::segment::Segment;
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags, LossFlags, Micros, Recovery, RetransmitTimer};

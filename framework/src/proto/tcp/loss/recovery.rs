@@ -13,7 +13,8 @@
 //! 5682).
 
 use super::super::machine::Context;
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{

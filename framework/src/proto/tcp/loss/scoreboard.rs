@@ -20,7 +20,8 @@
 //! sent here.
 
 use super::super::machine::Context;
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags, LossFlags, Scoreboard};

@@ -18,7 +18,8 @@ use arrayvec::ArrayVec;
 
 use super::super::event::{ConnectionId, SendError};
 use super::super::machine::{Context, Tcp};
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::Outgoing;
 use super::super::seq::Seq;
 use super::super::state::connection::{InputFlags, OutputFlags};

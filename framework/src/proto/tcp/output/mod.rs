@@ -3,6 +3,8 @@
 
 pub(super) mod challenges;
 pub(super) mod delegated;
+pub(super) mod interface;
 pub(super) mod prepared;
 pub(super) mod resets;
+pub(super) mod run;
 pub(super) mod transmit;

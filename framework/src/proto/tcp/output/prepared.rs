@@ -13,7 +13,8 @@
 
 use super::super::event::{ConnectionId, SendError};
 use super::super::machine::{Context, Shared, Tcp};
-use super::super::payload::{NoOutput, Payload};
+use super::super::output::interface::NoOutput;
+use super::super::payload::Payload;
 use super::super::segment::Outgoing;
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags};

@@ -4,7 +4,8 @@
 //! nothing else.
 
 use super::super::machine::{Shared, Tcp};
-use super::super::payload::{Output, Payload, Unsent};
+use super::super::output::interface::{Output, Unsent};
+use super::super::payload::Payload;
 use super::super::segment::Outgoing;
 use super::super::state::connection::State;
 use std::collections::VecDeque;

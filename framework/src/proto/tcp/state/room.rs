@@ -8,7 +8,8 @@
 
 use super::super::event::ConnectionId;
 use super::super::machine::{Context, Tcp};
-use super::super::payload::{NoOutput, Output, Payload};
+use super::super::output::interface::{NoOutput, Output};
+use super::super::payload::Payload;
 use super::connection::{AppFlags, Pending};
 use crate::time::{Duration, Instant};
 

@@ -4,7 +4,8 @@
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Context;
-use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::state::connection::{AckOwed, AppFlags, InputFlags, Pending, State};
 use crate::time::Duration;

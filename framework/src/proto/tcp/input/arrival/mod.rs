@@ -24,7 +24,8 @@ pub(in crate::proto::tcp) use negotiation::{HEADERS_LEN, less_options, receive_m
 use super::super::event::{CloseReason, ConnectionId, ListenerId};
 use super::super::listening::listener::AcceptDecision;
 use super::super::machine::{Context, Tcp};
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::segment::Segment;
 use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use crate::proto::Flow;

@@ -1,7 +1,8 @@
 //! The options negotiated by the two SYNs: segment size, window scale, SACK, timestamps, ECN.
 
 use crate::proto::tcp::machine::Context;
-use crate::proto::tcp::payload::{Output, Payload};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use crate::proto::tcp::state::stored::switch;

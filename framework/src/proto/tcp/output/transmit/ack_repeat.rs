@@ -12,7 +12,8 @@
 //! none where nothing was lost recently.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload};
+use super::super::super::output::interface::Output;
+use super::super::super::payload::Payload;
 use super::super::super::segment::Outgoing;
 use super::super::super::state::connection::{AckOwed, Connection, Micros, OutputFlags};
 use super::super::super::state::stored::switch;

@@ -1,7 +1,8 @@
 //! Segments without data: acknowledgments, SYN, RST, probes.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::output::interface::{Output, Unsent};
+use super::super::super::payload::Payload;
 use super::super::super::segment::{Outgoing, SynOptions};
 use super::super::super::seq::Seq;
 use super::super::super::state::connection::{Connection, InputFlags, OutputFlags, Pending, RetransmitTimer, State};

@@ -2,7 +2,8 @@
 //! the rules for small segments.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::output::interface::{Output, Unsent};
+use super::super::super::payload::Payload;
 use super::super::super::seq::Seq;
 use super::super::super::state::connection::{InputFlags, OutputFlags, RetransmitTimer};
 use super::super::super::state::queue::{FIN, LOST, PUSH, RESENT};

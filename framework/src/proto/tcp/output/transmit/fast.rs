@@ -11,7 +11,8 @@
 //! (`OutputFlags::WINDOW_STAYS`) is computed and cleared together with it.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload, Unsent};
+use super::super::super::output::interface::{Output, Unsent};
+use super::super::super::payload::Payload;
 use super::super::super::segment::Outgoing;
 use super::super::super::seq::Seq;
 use super::super::super::state::connection::{

@@ -1,7 +1,8 @@
 //! The fields of each segment besides its data: window, timestamps, SACK blocks, ECN.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload};
+use super::super::super::output::interface::Output;
+use super::super::super::payload::Payload;
 use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
 use super::super::super::seq::Seq;
 use super::super::super::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};

@@ -18,10 +18,10 @@ mod header;
 mod run;
 
 pub(in crate::proto::tcp) use data::{SEGMENTS_MAX, Sending};
-pub use run::Run;
 
 use super::super::machine::{Context, Tcp};
-use super::super::payload::{Output, Payload};
+use super::super::output::interface::Output;
+use super::super::payload::Payload;
 use super::super::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::proto::slab::NIL;
 use crate::time::Instant;

@@ -3,48 +3,15 @@
 //! timers sends tens of kilobytes, and lost data is retransmitted piece by piece.
 
 use super::super::super::machine::Context;
-use super::super::super::payload::{Output, Payload};
+use super::super::super::output::interface::Output;
+use super::super::super::payload::Payload;
 use super::super::super::state::connection::{InputFlags, LossFlags, OutputFlags, Recovery};
-use super::super::super::state::queue::{Chunks, FIN, PUSH};
+use super::super::super::state::queue::{FIN, PUSH};
 use super::super::super::state::stored::switch;
+use super::super::run::Run;
 use super::data::Sending;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
-
-/// Payloads of consecutive pieces: all as long as a segment, except the last, which may be shorter.
-pub struct Run<'a, P> {
-    chunks: &'a mut Chunks<P>,
-    last: u32,
-    count: u32,
-    len: u32,
-}
-
-impl<P> Run<'_, P> {
-    /// Bytes of all pieces.
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Always false: a run has at least one payload.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Passes all payloads to `take`, from the last to the first because chains are built that way,
-    /// until it returns false. Returns whether it took all.
-    pub fn all_from_the_last(&mut self, mut take: impl FnMut(&mut P) -> bool) -> bool {
-        let mut idx = self.last;
-        for _ in 0..self.count {
-            let chunk = &mut self.chunks[idx];
-            let is_taken = chunk.payload.as_mut().is_some_and(&mut take);
-            if !is_taken {
-                return false;
-            }
-            idx = chunk.prev;
-        }
-        true
-    }
-}
 
 /// Chunks that may leave together.
 struct Gathered {

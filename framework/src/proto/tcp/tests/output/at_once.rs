@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use super::super::super::output::interface::NoOutput;
 use super::super::super::output::prepared::Numbers;
-use super::super::super::payload::NoOutput;
 use super::super::super::segment::{PredictedFields, Range};
 use super::super::super::state::connection::{
     AppFlags, Connection, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
