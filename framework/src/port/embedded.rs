@@ -426,8 +426,9 @@ mod tests {
         let id = near.with_app(|_, cx| cx.after(Duration::from_millis(200), 7)).unwrap();
         assert_eq!(TimerId::from_bits(id.to_bits()), id);
         near.poll();
-        // None where the timer fired within that poll.
-        assert!(near.time_to_next().is_none_or(|left| left <= Duration::from_millis(201)));
+        // On a busy machine the timer may have fired within that poll.
+        let left = near.time_to_next();
+        assert!(!near.app().timers.is_empty() || left.is_some_and(|left| left <= Duration::from_millis(201)));
         while near.app().timers.is_empty() {
             near.poll();
         }
