@@ -4,11 +4,37 @@
 //! does. No method is forwarded without being listed: otherwise a wrapper could miss a method that
 //! has a default, and no one would notice.
 
-/// Inside of an implementation of [`Device`](super::Device), [`RxQueue`](super::RxQueue) or
-/// [`TxQueue`](super::TxQueue): `forward!(inner: reap, room);` writes these methods, each a call of
-/// the same one of the field `inner`.
+/// Inside of an implementation of [`Device`](crate::device::Device),
+/// [`Queue`](crate::device::Queue), [`RxQueue`](crate::device::RxQueue) or
+/// [`TxQueue`](crate::device::TxQueue) that wraps another one: `forward!(inner: reap, room);` writes
+/// these methods, each a call of the same one of the field `inner`. List each method that the
+/// wrapper does not change, those with a default too. `wait_fd` includes `arm`.
+///
+/// ```
+/// use wirepath::counters::Scope;
+/// use wirepath::device::{DeviceError, Queue};
+/// use wirepath::mem::Pool;
+///
+/// /// A queue that says when a worker opens it.
+/// struct Announced<Q> {
+///     inner: Q,
+/// }
+///
+/// impl<Q: Queue> Queue for Announced<Q> {
+///     type Rx = Q::Rx;
+///     type Tx = Q::Tx;
+///
+///     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Q::Rx, Q::Tx), DeviceError> {
+///         println!("a worker opens its queue");
+///         self.inner.open(pool, scope)
+///     }
+///
+///     wirepath::forward!(inner: layout, buffers, region);
+/// }
+/// ```
+#[macro_export]
 macro_rules! forward {
-    ($inner:ident: $($method:ident),+) => { $($crate::device::forward::forward!(@ $method $inner);)+ };
+    ($inner:ident: $($method:ident),+) => { $($crate::forward!(@ $method $inner);)+ };
 
     (@ name $inner:ident) => {
         fn name(&self) -> &str {
@@ -37,6 +63,25 @@ macro_rules! forward {
             self.$inner.unsteer(id)
         }
     };
+    (@ layout $inner:ident) => {
+        fn layout(&self, frame_len_max: usize) -> $crate::mem::Layout {
+            self.$inner.layout(frame_len_max)
+        }
+    };
+    (@ buffers $inner:ident) => {
+        fn buffers(&self) -> $crate::mem::Sizing {
+            self.$inner.buffers()
+        }
+    };
+    (@ region $inner:ident) => {
+        fn region(
+            &mut self,
+            layout: $crate::mem::Layout,
+            buffers: usize,
+        ) -> Result<Option<$crate::mem::Region>, $crate::device::DeviceError> {
+            self.$inner.region(layout, buffers)
+        }
+    };
     (@ state $inner:ident) => {
         fn state(&self) -> $crate::device::RxState {
             self.$inner.state()
@@ -54,6 +99,15 @@ macro_rules! forward {
     (@ refresh_counters $inner:ident) => {
         fn refresh_counters(&mut self) {
             self.$inner.refresh_counters();
+        }
+    };
+    (@ post_unmarked $inner:ident) => {
+        fn post_unmarked(
+            &mut self,
+            mbuf: $crate::mem::Mbuf,
+            offload: $crate::device::Offload,
+        ) -> Result<(), $crate::mem::Mbuf> {
+            self.$inner.post_unmarked(mbuf, offload)
         }
     };
     (@ dry_run $inner:ident) => {
@@ -94,5 +148,3 @@ macro_rules! forward {
         }
     };
 }
-
-pub(crate) use forward;

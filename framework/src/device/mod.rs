@@ -78,11 +78,25 @@ pub trait Device {
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError>;
 
     /// Steers the frames that match `rule` to queue `idx`. May be called while the queues run;
-    /// frames of other rules are not lost.
-    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
+    /// frames of other rules are not lost. By default refuses each rule. A wrapper forwards it.
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        let _ = idx;
+        rule.check()?;
+        Err(SteerError::Unsupported { fields: rule.fields() })
+    }
 
-    /// Removes a rule.
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError>;
+    /// Removes a rule. By default there is none. A wrapper forwards it.
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        Err(SteerError::NoRule { id })
+    }
+}
+
+/// [`Device::take_queue`] of a device with one queue, which is `None` once it is taken.
+pub fn take_only_queue<Q>(queue: &mut Option<Q>, device: &str, idx: u16) -> Result<Q, DeviceError> {
+    if idx != 0 {
+        return Err(DeviceError::NoQueue { device: device.into(), idx, queues: 1 });
+    }
+    queue.take().ok_or_else(|| DeviceError::QueueTaken { device: device.into(), idx })
 }
 
 /// One queue of a device, before a worker opens it.

@@ -49,13 +49,20 @@ fn copy_piece<const LEN: usize>(to: Option<&mut [u8; LEN]>, from: Option<&[u8; L
 /// Copies a chain's bytes into one piece: as many whole buffers as fit. An IP payload always fits
 /// 64 KiB, because its length has 16 bits.
 pub(crate) fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a mut [u8] {
+    let len = copy_segments(mbuf.segments(), scratch);
+    &mut scratch[..len]
+}
+
+/// Copies segments one after the other, as many whole ones as fit; returns their bytes.
+#[inline(always)]
+pub(crate) fn copy_segments<'a>(segments: impl Iterator<Item = &'a [u8]>, to: &mut [u8]) -> usize {
     let mut len = 0;
-    for segment in mbuf.segments() {
-        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
+    for segment in segments {
+        let Some(room) = to.get_mut(len..len + segment.len()) else { break };
         room.copy_from_slice(segment);
         len += segment.len();
     }
-    &mut scratch[..len]
+    len
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ mod rx_meta;
 mod rx_slots;
 mod sizing;
 
-pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame, gather};
+pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame, copy_segments, gather};
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use large_pages::advise_large_pages;

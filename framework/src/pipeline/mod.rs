@@ -23,6 +23,7 @@ mod drop_lists;
 mod egress;
 mod either;
 mod ethernet;
+mod fragments;
 mod icmp;
 mod igmp;
 mod ipv4;

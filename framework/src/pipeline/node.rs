@@ -162,6 +162,24 @@ pub trait Node<A> {
     fn outline(&self, outline: &mut NodeTree);
 }
 
+/// In an implementation of [`Node`] for the app `A`: the methods of a node that has no successor,
+/// keeps no packet and has no timer.
+macro_rules! keeps_nothing {
+    ($app:ident) => {
+        #[inline]
+        fn tick(&mut self, _app: &mut $app, _cx: &mut $crate::pipeline::Cx<'_>) {}
+
+        fn next_deadline(&self, _cx: &$crate::pipeline::Cx<'_>) -> $crate::time::Instant {
+            $crate::time::Instant::MAX
+        }
+
+        fn kept(&self) -> usize {
+            0
+        }
+    };
+}
+pub(super) use keeps_nothing;
+
 /// Ends a packet for a reason: the only way to drop. Increments the reason's counter and frees the
 /// buffers. Out of line, so that the many drop sites take no room in the code of the normal path.
 #[cold]

@@ -16,8 +16,9 @@ use core::fmt;
 use super::node::Cx;
 use super::pending_timestamps::PendingTimestamps;
 use crate::device::{Offload, TxQueue};
+use crate::forward;
 use crate::mem::Mbuf;
-use crate::time::{Instant, UnixTime};
+use crate::time::UnixTime;
 
 /// The time when a frame left, for the sender that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,37 +62,11 @@ impl TxQueue for Marking<'_> {
         Ok(())
     }
 
-    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        self.tx.post_unmarked(mbuf, offload)
-    }
-
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         self.tx.dry_run(mbuf, offload | Offload::TIMESTAMP);
     }
 
-    fn ring_doorbell(&mut self, now: Instant) {
-        self.tx.ring_doorbell(now);
-    }
-
-    fn reap(&mut self) -> usize {
-        self.tx.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.tx.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.tx.in_flight()
-    }
-
-    fn has_timestamps(&self) -> bool {
-        self.tx.has_timestamps()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.tx.refresh_counters();
-    }
+    forward!(tx: post_unmarked, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters);
 }
 
 /// Transmit timestamps.

@@ -1,10 +1,9 @@
 //! The end of a branch that this pipeline does not handle: counts packets and frees them.
 
-use super::node::{Cx, Node, discard};
+use super::node::{Cx, Node, discard, keeps_nothing};
 use super::outline::NodeTree;
 use crate::counters::{Drops, Scope};
 use crate::mem::Mbuf;
-use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a packet ends at [`Unhandled`].
@@ -32,16 +31,7 @@ impl<A> Node<A> for Unhandled {
         discard(mbuf, &mut self.drops, UnhandledDrop::NotHandled);
     }
 
-    #[inline]
-    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
-
-    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
-        Instant::MAX
-    }
-
-    fn kept(&self) -> usize {
-        0
-    }
+    keeps_nothing!(A);
 
     fn outline(&self, outline: &mut NodeTree) {
         outline.node(self.name, "not handled: counted and dropped", |_| ());

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
 use wirepath::device::{Offload, TxQueue};
+use wirepath::forward;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::{Cx, IcmpError, TxTime, UdpSent};
 use wirepath::proto::Resolution;
@@ -543,31 +544,5 @@ impl TxQueue for FirstFrame<'_> {
         Ok(())
     }
 
-    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        self.tx.post_unmarked(mbuf, offload)
-    }
-
-    fn ring_doorbell(&mut self, now: Instant) {
-        self.tx.ring_doorbell(now);
-    }
-
-    fn reap(&mut self) -> usize {
-        self.tx.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.tx.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.tx.in_flight()
-    }
-
-    fn has_timestamps(&self) -> bool {
-        self.tx.has_timestamps()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.tx.refresh_counters();
-    }
+    forward!(tx: post_unmarked, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters);
 }

@@ -3,7 +3,8 @@
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Queue, RxQueue, RxState};
-use wirepath::mem::{Burst, Layout, Pool, Region, Sizing};
+use wirepath::forward;
+use wirepath::mem::{Burst, Pool};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
 use crate::feed::Received;
@@ -35,17 +36,7 @@ impl<Q: Queue> Queue for StampingQueue<Q> {
         Ok((StampingQueue { inner, frames_left, clock, received }, tx))
     }
 
-    fn layout(&self, frame_len_max: usize) -> Layout {
-        self.inner.layout(frame_len_max)
-    }
-
-    fn buffers(&self) -> Sizing {
-        self.inner.buffers()
-    }
-
-    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
-        self.inner.region(layout, buffers)
-    }
+    forward!(inner: layout, buffers, region);
 }
 
 impl<Rx: RxQueue> RxQueue for StampingQueue<Rx> {
@@ -67,11 +58,5 @@ impl<Rx: RxQueue> RxQueue for StampingQueue<Rx> {
         if self.frames_left == Some(0) { RxState::Ended } else { self.inner.state() }
     }
 
-    fn wait_fd(&self) -> Option<std::os::fd::RawFd> {
-        self.inner.wait_fd()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: wait_fd, refresh_counters);
 }

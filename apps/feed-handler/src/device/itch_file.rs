@@ -14,10 +14,10 @@ use std::sync::Arc;
 use market::framing::mold_udp64::MoldHeader;
 use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::device::pcap::{Pace, Pacer};
-use wirepath::device::steering::{Fields, Rule, RuleId, SteerError};
+use wirepath::device::steering::Fields;
 use wirepath::device::{
     Capabilities, Device, DeviceError, DeviceErrorKind, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads,
-    TxQueue,
+    TxQueue, take_only_queue,
 };
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo, Sizing};
 use wirepath::time::{Instant, UnixTime};
@@ -101,19 +101,7 @@ impl Device for ItchFileDevice {
     }
 
     fn take_queue(&mut self, idx: u16) -> Result<ItchFileQueue, DeviceError> {
-        if idx != 0 {
-            return Err(DeviceError::NoQueue { device: self.name.clone(), idx, queues: 1 });
-        }
-        self.queue.take().ok_or_else(|| DeviceError::QueueTaken { device: self.name.clone(), idx })
-    }
-
-    fn steer(&mut self, rule: &Rule, _idx: u16) -> Result<RuleId, SteerError> {
-        rule.check()?;
-        Err(SteerError::Unsupported { fields: rule.fields() })
-    }
-
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
-        Err(SteerError::NoRule { id })
+        take_only_queue(&mut self.queue, &self.name, idx)
     }
 }
 

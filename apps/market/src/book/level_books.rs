@@ -6,7 +6,7 @@
 use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
 use crate::event::{Event, PriceLevel};
 use crate::units::{Price, Side, Symbol};
 
@@ -44,14 +44,6 @@ impl Books for LevelBooks {
         }
     }
 
-    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
-        self.symbols.find(symbol)
-    }
-
-    fn symbol(&self, book: BookIdx) -> Symbol {
-        self.symbols.name(book)
-    }
-
     /// The top as of the last completed event.
     fn top(&self, book: BookIdx) -> TopOfBook {
         self.books.get(book.0 as usize).published
@@ -71,13 +63,7 @@ impl Books for LevelBooks {
         self.is_stale = false;
     }
 
-    fn len(&self) -> usize {
-        self.symbols.len()
-    }
-
-    fn counts(&self) -> &BookCounts {
-        &self.counts
-    }
+    by_symbols!();
 }
 
 impl LevelBooks {

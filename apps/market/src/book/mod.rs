@@ -68,6 +68,28 @@ pub trait Books {
     fn counts(&self) -> &BookCounts;
 }
 
+/// In an implementation of [`Books`]: the methods that its fields `symbols` and `counts` answer.
+macro_rules! by_symbols {
+    () => {
+        fn find(&self, symbol: $crate::units::Symbol) -> Option<$crate::book::BookIdx> {
+            self.symbols.find(symbol)
+        }
+
+        fn symbol(&self, book: $crate::book::BookIdx) -> $crate::units::Symbol {
+            self.symbols.name(book)
+        }
+
+        fn len(&self) -> usize {
+            self.symbols.len()
+        }
+
+        fn counts(&self) -> &$crate::book::BookCounts {
+            &self.counts
+        }
+    };
+}
+use by_symbols;
+
 /// A book's index within its [`Books`], stable until they are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BookIdx(pub u32);

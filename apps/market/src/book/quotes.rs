@@ -3,7 +3,7 @@
 
 use super::lazy_table::LazyTable;
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
 use crate::event::{Event, Quote};
 use crate::units::Symbol;
 
@@ -37,14 +37,6 @@ impl Books for Quotes {
         }
     }
 
-    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
-        self.symbols.find(symbol)
-    }
-
-    fn symbol(&self, book: BookIdx) -> Symbol {
-        self.symbols.name(book)
-    }
-
     fn top(&self, book: BookIdx) -> TopOfBook {
         self.quotes.get(book.0 as usize).top
     }
@@ -63,13 +55,7 @@ impl Books for Quotes {
         self.era = 0;
     }
 
-    fn len(&self) -> usize {
-        self.symbols.len()
-    }
-
-    fn counts(&self) -> &BookCounts {
-        &self.counts
-    }
+    by_symbols!();
 }
 
 impl Quotes {

@@ -12,11 +12,26 @@ stateless_codec! {
     Itch50, "itch50"
 }
 
+/// The event of both messages that add an order: they differ behind these fields.
+macro_rules! add {
+    ($message:expr) => {
+        Event::Add(event::Add {
+            at_ns: $message.head.at_ns(),
+            locate: $message.head.locate(),
+            order: OrderRef($message.order.get()),
+            side: Side::from_wire($message.side),
+            qty: $message.shares.get(),
+            symbol: $message.stock,
+            price: price4($message.price),
+        })
+    };
+}
+
 #[inline]
 fn event(message: Message<'_>) -> Event {
     match message {
-        Message::AddOrder(m) => add(m),
-        Message::AddOrderMpid(m) => add_mpid(m),
+        Message::AddOrder(m) => add!(m),
+        Message::AddOrderMpid(m) => add!(m),
         Message::OrderExecuted(m) => executed(m),
         Message::OrderExecutedAtPrice(m) => executed_at_price(m),
         Message::OrderCancel(m) => Event::Cancel(event::Cancel {
@@ -58,32 +73,6 @@ fn event(message: Message<'_>) -> Event {
 }
 
 // Each is one arm of `event`, and is compiled into its match: hence `inline(always)`.
-
-#[inline(always)]
-fn add(m: &AddOrder) -> Event {
-    Event::Add(event::Add {
-        at_ns: m.head.at_ns(),
-        locate: m.head.locate(),
-        order: OrderRef(m.order.get()),
-        side: Side::from_wire(m.side),
-        qty: m.shares.get(),
-        symbol: m.stock,
-        price: price4(m.price),
-    })
-}
-
-#[inline(always)]
-fn add_mpid(m: &AddOrderMpid) -> Event {
-    Event::Add(event::Add {
-        at_ns: m.head.at_ns(),
-        locate: m.head.locate(),
-        order: OrderRef(m.order.get()),
-        side: Side::from_wire(m.side),
-        qty: m.shares.get(),
-        symbol: m.stock,
-        price: price4(m.price),
-    })
-}
 
 #[inline(always)]
 fn executed(m: &OrderExecuted) -> Event {

@@ -8,10 +8,10 @@ use super::rx::CaptureRx;
 use super::tap::Tap;
 use super::tx::CaptureTx;
 use crate::counters::Scope;
-use crate::device::forward::forward;
 use crate::device::pcap::{Outcome, Recorded, Writer};
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{Layout, Pool, Region, Sizing};
+use crate::forward;
+use crate::mem::Pool;
 
 /// The file and the frames to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,17 +104,7 @@ impl<Q: Queue> Queue for CaptureQueue<Q> {
         Ok((CaptureRx::new(rx, Rc::clone(&tap), records_rx), CaptureTx::new(tx, tap, records_tx)))
     }
 
-    fn layout(&self, frame_len_max: usize) -> Layout {
-        self.inner.layout(frame_len_max)
-    }
-
-    fn buffers(&self) -> Sizing {
-        self.inner.buffers()
-    }
-
-    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
-        self.inner.region(layout, buffers)
-    }
+    forward!(inner: layout, buffers, region);
 }
 
 /// `day.pcap` for queue 0, `day.q3.pcap` for queue 3.

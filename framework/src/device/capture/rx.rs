@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::tap::Tap;
 use crate::device::RxQueue;
-use crate::device::forward::forward;
+use crate::forward;
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 

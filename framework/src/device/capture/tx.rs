@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::tap::Tap;
-use crate::device::forward::forward;
 use crate::device::{Offload, TxQueue};
+use crate::forward;
 use crate::mem::Mbuf;
 use crate::time::Instant;
 

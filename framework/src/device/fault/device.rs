@@ -8,9 +8,9 @@ use super::fate::Fates;
 use super::rx::FaultRx;
 use super::tx::FaultTx;
 use crate::counters::Scope;
-use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{BURST_MAX, Layout, Pool, Region, Sizing};
+use crate::forward;
+use crate::mem::{BURST_MAX, Pool, Sizing};
 
 /// A device whose queues have faults.
 pub struct FaultDevice<D> {
@@ -64,15 +64,9 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         Ok((rx, FaultTx::new(inner_tx, Fates::new(seed, stream | 1, tx), stock, &scope)))
     }
 
-    fn layout(&self, frame_len_max: usize) -> Layout {
-        self.inner.layout(frame_len_max)
-    }
-
     fn buffers(&self) -> Sizing {
         self.inner.buffers().part("faults", BURST_MAX * 4, "frames that the fault device holds back or copies")
     }
 
-    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
-        self.inner.region(layout, buffers)
-    }
+    forward!(inner: layout, region);
 }

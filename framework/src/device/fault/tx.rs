@@ -11,8 +11,8 @@ use super::holdback::{HELD_BACK_MAX, Holdback};
 use super::stamps::Stamps;
 use super::tally::Tally;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::device::forward::forward;
 use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::forward;
 use crate::mem::Mbuf;
 use crate::time::Instant;
 

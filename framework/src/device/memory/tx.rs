@@ -11,7 +11,7 @@ use super::segmentation::{Headers, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::tx_timestamps::TxTimestamps;
 use crate::device::{Offload, TxQueue, TxTimestamp};
-use crate::mem::{Mbuf, SHORT_MIN};
+use crate::mem::{Mbuf, SHORT_MIN, copy_segments};
 use crate::time::{Instant, UnixTime};
 use crate::wire::vlan::TAG_LEN;
 
@@ -338,9 +338,6 @@ impl TxQueue for MemoryTx {
 fn gather(mbuf: &Mbuf, vlan: Option<u16>, slot: &mut [u8]) {
     let mut segments = mbuf.segments();
     let first = segments.next().unwrap_or(&[]);
-    let mut at = tag(first, vlan, slot);
-    for segment in segments {
-        slot[at..at + segment.len()].copy_from_slice(segment);
-        at += segment.len();
-    }
+    let at = tag(first, vlan, slot);
+    copy_segments(segments, &mut slot[at..]);
 }

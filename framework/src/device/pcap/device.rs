@@ -9,8 +9,10 @@ use super::source::{Arena, Source};
 use super::tx::PcapTx;
 use super::{End, Error, Reader, Writer};
 use crate::counters::{Scope, printable};
-use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads};
+use crate::device::steering::Fields;
+use crate::device::{
+    Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads, take_only_queue,
+};
 use crate::mem::{BURST_MAX, Pool, Sizing};
 
 /// The files and the options.
@@ -154,19 +156,7 @@ impl Device for PcapDevice {
     }
 
     fn take_queue(&mut self, idx: u16) -> Result<PcapQueue, DeviceError> {
-        if idx != 0 {
-            return Err(DeviceError::NoQueue { device: self.name.clone(), idx, queues: 1 });
-        }
-        self.queue.take().ok_or_else(|| DeviceError::QueueTaken { device: self.name.clone(), idx })
-    }
-
-    fn steer(&mut self, rule: &Rule, _idx: u16) -> Result<RuleId, SteerError> {
-        rule.check()?;
-        Err(SteerError::Unsupported { fields: rule.fields() })
-    }
-
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
-        Err(SteerError::NoRule { id })
+        take_only_queue(&mut self.queue, &self.name, idx)
     }
 }
 

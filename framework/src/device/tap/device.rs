@@ -12,9 +12,9 @@ use super::tx::TapTx;
 use crate::counters::{
     BlockError, Content, Publication, Scope, WordsHandle, check_app, default_directory, printable, since_epoch_ns,
 };
-use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
-use crate::mem::{Layout, Pool, Region, Sizing};
+use crate::forward;
+use crate::mem::Pool;
 
 /// The place and size of a process's taps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,17 +101,7 @@ impl<Q: Queue> Queue for TapQueue<Q> {
         Ok((TapRx::new(rx, Rc::clone(&tap)), TapTx::new(tx, tap)))
     }
 
-    fn layout(&self, frame_len_max: usize) -> Layout {
-        self.inner.layout(frame_len_max)
-    }
-
-    fn buffers(&self) -> Sizing {
-        self.inner.buffers()
-    }
-
-    fn region(&mut self, layout: Layout, buffers: usize) -> Result<Option<Region>, DeviceError> {
-        self.inner.region(layout, buffers)
-    }
+    forward!(inner: layout, buffers, region);
 }
 
 impl<Q> TapQueue<Q> {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::recorder::Recorder;
 use crate::device::RxQueue;
-use crate::device::forward::forward;
+use crate::forward;
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 

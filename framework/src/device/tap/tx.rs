@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::recorder::Recorder;
-use crate::device::forward::forward;
 use crate::device::{Offload, Preposted, TxQueue};
+use crate::forward;
 use crate::mem::Mbuf;
 
 /// The send half of a tapped queue. It records each frame that the inner device accepts, as it was

@@ -7,16 +7,16 @@ use core::net::Ipv4Addr;
 use zerocopy::IntoBytes;
 
 use super::super::answer::{LINK_LEN_MAX, build, link_header};
-use super::super::arp::resolver::Resolver;
+use super::super::fragments;
 use super::super::node::Cx;
 use super::super::udp::flow::{ConnectError, SendToError, UdpSent};
 use super::super::udp::send_error::SendError;
 use crate::device::Offload;
 use crate::mem::Mbuf;
-use crate::proto::{FragmentPiece, FragmentPlan, FragmentRequest, NeighborRequest, Resolution, ResolutionCause};
+use crate::proto::{FragmentPiece, FragmentPlan, NeighborRequest, Resolution, ResolutionCause};
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
-use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol, ipv4};
+use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol};
 
 /// The TTL of an echo request, as `ping` has it.
 const TTL: u8 = 64;
@@ -88,25 +88,11 @@ impl EchoRoute {
     /// The fragments, or the one packet; an error where there is no room for all of it.
     fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
         let path_mtu = cx.egress.path_mtu(self.destination, cx.now).map_or(usize::MAX, |(mtu, _)| mtu);
-        // A frame is no longer than a buffer holds, because each fragment is copied into one.
-        let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
-        let plan = FragmentPlan::new(FragmentRequest {
-            payload_len: message_len,
-            header_len: ipv4::HEADER_LEN,
-            later_header_len: ipv4::HEADER_LEN,
-            mtu: path_mtu.min(cx.host.mtu()).min(buffer_mtu),
-            dont_fragment: false,
-        })?;
-        if cx.pool.available() < plan.len() {
-            return Err(SendError::PoolEmpty);
-        }
-        if self.is_known && cx.tx.room() < plan.len() {
-            return Err(SendError::RingFull);
-        }
-        // More than may wait for one neighbor: the last fragments would displace the first.
-        let may_wait = cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor);
-        if !self.is_known && may_wait < plan.len() {
-            return Err(SendError::NeighborMissing(self.request.next_hop));
+        let mtu = path_mtu.min(cx.host.mtu());
+        let plan = fragments::plan(message_len, self.link_len, mtu, false, cx)?;
+        match self.is_known {
+            true => fragments::check_ring(&plan, cx)?,
+            false => fragments::check_waiting(&plan, self.request.next_hop, cx)?,
         }
         Ok(plan)
     }

@@ -11,20 +11,20 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::answer::{ReplyLink, build};
 use super::super::app::App;
-use super::super::node::{Cx, Node, discard};
+use super::super::fragments;
+use super::super::node::{Cx, Node, discard, keeps_nothing};
 use super::super::outline::NodeTree;
 use super::super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::{Mbuf, gather};
+use crate::proto::DemuxMatch;
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::IcmpRefusal;
 use crate::proto::{
-    ConsumerId, Destination, Flow, FlowError, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest,
-    PathMtuClaim, PathMtuRefusal, TokenBucket, UnmatchedError, match_error, match_segment,
+    ConsumerId, Destination, Flow, FlowError, FlowErrorKind, FragmentPiece, PathMtuClaim, PathMtuRefusal, TokenBucket,
+    UnmatchedError, match_error, match_segment,
 };
-use crate::proto::{DemuxMatch, FragmentationError};
-use crate::time::Instant;
 use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, checksum, ipv4, udp};
 
@@ -455,13 +455,9 @@ impl Icmp {
     fn send_fragments(&mut self, message: &mut [u8], envelope: &Envelope, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
         let station = envelope.link.station_to(envelope.source, cx.host, cx.now).ok_or(IcmpDrop::NoRoute)?;
         let (link, link_len) = envelope.link.header(station, EtherType::IPV4, cx.host);
-        let plan = plan(message.len(), link_len, cx).map_err(|_| IcmpDrop::PoolEmpty)?;
-        if cx.pool.available() < plan.len() {
-            return Err(IcmpDrop::PoolEmpty);
-        }
-        if cx.tx.room() < plan.len() {
-            return Err(IcmpDrop::RingFull);
-        }
+        let plan = fragments::plan(message.len(), link_len, cx.host.mtu(), false, cx);
+        let plan = plan.map_err(|_| IcmpDrop::PoolEmpty)?;
+        fragments::check_ring(&plan, cx).map_err(|_| IcmpDrop::RingFull)?;
         become_answer(message);
         let identification = envelope.next_identification(cx);
         for FragmentPiece { offset, len, more } in plan {
@@ -494,16 +490,7 @@ impl<A: App> Node<A> for Icmp {
         }
     }
 
-    #[inline]
-    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
-
-    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
-        Instant::MAX
-    }
-
-    fn kept(&self) -> usize {
-        0
-    }
+    keeps_nothing!(A);
 
     fn outline(&self, outline: &mut NodeTree) {
         outline.node("icmp", "echoes answered, errors to the app", |_| ());
@@ -517,17 +504,6 @@ fn become_answer(message: &mut [u8]) {
     let sum = u16::from_be_bytes([message[2], message[3]]);
     message[..2].fill(0);
     message[2..4].copy_from_slice(&checksum::update_u16(sum, old, 0).to_be_bytes());
-}
-
-fn plan(message_len: usize, link_len: usize, cx: &Cx<'_>) -> Result<FragmentPlan, FragmentationError> {
-    FragmentPlan::new(FragmentRequest {
-        payload_len: message_len,
-        header_len: ipv4::HEADER_LEN,
-        later_header_len: ipv4::HEADER_LEN,
-        // A frame is no longer than a buffer holds, because each fragment is copied into one.
-        mtu: cx.host.mtu().min(cx.pool.layout().data_room() - link_len),
-        dont_fragment: false,
-    })
 }
 
 /// Ends a request whose reply left in other buffers.

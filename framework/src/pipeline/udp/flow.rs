@@ -8,13 +8,12 @@ use super::send_error::SendError;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::arp::resolver::Resolver;
+use super::super::fragments;
 use super::super::node::Cx;
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Flow, FragmentPiece, FragmentPlan, FragmentRequest, IdentificationKey, InterfaceId, NeighborRequest, Resolution,
-    ResolutionCause,
+    Flow, FragmentPiece, FragmentPlan, IdentificationKey, InterfaceId, NeighborRequest, Resolution, ResolutionCause,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -426,29 +425,14 @@ impl UdpFlow {
 
     /// The fragments; an error where there is no room for all of them.
     fn plan(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
-        // A frame is no longer than a buffer holds, because each fragment is copied into one.
-        let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
-        let plan = FragmentPlan::new(FragmentRequest {
-            payload_len: udp::HEADER_LEN + payload.len(),
-            header_len: ipv4::HEADER_LEN,
-            later_header_len: ipv4::HEADER_LEN,
-            mtu: self.mtu.min(buffer_mtu),
-            dont_fragment: self.options.dont_fragment,
-        })?;
-        if cx.pool.available() < plan.len() {
-            return Err(SendError::PoolEmpty);
-        }
+        let payload_len = udp::HEADER_LEN + payload.len();
+        let plan = fragments::plan(payload_len, self.link_len, self.mtu, self.options.dont_fragment, cx)?;
         match self.next_hop {
-            NextHop::Known if cx.tx.room() < plan.len() => Err(SendError::RingFull),
-            // More fragments than may wait for one neighbor: the last would displace the first.
-            NextHop::Resolving(request)
-                if cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor) < plan.len() =>
-            {
-                Err(SendError::NeighborMissing(request.next_hop))
-            }
-            NextHop::Lost(error) => Err(error),
-            NextHop::Known | NextHop::Resolving(_) => Ok(plan),
+            NextHop::Known => fragments::check_ring(&plan, cx)?,
+            NextHop::Resolving(request) => fragments::check_waiting(&plan, request.next_hop, cx)?,
+            NextHop::Lost(error) => return Err(error),
         }
+        Ok(plan)
     }
 
     /// One fragment as a frame. Its part of the datagram may begin with the UDP header.

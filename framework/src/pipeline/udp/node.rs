@@ -7,13 +7,12 @@ use zerocopy::FromBytes;
 
 use super::super::app::App;
 use super::super::icmp::error::send_port_unreachable;
-use super::super::node::{Cx, Node, discard};
+use super::super::node::{Cx, Node, discard, keeps_nothing};
 use super::super::outline::NodeTree;
 use super::datagram::Datagram;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{ChecksumStatus, Mbuf, MbufRef, gather};
 use crate::proto::{ConsumerId, DemuxMatch, Flow, InterfaceId, Subscriber};
-use crate::time::Instant;
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
 crate::drop_reasons! {
@@ -284,16 +283,7 @@ impl<A: App> Node<A> for Udp {
         self.end(mbuf, passed.payload_len, Ok(1));
     }
 
-    #[inline]
-    fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
-
-    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
-        Instant::MAX
-    }
-
-    fn kept(&self) -> usize {
-        0
-    }
+    keeps_nothing!(A);
 
     fn outline(&self, outline: &mut NodeTree) {
         let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);

@@ -8,7 +8,7 @@ use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
@@ -68,14 +68,6 @@ impl Books for OrderBooks {
         change
     }
 
-    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
-        self.symbols.find(symbol)
-    }
-
-    fn symbol(&self, book: BookIdx) -> Symbol {
-        self.symbols.name(book)
-    }
-
     #[inline]
     fn top(&self, book: BookIdx) -> TopOfBook {
         self.levels.top(self.books.get(book.0 as usize))
@@ -96,13 +88,7 @@ impl Books for OrderBooks {
         self.is_stale = false;
     }
 
-    fn len(&self) -> usize {
-        self.symbols.len()
-    }
-
-    fn counts(&self) -> &BookCounts {
-        &self.counts
-    }
+    by_symbols!();
 }
 
 impl OrderBooks {
