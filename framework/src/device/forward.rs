@@ -6,9 +6,9 @@
 
 /// Inside of an implementation of [`Device`](crate::device::Device),
 /// [`Queue`](crate::device::Queue), [`RxQueue`](crate::device::RxQueue) or
-/// [`TxQueue`](crate::device::TxQueue) that wraps another one: `forward!(inner: reap, room);` writes
-/// these methods, each a call of the same one of the field `inner`. List each method that the
-/// wrapper does not change, those with a default too. `wait_fd` includes `arm`.
+/// [`TxQueue`](crate::device::TxQueue) that wraps another one: `forward!(inner: reap, room);`
+/// writes these methods, each a call of the same one of the field `inner`. List each method that
+/// the wrapper does not change, those with a default too. `wait_fd` includes `arm`.
 ///
 /// ```
 /// use wirepath::counters::Scope;

@@ -1,5 +1,5 @@
-//! The calls of the egress about neighbors: keeps a frame for one, receives ARP packets, and runs the
-//! resolver's timers.
+//! The calls of the egress about neighbors: keeps a frame for one, receives ARP packets, and runs
+//! the resolver's timers.
 
 use core::net::Ipv4Addr;
 

@@ -1,4 +1,5 @@
-//! The machine's interface to stored bytes, which are the caller's: the machine never sees a buffer.
+//! The machine's interface to stored bytes, which are the caller's: the machine never sees a
+//! buffer.
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one
 /// is its normal end.
