@@ -3,7 +3,7 @@
 use std::{fs, thread};
 
 use wirepath::Error;
-use wirepath::counters::Block;
+use wirepath::counters::{Block, Capacity, default_directory};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
 use wirepath::worker::StopFlag;
@@ -18,6 +18,9 @@ use crate::wall::SystemWall;
 
 /// Packet buffers that may wait in sockets.
 const BUFFERS: usize = 4_096;
+/// One worker's counters, some 300 of them, and histograms: a quarter of what a block has by
+/// default, because there may be many programs.
+const COUNTERS: Capacity = Capacity { entries: 1_024, values: 65_536 };
 /// Turns without packets before a waiting call begins to sleep: some 100 µs of spinning.
 const SPINS: u32 = 1_000;
 /// The time that it then sleeps between two turns, on a device that has no descriptor to sleep on.
@@ -43,7 +46,7 @@ impl Stack {
     pub fn open_with(config: &LiveConfig, sockets_max: usize) -> wirepath::Result<Self> {
         // The clock measures its rate meanwhile.
         let clock = thread::Builder::new().name("wirepath-clock".into()).spawn(SystemClock::start);
-        let block = Block::create(&config.app)?;
+        let block = Block::create_in(&default_directory(), &config.app, COUNTERS)?;
         let mut port = LivePort::open(config, &block.scope("port"), &StopFlag::new())?;
         let queue =
             port.take_queue()?.ok_or_else(|| Error::Config("the configuration names no queue: take queue 0".into()))?;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sockets::rules::{Query, Role, Rules, Traffic};
+use sockets::rules::{Names, Query, Role, Rules, Traffic, load_broker};
 
 #[test]
 fn example_of_the_documentation_decides_as_it_says() {
@@ -26,4 +26,29 @@ fn example_of_the_documentation_decides_as_it_says() {
     check("engine#B1", Traffic::UdpReceiver, group, "", of_engine);
     check("engine", Traffic::UdpReceiver, group, "", (Role::Offload, "default of socket-rules.toml"));
     check("engine", Traffic::UdpConnect, "0.0.0.0:0", "192.0.2.53:53", (Role::Os, "DNS is the kernel's"));
+}
+
+struct NoNames;
+
+impl Names for NoNames {
+    fn user(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    fn group(&self, _name: &str) -> Option<u32> {
+        None
+    }
+}
+
+#[test]
+fn example_of_the_brokers_file_gives_each_interface_its_rules() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/broker-rules.toml");
+    let rules = |interface: &str| load_broker(&path, interface, &NoNames).unwrap();
+    let names = |interface: &str| rules(interface).into_iter().map(|rule| rule.name).collect::<Vec<_>>();
+    let of = |number: u8| format!("rule {number} of broker-rules.toml");
+    assert_eq!(names("eth1"), [of(1), of(2), of(3)]);
+    assert_eq!(names("eth2"), [of(1), of(3)]);
+    assert_eq!(names("eth7"), [of(3)]);
+    let engine = &rules("eth2")[0];
+    assert_eq!((engine.users.as_deref(), engine.queues, engine.ports.len()), (Some(&[1001][..]), Some(2), 2));
 }

@@ -1,5 +1,7 @@
 //! Users of this machine, by name or number.
 
+use sockets::rules::Names;
+
 use crate::root::Root;
 
 /// A user, as /etc/passwd has it.
@@ -8,6 +10,28 @@ pub(crate) struct User {
     pub(crate) uid: u32,
     /// The user's own group; for a number without an entry the group of the same number.
     pub(crate) gid: u32,
+}
+
+/// The numbers of names of users and groups, for files of rules.
+pub(crate) struct Numbers<'a>(pub(crate) &'a Root);
+
+impl Names for Numbers<'_> {
+    fn user(&self, name: &str) -> Option<u32> {
+        number_of(&self.0.read("etc/passwd")?, name)
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        number_of(&self.0.read("etc/group")?, name)
+    }
+}
+
+/// The third field of the line whose first one is `name`, as /etc/passwd and /etc/group have it.
+fn number_of(text: &str, name: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        fields.next().filter(|first| *first == name)?;
+        fields.nth(1)?.parse().ok()
+    })
 }
 
 /// The user of this name or number.

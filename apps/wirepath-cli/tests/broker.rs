@@ -98,8 +98,11 @@ fn start_broker(wire: &Wire, folder: &TempDir, options: &[&str]) -> (Child, Rece
     fs::create_dir_all(&shm).unwrap();
     fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
     let mut command = Command::new(folder.path().join("wirepath"));
-    command.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string()]).args(options).arg("--socket");
-    command.arg(folder.path().join("socket")).env("WIREPATH_SHM", shm).stderr(Stdio::piped());
+    command.args(["broker", "--interface", NEAR]).args(options);
+    if !options.contains(&"--rules") {
+        command.args(["--uid", &SERVED.to_string()]);
+    }
+    command.arg("--socket").arg(folder.path().join("socket")).env("WIREPATH_SHM", shm).stderr(Stdio::piped());
     let mut broker = wire.near.run(|| command.spawn()).unwrap();
     let (lines, log) = channel();
     let said = BufReader::new(broker.stderr.take().unwrap());
@@ -307,6 +310,59 @@ fn programs_of_two_users_share_one_queue_and_the_end_of_one_disturbs_no_other() 
     let (_third, mut to_third) = server(&rig, SERVED, 7_030);
     say(&mut to_third, b"third");
     assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0);
+}
+
+#[test]
+fn rules_of_a_file_decide_who_may_have_what_and_are_read_again_at_a_hangup() {
+    let test = "rules_of_a_file_decide_who_may_have_what_and_are_read_again_at_a_hangup";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let socat = Command::new("sh").args(["-c", "readlink -f \"$(command -v socat)\""]).output().unwrap().stdout;
+    let socat = String::from_utf8(socat).unwrap();
+    let rule = |ports: &str| {
+        let who = format!("user = {SERVED}\nprogram = '{}'\ninterface = '{NEAR}'", socat.trim());
+        fs::write(&file, format!("[[allow]]\n{who}\nports = '{ports}'\nqueues = 1\n")).unwrap();
+    };
+    rule("udp 7030-7039");
+    let Some(rig) = Rig::with(test, &["--forward", "--rules", file.to_str().unwrap()]) else { return };
+    let hang_up = || {
+        let broker = rig.broker.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &broker]).status().unwrap().success());
+    };
+    let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    let until_answered = |port: u16| {
+        wait_until("the server answers", || {
+            socket.send_to(b"word", (OURS, port)).is_ok() && socket.recv(&mut [0; 8]).is_ok()
+        });
+    };
+
+    // Another program of the same user, and another user.
+    let said = rig.start(SERVED, &["true"]).wait_with_output().unwrap().stderr;
+    let says = format!("the broker does not serve user {SERVED} in /usr/bin/");
+    assert!(String::from_utf8_lossy(&said).contains(&says), "{}", String::from_utf8_lossy(&said));
+    rig.until_logged(&says);
+    let said = rig.start(STRANGER, &["true"]).wait_with_output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&said).contains("does not serve user"), "{}", String::from_utf8_lossy(&said));
+    refused(&rig, "UDP-RECV:7040");
+    rig.until_logged("rule 1 of rules.toml gives no UDP port 7040: add it there to `ports`, and reload");
+    let first = Ended(rig.start(SERVED, &["socat", "UDP-LISTEN:7030", "PIPE"]));
+    until_answered(7_030);
+    let second = rig.start(SERVED, &["socat", "-u", "UDP-RECV:7031", "-"]).wait_with_output().unwrap();
+    assert!(!second.status.success());
+    rig.until_logged("rule 1 of rules.toml gives 1 queues at a time, and they are lent to process ");
+
+    rule("udp 7040-7049");
+    hang_up();
+    rig.until_logged("`: rule 1 of rules.toml gives no UDP port 7030");
+    rig.until_logged("the new rules are in force");
+    fs::write(&file, "[[allow]]\nuser = 1\nports = 'udp'\n").unwrap();
+    hang_up();
+    rig.until_logged("rules.toml line 3, column 9: expected a port or a range");
+    fs::write(&file, "").unwrap();
+    hang_up();
+    rig.until_logged("is served no longer: the broker does not serve user");
+    drop(first);
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod broker;
 mod builder;
 mod group;
 pub mod guard;
+mod hangup;
 pub mod kernel;
 pub mod live;
 mod poll;
@@ -25,6 +26,7 @@ pub mod topology;
 
 pub use builder::{HostDescription, HostProvider, WorkerBuilder, WorkerBuilderError};
 pub use group::{PoolSetupError, WorkerContext, WorkerGroup, WorkerGroupError, WorkerSpec};
+pub use hangup::Hangup;
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;
 pub use stop::{StopError, StopFlag};

@@ -10,6 +10,7 @@
 //!   pattern    names of programs with * and ?, as the shell matches them
 //!   vma        libvma.conf: words, statements
 //!   toml       our own file
+//!   broker     the file of `wirepath broker`: who may have what of which interface
 //!   error      one sentence with file, line, column and what was expected
 //! ```
 //!
@@ -29,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod broker;
 mod error;
 mod pattern;
 mod query;
@@ -40,6 +42,7 @@ mod vma;
 #[cfg(test)]
 mod tests;
 
+pub use broker::{Names, load_broker, parse_broker};
 pub use error::RulesError;
 pub use query::{Decision, Query, Role, Traffic};
 pub use set::Rules;

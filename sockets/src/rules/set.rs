@@ -44,17 +44,8 @@ impl Rules {
     /// The file cannot be read, or is not a file of rules; the sentence says where, and what was
     /// expected.
     pub fn load(path: &Path) -> Result<Self, RulesError> {
-        let unreadable = |error| RulesError::Unreadable { path: path.to_owned(), error };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > LEN_MAX {
-            return Err(RulesError::TooLong { path: path.to_owned() });
-        }
-        let name =
-            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-        // A comment may have another encoding; in a value such bytes are no valid address.
-        Self::parse(&name, &String::from_utf8_lossy(&bytes))
+        let (name, text) = read(path)?;
+        Self::parse(&name, &text)
     }
 
     /// The rules in `text`; `name` is the name of the text's file.
@@ -81,6 +72,20 @@ impl Rules {
         }
         Decision { role: Role::Offload, why: "no rule fits" }
     }
+}
+
+/// The name of a file, and its text.
+pub(super) fn read(path: &Path) -> Result<(String, String), RulesError> {
+    let unreadable = |error| RulesError::Unreadable { path: path.to_owned(), error };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LEN_MAX {
+        return Err(RulesError::TooLong { path: path.to_owned() });
+    }
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    // A comment may have another encoding; in a value such bytes are no valid address.
+    Ok((name, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 impl Default for Rules {

@@ -33,16 +33,22 @@ const TRAFFIC: &str = "\"tcp-server\", \"tcp-client\", \"udp-receiver\", \"udp-s
 const ENDPOINTS: &str = "an address and a port, such as \"192.0.2.0/24:5000-5010\" or \"*:80\"";
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Section>, RulesError> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        RulesError::at(file, text, at, error.message().replace('\n', ", "))
-    })?;
+    let document = document(file, text)?;
     Reader { file, text }.document(document.get_ref())
 }
 
-struct Reader<'a> {
-    file: &'a str,
-    text: &'a str,
+/// The tables of a text.
+pub(super) fn document<'t>(file: &str, text: &'t str) -> Result<Spanned<DeTable<'t>>, RulesError> {
+    DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        RulesError::at(file, text, at, error.message().replace('\n', ", "))
+    })
+}
+
+/// Reads values, and says where those are that are none.
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
 }
 
 impl Reader<'_> {
@@ -50,7 +56,7 @@ impl Reader<'_> {
         self.keys(table, &["default", "rules", "programs"])?;
         let mut sections = Vec::new();
         if let Some(programs) = table.get("programs") {
-            for program in self.tables(programs)? {
+            for program in self.tables(programs, "programs")? {
                 sections.push(self.program(program)?);
             }
         }
@@ -84,7 +90,7 @@ impl Reader<'_> {
 
     fn rules(&self, table: &DeTable<'_>, whose: &str) -> Result<Vec<Rule>, RulesError> {
         let Some(rules) = table.get("rules") else { return Ok(Vec::new()) };
-        let rules = self.tables(rules)?.iter().enumerate();
+        let rules = self.tables(rules, "rules")?.iter().enumerate();
         rules.map(|(idx, rule)| self.rule(rule, format!("rule {} {whose}", idx + 1))).collect()
     }
 
@@ -144,7 +150,7 @@ impl Reader<'_> {
 
     /// Refuses a key that is not in `known`, because a misspelled rule would otherwise have no
     /// effect.
-    fn keys(&self, table: &DeTable<'_>, known: &[&str]) -> Result<(), RulesError> {
+    pub(super) fn keys(&self, table: &DeTable<'_>, known: &[&str]) -> Result<(), RulesError> {
         let unknown = table.iter().map(|(key, _)| key).filter(|key| !known.contains(&key.get_ref().as_ref()));
         // The table is ordered by its keys, but a reader looks for the first wrong key in the file.
         match unknown.min_by_key(|key| key.span().start) {
@@ -156,28 +162,36 @@ impl Reader<'_> {
         }
     }
 
-    fn string<'v>(&self, value: &'v Spanned<DeValue<'_>>, what: &str) -> Result<&'v str, RulesError> {
+    pub(super) fn string<'v>(&self, value: &'v Spanned<DeValue<'_>>, what: &str) -> Result<&'v str, RulesError> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.at(value.span(), format_args!("expected {what}"))),
         }
     }
 
-    fn table<'v, 't>(&self, value: &'v Spanned<DeValue<'t>>) -> Result<&'v DeTable<'t>, RulesError> {
+    pub(super) fn table<'v, 't>(&self, value: &'v Spanned<DeValue<'t>>) -> Result<&'v DeTable<'t>, RulesError> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
             _ => Err(self.at(value.span(), "expected a table, such as { use = \"os\" }")),
         }
     }
 
-    fn tables<'v, 't>(&self, value: &'v Spanned<DeValue<'t>>) -> Result<&'v DeArray<'t>, RulesError> {
+    /// The list of tables under the key `name`.
+    pub(super) fn tables<'v, 't>(
+        &self,
+        value: &'v Spanned<DeValue<'t>>,
+        name: &str,
+    ) -> Result<&'v DeArray<'t>, RulesError> {
         match value.get_ref() {
             DeValue::Array(array) => Ok(array),
-            _ => Err(self.at(value.span(), "expected a list of tables: [[rules]] and [[programs]] have two brackets")),
+            _ => {
+                let what = format!("expected a list of tables: [[{name}]] has two brackets");
+                Err(self.at(value.span(), what))
+            }
         }
     }
 
-    fn at(&self, span: Range<usize>, what: impl core::fmt::Display) -> RulesError {
+    pub(super) fn at(&self, span: Range<usize>, what: impl core::fmt::Display) -> RulesError {
         RulesError::at(self.file, self.text, span.start, what)
     }
 }
@@ -206,7 +220,7 @@ fn network(text: &str) -> Option<Network> {
     Some(Network::new(address, len.into()))
 }
 
-fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+pub(super) fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     if text == "*" {
         return Some(Endpoints::ALL_PORTS);
     }
@@ -216,6 +230,6 @@ fn ports(text: &str) -> Option<RangeInclusive<u16>> {
 }
 
 /// Digits alone: `parse` would take a sign, too.
-fn number(text: &str) -> Option<u16> {
+pub(super) fn number(text: &str) -> Option<u16> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

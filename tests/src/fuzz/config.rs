@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use feed_handler::config::Config;
-use sockets::rules::{Query, Rules, Traffic};
+use sockets::rules::{Names, Query, Rules, Traffic, parse_broker};
+use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{IgmpMode, LiveConfig, Owner};
 
 /// A file of any content.
@@ -36,6 +37,36 @@ pub(super) fn socket_rules(data: &[u8]) {
                 assert!(!decision.why.is_empty() && decision == rules.role(&query), "{query:?} {decision:?}");
             }
         }
+    }
+}
+
+/// The rules of a broker: they are read whole, or the text is refused.
+pub(super) fn broker_rules(data: &[u8]) {
+    struct One;
+
+    impl Names for One {
+        fn user(&self, name: &str) -> Option<u32> {
+            (name == "trader").then_some(1000)
+        }
+
+        fn group(&self, name: &str) -> Option<u32> {
+            (name == "trading").then_some(7)
+        }
+    }
+
+    let text = String::from_utf8_lossy(data);
+    match parse_broker("rules", &text, "eth1", &One) {
+        Ok(rules) => {
+            for rule in rules {
+                assert!(rule.users.is_some() || rule.groups.is_some() || rule.programs.is_some(), "{rule:?}");
+                assert!(rule.ports.iter().all(|ports| *ports.ports.start() > 0 && !ports.ports.is_empty()), "{rule:?}");
+                let is_group = |prefix: &Ipv4Prefix| prefix.len() == 0 || prefix.address().is_multicast();
+                let is_host = |prefix: &Ipv4Prefix| prefix.len() == 0 || !prefix.address().is_multicast();
+                assert!(rule.multicast.iter().all(is_group) && rule.addresses.iter().all(is_host), "{rule:?}");
+                assert!(rule.queues.is_none_or(|queues| (1..=128).contains(&queues)), "{rule:?}");
+            }
+        }
+        Err(error) => refused(&error.to_string(), text.trim_start_matches('\u{feff}').as_bytes()),
     }
 }
 

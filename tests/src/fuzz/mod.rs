@@ -61,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
     Target { name: "socket_rules", run: config::socket_rules, seeds: seeds::socket_rules },
+    Target { name: "broker_rules", run: config::broker_rules, seeds: seeds::broker_rules },
     Target { name: "steering", run: device::steering::rule, seeds: seeds::steering },
     Target { name: "reassembly", run: proto::reassembly::reassembly, seeds: seeds::plans },
     Target { name: "demux", run: proto::sockets::demux, seeds: seeds::plans },

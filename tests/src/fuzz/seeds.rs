@@ -293,6 +293,14 @@ pub(super) fn socket_rules() -> Vec<Vec<u8>> {
     vec![ours, vma.to_vec()]
 }
 
+/// The example of the documentation, and one with names and lists.
+pub(super) fn broker_rules() -> Vec<Vec<u8>> {
+    let example = include_bytes!("../../../docs/broker-rules.toml").to_vec();
+    let names = b"allow = [{ user = ['trader', 7], group = \"trading\", program = ['/bin/a', '/bin/'], queues = 128, \
+        interface = ['eth0', 'eth1'], ports = ['1', 'tcp 2-3'], addresses = '0.0.0.0/0', multicast = '239.0.0.1/8' }]\n";
+    vec![example, names.to_vec()]
+}
+
 pub(super) fn feed_config() -> Vec<Vec<u8>> {
     let whole = br#"[worker]
 cpu = 1

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use sockets::rules::load_broker;
 use wirepath::counters::printable;
-use wirepath::worker::StopFlag;
-use wirepath::worker::broker::{Broker, BrokerConfig, BrokerUser};
+use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
+use wirepath::worker::{Hangup, StopFlag};
 
 use self::lifetime::Lifetime;
 use crate::root::Root;
@@ -29,6 +30,9 @@ pub(crate) struct Options {
     /// they may have, as in 1000:53,123
     #[arg(long = "uid", value_name = "USER[:PORT,...]")]
     users: Vec<String>,
+    /// A file that says who may have what, in place of --uid; read again at SIGHUP
+    #[arg(long, value_name = "FILE", conflicts_with = "users")]
+    rules: Option<PathBuf>,
     /// Where it listens, if not at /run/wirepath/IF.sock
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -53,14 +57,20 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if options.background {
         return Ok(background::start(&config)?);
     }
-    if config.users.is_empty() {
-        eprintln!("wirepath: only root is served: name users with --uid");
+    if config.users.is_empty() && config.rules.as_ref().is_none_or(Vec::is_empty) {
+        eprintln!("wirepath: only root is served: name users with --uid, or in a file with --rules");
     }
-    let stop = StopFlag::on_signals()?;
+    let (stop, hangup) = (StopFlag::on_signals()?, Hangup::new()?);
     let broker = Broker::open(config)?;
     eprintln!("wirepath: {}", printable(broker.describe()));
     let mut lifetime = Lifetime::new(&root, options.until_exit);
-    let is_needed = |clients| lifetime.is_needed(&root, clients, Instant::now());
+    let rules = broker.rules();
+    let is_needed = |clients| {
+        if hangup.take() {
+            options.reload(&root, &rules);
+        }
+        lifetime.is_needed(&root, clients, Instant::now())
+    };
     broker.serve_while(&stop, is_needed, |line| eprintln!("wirepath: {}", printable(line)))?;
     Ok(())
 }
@@ -69,6 +79,7 @@ impl Options {
     fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
         let mut config = BrokerConfig::new(&self.interface);
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
+        config.rules = self.rules(root)?;
         config.forward = self.forward;
         if let Some(path) = &self.socket {
             config.path = path.clone();
@@ -77,6 +88,20 @@ impl Options {
             config.memory_max = mib.unsigned_abs() << 20;
         }
         Ok(config)
+    }
+
+    fn rules(&self, root: &Root) -> Result<Option<Vec<BrokerRule>>, String> {
+        let load = |path: &PathBuf| load_broker(path, &self.interface, &user::Numbers(root));
+        self.rules.as_ref().map(load).transpose().map_err(|error| error.to_string())
+    }
+
+    /// Reads the file again. One with an error changes nothing.
+    fn reload(&self, root: &Root, rules: &BrokerRules) {
+        match self.rules(root) {
+            Ok(Some(new)) => rules.replace(new),
+            Ok(None) => eprintln!("wirepath: there is no file to read again: start the broker with --rules"),
+            Err(error) => eprintln!("wirepath: {}; the rules stay as they are", printable(error)),
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
 use super::flows::ClientId;
-use super::rights::BrokerUser;
+use super::rights::ClientRights;
 use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
 use crate::device::af_xdp::broker::lend::LentQueue;
 use crate::device::af_xdp::broker::sys::Peer;
@@ -26,7 +27,9 @@ pub(super) struct Client {
     /// Readable once the process has ended, though a child of its may still hold the socket.
     process: Option<OwnedFd>,
     pub(super) peer: Peer,
-    pub(super) user: BrokerUser,
+    /// The file of its program, where that can be read.
+    pub(super) program: Option<PathBuf>,
+    pub(super) rights: ClientRights,
     /// It has said hello.
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
@@ -86,7 +89,14 @@ impl Client {
 
 impl Clients {
     /// Takes up a connection of a user that is served.
-    pub(super) fn add(&mut self, socket: OwnedFd, peer: Peer, user: BrokerUser, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn add(
+        &mut self,
+        socket: OwnedFd,
+        peer: Peer,
+        program: Option<PathBuf>,
+        rights: ClientRights,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let of_user = self.all.iter().filter(|client| client.peer.uid == peer.uid).count();
         if self.all.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_A_USER_MAX {
             let sentence = format!("the broker has {of_user} connections of user {}: end some", peer.uid);
@@ -100,7 +110,8 @@ impl Clients {
             socket,
             process,
             peer,
-            user,
+            program,
+            rights,
             is_known,
             queue,
             lent,
@@ -108,6 +119,24 @@ impl Clients {
             resolves: (now, 0),
         });
         Ok(())
+    }
+
+    /// Whether the client has a queue, or its rule gives it one.
+    pub(super) fn check_queues(&mut self, id: ClientId) -> Result<(), Refusal> {
+        let Some(client) = self.get(id).filter(|client| client.queue.is_none()) else { return Ok(()) };
+        let rights = client.rights.clone();
+        let Some((rule, queues)) = rights.queues() else { return Ok(()) };
+        let is_of_rule = |client: &&Client| client.queue.is_some() && client.rights.queues() == Some((rule, queues));
+        let holders: Vec<String> = self.all.iter().filter(is_of_rule).map(Client::name).collect();
+        if holders.len() < queues {
+            return Ok(());
+        }
+        let sentence = format!(
+            "{} gives {queues} queues at a time, and they are lent to {}: end it, or raise `queues` there, and reload",
+            rule.name,
+            holders[..holders.len().min(3)].join(" and ")
+        );
+        Err(Refusal::new(libc::EUSERS, sentence))
     }
 
     /// The queue of a client: the one it has, or the first that is free.
@@ -143,17 +172,52 @@ impl Clients {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
         self.all.iter()
     }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Client> {
+        self.all.iter_mut()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::Arc;
 
+    use super::super::rights::{BrokerRule, BrokerUser};
     use super::*;
 
     fn add(clients: &mut Clients, uid: u32) -> Result<ClientId, Refusal> {
-        let (socket, user) = (File::open("/dev/null").unwrap().into(), BrokerUser { uid, low_ports: vec![] });
-        clients.add(socket, Peer { pid: 0, uid }, user, Instant::now()).map(|()| ClientId(clients.next))
+        add_with(clients, uid, ClientRights::User(BrokerUser { uid, low_ports: vec![] }))
+    }
+
+    fn add_with(clients: &mut Clients, uid: u32, rights: ClientRights) -> Result<ClientId, Refusal> {
+        let (socket, peer) = (File::open("/dev/null").unwrap().into(), Peer { pid: 0, uid, groups: vec![] });
+        clients.add(socket, peer, None, rights, Instant::now()).map(|()| ClientId(clients.next))
+    }
+
+    #[test]
+    fn queues_of_a_rule_are_bounded_for_all_programs_that_fit_it() {
+        let mut clients = Clients::default();
+        let rule = |name: &str| {
+            let (users, groups, programs) = (None, None, None);
+            let (ports, addresses, multicast) = (vec![], vec![], vec![]);
+            let name = name.to_owned();
+            Arc::new(BrokerRule { name, users, groups, programs, ports, addresses, multicast, queues: Some(1) })
+        };
+        let (rule, other) = (rule("rule 1 of broker.toml"), rule("rule 2 of broker.toml"));
+        let mut add = |uid, rule: &Arc<BrokerRule>| add_with(&mut clients, uid, ClientRights::Rule(Arc::clone(rule)));
+        let [first, second] = [1000, 1001].map(|uid| add(uid, &rule).unwrap());
+        let third = add(1002, &other).unwrap();
+        let ask = |clients: &mut Clients, id| clients.check_queues(id).and_then(|()| clients.queue_of(id, 8, "eth1"));
+        assert_eq!(ask(&mut clients, first), Ok(0));
+        assert_eq!(ask(&mut clients, first), Ok(0), "the one it has");
+        let refusal = ask(&mut clients, second).unwrap_err();
+        let says =
+            "rule 1 of broker.toml gives 1 queues at a time, and they are lent to process 0 of user 1000: end it";
+        assert!(refusal.sentence.starts_with(says), "{refusal:?}");
+        assert_eq!(ask(&mut clients, third), Ok(1));
+        clients.remove(first).unwrap();
+        assert_eq!(ask(&mut clients, second), Ok(0));
     }
 
     #[test]

@@ -16,6 +16,9 @@
 //! Where there are fewer queues than programs, a broker may keep the queues and pass frames on
 //! ([`BrokerConfig::forward`]): then any number of programs, up to 128, share the interface.
 //!
+//! Who is served is said by numbers of users, or by rules that name users, groups and programs, and
+//! what each may have ([`BrokerRule`]); they can be replaced while the broker runs ([`BrokerRules`]).
+//!
 //! A client is hostile: its messages are bounded and decoded whole or not at all, it names flows
 //! and no rules, and a user may only have flows to the interface's addresses or to groups, to a
 //! port that the kernel has given to a socket of the same user. What a user gets with a queue is
@@ -31,5 +34,5 @@ mod rights;
 mod server;
 
 pub use error::BrokerError;
-pub use rights::BrokerUser;
+pub use rights::{BrokerPorts, BrokerProgram, BrokerRule, BrokerRules, BrokerUser};
 pub use server::{Broker, BrokerConfig};

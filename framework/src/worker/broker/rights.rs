@@ -1,9 +1,15 @@
-//! Which flows a user may have, before anybody else is asked.
+//! Which flows and queues a user may have, before anybody else is asked: by the numbers of users
+//! that a broker is started with, or by the rules of a file.
 
 use core::net::Ipv4Addr;
+use core::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::Refusal;
 use crate::device::af_xdp::broker::message::Flow;
+use crate::device::af_xdp::broker::sys::Peer;
+use crate::proto::Ipv4Prefix;
 use crate::wire::Protocol;
 
 /// The user who may have everything that a broker gives.
@@ -20,20 +26,181 @@ pub struct BrokerUser {
     pub low_ports: Vec<u16>,
 }
 
-/// The rights of user `uid` among `users`. Root needs no entry.
-pub(super) fn of(uid: u32, users: &[BrokerUser]) -> Result<BrokerUser, Refusal> {
-    let known = users.iter().find(|user| user.uid == uid).cloned();
-    let root = || (uid == ROOT).then(|| BrokerUser { uid, low_ports: Vec::new() });
-    known.or_else(root).ok_or_else(|| {
-        let sentence = format!(
-            "the broker does not serve user {uid}: start it with --uid {uid}, or run the program as a user that it serves"
-        );
-        Refusal::new(libc::EACCES, sentence)
-    })
+/// Who may have what of an interface. A program gets what the first rule gives that it fits; a
+/// broker with rules serves no other program, root's excepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerRule {
+    /// For refusals and the log: `rule 2 of broker.toml`.
+    pub name: String,
+    /// Numbers of users that it is for; `None` for all.
+    pub users: Option<Vec<u32>>,
+    /// Numbers of groups of which a program has one, as its own or a supplementary one; `None` for
+    /// all.
+    pub groups: Option<Vec<u32>>,
+    /// Programs that it is for, by the paths of their files; `None` for all. This tells the
+    /// programs of a user apart, and keeps no user from anything: whoever runs a program can have
+    /// it do what he wants.
+    pub programs: Option<Vec<BrokerProgram>>,
+    /// Ports that it gives.
+    pub ports: Vec<BrokerPorts>,
+    /// Addresses of the interface that it gives.
+    pub addresses: Vec<Ipv4Prefix>,
+    /// Multicast groups that it gives.
+    pub multicast: Vec<Ipv4Prefix>,
+    /// Queues that programs which fit it may have at a time, all together; `None` for as many as
+    /// there are.
+    pub queues: Option<usize>,
 }
 
-impl BrokerUser {
-    /// Whether the user may have a flow on an interface with these addresses.
+/// Programs, by the paths of their files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BrokerProgram {
+    /// The program in this file.
+    File(PathBuf),
+    /// All programs in this folder, and in those below it.
+    Folder(PathBuf),
+}
+
+/// Ports of a protocol, or of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerPorts {
+    /// `None` for UDP and TCP.
+    pub protocol: Option<Protocol>,
+    /// From the first to the last.
+    pub ports: RangeInclusive<u16>,
+}
+
+/// Who is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    Users(Vec<BrokerUser>),
+    Rules(Vec<Arc<BrokerRule>>),
+}
+
+/// Gives a broker that serves other rules: the programs that it serves have what the new rules give
+/// them, and lose the rest. Clones are of the same broker.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerRules(Arc<Mutex<Option<Rights>>>);
+
+impl BrokerRules {
+    /// The broker takes these at its next turn, a tenth of a second later at most.
+    pub fn replace(&self, rules: Vec<BrokerRule>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Rights::of_rules(rules));
+    }
+
+    pub(super) fn take(&self) -> Option<Rights> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What a client may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ClientRights {
+    /// Root, whom no rule names.
+    Root,
+    User(BrokerUser),
+    Rule(Arc<BrokerRule>),
+    /// Nothing: its user has other programs that are served.
+    OtherProgram(Refusal),
+}
+
+impl Rights {
+    pub(super) fn of_rules(rules: Vec<BrokerRule>) -> Self {
+        Self::Rules(rules.into_iter().map(Arc::new).collect())
+    }
+
+    /// As [`of`](Self::of), but only a user who is served in no program is refused at once:
+    /// `wirepath run` asks for the program that it is about to start whether its user is served.
+    pub(super) fn admit(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
+        self.of(peer, program).or_else(|refusal| match self {
+            Self::Rules(rules) if rules.iter().any(|rule| rule.is_for_user(peer)) => {
+                Ok(ClientRights::OtherProgram(refusal))
+            }
+            Self::Rules(_) | Self::Users(_) => Err(refusal),
+        })
+    }
+
+    /// What the process at the other end of a connection may have; `program` is the path of its
+    /// file.
+    pub(super) fn of(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
+        let uid = peer.uid;
+        let (found, way_on) = match self {
+            Self::Users(users) => {
+                let user = users.iter().find(|user| user.uid == uid).cloned().map(ClientRights::User);
+                (user, format!("start it with --uid {uid}, or run the program as a user that it serves"))
+            }
+            Self::Rules(rules) => {
+                let rule = rules.iter().find(|rule| rule.fits(peer, program)).cloned().map(ClientRights::Rule);
+                (rule, "add a rule to its file, and have it read that again with `kill -HUP`".to_owned())
+            }
+        };
+        let root = (uid == ROOT).then_some(ClientRights::Root);
+        found.or(root).ok_or_else(|| {
+            let which = match (self, program) {
+                (Self::Rules(_), Some(program)) => format!("user {uid} in {}", program.display()),
+                (Self::Rules(_), None) => format!("user {uid} in a program whose path it cannot read"),
+                (Self::Users(_), _) => format!("user {uid}"),
+            };
+            Refusal::new(libc::EACCES, format!("the broker does not serve {which}: {way_on}"))
+        })
+    }
+}
+
+impl BrokerRule {
+    fn is_for_user(&self, peer: &Peer) -> bool {
+        let is_of_user = self.users.as_ref().is_none_or(|users| users.contains(&peer.uid));
+        let is_of_group =
+            self.groups.as_ref().is_none_or(|groups| groups.iter().any(|group| peer.groups.contains(group)));
+        is_of_user && is_of_group
+    }
+
+    fn fits(&self, peer: &Peer, program: Option<&Path>) -> bool {
+        let is_of =
+            |programs: &Vec<BrokerProgram>| program.is_some_and(|program| programs.iter().any(|one| one.is(program)));
+        self.is_for_user(peer) && self.programs.as_ref().is_none_or(is_of)
+    }
+
+    fn check(&self, flow: &Flow) -> Result<(), Refusal> {
+        let (address, port) = (*flow.destination.ip(), flow.destination.port());
+        let (given, key) =
+            if address.is_multicast() { (&self.multicast, "multicast") } else { (&self.addresses, "addresses") };
+        let refused = |what: String, key: &str| {
+            let sentence = format!("{} gives no {what}: add it there to `{key}`, and reload", self.name);
+            Err(Refusal::new(libc::EACCES, sentence))
+        };
+        if !given.iter().any(|prefix| prefix.contains(address)) {
+            return refused(address.to_string(), key);
+        }
+        let is_given = |ports: &BrokerPorts| {
+            ports.protocol.is_none_or(|protocol| protocol == flow.protocol) && ports.ports.contains(&port)
+        };
+        match self.ports.iter().any(is_given) {
+            true => Ok(()),
+            false => refused(format!("{} port {port}", flow.protocol), "ports"),
+        }
+    }
+}
+
+impl BrokerProgram {
+    fn is(&self, program: &Path) -> bool {
+        match self {
+            Self::File(path) => program == path,
+            Self::Folder(path) => program != path && program.starts_with(path),
+        }
+    }
+}
+
+impl ClientRights {
+    /// Whether the client may have anything.
+    pub(super) fn are_any(&self) -> Result<(), Refusal> {
+        match self {
+            Self::OtherProgram(refusal) => Err(refusal.clone()),
+            Self::Root | Self::User(_) | Self::Rule(_) => Ok(()),
+        }
+    }
+
+    /// Whether the client may have a flow on an interface with these addresses.
     pub(super) fn check(&self, flow: &Flow, addresses: &[Ipv4Addr]) -> Result<(), Refusal> {
         let (address, port) = (*flow.destination.ip(), flow.destination.port());
         let is_group = address.is_multicast();
@@ -50,15 +217,29 @@ impl BrokerUser {
         if port == 0 {
             return Err(Refusal::new(libc::EINVAL, "a broker gives no flow to all ports: name one"));
         }
-        if port < FIRST_COMMON_PORT && self.uid != ROOT && !self.low_ports.contains(&port) {
-            let sentence = format!(
-                "port {port} is not for user {uid}: start the broker with --uid {uid}:{port}, or take a port from \
-                 {FIRST_COMMON_PORT} on",
-                uid = self.uid
-            );
-            return Err(Refusal::new(libc::EACCES, sentence));
+        match self {
+            Self::Root => Ok(()),
+            Self::Rule(rule) => rule.check(flow),
+            Self::OtherProgram(_) => self.are_any(),
+            Self::User(BrokerUser { uid, low_ports }) => {
+                if port >= FIRST_COMMON_PORT || *uid == ROOT || low_ports.contains(&port) {
+                    return Ok(());
+                }
+                let sentence = format!(
+                    "port {port} is not for user {uid}: start the broker with --uid {uid}:{port}, or take a port from \
+                     {FIRST_COMMON_PORT} on"
+                );
+                Err(Refusal::new(libc::EACCES, sentence))
+            }
         }
-        Ok(())
+    }
+
+    /// The rule that bounds the queues of the client, and their number.
+    pub(super) fn queues(&self) -> Option<(&BrokerRule, usize)> {
+        match self {
+            Self::Rule(rule) => rule.queues.map(|queues| (&**rule, queues)),
+            Self::Root | Self::User(_) | Self::OtherProgram(_) => None,
+        }
     }
 }
 
@@ -79,40 +260,102 @@ mod tests {
         BrokerUser { uid: 1000, low_ports: vec![319] }
     }
 
-    #[track_caller]
-    fn refused(user: &BrokerUser, flow: &Flow, errno: i32, says: &str) {
-        let refusal = user.check(flow, &[OWN]).unwrap_err();
-        assert_eq!(refusal.errno, errno);
-        assert!(refusal.sentence.contains(says), "{refusal:?}");
+    fn peer(uid: u32) -> Peer {
+        Peer { pid: 1, uid, groups: vec![uid] }
+    }
+
+    fn refused(rights: &ClientRights, flow: &Flow, errno: i32, says: &str) {
+        let refusal = rights.check(flow, &[OWN]).unwrap_err();
+        assert!(refusal.errno == errno && refusal.sentence.contains(says), "{refusal:?}");
     }
 
     #[test]
     fn user_that_is_not_named_is_refused_and_root_is_served() {
-        assert_eq!(of(1000, &[user()]), Ok(user()));
-        assert_eq!(of(0, &[]).map(|root| root.uid), Ok(0));
-        let refusal = of(1001, &[user()]).unwrap_err();
-        assert_eq!(refusal.errno, libc::EACCES);
-        assert!(refusal.sentence.contains("--uid 1001"), "{refusal:?}");
+        let rights = Rights::Users(vec![user()]);
+        assert_eq!(rights.of(&peer(1000), None), Ok(ClientRights::User(user())));
+        let refusal = rights.of(&peer(1001), None).unwrap_err();
+        assert!(refusal.sentence.contains("does not serve user 1001: start it with --uid 1001"), "{refusal:?}");
+        assert_eq!(rights.of(&peer(0), None), Ok(ClientRights::Root));
     }
 
     #[test]
     fn flows_to_own_addresses_and_groups_are_given() {
-        for flow in [flow(OWN, 1024), flow(OWN, 65_535), flow(Ipv4Addr::new(239, 1, 1, 1), 9000), flow(OWN, 319)] {
-            user().check(&flow, &[OWN]).unwrap();
+        let rights = ClientRights::User(user());
+        for given in [flow(OWN, 5000), flow(OWN, 319), flow(Ipv4Addr::new(239, 1, 1, 1), 9000)] {
+            rights.check(&given, &[OWN]).unwrap();
         }
-        BrokerUser { uid: 0, low_ports: vec![] }.check(&flow(OWN, 22), &[OWN]).unwrap();
+        ClientRights::Root.check(&flow(OWN, 53), &[OWN]).unwrap();
     }
 
     #[test]
     fn flows_that_are_not_the_users_are_refused() {
-        refused(&user(), &flow(OWN, 1023), libc::EACCES, "port 1023 is not for user 1000: start the broker with --uid");
-        refused(&user(), &flow(OWN, 0), libc::EINVAL, "name one");
-        let elsewhere = Ipv4Addr::new(192, 0, 2, 2);
-        refused(&user(), &flow(elsewhere, 5000), libc::EADDRNOTAVAIL, "192.0.2.2 is no address of the interface");
-        refused(&user(), &flow(Ipv4Addr::UNSPECIFIED, 5000), libc::EADDRNOTAVAIL, "no address of the interface");
-        refused(&user(), &flow(Ipv4Addr::BROADCAST, 5000), libc::EADDRNOTAVAIL, "no address of the interface");
-        refused(&user(), &Flow { vlan: Some(5), ..flow(OWN, 5000) }, libc::EINVAL, "no flows of a VLAN");
+        let rights = ClientRights::User(user());
+        refused(&rights, &flow(Ipv4Addr::new(192, 0, 2, 2), 5000), libc::EADDRNOTAVAIL, "is no address of");
+        refused(&rights, &flow(OWN, 53), libc::EACCES, "port 53 is not for user 1000");
+        refused(&rights, &flow(OWN, 0), libc::EINVAL, "all ports");
+        refused(&rights, &Flow { vlan: Some(7), ..flow(OWN, 5000) }, libc::EINVAL, "VLAN");
         let group = Flow { protocol: Protocol::TCP, ..flow(Ipv4Addr::new(239, 1, 1, 1), 9000) };
-        refused(&user(), &group, libc::EINVAL, "is a group");
+        refused(&rights, &group, libc::EINVAL, "is a group");
+    }
+
+    fn rule() -> BrokerRule {
+        BrokerRule {
+            name: "rule 1 of broker.toml".into(),
+            users: Some(vec![1000]),
+            groups: None,
+            programs: None,
+            ports: vec![BrokerPorts { protocol: Some(Protocol::UDP), ports: 5000..=5010 }],
+            addresses: vec!["192.0.2.1/32".parse().unwrap()],
+            multicast: vec!["239.1.0.0/16".parse().unwrap()],
+            queues: Some(2),
+        }
+    }
+
+    #[test]
+    fn rule_is_for_its_users_groups_and_programs() {
+        let programs =
+            Some(vec![BrokerProgram::File("/opt/engine".into()), BrokerProgram::Folder("/opt/tools/".into())]);
+        let by_program = BrokerRule { programs, ..rule() };
+        let by_group = BrokerRule { users: None, groups: Some(vec![7, 8]), queues: Some(1), ..rule() };
+        let rights = Rights::of_rules(vec![by_program.clone(), by_group.clone()]);
+        let of = |peer: &Peer, program: &str| rights.of(peer, Some(Path::new(program))).ok();
+        for program in ["/opt/engine", "/opt/tools/a", "/opt/tools/b/c"] {
+            assert_eq!(of(&peer(1000), program), Some(ClientRights::Rule(by_program.clone().into())), "{program}");
+            assert_eq!(of(&peer(1001), program), None);
+        }
+        for program in ["/opt/engine2", "/opt/engine (deleted)", "/opt/tools", "/opt/toolsmith", "opt/engine"] {
+            assert_eq!(of(&peer(1000), program), None, "{program}");
+        }
+        let member = Peer { groups: vec![1001, 8], ..peer(1001) };
+        assert_eq!(of(&member, "/any"), Some(ClientRights::Rule(by_group.into())));
+        let refusal = rights.of(&peer(1000), None).unwrap_err();
+        assert!(refusal.sentence.contains("user 1000 in a program whose path it cannot read"), "{refusal:?}");
+        assert_eq!(of(&peer(0), "/any"), Some(ClientRights::Root));
+        // The tool that starts a program is heard, and gets nothing.
+        let tool = rights.admit(&peer(1000), Some(Path::new("/bin/wirepath"))).unwrap();
+        refused(&tool, &flow(OWN, 5000), libc::EACCES, "does not serve user 1000 in /bin/wirepath: add a rule");
+        assert!(tool.are_any().is_err());
+        rights.admit(&peer(1001), Some(Path::new("/bin/wirepath"))).unwrap_err();
+    }
+
+    #[test]
+    fn rule_gives_what_it_names_and_no_more() {
+        let rights = ClientRights::Rule(rule().into());
+        let other = Ipv4Addr::new(192, 0, 2, 2);
+        for given in [flow(OWN, 5000), flow(OWN, 5010), flow(Ipv4Addr::new(239, 1, 1, 1), 5005)] {
+            rights.check(&given, &[OWN]).unwrap();
+        }
+        refused(&rights, &flow(OWN, 5011), libc::EACCES, "rule 1 of broker.toml gives no UDP port 5011: add it");
+        let tcp = Flow { protocol: Protocol::TCP, ..flow(OWN, 5000) };
+        refused(&rights, &tcp, libc::EACCES, "gives no TCP port 5000");
+        refused(
+            &rights,
+            &flow(Ipv4Addr::new(239, 2, 1, 1), 5000),
+            libc::EACCES,
+            "239.2.1.1: add it there to `multicast`",
+        );
+        let refusal = rights.check(&flow(other, 5000), &[OWN, other]).unwrap_err();
+        assert!(refusal.sentence.contains("192.0.2.2: add it there to `addresses`"), "{refusal:?}");
+        assert_eq!(rights.queues().map(|(_, queues)| queues), Some(2));
     }
 }

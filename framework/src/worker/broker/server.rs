@@ -1,12 +1,12 @@
 //! The broker's loop: accepts, reads a request of each client that has sent one, replies.
 
 use core::net::Ipv4Addr;
-use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
 use super::error::{BrokerError, Refusal};
@@ -14,12 +14,12 @@ use super::flows::{ClientId, FlowTable, Held};
 use super::forward::{Forwarder, Place};
 use super::listener::Listener;
 use super::owners;
-use super::rights::{self, BrokerUser};
+use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
 use crate::counters::{Block, Counter, Gauge, Unit};
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
-use crate::device::af_xdp::broker::sys::{self, Events};
+use crate::device::af_xdp::broker::sys::{self, Events, Peer};
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, broker_of};
 use crate::device::steering::{RuleId, SteerError};
 use crate::device::{Device, DeviceError};
@@ -37,6 +37,9 @@ const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the frames of a port are dropped before the kernel gets them, after the last client has
 /// given the port up, where frames are passed on.
 const LEAVES_AFTER: Duration = Duration::from_millis(500);
+/// Flows whose frames are dropped so at a time: a client that asks for ports and gives them up all
+/// the time does not fill the rules of others.
+const LEAVING_MAX: usize = 1_024;
 /// Connections that are taken up in a turn.
 const ACCEPTED_A_TURN: usize = 16;
 /// ICMP errors that are passed on in a turn.
@@ -51,8 +54,11 @@ pub struct BrokerConfig {
     pub port: AfXdpConfig,
     /// The path of the socket.
     pub path: PathBuf,
-    /// The users that are served, beside root.
+    /// The users that are served, beside root, where there are no `rules`.
     pub users: Vec<BrokerUser>,
+    /// Who is served, beside root, and may have what. By default `None`: each of `users` may have
+    /// all ports from 1024 on, all groups, all addresses, and as many queues as there are.
+    pub rules: Option<Vec<BrokerRule>>,
     /// Bytes of packet buffers for a client, at most.
     pub memory_max: u64,
     /// Keeps all queues, and passes frames on to the clients and from them, so that more programs
@@ -65,13 +71,16 @@ impl BrokerConfig {
     /// client, three times what the library of `wirepath run` takes.
     pub fn new(interface: &str) -> Self {
         let port = AfXdpConfig { rules_max: 16_384, ..AfXdpConfig::new(interface) };
-        Self { port, path: broker_of(interface), users: Vec::new(), memory_max: 256 << 20, forward: false }
+        Self { port, path: broker_of(interface), users: Vec::new(), rules: None, memory_max: 256 << 20, forward: false }
     }
 }
 
 /// A broker. Clients lose their frames to the kernel when it is dropped, or its process ends.
 pub struct Broker {
     config: BrokerConfig,
+    rights: Rights,
+    /// Rules that take the place of the present ones.
+    replacement: BrokerRules,
     device: AfXdpDevice,
     queues: u16,
     mirror: Mirror,
@@ -95,6 +104,9 @@ struct Counters {
     clients: Gauge,
     requests: Counter,
     refused: Counter,
+    refused_by_rights: Counter,
+    refused_as_taken: Counter,
+    flows_taken_back: Counter,
     errors_passed_on: Counter,
 }
 
@@ -129,6 +141,9 @@ impl Broker {
             clients: scope.gauge("clients", Unit::Number),
             requests: scope.counter("requests", Unit::Messages),
             refused: scope.counter("refused", Unit::Messages),
+            refused_by_rights: scope.counter("refused_by_rights", Unit::Messages),
+            refused_as_taken: scope.counter("refused_as_taken", Unit::Messages),
+            flows_taken_back: scope.counter("flows_taken_back", Unit::Number),
             errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
         };
         let capabilities = device.capabilities();
@@ -142,6 +157,11 @@ impl Broker {
         };
         Ok(Self {
             queues: capabilities.queues,
+            rights: match &config.rules {
+                Some(rules) => Rights::of_rules(rules.clone()),
+                None => Rights::Users(config.users.clone()),
+            },
+            replacement: BrokerRules::default(),
             config,
             device,
             mirror,
@@ -172,6 +192,11 @@ impl Broker {
             );
         }
         words
+    }
+
+    /// Replaces the broker's rules while it serves.
+    pub fn rules(&self) -> BrokerRules {
+        self.replacement.clone()
     }
 
     /// Serves until `stop`. `report` gets a line for each client that comes or goes, and for each
@@ -212,6 +237,11 @@ impl Broker {
         }
         if self.forwarder.as_ref().is_some_and(Forwarder::has_ended) {
             return Err(BrokerError("the thread that passes frames on has failed: start the broker again".into()));
+        }
+        if let Some(rights) = self.replacement.take() {
+            self.reassess(rights, report);
+            // Some clients are gone.
+            return Ok(());
         }
         let (fixed, of_clients) = events.split_at(fixed.len());
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
@@ -328,6 +358,7 @@ impl Broker {
 
     fn lend(&mut self, id: ClientId, order: &QueueOrder) -> Result<Answer, Refusal> {
         order.check(self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
+        self.clients.get(id).map_or(Ok(()), |client| client.rights.are_any())?;
         let queue = self.queue_of(id)?;
         if self.clients.get(id).is_some_and(|client| client.lent.is_some()) {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
@@ -376,7 +407,7 @@ impl Broker {
         let addresses = self.addresses();
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         let uid = client.peer.uid;
-        client.user.check(&flow, &addresses)?;
+        client.rights.check(&flow, &addresses)?;
         self.flows.check(id, uid, &flow)?;
         let sockets = owners::sockets(flow.protocol).map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow).map_err(|error| system("a look at the port", &error))?;
@@ -423,7 +454,7 @@ impl Broker {
     fn unsteer(&mut self, held: &Held) {
         let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
         let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
-        if self.forwarder.is_some() && is_port {
+        if self.forwarder.is_some() && is_port && self.leaving.len() < LEAVING_MAX {
             self.leaving.push((Instant::now() + LEAVES_AFTER, held.rules.clone()));
             return self.uninstall(&held.flow, &[], queue);
         }
@@ -444,6 +475,7 @@ impl Broker {
     }
 
     fn queue_of(&mut self, id: ClientId) -> Result<u16, Refusal> {
+        self.clients.check_queues(id)?;
         // Where frames are passed on, the number is the client's place.
         let queues = if self.forwarder.is_some() { CLIENTS_MAX as u16 } else { self.queues };
         self.clients.queue_of(id, queues, &self.config.port.interface)
@@ -457,7 +489,7 @@ impl Broker {
 
     /// Notes a refusal, and makes it a reply.
     fn refuse(&mut self, id: ClientId, refusal: Refusal, report: &mut dyn FnMut(&str)) -> Answer {
-        self.counters.refused.inc();
+        self.counters.refuse(&refusal);
         let name = self.clients.get(id).map_or(String::new(), |client| client.name());
         self.say(&format!("{name} is refused: {}", refusal.sentence), report);
         Reply::Refused { errno: refusal.errno, sentence: refusal.sentence }.into()
@@ -479,16 +511,18 @@ impl Broker {
             // Without a descriptor left for it, a connection waits.
             let Ok(Some(socket)) = sys::accept(&self.listener.socket) else { return };
             let Ok(peer) = sys::peer(&socket) else { continue };
-            let refused = match rights::of(peer.uid, &self.config.users) {
-                Ok(user) => {
+            let (name, program) = (format!("process {} of user {}", peer.pid, peer.uid), program_of(&peer));
+            let refused = match self.rights.admit(&peer, program.as_deref()) {
+                Ok(rights) => {
                     let kept = socket.try_clone().map_err(|error| system("a descriptor", &error));
-                    kept.and_then(|kept| self.clients.add(kept, peer, user, Instant::now())).err()
+                    kept.and_then(|kept| self.clients.add(kept, peer, program, rights, Instant::now())).err()
                 }
                 Err(refusal) => Some(refusal),
             };
-            if let Some(Refusal { errno, sentence }) = refused {
-                self.counters.refused.inc();
-                self.say(&format!("process {} of user {} is refused: {sentence}", peer.pid, peer.uid), report);
+            if let Some(refusal) = refused {
+                self.counters.refuse(&refusal);
+                let Refusal { errno, sentence } = refusal;
+                self.say(&format!("{name} is refused: {sentence}"), report);
                 // It may be gone already.
                 let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
             }
@@ -512,6 +546,42 @@ impl Broker {
         }
     }
 
+    /// Other rights are in force: clients keep what these give them, and lose the rest. The queues
+    /// that a rule gives bound those that are asked for from now on.
+    fn reassess(&mut self, rights: Rights, report: &mut dyn FnMut(&str)) {
+        self.mirror.turn(Duration::ZERO);
+        let addresses = self.addresses();
+        self.rights = rights;
+        let mut unserved = Vec::new();
+        for client in self.clients.iter_mut() {
+            match self.rights.of(&client.peer, client.program.as_deref()) {
+                Ok(rights) => client.rights = rights,
+                Err(refusal) => unserved.push((client.id, client.name(), refusal)),
+            }
+        }
+        for (id, name, refusal) in unserved {
+            self.counters.refuse(&refusal);
+            self.say(&format!("{name} is served no longer: {}", refusal.sentence), report);
+            self.dismiss(id, report);
+        }
+        let mut why = Vec::new();
+        let clients = &mut self.clients;
+        let lost = self.flows.remove_all(|held| {
+            let Some(client) = clients.iter().find(|client| client.id == held.client) else { return true };
+            client.rights.check(&held.flow, &addresses).is_err()
+        });
+        for held in &lost {
+            let refusal = clients.get(held.client).and_then(|client| client.rights.check(&held.flow, &addresses).err());
+            why.push(refusal.map_or(String::new(), |refusal| refusal.sentence));
+        }
+        for (held, why) in lost.into_iter().zip(why) {
+            self.unsteer(&held);
+            self.counters.flows_taken_back.inc();
+            self.say(&format!("user {} loses `{}`: {why}", held.uid, held.flow.rule()), report);
+        }
+        self.say("the new rules are in force", report);
+    }
+
     /// Takes flows back whose port another user has bound in the kernel, as a client may close the
     /// socket that it had its flow for.
     fn review(&mut self, report: &mut dyn FnMut(&str)) {
@@ -526,6 +596,7 @@ impl Broker {
             };
             for held in self.flows.remove_all(is_anothers) {
                 self.unsteer(&held);
+                self.counters.flows_taken_back.inc();
                 let line = format!("user {} loses `{}`: another user has bound that port", held.uid, held.flow.rule());
                 self.say(&line, report);
             }
@@ -556,6 +627,23 @@ impl Broker {
             _ => (),
         }
     }
+}
+
+impl Counters {
+    fn refuse(&self, refusal: &Refusal) {
+        self.refused.inc();
+        match refusal.errno {
+            libc::EACCES => self.refused_by_rights.inc(),
+            libc::EADDRINUSE | libc::EBUSY | libc::EUSERS => self.refused_as_taken.inc(),
+            _ => (),
+        }
+    }
+}
+
+/// The file of a process's program, as it is called in the broker's file system. `None` for a
+/// process that has ended, and where the broker may not look (without `CAP_SYS_PTRACE`).
+fn program_of(peer: &Peer) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{}/exe", peer.pid)).ok()
 }
 
 impl From<Reply> for Answer {

@@ -283,6 +283,83 @@ impl ForwardedEnd {
     }
 }
 
+/// A client that keeps to nothing, for tests: it writes into its rings as bytes of a file.
+#[cfg(test)]
+pub(crate) struct HostileClient {
+    rings: File,
+    at: Places,
+    slots: u64,
+    random: u64,
+}
+
+#[cfg(test)]
+impl HostileClient {
+    pub(crate) fn new(end: &ForwardedEnd, order: &QueueOrder, seed: u64) -> Self {
+        assert!(order.rx_ring_len == order.tx_ring_len, "one length is simpler");
+        let (rings, slots) = (end.rings.try_clone().unwrap(), order.tx_ring_len.into());
+        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Self { rings, at: Places::of(order.rx_ring_len, order.tx_ring_len), slots, random }
+    }
+
+    /// Xorshift.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn write(&self, bytes: &[u8], place: u64) {
+        std::os::unix::fs::FileExt::write_all_at(&self.rings, bytes, place).unwrap();
+    }
+
+    /// Writes one value, which may be right, somewhere into a ring.
+    pub(crate) fn scribble(&mut self) {
+        let starts = [self.at.fill, self.at.completion, self.at.rx, self.at.tx];
+        let (value, start) = (self.next(), starts[self.next() as usize % 4] as u64);
+        // Small numbers are indices and addresses that may be right.
+        let value = if value & 1 == 0 { value >> 8 } else { value >> 8 & 0x3ffff };
+        let word = start + [OFFSETS.producer, OFFSETS.consumer, OFFSETS.flags][self.next() as usize % 3];
+        match self.next() % 5 {
+            0 | 1 => self.write(&((value % 80) as u32).to_ne_bytes(), word),
+            2 => self.write(&(value as u32).to_ne_bytes(), word),
+            _ => {
+                let place = start + OFFSETS.slots + self.next() % (self.slots * 16 - 8);
+                self.write(&value.to_ne_bytes(), place);
+            }
+        }
+    }
+
+    /// Sends some chains, most of which are sound.
+    pub(crate) fn send_chains(&mut self) {
+        let mut word = [0; 4];
+        let place = self.at.tx as u64 + OFFSETS.consumer;
+        std::os::unix::fs::FileExt::read_exact_at(&self.rings, &mut word, place).unwrap();
+        let descs: Vec<_> = (0..1 + self.next() % 40)
+            .map(|_| {
+                let addr = if self.next().is_multiple_of(16) { self.next() } else { self.next() % 120 * 2048 };
+                let len = if self.next().is_multiple_of(16) { self.next() as u32 } else { (self.next() % 300) as u32 };
+                (addr, len, u32::from(self.next().is_multiple_of(3)) * MORE)
+            })
+            .collect();
+        self.send(u32::from_ne_bytes(word), &descs);
+    }
+
+    /// Shows descriptors (address, length, options) as the whole tx ring, from the index `from` on.
+    pub(crate) fn send(&mut self, from: u32, descs: &[(u64, u32, u32)]) {
+        for (idx, (addr, len, options)) in (from..).zip(descs) {
+            let place = self.at.tx as u64 + OFFSETS.slots + u64::from(idx) % self.slots * 16;
+            self.write(&addr.to_ne_bytes(), place);
+            self.write(&len.to_ne_bytes(), place + 8);
+            self.write(&options.to_ne_bytes(), place + 12);
+        }
+        let producer = from.wrapping_add(descs.len() as u32);
+        self.write(&producer.to_ne_bytes(), self.at.tx as u64 + OFFSETS.producer);
+        // It takes all chunks back.
+        self.write(&producer.to_ne_bytes(), self.at.completion as u64 + OFFSETS.consumer);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -440,43 +517,18 @@ mod tests {
     /// at each copy), and bounded work.
     #[test]
     fn random_rings_cost_their_client_alone() {
-        use std::os::unix::fs::FileExt;
-
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = move || {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random
-        };
-        let at = Places::of(64, 64);
-        let starts = [at.fill, at.completion, at.rx, at.tx];
         let began = std::time::Instant::now();
         let (mut frames, mut delivered, mut cases) = (0, 0, 0);
         let mut bytes = vec![0; 1_518];
         while cases < 200 && began.elapsed() < std::time::Duration::from_secs(20) {
             cases += 1;
             let (mut queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+            let mut client = HostileClient::new(&end, &ORDER, cases);
             for _ in 0..2_000 {
-                let (value, start) = (next(), starts[next() as usize % 4]);
-                // Small numbers are indices and addresses that may be right.
-                let value = if value & 1 == 0 { value >> 8 } else { value >> 8 & 0x3ffff };
-                match next() % 8 {
-                    0 | 1 => {
-                        let word = [OFFSETS.producer, OFFSETS.consumer, OFFSETS.flags][next() as usize % 3];
-                        let small = (value as u32) % 80;
-                        end.rings.write_all_at(&small.to_ne_bytes(), start as u64 + word).unwrap();
-                    }
-                    2 => {
-                        let word = [OFFSETS.producer, OFFSETS.consumer][next() as usize % 2];
-                        end.rings.write_all_at(&(value as u32).to_ne_bytes(), start as u64 + word).unwrap();
-                    }
-                    3 | 4 => {
-                        let place = start as u64 + OFFSETS.slots + next() % (64 * 16 - 8);
-                        end.rings.write_all_at(&value.to_ne_bytes(), place).unwrap();
-                    }
+                match client.next() % 8 {
+                    0..5 => client.scribble(),
                     5 => {
-                        let frame = &[7; 4_000][..next() as usize % 4_000];
+                        let frame = &[7; 4_000][..client.next() as usize % 4_000];
                         delivered += usize::from(queue.deliver(frame).is_ok());
                     }
                     6 => {
@@ -489,7 +541,7 @@ mod tests {
                     _ => {
                         queue.publish();
                         queue.rest();
-                        queue.awake(next() & 1 == 0);
+                        queue.awake(client.next() & 1 == 0);
                     }
                 }
             }

@@ -20,6 +20,8 @@
 //! program; the broker itself is [`worker::broker`](crate::worker::broker).
 
 pub(crate) mod client;
+#[cfg(test)]
+mod conformance_tests;
 #[allow(unsafe_code)]
 mod foreign;
 pub(crate) mod forwarded;

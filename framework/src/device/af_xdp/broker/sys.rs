@@ -32,11 +32,16 @@ pub(crate) const DESCRIPTORS_MAX: usize = 3;
 const BACKLOG: c_int = 16;
 
 /// The user and the process at the other end of a socket, as they were when it connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
+    /// Its own group first, and then the supplementary ones.
+    pub(crate) groups: Vec<u32>,
 }
+
+/// Supplementary groups of a peer that are asked for. A process of more has none here.
+const GROUPS_MAX: usize = 1_024;
 
 /// Connects to the socket at `path`. A request or a reply that takes longer than `timeout` is an
 /// error.
@@ -84,7 +89,15 @@ pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
     check(unsafe {
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value.as_mut_ptr().cast(), &raw mut len)
     })?;
-    Ok(Peer { pid: value[0], uid: value[1] })
+    let mut groups = [0_u32; GROUPS_MAX];
+    let mut len = size_of_val(&groups) as libc::socklen_t;
+    // SAFETY: as above (1, 3).
+    let found = check(unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, groups.as_mut_ptr().cast(), &raw mut len)
+    });
+    let count = if found.is_ok() { len as usize / size_of::<u32>() } else { 0 };
+    let own = [value[2]].into_iter();
+    Ok(Peer { pid: value[0], uid: value[1], groups: own.chain(groups.into_iter().take(count)).collect() })
 }
 
 /// Whether no socket of the kernel has this TCP port: a try to bind it, in this network namespace.
@@ -307,7 +320,14 @@ mod tests {
     #[test]
     fn peer_is_this_process_and_its_end_is_seen() {
         let (client, server) = pair();
-        assert_eq!(peer(&server).unwrap().pid, std::process::id());
+        let peer = peer(&server).unwrap();
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        let numbers = |name: &str| -> Vec<u32> {
+            let line = own.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
+        };
+        assert_eq!((peer.pid, peer.uid), (std::process::id(), numbers("Uid:")[1]));
+        assert_eq!(peer.groups, [&numbers("Gid:")[1..2], &numbers("Groups:")].concat());
         let idle = wait(&[server.as_raw_fd()], Duration::ZERO).unwrap();
         assert_eq!((idle, is_closed(&server)), (vec![Events::default()], false));
         drop(client);

@@ -14,6 +14,8 @@
 
 mod dispatch;
 mod packet;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -29,7 +31,6 @@ use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::af_xdp::broker::forwarded::{ForwardedQueue, Taken, Undelivered};
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::af_xdp::broker::sys;
-use crate::device::af_xdp::{AfXdpQueue, AfXdpRx, AfXdpTx};
 use crate::device::{Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, Region};
 use crate::time::{Clock, MonotonicClock};
@@ -83,7 +84,11 @@ pub(super) struct Forwarder {
 
 impl Forwarder {
     /// Starts the thread on the queues of an interface.
-    pub(super) fn start(queues: Vec<AfXdpQueue>, frame_len_max: usize, scope: Scope) -> Result<Self, String> {
+    pub(super) fn start<Q: Queue + 'static>(
+        queues: Vec<Q>,
+        frame_len_max: usize,
+        scope: Scope,
+    ) -> Result<Self, String> {
         let (wake, woken) = UnixDatagram::pair().map_err(|error| error.to_string())?;
         for socket in [&wake, &woken] {
             socket.set_nonblocking(true).map_err(|error| error.to_string())?;
@@ -160,9 +165,9 @@ impl Drop for Forwarder {
 }
 
 /// A queue of the interface, with the memory of its frames.
-struct Own {
-    rx: AfXdpRx,
-    tx: AfXdpTx,
+struct Own<Q: Queue> {
+    rx: Q::Rx,
+    tx: Q::Tx,
     pool: Pool,
 }
 
@@ -179,8 +184,8 @@ struct Counters {
 }
 
 /// The state of the thread.
-struct Work {
-    own: Vec<Own>,
+struct Work<Q: Queue> {
+    own: Vec<Own<Q>>,
     clients: Vec<Option<Client>>,
     dispatch: Dispatch,
     commands: Receiver<Command>,
@@ -192,9 +197,9 @@ struct Work {
     counters: Counters,
 }
 
-impl Work {
+impl<Q: Queue> Work<Q> {
     fn open(
-        queues: Vec<AfXdpQueue>,
+        queues: Vec<Q>,
         frame_len_max: usize,
         scope: &Scope,
         commands: Receiver<Command>,
@@ -394,7 +399,7 @@ impl Work {
     }
 }
 
-impl Own {
+impl<Q: Queue> Own<Q> {
     fn refresh_counters(&mut self) {
         self.rx.refresh_counters();
         self.tx.refresh_counters();

@@ -1,0 +1,128 @@
+//! The thread's work over a wire of plain memory, with a client that keeps to nothing.
+
+use super::*;
+use crate::counters::Block;
+use crate::device::Device;
+use crate::device::af_xdp::broker::forwarded::HostileClient;
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::memory::{MemoryConfig, MemoryQueue, pair};
+use crate::time;
+use crate::wire::Protocol;
+
+const ORDER: QueueOrder = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+const MORE: u32 = 1;
+const FRAME_LEN_MAX: usize = 1_514;
+
+/// The work, its far end, and a client at place 0.
+struct Rig {
+    work: Work<MemoryQueue>,
+    far: Own<MemoryQueue>,
+    block: Block,
+    client: HostileClient,
+    _commands: Sender<Command>,
+}
+
+impl Rig {
+    fn new(seed: u64) -> Self {
+        let (mut near, mut far) = pair("wire", MemoryConfig { slots: 64, ..MemoryConfig::default() });
+        let block = Block::heap();
+        let ((_wake, woken), (_commands, orders)) = (UnixDatagram::pair().unwrap(), channel());
+        let queues = vec![near.take_queue(0).unwrap()];
+        let mut work = Work::open(queues, FRAME_LEN_MAX, &block.scope("forward"), orders, woken).unwrap();
+        let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+        let client = HostileClient::new(&end, &ORDER, seed);
+        work.obey_one(Command::Add { place: 0, queue: Box::new(queue) });
+        let (done, _is_done) = channel();
+        work.obey_one(Command::SetReceiving { place: 0, receiving: true, done });
+        work.obey_one(Command::AddFlow { place: 0, flow: flow() });
+        let pool = Pool::heap(256).unwrap();
+        let (rx, tx) = far.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
+        Self { work, far: Own { rx, tx, pool }, block, client, _commands }
+    }
+
+    /// A turn; the lengths of the frames that come out at the far end.
+    fn turn(&mut self) -> Vec<usize> {
+        self.work.turn(Instant::now());
+        let mut burst = Burst::new();
+        self.far.rx.receive(&mut burst, BURST_MAX, &self.far.pool, time::Instant::ZERO);
+        burst
+            .drain(..)
+            .map(|mbuf| {
+                let len = mbuf.len();
+                mbuf.free();
+                len
+            })
+            .collect()
+    }
+
+    fn drops(&self, reason: &str) -> u64 {
+        self.block.snapshot().count(&format!("forward/drop/{reason}")).unwrap()
+    }
+
+    /// A datagram of the client's flow arrives.
+    fn arrive(&mut self) {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1]);
+        frame.extend([1, 187, 0, 80, 0, 20, 0, 0]);
+        frame.resize(60, 7);
+        let mbuf = self.far.pool.alloc_copy(&frame).unwrap();
+        if let Err(mbuf) = self.far.tx.post(mbuf, Offload::NONE) {
+            mbuf.free();
+        }
+        self.far.tx.ring_doorbell(time::Instant::ZERO);
+        self.far.tx.reap();
+    }
+}
+
+fn flow() -> Flow {
+    let destination = "192.0.2.1:80".parse().unwrap();
+    Flow { protocol: Protocol::UDP, destination, source: None, source_port: None, vlan: None }
+}
+
+#[test]
+fn frame_shorter_than_an_ethernet_header_is_dropped_by_name() {
+    let mut rig = Rig::new(1);
+    rig.client.send(0, &[(0, 13, 0), (0, 0, 0), (0, 6, MORE), (0, 7, 0), (0, 14, 0)]);
+    assert_eq!(rig.turn(), [14]);
+    assert_eq!((rig.drops("client_short"), rig.drops("client_invalid")), (3, 0));
+}
+
+#[test]
+fn no_part_of_an_invalid_chain_goes_out() {
+    let mut rig = Rig::new(1);
+    rig.client.send(0, &[(u64::MAX, 60, MORE), (0, 60, MORE), (0, 60, 0), (2_000, 60, MORE), (0, 61, 0), (0, 62, 0)]);
+    assert_eq!(rig.turn(), [62]);
+    assert_eq!((rig.drops("client_short"), rig.drops("client_invalid")), (0, 2));
+}
+
+/// What was taken is on the wire or dropped by name, whatever the rings hold.
+#[test]
+fn random_rings_put_whole_frames_on_the_wire_or_none() {
+    let began = Instant::now();
+    let (mut sent, mut cases) = (0, 0);
+    while cases < 60 && began.elapsed() < Duration::from_secs(20) {
+        cases += 1;
+        let mut rig = Rig::new(cases);
+        for _ in 0..600 {
+            (0..1 + rig.client.next() % 6).for_each(|_| rig.client.scribble());
+            match rig.client.next() % 8 {
+                0..3 => rig.client.send_chains(),
+                3 => rig.arrive(),
+                _ => (),
+            }
+            let lens = rig.turn();
+            assert!(lens.iter().all(|len| (ETHERNET_LEN..=FRAME_LEN_MAX).contains(len)), "{lens:?}");
+            sent += lens.len() as u64;
+            assert!(rig.work.own[0].pool.drops_without_reason() == 0 && rig.far.pool.drops_without_reason() == 0);
+        }
+        // Its queue is taken from it, and the next client at its place is served.
+        let (done, _is_done) = channel();
+        rig.work.obey_one(Command::Remove { place: 0, done });
+        let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+        rig.work.obey_one(Command::Add { place: 0, queue: Box::new(queue) });
+        HostileClient::new(&end, &ORDER, 1).send(0, &[(0, 60, 0)]);
+        assert!(rig.turn().contains(&60));
+    }
+    println!("{cases} cases: {sent} frames went out");
+    assert!(sent > 1_000, "{sent} frames alone went out");
+}
