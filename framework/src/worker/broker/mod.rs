@@ -17,7 +17,8 @@
 //! ([`BrokerConfig::forward`]): then any number of programs, up to 128, share the interface.
 //!
 //! Who is served is said by numbers of users, or by rules that name users, groups and programs, and
-//! what each may have ([`BrokerRule`]); they can be replaced while the broker runs ([`BrokerRules`]).
+//! what each may have ([`BrokerRule`]); they can be replaced while the broker runs
+//! ([`BrokerRules`]).
 //!
 //! A client is hostile: its messages are bounded and decoded whole or not at all, it names flows
 //! and no rules, and a user may only have flows to the interface's addresses or to groups, to a
