@@ -49,7 +49,7 @@ pub(crate) struct Config {
     spin: Spin,
 }
 
-/// What happens if sockets cannot be offloaded.
+/// The reaction where sockets cannot be offloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The program ends.
@@ -170,12 +170,12 @@ fn read() -> Option<Config> {
     }
 }
 
-/// What is wrong with the settings, until the program makes a socket: a script starts many programs
+/// The error in the settings, kept until the program makes a socket: a script starts many programs
 /// that make none.
 static UNSAID: Mutex<Option<String>> = Mutex::new(None);
 static HAS_UNSAID: AtomicBool = AtomicBool::new(false);
 
-/// The program has made a socket: says what is wrong with the settings, once.
+/// The program has made a socket: prints the error in the settings, once.
 pub(crate) fn say_unsaid() {
     if HAS_UNSAID.load(Ordering::Acquire) && HAS_UNSAID.swap(false, Ordering::AcqRel) {
         let why = UNSAID.lock().unwrap_or_else(PoisonError::into_inner).take();

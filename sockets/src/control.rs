@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use crate::errno::Errno;
 use crate::table::Kind;
 
-/// What the control messages of a send say.
+/// The content of a send's control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendControl {
     /// `IP_PKTINFO`: the source address. By default that of the socket, or of the route.

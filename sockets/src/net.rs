@@ -308,7 +308,7 @@ impl TcpStream {
     /// Reads and leaves the bytes.
     ///
     /// # Errors
-    /// As of `read`.
+    /// Those of `read`.
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let timeout = self.0.options()?.receive_timeout;
         self.0.wait(timeout, |sockets, _| sockets.peek(self.0.id, into))

@@ -43,8 +43,8 @@ impl Ready {
         self.0 == 0
     }
 
-    /// What a caller that asks for `asked` is told. [`ALWAYS`](Self::ALWAYS) is among it, and `IN`
-    /// and `OUT` have a second name each.
+    /// The readiness that `poll` reports to a caller who asks for `asked`: also
+    /// [`ALWAYS`](Self::ALWAYS), and `IN` and `OUT` by either of their names.
     #[inline]
     pub const fn among(self, asked: Self) -> Self {
         Self(self.with_names().0 & (asked.0 | Self::ALWAYS.0))

@@ -25,7 +25,7 @@ use sockets::{
 /// Scripts of one run, unless the environment sets the number.
 const SCRIPTS: u64 = 100;
 const CALLS: usize = 80;
-/// Where nobody is.
+/// A port without a socket.
 const DEAD_PORT: u16 = 1;
 const REPORTED: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0 | Ready::HUP.0 | Ready::RDHUP.0);
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -28,7 +28,7 @@ const JITTER_NS: u64 = 2_000;
 /// gap.
 const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
 
-/// A packet that arrives at the receiver. Departures are ordered by time and, at equal times, by
+/// The delivery of a packet to the receiver. Deliveries are ordered by time and, at equal times, by
 /// their number.
 #[derive(Clone, Debug)]
 pub struct Departure {
@@ -38,9 +38,9 @@ pub struct Departure {
     pub line_idx: usize,
     /// The packet.
     pub packet: Arc<Packet>,
-    /// The packet has departed before.
+    /// The packet was delivered before.
     is_copy: bool,
-    /// Position among the departures of its line: breaks ties, so that the order is the same in
+    /// Position among the deliveries of its line: breaks ties, so that the order is the same in
     /// every run.
     number: u64,
 }

@@ -71,8 +71,8 @@ impl Node<()> for Echo {
     fn outline(&self, _outline: &mut NodeTree) {}
 }
 
-/// Not a separate test: the second process of the tests below, which runs this until it is told to
-/// quit or is killed.
+/// Not a separate test: the second process of the tests below, which runs this until it reads
+/// `quit` or is killed.
 #[test]
 fn child_sends_back_what_arrives() {
     let Some(directory) = std::env::var_os("WIREPATH_TEST_CHILD") else { return };

@@ -61,7 +61,7 @@ impl Samples {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).spread()
     }
 
-    /// What they exceed `other` by, turn by turn.
+    /// The differences to `other`, turn by turn.
     pub fn minus(&self, other: &Self) -> Result<Spread, String> {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect()).spread()
     }

@@ -114,8 +114,8 @@ impl UdpSockets {
         self.demux.lookup(flow)
     }
 
-    /// As [`UdpSockets::lookup`], of a datagram to a unicast address of ours: of consumers that
-    /// share the address one gets it, but for [`Sharing::Shared`].
+    /// The receivers of a datagram to a unicast address of ours. Of consumers that share the
+    /// address one gets it; with [`Sharing::Shared`] all get it.
     pub fn lookup_unicast(&self, flow: Flow) -> DemuxMatch {
         self.demux.lookup_unicast(flow)
     }

@@ -176,7 +176,8 @@ symbols! {
 
     fn pthread_cancel(thread: libc::pthread_t) -> c_int {
         if may_be_ours() {
-            // Nobody is within the engine now, and who enters later cannot be canceled there.
+            // No thread is within the engine now, and one that enters later cannot be canceled
+            // there.
             let _engine = engine::enter();
             thread::expect_cancel();
         }

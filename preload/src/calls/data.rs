@@ -420,7 +420,7 @@ pub(crate) fn send_controlled(
     }
 }
 
-/// What the control messages of a send say; `None` if they name a source or an interface that is
+/// The content of a send's control messages; `None` if they name a source or an interface that is
 /// not ours: the kernel sends by it, or has the error.
 fn controls(engine: &mut Engine, target: &Target, control: &[u8]) -> Result<Option<SendControl>, Errno> {
     let control = SendControl::parse(target.kind, target.family == Family::Inet6, control)?;

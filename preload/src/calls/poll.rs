@@ -275,7 +275,7 @@ fn show_outside(engine: &mut Engine, file: FileId, epfd: c_int) {
     }
 }
 
-/// What others see of the engine's part of a set is no event of the set itself.
+/// The part that others see of the engine's part of a set is no event of the set itself.
 fn hide_outside(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
     let set = engine.files.set(file)?;
     if let Some(outside) = set.outside.filter(|_| set.is_shown) {

@@ -89,7 +89,7 @@ pub(crate) enum Owner {
     },
 }
 
-/// What a socket does with groups.
+/// The multicast options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Groups {
     /// `IP_MULTICAST_IF`: the interface's index, or its address.

@@ -666,6 +666,6 @@ pub(crate) fn is_twins_turn() -> bool {
 
 /// Attempts for one system call.
 const KERNEL_LOOKS: u32 = 16;
-/// What reaches a socket by the kernel waits so long more, a fraction of what waking a thread
-/// takes.
+/// Datagrams that reach a socket by the kernel wait this much longer, a fraction of the time in
+/// which a thread wakes.
 const LOOK_EVERY_NS: u64 = 20_000;

@@ -211,8 +211,8 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         }
     }
     if thread::is_waiting() {
-        // The handler ends the wait, or leaves it for good by `siglongjmp`: nobody may wake this
-        // thread from now on.
+        // The handler ends the wait, or leaves it for good by `siglongjmp`: no other thread may
+        // wake this one from now on.
         engine::enter().leave_wait();
     }
     let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);

@@ -103,7 +103,8 @@ pub(crate) fn keep(info: &libc::siginfo_t) -> bool {
 /// A thread of the process was canceled once: from then on those within the engine cannot be.
 static CANCELS: AtomicBool = AtomicBool::new(false);
 
-/// Threads are canceled from now on. The caller holds the engine, so that nobody else is within it.
+/// Threads are canceled from now on. The caller holds the engine, so that no other thread is within
+/// it.
 pub(crate) fn expect_cancel() {
     CANCELS.store(true, Ordering::Relaxed);
 }

@@ -197,7 +197,7 @@ impl DatagramSocket {
         self.received.pop_front();
     }
 
-    /// As above, into several parts.
+    /// Reads the next datagram into several parts.
     pub(crate) fn read_parts(&mut self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
         let Waiting { payload, info } = self.received.front()?;
         let read = (payload.copy_parts(into), *info);
@@ -211,7 +211,7 @@ impl DatagramSocket {
         Some((payload.copy(0, into), *info))
     }
 
-    /// As above, into several parts.
+    /// Copies the next datagram into several parts and leaves it.
     pub(crate) fn peek_parts(&self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
         let Waiting { payload, info } = self.received.front()?;
         Some((payload.copy_parts(into), *info))

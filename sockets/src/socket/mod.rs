@@ -52,7 +52,7 @@ pub(crate) struct Socket {
     pub(crate) error_queue: Option<Box<ErrorQueue>>,
 }
 
-/// What a socket has received and sent.
+/// The counts of received and sent packets and bytes of a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) rx_bytes: u64,
@@ -167,7 +167,7 @@ impl Payload {
         count
     }
 
-    /// As above, into several parts.
+    /// Copies the bytes from `offset` on into several parts.
     #[inline]
     pub(crate) fn copy_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
         if let [part] = into {

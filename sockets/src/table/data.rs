@@ -25,7 +25,7 @@ impl Sockets {
         }
     }
 
-    /// As above, where the bytes may wait, or are no stream's.
+    /// The slow path of a send: the bytes may wait, or are no stream's.
     fn send_otherwise(&mut self, id: SocketId, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
         self.bind_if_unbound(id, cx)?;
         let socket = self.find(id)?;

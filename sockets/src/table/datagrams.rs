@@ -125,7 +125,7 @@ impl Sockets {
     /// non-blocking read returns `EAGAIN` in both cases (Linux `__skb_wait_for_more_packets`).
     ///
     /// # Errors
-    /// As above.
+    /// `EAGAIN`.
     pub fn end_of_datagrams(&self, id: SocketId) -> Result<(usize, DatagramInfo), Errno> {
         let socket = self.get(id)?;
         match &socket.state {

@@ -41,15 +41,15 @@ pub fn run(wire: &Wire, program: &str, arguments: &[&str]) -> Output {
     wire.near.command(all[0], &all[1..]).expect("ip (iproute2) is there, it made the namespace")
 }
 
-/// What a program wrote, without the library's lines about sockets that stay with the kernel: a
-/// program says the same on either side.
+/// The output of a program, without the library's lines about sockets that stay with the kernel: it
+/// is the same on either side.
 pub fn text(output: &Output) -> String {
     let said = said(output);
     let is_its_own = |line: &&str| !line.starts_with("wirepath: a socket stays with the kernel");
     said.split_inclusive('\n').filter(is_its_own).collect()
 }
 
-/// What a program and the library wrote.
+/// The output of a program and of the library.
 pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

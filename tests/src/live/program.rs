@@ -28,7 +28,6 @@ impl Program {
         self.0.id()
     }
 
-    /// Whether it blocks in recvfrom(2): it has done all that it does before it counts what comes.
     /// Whether it blocks in recvfrom(2): then it has finished its preparations and counts received
     /// frames.
     pub fn receives(&self) -> bool {

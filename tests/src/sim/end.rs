@@ -23,7 +23,7 @@ pub struct EndPlan {
     /// How it writes.
     pub writes: WriteMethod,
     /// While its stack takes no more of its data, it reads nothing, and does nothing at all until
-    /// it is told of room.
+    /// an event reports room.
     pub holds_back: bool,
     /// It does not close its direction but goes away: further data is not wanted.
     pub hangs_up: bool,
@@ -130,7 +130,7 @@ pub struct End {
     pub is_connected: bool,
     /// It has closed its side.
     pub is_shut: bool,
-    /// It was told that the peer has closed.
+    /// An event has reported that the peer closed.
     pub heard_close: bool,
     /// How it ended.
     pub outcome: Option<Outcome>,

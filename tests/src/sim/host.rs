@@ -210,7 +210,7 @@ pub struct SimApp {
     /// Connections that must be processed in each turn: they wait for a time, or for buffers.
     awake: Vec<ConnectionId>,
     paused: Vec<(ConnectionId, u64)>,
-    /// Connections that do not read until they are told of room.
+    /// Connections that do not read until an event reports room.
     held_back: Vec<ConnectionId>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,

@@ -146,7 +146,7 @@ pub struct SimTx {
     /// them.
     ring: VecDeque<(Mbuf, Offload)>,
     rung: usize,
-    /// Frames that were read, and may go home.
+    /// Frames that were read, and may return to their pool.
     done: Vec<Mbuf>,
     /// The ring takes nothing.
     pub stalled: bool,

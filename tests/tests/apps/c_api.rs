@@ -50,14 +50,14 @@ fn install() -> PathBuf {
     place
 }
 
-/// What a program printed, once it has ended well.
+/// The output of a program that has ended well.
 fn succeeded(output: Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     said
 }
 
-/// What every program is compiled with: every warning is an error.
+/// The compiler's flags for each program: every warning is an error.
 const FLAGS: [&str; 6] = ["-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
 
 /// Compiles a program of the folder `c`, as its user would, by the oldest standard of its language.

@@ -218,7 +218,7 @@ fn tap_goes_quiet_as_its_listener_leaves() {
 fn tap_goes_quiet_by_itself_when_its_listener_is_killed() {
     let mut port = Port::new();
     let killed = core::mem::ManuallyDrop::new(port.listen(64));
-    port.receive(); // Its last beat is heard.
+    port.receive(); // Sees its last heartbeat.
     port.now += Duration::from_secs(4);
     port.receive();
     assert!(!port.rx.has_listener());

@@ -35,9 +35,9 @@ pub struct TcpInfo {
     pub probes: u8,
     /// Negotiated by the SYNs (`tcpi_options`).
     pub timestamps: bool,
-    /// As above.
+    /// Selective acknowledgments (RFC 2018), likewise negotiated.
     pub sack: bool,
-    /// As above.
+    /// Explicit congestion notification (RFC 3168), likewise negotiated.
     pub ecn: bool,
     /// The shift of the peer's windows (`tcpi_snd_wscale`).
     pub snd_wscale: u8,

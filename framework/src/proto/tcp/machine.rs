@@ -46,7 +46,7 @@ pub struct Tcp<P> {
     pub(super) shared: Shared<P>,
 }
 
-/// Purposes of the machine's seed, beside those of its [`Secret`].
+/// Tags by which one seed gives each table a hash of its own; [`Secret`] has others.
 const FLOWS: u64 = 101;
 const LISTENERS: u64 = 102;
 const RESETS: u64 = 103;

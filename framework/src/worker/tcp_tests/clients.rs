@@ -64,7 +64,7 @@ fn segment(from: (Ipv4Addr, MacAddr), port: u16, flags: TcpFlags, ack: u32) -> V
     frame(&SegmentEnds { from, to: (address(1), mac(1)) }, &fields, &[], &[])
 }
 
-/// The result for a crowd.
+/// The outcome of a run with genuine clients and attackers.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// Genuine clients that were accepted.

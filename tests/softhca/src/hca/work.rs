@@ -18,6 +18,6 @@ pub(super) struct Work<'a, 'o> {
     pub(super) chance: &'a mut Chance,
     pub(super) link: LinkState,
     pub(super) outside: &'a mut Outside<'o>,
-    /// Handles of QPs that cannot go on; their clients are told after the step.
+    /// Handles of QPs that have failed; their clients get an event after the step.
     pub(super) fatal_qps: &'a mut Vec<u32>,
 }

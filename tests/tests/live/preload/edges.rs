@@ -81,7 +81,8 @@ fn longest_datagrams_of_a_shared_interface_leave_in_fragments_past_the_kernel() 
     }
 }
 
-/// What the peer of `lingers` has seen of three streams: whether all bytes came, and how it ended.
+/// The three streams that the peer of `lingers` has seen: whether all bytes came, and how each
+/// ended.
 type Ends = [(Option<bool>, Result<(), ErrorKind>); 3];
 
 /// Reads all, and then an end.

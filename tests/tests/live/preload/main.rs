@@ -120,7 +120,7 @@ fn traceroute_reads_its_replies_from_the_error_queue() {
     assert_eq!(said.lines().count(), 2, "{said}");
 }
 
-/// What a part of `limits.c` prints under the library.
+/// The output of a part of `limits.c` under the library.
 fn limits(test: &str, part: &str, environment: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let program = compile(test, "limits.c", directory.path())?;

@@ -276,13 +276,13 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         self.0.cursor.faults
     }
 
-    /// Says to who reads the ring that it is to be woken, or is not.
+    /// Sets whether the reader of the ring must be woken (`XDP_RING_NEED_WAKEUP`).
     pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
         self.0.cursor.set_needs_wakeup(needs);
     }
 
-    /// Whether who reads the ring is to be woken for what was published, and clears that: it is
-    /// woken once.
+    /// Whether the reader of the ring must be woken for the published entries; clears the flag, so
+    /// that it is woken once.
     #[inline]
     pub(in crate::device::af_xdp) fn take_needs_wakeup(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -300,7 +300,7 @@ impl Cursor {
 }
 
 impl<T: Copy + FromBytes> ConsumerRing<T> {
-    /// Says to who writes the ring that we are to be woken, or are not.
+    /// Sets whether the writer of the ring must wake us.
     pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
         self.0.cursor.set_needs_wakeup(needs);
     }

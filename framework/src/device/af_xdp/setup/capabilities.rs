@@ -6,7 +6,7 @@ use super::super::interface::Interface;
 use super::super::program::kfuncs::RxHint;
 use crate::device::DeviceError;
 
-/// What the kernel reports of an interface and its driver.
+/// The features of an interface and its driver, as the kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfXdpCapabilities {
     /// The interface index, constant across renames.

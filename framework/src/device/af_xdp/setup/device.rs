@@ -194,7 +194,7 @@ impl AfXdpDevice {
         Ok(LentQueue::make(order, &wanted)?)
     }
 
-    /// The frames of queue `idx` go to who borrowed it.
+    /// Sends the frames of queue `idx` to the client that borrowed it.
     pub(crate) fn connect(&self, idx: u16, queue: &LentQueue) -> io::Result<()> {
         self.port.connect(idx, &queue.socket)
     }

@@ -11,7 +11,7 @@ use super::super::interface::Interface;
 use super::port::Port;
 use crate::device::steering::{Rule, RuleId, SteerError};
 
-/// What queues and their port share.
+/// The state that a port shares with its queues.
 #[derive(Clone)]
 pub(in crate::device::af_xdp) enum PortHandle {
     /// The program, its maps and rules are this process's.

@@ -91,7 +91,7 @@ pub struct Mlx5Rx {
     recovery: Recovery,
     status: Box<dyn QueueStatus>,
     next_look: Instant,
-    /// What a loop sleeps on, if libmlx5 shows the register for it.
+    /// The completion channel that a loop sleeps on, if libmlx5 shows its register.
     arming: Option<Arming>,
 }
 

@@ -38,9 +38,9 @@ type Block = [Unit; BLOCK_UNITS as usize];
 pub(in crate::device::mlx5) struct Doorbell {
     record: DoorbellRecord,
     register: NonNull<u64>,
-    /// Offset of the half that is used next.
+    /// Offset of the BlueFlame buffer that is used next: they alternate.
     offset: usize,
-    /// Bytes of a half; zero if only the plain doorbell is available.
+    /// Bytes of each of the two BlueFlame buffers; zero if only the plain doorbell is available.
     blueflame_len: usize,
     #[expect(dead_code, reason = "it keeps the register mapped")]
     memory_owner: MemoryOwner,

@@ -32,7 +32,7 @@ pub struct PlainTxConfig {
     pub blocks: u32,
     /// Entries of the CQ.
     pub cqes: u32,
-    /// Bytes of a half of the register.
+    /// Bytes of each of the two BlueFlame buffers of the register (UAR).
     pub blueflame_len: u32,
     /// Inline bytes that each WQE needs.
     pub inline_len_min: u8,

@@ -134,7 +134,7 @@ fn timer_that_comes_early_leaves_the_room_as_it_was() {
     assert!(fire(&mut client, b"fourth"));
     let tick = connection(&client).clock.wheel_tick;
     let slot = client.id.unwrap().slot;
-    // As an acknowledgment does, which does not move the wheel's entry.
+    // An acknowledgment changes the deadline likewise, without moving the wheel's entry.
     client.tcp.connections[slot].clock.timer_at += Duration::from_millis(20);
     let before = connection(&client).send.fast_send_room;
     assert!(before > 0);
