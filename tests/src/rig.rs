@@ -211,7 +211,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     /// or dropped by name. All frames of the app are on the wire or dropped by name. No packet is
     /// held, and all buffers are free except the `stock` that a device keeps for itself.
     pub fn assert_settled(&self, stock: usize) {
-        self.assert_ended(stock);
+        self.assert_rx_settled(stock);
         let snapshot = self.snapshot();
         let count = |name: &str| count(&snapshot, name);
         let sent = count("worker0/egress/frames") + count_or_zero(&snapshot, "worker0/device/fault/tx/duplicated");
@@ -221,7 +221,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     }
 
     /// The receiving half of [`Rig::assert_settled`], for nodes that send by themselves.
-    pub fn assert_ended(&self, stock: usize) {
+    pub fn assert_rx_settled(&self, stock: usize) {
         self.assert_conserved();
         let snapshot = self.snapshot();
         let entered =

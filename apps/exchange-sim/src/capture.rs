@@ -17,7 +17,7 @@ use wirepath::wire::{EtherType, MacAddr, Protocol};
 
 use crate::error::{Error, check_directory};
 use crate::feed::Feed;
-use crate::line::Departure;
+use crate::line::Delivery;
 use crate::settings::Settings;
 use crate::truth::{Truth, write_truth};
 
@@ -55,8 +55,8 @@ pub fn write_capture(settings: &Settings, sink: impl Write) -> Result<Truth, Err
 fn write<W: Write>(settings: &Settings, writer: Writer<W>) -> Result<Truth, Error> {
     let mut feed = Feed::new(settings)?;
     let mut capture = Capture::new(settings, writer);
-    for departure in &mut feed {
-        capture.write(&departure);
+    for delivery in &mut feed {
+        capture.write(&delivery);
     }
     capture.writer.finish().map_err(Error::Capture)?;
     Ok(feed.finish())
@@ -97,10 +97,10 @@ impl<W: Write> Capture<W> {
         Self { writer, lines }
     }
 
-    fn write(&mut self, departure: &Departure) {
-        let payload = &departure.packet.payload;
-        let headers = self.lines[departure.line_idx].emit(departure.packet.idx as u16, payload);
-        self.writer.write_gather(MIDNIGHT_NS + departure.time_ns, &[&headers, payload]);
+    fn write(&mut self, delivery: &Delivery) {
+        let payload = &delivery.packet.payload;
+        let headers = self.lines[delivery.line_idx].emit(delivery.packet.idx as u16, payload);
+        self.writer.write_gather(MIDNIGHT_NS + delivery.time_ns, &[&headers, payload]);
     }
 }
 

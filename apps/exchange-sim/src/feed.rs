@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Session ─ messages ─> Packetizer ─ packets ─┬─> Line A ─┐
-//!                                               └─> Line B ─┴─ departures by time ─> a capture, or sockets
+//!                                               └─> Line B ─┴─ deliveries by time ─> a capture, or sockets
 //! ```
 
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use market::framing::PacketKind;
 use market::truth::{LostOnBoth, Packets};
 
-use crate::line::{Departure, Line};
+use crate::line::{Delivery, Line};
 use crate::packetizer::{Packet, Packetizer};
 use crate::session::{START_NS, Session};
 use crate::settings::{Settings, SettingsError};
@@ -29,7 +29,7 @@ pub struct Feed {
     made: Vec<Packet>,
     /// Departures that others may still overtake. Bounded: no packet is held back for more than a
     /// fraction of a millisecond.
-    departing: BinaryHeap<Reverse<Departure>>,
+    departing: BinaryHeap<Reverse<Delivery>>,
     /// No later departure is before this time.
     settled_ns: u64,
     by_type: [u64; 256],
@@ -133,7 +133,7 @@ impl Feed {
             archived.push_back(Arc::clone(&packet));
         }
         let departing = &mut self.departing;
-        let lost = self.lines.each_mut().map(|line| line.send(&packet, |departure| departing.push(Reverse(departure))));
+        let lost = self.lines.each_mut().map(|line| line.send(&packet, |delivery| departing.push(Reverse(delivery))));
         if lost == [true, true] && packet.kind == PacketKind::Data {
             self.lost_on_both.count(packet.sequence, packet.count);
         }
@@ -141,14 +141,14 @@ impl Feed {
 }
 
 impl Iterator for Feed {
-    type Item = Departure;
+    type Item = Delivery;
 
-    fn next(&mut self) -> Option<Departure> {
+    fn next(&mut self) -> Option<Delivery> {
         loop {
             if self.departing.peek().is_some_and(|Reverse(first)| first.time_ns <= self.settled_ns) {
-                let Reverse(departure) = self.departing.pop()?;
-                self.lines[departure.line_idx].arrive(&departure);
-                return Some(departure);
+                let Reverse(delivery) = self.departing.pop()?;
+                self.lines[delivery.line_idx].arrive(&delivery);
+                return Some(delivery);
             }
             if self.settled_ns == u64::MAX {
                 return None;

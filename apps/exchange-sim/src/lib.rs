@@ -34,7 +34,7 @@ mod error;
 pub use capture::{generate, write_capture};
 pub use error::{Error, check_directory};
 pub use feed::Feed;
-pub use line::{Departure, REORDER_DELAY_NS_MAX};
+pub use line::{Delivery, REORDER_DELAY_NS_MAX};
 pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};

@@ -31,7 +31,7 @@ const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
 /// The delivery of a packet to the receiver. Deliveries are ordered by time and, at equal times, by
 /// their number.
 #[derive(Clone, Debug)]
-pub struct Departure {
+pub struct Delivery {
     /// When the receiver sees it, in nanoseconds since midnight New York.
     pub time_ns: u64,
     /// 0 for line A, 1 for line B.
@@ -53,7 +53,7 @@ pub(crate) struct Line {
     random: Random,
     /// When the wire is free: it carries one packet after the other, at 10 Gb/s.
     free_ns: u64,
-    departures: u64,
+    deliveries: u64,
     /// Highest packet that has arrived.
     arrived_idx: Option<u64>,
     truth: LineTruth,
@@ -67,7 +67,7 @@ impl Line {
             settings: settings.lines[idx].clone(),
             random: Random::new(settings.seed, 2 + idx as u64),
             free_ns: 0,
-            departures: 0,
+            deliveries: 0,
             arrived_idx: None,
             truth: LineTruth {
                 name: ['A', 'B'][idx],
@@ -82,7 +82,7 @@ impl Line {
 
     /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was
     /// lost.
-    pub(crate) fn send(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
+    pub(crate) fn send(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Delivery)) -> bool {
         let lost = self.random.chance(self.settings.loss.get());
         let held_back = self.random.chance(self.settings.reorder.get());
         let duplicated = self.random.chance(self.settings.duplicate.get());
@@ -98,22 +98,22 @@ impl Line {
             self.truth.delayed += 1;
             time_ns += hold_ns;
         }
-        depart(self.departure(packet, time_ns, false));
+        depart(self.delivery(packet, time_ns, false));
         if duplicated {
             self.truth.duplicated.count(packet.kind, packet.count);
-            depart(self.departure(packet, time_ns + copy_ns, true));
+            depart(self.delivery(packet, time_ns + copy_ns, true));
         }
         false
     }
 
     /// Counts a departure as the receiver sees it. Called in the order of their times.
-    pub(crate) fn arrive(&mut self, departure: &Departure) {
-        self.truth.sent.count(departure.packet.kind, departure.packet.count);
-        let overtaken = self.arrived_idx > Some(departure.packet.idx);
-        if overtaken && !departure.is_copy {
+    pub(crate) fn arrive(&mut self, delivery: &Delivery) {
+        self.truth.sent.count(delivery.packet.kind, delivery.packet.count);
+        let overtaken = self.arrived_idx > Some(delivery.packet.idx);
+        if overtaken && !delivery.is_copy {
             self.truth.reordered += 1;
         }
-        self.arrived_idx = self.arrived_idx.max(Some(departure.packet.idx));
+        self.arrived_idx = self.arrived_idx.max(Some(delivery.packet.idx));
     }
 
     /// The account so far.
@@ -129,34 +129,34 @@ impl Line {
         self.free_ns
     }
 
-    fn departure(&mut self, packet: &Arc<Packet>, time_ns: u64, is_copy: bool) -> Departure {
-        self.departures += 1;
-        Departure { time_ns, line_idx: self.idx, packet: Arc::clone(packet), is_copy, number: self.departures }
+    fn delivery(&mut self, packet: &Arc<Packet>, time_ns: u64, is_copy: bool) -> Delivery {
+        self.deliveries += 1;
+        Delivery { time_ns, line_idx: self.idx, packet: Arc::clone(packet), is_copy, number: self.deliveries }
     }
 }
 
-impl Departure {
+impl Delivery {
     fn key(&self) -> (u64, usize, u64) {
         (self.time_ns, self.line_idx, self.number)
     }
 }
 
-impl Ord for Departure {
+impl Ord for Delivery {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Departure {
+impl PartialOrd for Delivery {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Departure {
+impl PartialEq for Delivery {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Departure {}
+impl Eq for Delivery {}

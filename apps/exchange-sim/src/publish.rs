@@ -16,7 +16,7 @@ use wirepath::worker::StopFlag;
 
 use crate::error::Error;
 use crate::feed::Feed;
-use crate::line::Departure;
+use crate::line::Delivery;
 use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
 use crate::send_sockets::{SendSockets, Sockets};
 use crate::session::START_NS;
@@ -67,18 +67,18 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
     let heartbeats_before = wait_for_receivers(settings, publication.start_after, &sockets, stop)?;
 
     let mut pace = Pace::new(Instant::now());
-    while let Some(departure) = feed.next() {
-        if pace.wait(&departure, stop) == Waited::Stopped {
+    while let Some(delivery) = feed.next() {
+        if pace.wait(&delivery, stop) == Waited::Stopped {
             feed.stop();
         }
         if let Some(server) = &mut server {
-            while let Some(packet) = feed.take_made(departure.packet.time_ns) {
+            while let Some(packet) = feed.take_made(delivery.packet.time_ns) {
                 server.keep(packet);
             }
         }
-        sockets.send(departure.line_idx, &departure.packet.payload)?;
-        if feed.is_open(departure.packet.time_ns) {
-            pace.count(&departure);
+        sockets.send(delivery.line_idx, &delivery.packet.payload)?;
+        if feed.is_open(delivery.packet.time_ns) {
+            pace.count(&delivery);
         }
     }
     let elapsed = pace.started.elapsed();
@@ -136,8 +136,8 @@ impl Pace {
 
     /// Waits until a departure is due. After a stop, the remaining ones leave from then on, at the
     /// same intervals.
-    fn wait(&mut self, departure: &Departure, stop: &StopFlag) -> Waited {
-        let offset = Duration::from_nanos(departure.time_ns - START_NS);
+    fn wait(&mut self, delivery: &Delivery, stop: &StopFlag) -> Waited {
+        let offset = Duration::from_nanos(delivery.time_ns - START_NS);
         if self.stopped {
             wait_until(self.anchor + offset, &StopFlag::new());
             return Waited::Due;
@@ -154,8 +154,8 @@ impl Pace {
     }
 
     /// Counts a departure of the open market.
-    fn count(&mut self, departure: &Departure) {
-        let end = departure.packet.sequence + u64::from(departure.packet.count);
+    fn count(&mut self, delivery: &Delivery) {
+        let end = delivery.packet.sequence + u64::from(delivery.packet.count);
         let now = (Instant::now(), end);
         let [first, last] = self.open.get_or_insert([now, now]);
         debug_assert!(first.0 <= now.0);

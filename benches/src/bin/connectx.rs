@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use wirepath_benches::connectx::{
-    Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish, exchange,
+    Error, Mlx5Mode, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, exchange,
 };
 use wirepath_benches::frames::group;
 use wirepath_benches::measure::outside::between_marks;
@@ -41,10 +41,10 @@ fn run(path: &str, rounds: usize) -> Result<(), Error> {
     match path {
         "libmlx5-rx" => receive(libmlx5()?, rounds),
         "libmlx5-tx" => send(libmlx5()?, rounds),
-        "rx" => receive(ours(Wish::Usual)?, rounds),
-        "rx-compressed" => receive(ours(Wish::Compressed)?, rounds),
-        "tx" => send(ours(Wish::Usual)?, rounds),
-        "tx-single" => send(ours(Wish::SinglePacket)?, rounds),
+        "rx" => receive(ours(Mlx5Mode::Usual)?, rounds),
+        "rx-compressed" => receive(ours(Mlx5Mode::Compressed)?, rounds),
+        "tx" => send(ours(Mlx5Mode::Usual)?, rounds),
+        "tx-single" => send(ours(Mlx5Mode::SinglePacket)?, rounds),
         "sockets" => sockets(rounds)?,
         "times" => times(rounds)?,
         _ => return Err(format!("no path {path}: choose one of {PATHS}").into()),
@@ -61,7 +61,7 @@ fn libmlx5() -> Result<Rig<VerbsSender, VerbsReceiver>, Error> {
     Ok(Rig::new(model()?, sender, receiver))
 }
 
-fn ours(wish: Wish) -> Result<Rig<OurSender, OurReceiver>, Error> {
+fn ours(wish: Mlx5Mode) -> Result<Rig<OurSender, OurReceiver>, Error> {
     let (sender, receiver) = (OurSender::open("mlx5_0", group(1), wish)?, OurReceiver::open("mlx5_1", group(1), wish)?);
     Ok(Rig::new(model()?, sender, receiver))
 }
@@ -96,7 +96,7 @@ fn sockets(rounds: usize) -> Result<(), Error> {
 
 /// Samples of both drivers in turns, each on its own rings in the same NICs.
 fn times(rounds: usize) -> Result<(), Error> {
-    let (mut libmlx5, mut ours) = (libmlx5()?, ours(Wish::Usual)?);
+    let (mut libmlx5, mut ours) = (libmlx5()?, ours(Mlx5Mode::Usual)?);
     let mut samples = ["libmlx5-rx", "libmlx5-tx", "rx", "tx"].map(|path| (path, Vec::new()));
     for round in 0..=rounds {
         let [libmlx5, ours] = [libmlx5.time(), ours.time()];

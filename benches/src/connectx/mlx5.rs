@@ -14,7 +14,7 @@ use crate::receiver::ROUND;
 
 /// The options of opening the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Mlx5Mode {
     /// As by default.
     Usual,
     /// Completions are compressed.
@@ -53,7 +53,7 @@ impl OurSender {
     ///
     /// # Errors
     /// The device refused a request.
-    pub fn open(device: &str, group: SocketAddrV4, wish: Wish) -> Result<Self, Error> {
+    pub fn open(device: &str, group: SocketAddrV4, wish: Mlx5Mode) -> Result<Self, Error> {
         let bursts = core::array::from_fn(|_| Burst::new());
         Ok(Self { bursts, next: 0, opened: open(device, wish)?, frame: frame_to(group) })
     }
@@ -64,7 +64,7 @@ impl OurReceiver {
     ///
     /// # Errors
     /// The device refused a request.
-    pub fn open(device: &str, group: SocketAddrV4, wish: Wish) -> Result<Self, Error> {
+    pub fn open(device: &str, group: SocketAddrV4, wish: Mlx5Mode) -> Result<Self, Error> {
         let mut opened = open(device, wish)?;
         opened.device.steer(&Rule::udp(*group.ip(), group.port()), 0)?;
         Ok(Self { burst: Burst::new(), opened })
@@ -102,13 +102,13 @@ impl Receive for OurReceiver {
     }
 }
 
-fn open(device: &str, wish: Wish) -> Result<Opened, Error> {
+fn open(device: &str, wish: Mlx5Mode) -> Result<Opened, Error> {
     let when = |is_wanted| if is_wanted { Feature::Required } else { Feature::Off };
     let config = Mlx5Config {
         rx_ring_len: RING as u32,
         tx_ring_len: RING as u32,
-        compression: when(wish == Wish::Compressed),
-        multi_packet_send: when(wish != Wish::SinglePacket),
+        compression: when(wish == Mlx5Mode::Compressed),
+        multi_packet_send: when(wish != Mlx5Mode::SinglePacket),
         ..Mlx5Config::new(device)
     };
     let mut device = Mlx5Device::open(&config)?;

@@ -23,7 +23,7 @@ pub use calls::Model;
 pub use exchange::{OnPorts, exchange};
 pub use libmlx5::{Error, VerbsReceiver, VerbsSender};
 pub use lines::Lines;
-pub use mlx5::{OurReceiver, OurSender, Wish};
+pub use mlx5::{Mlx5Mode, OurReceiver, OurSender};
 
 use crate::frames::{PAYLOAD_LEN, UdpChecksum, frame};
 use crate::receiver::ROUND;

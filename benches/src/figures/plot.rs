@@ -105,7 +105,7 @@ fn chart(svg: &mut String, history: &History, figure: &Figure, machines: &[&Mach
 fn heading(svg: &mut String, figure: &Figure) {
     let lines = match &figure.of {
         Some(of) => [first_letters(of), first_letters(&figure.what)],
-        None => in_two(&figure.what),
+        None => split_in_two(&figure.what),
     };
     for (line, y) in lines.iter().zip([16.0, 31.0]) {
         let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{y}\">{}</text>", escaped(line));
@@ -128,7 +128,7 @@ fn first_letters(text: &str) -> String {
 }
 
 /// A text as two lines, split between words where there are several.
-fn in_two(text: &str) -> [String; 2] {
+fn split_in_two(text: &str) -> [String; 2] {
     let Some((end, _)) = text.char_indices().nth(LETTERS) else { return [text.to_owned(), String::new()] };
     let cut = text[..end].rfind(' ').unwrap_or(end);
     [text[..cut].to_owned(), first_letters(text[cut..].trim_start())]

@@ -192,7 +192,7 @@ impl LinkUnderTest {
         for portion in frames.chunks(portion) {
             self.post_all(portion)?;
             received.extend(self.collect(limit, portion.len())?);
-            self.bring_home()?;
+            self.reap_all()?;
         }
         // More frames than were sent.
         received.extend(self.drain(limit)?);
@@ -201,7 +201,7 @@ impl LinkUnderTest {
 
     /// Reaps until every posted mbuf is freed, for at most the time that a frame may take; no other
     /// frame is in flight.
-    fn bring_home(&mut self) -> Result<(), String> {
+    fn reap_all(&mut self) -> Result<(), String> {
         let mut dry = 0;
         while self.tx.in_flight() > 0 && dry < DRY_POLLS && self.rx.state() != RxState::Ended {
             dry = if self.tx.reap() == 0 { dry + 1 } else { 0 };
@@ -329,7 +329,7 @@ fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {
         let mbuf = link.tx_pool.alloc_copy(&sent[before]).ok_or("the rig's pool is too small")?;
         post(&mut *link.tx, mbuf).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
         same(&sent, &link.drain(32)?).map_err(|seen| format!("behind {before} frames: {seen}"))?;
-        link.bring_home()?;
+        link.reap_all()?;
         link.nothing_leaks(rig.buffers_lent())?;
     }
     Ok(())
@@ -360,7 +360,7 @@ fn preposted_frame_leaves_as_it_was_overwritten(rig: &mut dyn Rig) -> Result<(),
         }
         sent = vec![fired];
         same(&sent, &link.drain(32)?).map_err(|seen| format!("behind {before} frames: {seen}"))?;
-        link.bring_home()?;
+        link.reap_all()?;
         link.nothing_leaks(rig.buffers_lent())?;
     }
     Ok(())
@@ -389,7 +389,7 @@ fn preposted_frame_gives_way_to_what_is_posted(rig: &mut dyn Rig) -> Result<(), 
     }
     link.tx.ring_doorbell(link.now());
     same(&[], &link.drain(32)?)?;
-    link.bring_home()?;
+    link.reap_all()?;
     link.nothing_leaks(rig.buffers_lent())
 }
 
@@ -397,7 +397,7 @@ fn posted_mbufs_come_home(rig: &mut dyn Rig) -> Result<(), String> {
     let sent = frames(500, rig.frame_len_min().max(64));
     let mut link = rig.link(sent.len() + BURST_MAX);
     link.transfer(&sent, 32, rig.ring_len())?;
-    link.bring_home()?;
+    link.reap_all()?;
     match link.tx.in_flight() {
         0 => link.nothing_leaks(rig.buffers_lent()),
         in_flight => Err(format!("{in_flight} frames are still in flight")),
@@ -415,7 +415,7 @@ fn held_mbuf_stays(rig: &mut dyn Rig) -> Result<(), String> {
     })?;
     link.tx.ring_doorbell(link.now());
     same(core::slice::from_ref(&sent), &link.drain(32)?)?;
-    link.bring_home()?;
+    link.reap_all()?;
     match held.into_mbuf() {
         Ok(mbuf) => {
             let kept = mbuf.bytes() == sent;
@@ -449,7 +449,7 @@ fn dry_run_frames_stay(rig: &mut dyn Rig) -> Result<(), String> {
     }
     received.extend(link.drain(32)?);
     same(&sent, &received)?;
-    link.bring_home()?;
+    link.reap_all()?;
     match link.tx.in_flight() {
         0 => link.nothing_leaks(rig.buffers_lent()),
         in_flight => Err(format!("{in_flight} frames are still in flight")),
@@ -507,7 +507,7 @@ fn chain_is_gathered(rig: &mut dyn Rig) -> Result<(), String> {
     })?;
     link.tx.ring_doorbell(link.now());
     same(core::slice::from_ref(&whole), &link.drain(32)?)?;
-    link.bring_home()?;
+    link.reap_all()?;
     link.nothing_leaks(rig.buffers_lent())
 }
 

@@ -21,7 +21,7 @@ symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
         // Unlike `recv`, a `read` of 0 bytes neither waits nor takes a datagram (Linux
         // `sock_read_iter`): the twin returns the same.
-        if let Some(failed) = awaits_in_vain(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }) {
+        if let Some(failed) = waits_for_offload(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }) {
             return failed;
         }
         match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
@@ -60,7 +60,7 @@ symbols! {
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
-        if let Some(failed) = awaits_in_vain(fd, 0) {
+        if let Some(failed) = waits_for_offload(fd, 0) {
             return failed;
         }
         let file = ours(fd);
@@ -80,7 +80,7 @@ symbols! {
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: usize, flags: c_int) -> Count {
-        if let Some(failed) = awaits_in_vain(fd, flags) {
+        if let Some(failed) = waits_for_offload(fd, flags) {
             return failed;
         }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
@@ -98,7 +98,7 @@ symbols! {
     }
 
     fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
-        if let Some(failed) = awaits_in_vain(fd, flags) {
+        if let Some(failed) = waits_for_offload(fd, flags) {
             return failed;
         }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
@@ -119,7 +119,7 @@ symbols! {
     }
 
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
-        if let Some(failed) = awaits_in_vain(fd, flags) {
+        if let Some(failed) = waits_for_offload(fd, flags) {
             return failed;
         }
         match ours(fd).and_then(|file| receive_message(file, message, flags)) {
@@ -138,7 +138,7 @@ symbols! {
     }
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
-        if let Some(failed) = awaits_in_vain(fd, flags) {
+        if let Some(failed) = waits_for_offload(fd, flags) {
             return failed as c_int;
         }
         let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
@@ -156,7 +156,7 @@ symbols! {
 /// Where the call is the kernel's so far, and would wait in it, on a socket that another thread may
 /// offload meanwhile: waits for that here. `Some` with the result of a call that ends without.
 #[inline]
-fn awaits_in_vain(fd: c_int, flags: c_int) -> Option<Count> {
+fn waits_for_offload(fd: c_int, flags: c_int) -> Option<Count> {
     if table::find_ours(fd).is_some() {
         return None;
     }

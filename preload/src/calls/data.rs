@@ -430,7 +430,7 @@ fn controls(engine: &mut Engine, target: &Target, control: &[u8]) -> Result<Opti
 }
 
 /// The destination of a send, and its control messages.
-type Towards<'a> = (Option<SocketAddrV4>, Option<&'a SendControl>);
+type SendTo<'a> = (Option<SocketAddrV4>, Option<&'a SendControl>);
 
 /// Sends what a first attempt has left of the bytes of a stream, if the call waits for that.
 fn send_all(
@@ -497,7 +497,7 @@ fn send_datagram(
     file: FileId,
     target: &Target,
     parts: &[IoSlice<'_>],
-    towards: Towards<'_>,
+    towards: SendTo<'_>,
     flags: c_int,
 ) -> Result<usize, Errno> {
     let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
@@ -510,7 +510,7 @@ fn send_once(
     engine: &mut Engine,
     target: &Target,
     parts: &[IoSlice<'_>],
-    (to, control): Towards<'_>,
+    (to, control): SendTo<'_>,
     flags: c_int,
 ) -> Result<usize, Errno> {
     let flags = send_flags(flags);

@@ -168,8 +168,8 @@ fn sleep<T>(
         let how = engine.sleep()?;
         // A device without a descriptor is polled; so is everything by a thread that has none.
         let nap = match (eventfd, how.fd) {
-            (None, _) => Some(UNWOKEN_NS),
-            (Some(_), None) if engine.is_open() && !engine.is_gone => Some(NAP_NS),
+            (None, _) => Some(NO_WAKEUP_SLEEP_NS),
+            (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
             (Some(_), _) => None,
         };
         timer = [how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
@@ -191,7 +191,7 @@ fn sleep<T>(
     let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
     if leads && device.is_some() && fds.last().is_some_and(is_error) && !engine::enter().lose_if_gone() {
         // The queue would end each sleep at once.
-        sys::sleep(GONE_NS);
+        sys::sleep(DEVICE_GONE_SLEEP_NS);
     }
     drop(waiting);
     None
@@ -221,12 +221,12 @@ impl Drop for Waiting {
 }
 
 /// How long a thread sleeps on a device that has no descriptor, before it polls again.
-const NAP_NS: u64 = 50_000;
+const POLL_SLEEP_NS: u64 = 50_000;
 /// The sleep of a thread for which there is no descriptor.
-const UNWOKEN_NS: u64 = 5_000_000;
+const NO_WAKEUP_SLEEP_NS: u64 = 5_000_000;
 
 /// How long a thread sleeps once the queue wakes it no more.
-const GONE_NS: u64 = 10_000_000;
+const DEVICE_GONE_SLEEP_NS: u64 = 10_000_000;
 
 /// An entry of `poll` that waits until a descriptor is readable.
 pub(crate) fn readable(fd: i32) -> libc::pollfd {

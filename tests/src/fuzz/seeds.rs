@@ -192,7 +192,7 @@ pub(super) fn pcap_gzip() -> Vec<Vec<u8>> {
 /// The packets of the day, the end of the session among them.
 pub(super) fn mold_udp64() -> Vec<Vec<u8>> {
     let feed = Feed::new(&day()).expect("the settings are sound");
-    let mut payloads: Vec<_> = feed.map(|departure| departure.packet.payload.to_vec()).collect();
+    let mut payloads: Vec<_> = feed.map(|delivery| delivery.packet.payload.to_vec()).collect();
     payloads.dedup();
     payloads.truncate(4);
     let heartbeat =

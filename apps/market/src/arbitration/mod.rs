@@ -482,7 +482,7 @@ impl<H> Arbiter<H> {
                     self.track.start(&header);
                     self.doubts.begin(&header, Claim::Begin);
                 }
-                Claim::Jump => self.track.believe(&header),
+                Claim::Jump => self.track.record_accepted(&header),
                 Claim::Restart => {
                     self.restarting = Some((arrival, handle));
                     return None;

@@ -184,7 +184,7 @@ impl Sequence {
                 restart = claim == Claim::Restart;
                 match claim {
                     Claim::Begin => self.track.start(header),
-                    Claim::Jump => self.track.believe(header),
+                    Claim::Jump => self.track.record_accepted(header),
                     Claim::Restart => self.track.restart(header),
                 }
             }

@@ -153,13 +153,13 @@ impl Track {
         if header.seq > self.reach.saturating_add(self.jump_max) {
             return SequencePosition::Doubtful(Claim::Jump);
         }
-        self.believe(header);
+        self.record_accepted(header);
         if header.seq > self.next { SequencePosition::Ahead } else { SequencePosition::Here }
     }
 
     /// Records an accepted packet that continues from known numbers.
     #[inline]
-    pub(crate) fn believe(&mut self, header: &Header) {
+    pub(crate) fn record_accepted(&mut self, header: &Header) {
         self.reach = self.reach.max(header.end());
         self.stragglers = 0;
         self.stale_heartbeats = 0;
@@ -171,7 +171,7 @@ impl Track {
         self.session = Some(header.session);
         self.next = self.policy.first_seq(header);
         self.reach = self.next;
-        self.believe(header);
+        self.record_accepted(header);
     }
 
     /// Restarts with `header`. Where that is from before the last restart, which was a mistake

@@ -42,7 +42,7 @@ impl Queue {
 
     /// Signals the worker that the reader is alive.
     pub(super) fn poll(&mut self) -> Result<(), TapError> {
-        self.state = self.listener.tend()?;
+        self.state = self.listener.heartbeat()?;
         Ok(())
     }
 

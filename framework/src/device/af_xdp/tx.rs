@@ -200,14 +200,14 @@ impl AfXdpTx {
             // ring was published.
             fence(Ordering::SeqCst);
         }
-        let mut left = self.tx.untaken();
+        let mut left = self.tx.unconsumed();
         for _ in 0..=left / KICK_BATCH {
             if left == 0 || !self.tx.needs_wakeup() {
                 return;
             }
             self.counters.wakeups.inc();
             let kicked = sys::kick_tx(self.umem.socket());
-            let still_left = self.tx.untaken();
+            let still_left = self.tx.unconsumed();
             if let Err(error) = kicked {
                 self.kick_refused(&error, left.saturating_sub(still_left));
             }
@@ -349,7 +349,7 @@ impl Drop for AfXdpTx {
     fn drop(&mut self) {
         self.tx.publish();
         for _ in 0..LAST_KICKS {
-            if self.tx.untaken() == 0 || self.umem.is_gone() {
+            if self.tx.unconsumed() == 0 || self.umem.is_gone() {
                 break;
             }
             self.kick();

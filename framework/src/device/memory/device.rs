@@ -55,9 +55,9 @@ impl MemoryConfig {
     /// Bytes of the longest TCP payload for segmentation: with the shortest usual segments (RFC
     /// 9293 3.7.1) it fills a quarter of the ring; a longer one would often wait for room.
     fn segmentation_len_max(&self) -> usize {
-        const SEGMENT_LEN_USUAL: usize = 536;
+        const MSS_DEFAULT: usize = 536;
         let longest = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - tcp::OPTIONS_LEN_MAX;
-        if self.segments { longest.min(self.ring_len() as usize / 4 * SEGMENT_LEN_USUAL) } else { 0 }
+        if self.segments { longest.min(self.ring_len() as usize / 4 * MSS_DEFAULT) } else { 0 }
     }
 }
 

@@ -549,12 +549,12 @@ impl Consumer {
         assert!(count <= self.tail.wrapping_sub(self.head), "give back more than was read");
         self.head = self.head.wrapping_add(count);
         self.ring.head.0.store(self.head, Ordering::Release);
-        self.look_away();
+        self.release_guard();
     }
 
     /// Releases the guard, after the last read of a long frame.
     #[inline]
-    fn look_away(&mut self) {
+    fn release_guard(&mut self) {
         if self.is_guarded {
             self.is_guarded = false;
             self.ring.leave_guard();
@@ -569,7 +569,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.look_away();
+        self.release_guard();
     }
 }
 

@@ -13,14 +13,15 @@ use crate::counters::{is_stale, since_epoch_ns};
 use crate::sys::files::allocate;
 use crate::time::UnixTime;
 
-/// Six beats per lease of the worker: some may be late.
-const BEAT_SPAN: Duration = Duration::from_millis(500);
-/// The first beats, which are written as fast as `tend` is called. The worker reads some of them
-/// sooner after they were written than others, and the soonest gives it the most accurate time.
-const QUICK_BEATS: u32 = 16;
+/// Six heartbeats per lease of the worker: some may be late.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// The first heartbeats, which are written as fast as `heartbeat` is called. The worker reads some
+/// of them sooner after they were written than others, and the soonest gives it the most accurate
+/// time.
+const FAST_HEARTBEATS: u32 = 16;
 /// Interval between two checks that the process still exists. Noticing its end is not urgent,
 /// because its records remain.
-const LIFE_SPAN: Duration = Duration::from_millis(50);
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A listener at one queue. Dropping it lets the tap become idle.
 pub struct Listener {
@@ -29,13 +30,13 @@ pub struct Listener {
     state: ListenerState,
     /// The worker has answered, and the ring is read from there on.
     has_joined: bool,
-    /// The last beat that we wrote.
+    /// The last heartbeat that we wrote.
     beat: u64,
     beat_at: Instant,
     beats: u32,
     looked_at: Instant,
-    /// Another listener beats too: we must not turn off the tap.
-    has_company: bool,
+    /// Another listener sends heartbeats too: we must not turn off the tap.
+    has_other_listener: bool,
 }
 
 /// The state of a listener towards its worker.
@@ -101,7 +102,7 @@ impl Listener {
             beat_at: now,
             beats: 0,
             looked_at: now,
-            has_company: false,
+            has_other_listener: false,
         };
         let begun = listener.ask_for(snap_len).and_then(|()| listener.beat(now));
         match begun {
@@ -113,8 +114,8 @@ impl Listener {
     /// Signals our presence, if that is due, and returns the state. Call it before each round of
     /// [`Listener::read`], several times a second; after three seconds without it the worker
     /// assumes that we are gone.
-    pub fn tend(&mut self) -> Result<ListenerState, TapError> {
-        self.try_tend().map_err(|trouble| TapError::new(&self.path, trouble))
+    pub fn heartbeat(&mut self) -> Result<ListenerState, TapError> {
+        self.try_heartbeat().map_err(|trouble| TapError::new(&self.path, trouble))
     }
 
     /// The next frame, or none. Never waits.
@@ -138,13 +139,13 @@ impl Listener {
         &self.path
     }
 
-    fn try_tend(&mut self) -> Result<ListenerState, RingEnd> {
+    fn try_heartbeat(&mut self) -> Result<ListenerState, RingEnd> {
         let now = Instant::now();
         let beat = self.load(HEARTBEAT)?;
-        self.has_company |= beat != self.beat && beat != 0;
+        self.has_other_listener |= beat != self.beat && beat != 0;
         // Zero: the worker assumed that we were gone, or another listener left without knowing of
         // us.
-        let is_due = self.beats < QUICK_BEATS || now.duration_since(self.beat_at) >= BEAT_SPAN;
+        let is_due = self.beats < FAST_HEARTBEATS || now.duration_since(self.beat_at) >= HEARTBEAT_INTERVAL;
         if beat == 0 || is_due {
             self.beat(now)?;
         }
@@ -152,7 +153,7 @@ impl Listener {
             self.has_joined = true;
             self.state = ListenerState::Listening;
         }
-        if now.duration_since(self.looked_at) >= LIFE_SPAN {
+        if now.duration_since(self.looked_at) >= LIVENESS_INTERVAL {
             self.looked_at = now;
             if is_stale(self.ring.words()) {
                 self.state = ListenerState::Ended;
@@ -164,8 +165,8 @@ impl Listener {
     /// Requests this many bytes of each frame, and no fewer than other listeners already request.
     fn ask_for(&mut self, snap_len: usize) -> io::Result<()> {
         let wanted = snap_len.clamp(1, SNAP_MAX) as u64;
-        self.has_company = self.load(HEARTBEAT)? != 0;
-        if self.has_company && self.load(SNAP)? >= wanted {
+        self.has_other_listener = self.load(HEARTBEAT)? != 0;
+        if self.has_other_listener && self.load(SNAP)? >= wanted {
             return Ok(());
         }
         self.store(SNAP, wanted)
@@ -199,7 +200,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Another listener keeps the tap active until it stops beating too. A listener that began
         // within this half second finds the zero and beats at once.
-        if !self.has_company && self.load(HEARTBEAT).is_ok_and(|beat| beat == self.beat) {
+        if !self.has_other_listener && self.load(HEARTBEAT).is_ok_and(|beat| beat == self.beat) {
             // If it cannot be written the lease expires.
             let _ = self.store(HEARTBEAT, 0);
         }

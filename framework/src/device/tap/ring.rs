@@ -40,7 +40,7 @@ const RESYNCS_MAX: usize = 4;
 /// Attempts of a reader to join a busy ring before it gives up.
 const JOINS_MAX: usize = 64;
 /// Records without a frame that a reader skips per call.
-const VOIDS_MAX: usize = 4_096;
+const EMPTY_RECORDS_MAX: usize = 4_096;
 
 /// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,7 +327,7 @@ impl<C: Copies> Reader<C> {
 
     /// The next frame, or none. Never waits for the writer.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, RingEnd> {
-        for _ in 0..VOIDS_MAX {
+        for _ in 0..EMPTY_RECORDS_MAX {
             let len = match self.whole_record()? {
                 Some(len) => len,
                 None if !self.refill()? => return Ok(None),

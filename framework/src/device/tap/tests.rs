@@ -50,7 +50,7 @@ impl Port {
     fn listen(&mut self, snap_len: usize) -> Listener {
         let mut listener = self.tapped().listen(snap_len).unwrap();
         self.receive();
-        assert_eq!(listener.tend().unwrap(), ListenerState::Listening);
+        assert_eq!(listener.heartbeat().unwrap(), ListenerState::Listening);
         listener
     }
 
@@ -120,9 +120,9 @@ fn tapped_device_conforms_whether_somebody_listens_or_not() {
 fn listener_waits_for_the_worker_to_poll() {
     let mut port = Port::new();
     let mut listener = port.tapped().listen(64).unwrap();
-    assert_eq!((listener.tend().unwrap(), read_all(&mut listener).len()), (ListenerState::Waiting, 0));
+    assert_eq!((listener.heartbeat().unwrap(), read_all(&mut listener).len()), (ListenerState::Waiting, 0));
     port.receive();
-    assert_eq!(listener.tend().unwrap(), ListenerState::Listening);
+    assert_eq!(listener.heartbeat().unwrap(), ListenerState::Listening);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn listener_that_was_taken_for_dead_is_heard_again_and_counts_what_passed() {
     for _ in 0..5 {
         port.arrive(&[2; 60]);
     }
-    listener.tend().unwrap();
+    listener.heartbeat().unwrap();
     port.arrive(&[3; 60]);
     let seen: Vec<_> = read_all(&mut listener).into_iter().map(|(_, _, bytes)| bytes[0]).collect();
     assert_eq!((seen, listener.missed().rx), (vec![1, 3], 5));
@@ -247,7 +247,10 @@ fn two_listeners_get_everything_and_the_longer_cut() {
     let mut short = port.listen(20);
     let mut long = port.tapped().listen(50).unwrap();
     port.receive();
-    assert_eq!((short.tend().unwrap(), long.tend().unwrap()), (ListenerState::Listening, ListenerState::Listening));
+    assert_eq!(
+        (short.heartbeat().unwrap(), long.heartbeat().unwrap()),
+        (ListenerState::Listening, ListenerState::Listening)
+    );
     port.arrive(&[1; 60]);
     assert_eq!(read_all(&mut short), [(Direction::Rx, 60, vec![1; 50])]);
     assert_eq!(read_all(&mut long).len(), 1);
@@ -276,7 +279,7 @@ fn closed_queue_ends_the_listener_behind_its_last_frame() {
     port.arrive(&[1; 60]);
     let Port { rx, tx, directory, .. } = port;
     drop((rx, tx));
-    while listener.tend().unwrap() != ListenerState::Ended {
+    while listener.heartbeat().unwrap() != ListenerState::Ended {
         std::thread::yield_now();
     }
     assert_eq!(read_all(&mut listener).len(), 1);
@@ -332,5 +335,5 @@ fn file_that_shrank_or_was_scribbled_on_ends_the_listener_in_words() {
     // The worker's mapping would not survive a truncation of the file, and neither would this test.
     drop(port);
     file.set_len(8).unwrap();
-    assert!(other.tend().is_err());
+    assert!(other.heartbeat().is_err());
 }

@@ -43,7 +43,7 @@ crate::drop_reasons! {
         /// Echo requests beyond the rate that we answer.
         EchoLimited => "echo_limited",
         /// An echo reply that no app has requested.
-        UnwantedAnswer => "unwanted_answer",
+        UnrequestedReply => "unrequested_reply",
         /// Redirects, source quench, and unknown types.
         IgnoredType => "ignored_type",
         /// An error about a packet of a protocol other than UDP, or TCP where the worker has it.
@@ -327,7 +327,7 @@ impl Icmp {
                     sequence: echo.sequence,
                     data: echo.data,
                 };
-                if app.on_echo_reply(&answer, cx) { Ok(false) } else { Err(IcmpDrop::UnwantedAnswer) }
+                if app.on_echo_reply(&answer, cx) { Ok(false) } else { Err(IcmpDrop::UnrequestedReply) }
             }
             error => self.deliver(&error, envelope, app, cx).map(|()| false),
         }

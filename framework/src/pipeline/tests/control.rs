@@ -547,7 +547,7 @@ fn icmp_messages_that_are_not_taken_are_dropped_by_name() {
         (all, "not_unicast"),
         (by_all, "not_unicast"),
         (own_source, "bad_source"),
-        (answer, "unwanted_answer"),
+        (answer, "unrequested_reply"),
         (redirect, "ignored_type"),
         (unreachable(&quoted), "no_socket"),
         (unreachable(&quoted[..20]), "no_flow"),
@@ -582,7 +582,7 @@ fn answer_to_a_ping_of_the_app_reaches_it() {
     let mut rig = stack();
     rig.app.pings = true;
     rig.push(&icmp_frame(&Icmpv4Message::EchoReply(Echo { identifier: 9, sequence: 4, data: b"when" })));
-    assert_eq!((rig.app.answers.clone(), rig.count("icmp/drop/unwanted_answer")), (vec![(4, b"when".to_vec())], 0));
+    assert_eq!((rig.app.answers.clone(), rig.count("icmp/drop/unrequested_reply")), (vec![(4, b"when".to_vec())], 0));
 }
 
 const ASKED: Echo<'_> = Echo { identifier: 7, sequence: 1, data: b"when" };

@@ -641,7 +641,7 @@ impl<H> Neighbors<H> {
         let Some(entry) = self.entries.remove(idx) else { return };
         self.by_address.remove(AddressKey::of(entry.address));
         if !matches!(entry.state, NeighborState::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
-            disbelieve(entry.address, host);
+            remove_learned(entry.address, host);
         }
     }
 
@@ -680,7 +680,7 @@ impl<H> Neighbors<H> {
             // Its MAC address may have changed, so the request is a broadcast now.
             NeighborState::Probing(_) => {
                 entry.state = NeighborState::Asking(0);
-                disbelieve(entry.address, host);
+                remove_learned(entry.address, host);
             }
         }
         self.ask_again(idx, host, now, act);
@@ -698,7 +698,7 @@ impl<H> Neighbors<H> {
 }
 
 /// Removes a neighbor from the host, unless it was configured there.
-fn disbelieve(address: Ipv4Addr, host: &mut Host) {
+fn remove_learned(address: Ipv4Addr, host: &mut Host) {
     if host.has_learned(address) {
         let taken = host.apply(HostEvent::NeighborRemoved(address));
         assert!(taken.is_ok(), "a removal needs no room");

@@ -143,12 +143,12 @@ impl<P: Payload> Tcp<P> {
         match self.connections[slot].state {
             State::TimeWait => self.end_time_wait(slot, now, output),
             State::Closed => self.detach(slot),
-            _ => self.end_unheard(slot, now, output),
+            _ => self.end_orphan(slot, now, output),
         }
     }
 
     /// Ends a connection that lingers after `close`, and frees its slot.
-    fn end_unheard<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
+    fn end_orphan<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         self.context(slot, output, now).abort();
         self.release(slot);
     }
@@ -310,7 +310,7 @@ impl<P: Payload> Tcp<P> {
         if !self.connections.get(id.slot).is_some_and(is_its) {
             return Err(CallError::NotFound);
         }
-        self.end_unheard(id.slot, now, output);
+        self.end_orphan(id.slot, now, output);
         Ok(())
     }
 

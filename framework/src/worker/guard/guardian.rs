@@ -20,7 +20,7 @@ use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 /// lives. The end of the process is reported at once.
 const LOOK_SPAN: Duration = Duration::from_millis(200);
 /// The time a process takes from closing its files to its end: short.
-const LAST_BREATH: Duration = Duration::from_millis(20);
+const EXIT_TIME: Duration = Duration::from_millis(20);
 /// When peers are sent RSTs. A kernel answers such segments twice a second at most
 /// (`tcp_invalid_ratelimit`), and a NIC that loses its program may be down for a moment.
 const ROUNDS: [Duration; 5] = [
@@ -185,13 +185,13 @@ impl Guardian {
             // A scan that fails now may succeed later, and known rosters remain known.
             let looked = self.look();
             if let (Err(error), false) = (&looked, was_blind) {
-                report(self.blindness(error));
+                report(self.blind_report(error));
             }
             was_blind = looked.is_err();
-            self.watched.iter_mut().filter_map(Watched::first_trouble).for_each(&mut report);
+            self.watched.iter_mut().filter_map(Watched::problem_report).for_each(&mut report);
             if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
                 // An exiting process closes its files a moment before it has ended.
-                has_ended = self.has_ended(LAST_BREATH)?;
+                has_ended = self.has_ended(EXIT_TIME)?;
             }
             let (over, on): (Vec<_>, Vec<_>) =
                 self.watched.drain(..).partition(|watched| has_ended || !watched.roster.has_writer());
@@ -218,7 +218,7 @@ impl Guardian {
     }
 
     /// The report that new rosters cannot be listed.
-    fn blindness(&self, error: &io::Error) -> GuardReport {
+    fn blind_report(&self, error: &io::Error) -> GuardReport {
         let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
         let error = io::Error::new(error.kind(), format!("{}: {error}", printable(self.directory.display())));
         GuardReport { app, pid: self.pid, cause: ReportCause::Blind, connections: Vec::new(), error: Some(error) }
@@ -293,7 +293,7 @@ impl Guardian {
 
 impl Watched {
     /// Reports, once, that no frames can be sent for it.
-    fn first_trouble(&mut self) -> Option<GuardReport> {
+    fn problem_report(&mut self) -> Option<GuardReport> {
         let error = self.socket.as_ref().err().filter(|_| !self.is_reported)?;
         self.is_reported = true;
         let Rostered { app, pid, interface, .. } = &self.roster;

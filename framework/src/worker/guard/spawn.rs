@@ -61,7 +61,7 @@ impl Guard {
 /// The guardian cannot be started, this process may not send frames, or the program does not call
 /// [`serve_if_spawned`] first.
 pub fn spawn() -> io::Result<Guard> {
-    if whom().is_some() {
+    if guarded_pid().is_some() {
         return Err(io::Error::other(
             "a guardian cannot start another guardian: call guard::serve_if_spawned first in main",
         ));
@@ -102,7 +102,7 @@ fn has_come(child: &mut Child) -> bool {
 
 /// In a process started by [`spawn`]: guards, and exits. In any other process: does nothing.
 pub fn serve_if_spawned() {
-    let Some(pid) = whom() else { return };
+    let Some(pid) = guarded_pid() else { return };
     let code = match serve(pid) {
         Ok(()) => 0,
         Err(error) => {
@@ -114,7 +114,7 @@ pub fn serve_if_spawned() {
 }
 
 /// The process that this one was started to guard.
-fn whom() -> Option<u32> {
+fn guarded_pid() -> Option<u32> {
     let name = env::args_os().next()?;
     name.to_str()?.strip_prefix(NAME)?.strip_prefix(' ')?.parse().ok()
 }

@@ -44,12 +44,12 @@ impl Scene {
             follower: Follower::new(consumer, lossless::ring(4).unwrap().0),
             host: Host::new(config(), HashSeed::new(1, 2)).unwrap(),
         };
-        scene.hear(&[bond(ACTIVE_BACKUP, Some(LEFT), 0), leg(LEFT, BOND), leg(RIGHT, BOND), leg(9, 0)].concat());
+        scene.receive(&[bond(ACTIVE_BACKUP, Some(LEFT), 0), leg(LEFT, BOND), leg(RIGHT, BOND), leg(9, 0)].concat());
         scene
     }
 
     /// The worker's link state after a datagram of the kernel.
-    fn hear(&mut self, datagram: &[u8]) -> LinkState {
+    fn receive(&mut self, datagram: &[u8]) -> LinkState {
         self.tell(datagram);
         while self.follower.catch_up(&mut self.host) > 0 {}
         self.follower.link()
@@ -92,9 +92,9 @@ fn worker_on_a_leg_knows_whether_it_is_the_active_one() {
 fn failover_is_told_as_one_change() {
     let mut scene = Scene::new();
     let before = scene.follower.link_changes();
-    assert_eq!(standby(scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0))), [LEFT]);
+    assert_eq!(standby(scene.receive(&bond(ACTIVE_BACKUP, Some(RIGHT), 0))), [LEFT]);
     assert_eq!(scene.follower.link_changes(), before + 1);
-    scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    scene.receive(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
     assert_eq!(scene.follower.link_changes(), before + 1);
 }
 
@@ -114,29 +114,29 @@ fn failover_is_one_turn_without_a_link_so_that_nodes_tell_the_other_switch_port_
 
 #[test]
 fn bond_without_a_working_leg_takes_nothing() {
-    let link = Scene::new().hear(&bond(ACTIVE_BACKUP, None, 0));
+    let link = Scene::new().receive(&bond(ACTIVE_BACKUP, None, 0));
     assert_eq!((link.active_leg, standby(link)), (None, vec![LEFT, RIGHT]));
 }
 
 #[test]
 fn other_modes_and_all_slaves_active_have_no_standby_leg() {
     let mut scene = Scene::new();
-    assert_eq!(standby(scene.hear(&bond(ACTIVE_BACKUP, Some(LEFT), 1))), []);
-    assert_eq!(standby(scene.hear(&bond(BALANCE_RR, None, 0))), []);
+    assert_eq!(standby(scene.receive(&bond(ACTIVE_BACKUP, Some(LEFT), 1))), []);
+    assert_eq!(standby(scene.receive(&bond(BALANCE_RR, None, 0))), []);
 }
 
 #[test]
 fn leg_that_leaves_the_bond_is_none_of_its_legs() {
     let mut scene = Scene::new();
-    assert_eq!(scene.hear(&leg(LEFT, 0)).legs(), [RIGHT]);
-    assert_eq!(scene.hear(&message(RTM_DELLINK, &link_body(RIGHT, "right", &[]))).legs(), []);
+    assert_eq!(scene.receive(&leg(LEFT, 0)).legs(), [RIGHT]);
+    assert_eq!(scene.receive(&message(RTM_DELLINK, &link_body(RIGHT, "right", &[]))).legs(), []);
 }
 
 #[test]
 fn more_legs_than_are_named_are_known_to_be_standby() {
     let mut scene = Scene::new();
     let more: Vec<u8> = (30..36).flat_map(|idx| leg(idx, BOND)).collect();
-    let link = scene.hear(&more);
+    let link = scene.receive(&more);
     assert_eq!(link.legs(), [LEFT, RIGHT, 30, 31]);
     assert!((30..36).all(|leg| link.is_standby(leg)));
 }
@@ -144,7 +144,7 @@ fn more_legs_than_are_named_are_known_to_be_standby() {
 #[test]
 fn bond_that_is_gone_has_no_legs() {
     let mut scene = Scene::new();
-    let link = scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
+    let link = scene.receive(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
     assert_eq!(link, LinkState::default());
 }
 
@@ -193,15 +193,15 @@ fn frames_are_received_by_the_leg_that_the_kernel_reports() {
     let mut scene = Scene::new();
     let mut legs = Legs::new(&mut scene);
     assert_eq!(legs.flood(), (vec![LEFT], 1));
-    scene.hear(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
+    scene.receive(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
     assert_eq!(legs.flood(), (vec![RIGHT], 2));
-    scene.hear(&bond(ACTIVE_BACKUP, None, 0));
+    scene.receive(&bond(ACTIVE_BACKUP, None, 0));
     assert_eq!(legs.flood(), (vec![], 4));
-    scene.hear(&bond(ACTIVE_BACKUP, Some(9), 0));
+    scene.receive(&bond(ACTIVE_BACKUP, Some(9), 0));
     assert_eq!(legs.flood(), (vec![], 6), "a leg that is not ours");
-    scene.hear(&bond(ACTIVE_BACKUP, Some(LEFT), 0));
+    scene.receive(&bond(ACTIVE_BACKUP, Some(LEFT), 0));
     assert_eq!(legs.flood(), (vec![LEFT], 7));
-    scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
+    scene.receive(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
     assert_eq!(legs.flood(), (vec![], 9));
     assert_eq!(legs.pool.drops_without_reason(), 0);
 }

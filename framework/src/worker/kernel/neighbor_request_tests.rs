@@ -26,8 +26,13 @@ const fn peer(n: u8) -> Ipv4Addr {
 
 impl Scene {
     fn new() -> Self {
-        let (ring, wished) = lossless::ring(8).unwrap();
-        Self { ring, list: NeighborRequests::new(2, wished), now: Instant::now(), kernel: NeighborKnowledge::Unknown }
+        let (ring, requested_at) = lossless::ring(8).unwrap();
+        Self {
+            ring,
+            list: NeighborRequests::new(2, requested_at),
+            now: Instant::now(),
+            kernel: NeighborKnowledge::Unknown,
+        }
     }
 
     fn wanting(requests: impl IntoIterator<Item = Ipv4Addr>) -> Self {

@@ -26,7 +26,7 @@ pub(super) struct NeighborRequests {
 }
 
 struct Wanted {
-    wished: Instant,
+    requested_at: Instant,
     asked: Option<Instant>,
     /// The worker has requested it since the kernel was last asked.
     is_due: bool,
@@ -52,14 +52,14 @@ impl NeighborRequests {
     /// Collects the worker's new requests.
     pub(super) fn collect(&mut self, now: Instant) -> Collected {
         let Self { ring, wanted, wanted_max } = self;
-        wanted.retain(|_, wanted| now.duration_since(wanted.wished) < WANTED_FOR);
+        wanted.retain(|_, wanted| now.duration_since(wanted.requested_at) < WANTED_FOR);
         let mut collected = Collected::default();
         ring.pop_each(usize::MAX, |address| {
             collected.requests += 1;
             if let Some(wanted) = wanted.get_mut(&address) {
-                (wanted.wished, wanted.is_due) = (now, true);
+                (wanted.requested_at, wanted.is_due) = (now, true);
             } else if wanted.len() < *wanted_max || make_room(wanted, now) {
-                wanted.insert(address, Wanted { wished: now, asked: None, is_due: true, is_open: false });
+                wanted.insert(address, Wanted { requested_at: now, asked: None, is_due: true, is_open: false });
             } else {
                 collected.refused += 1;
             }
@@ -118,6 +118,6 @@ impl Wanted {
 /// the kernel is not asked for it too often.
 fn make_room(wanted: &mut BTreeMap<Ipv4Addr, Wanted>, now: Instant) -> bool {
     let idle = wanted.iter().filter(|(_, wanted)| !wanted.is_due && wanted.may_be_asked(now));
-    let oldest = idle.min_by_key(|(_, wanted)| wanted.wished).map(|(address, _)| *address);
+    let oldest = idle.min_by_key(|(_, wanted)| wanted.requested_at).map(|(address, _)| *address);
     oldest.and_then(|oldest| wanted.remove(&oldest)).is_some()
 }

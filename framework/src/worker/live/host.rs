@@ -25,7 +25,7 @@ const ROUTES_MAX: usize = 256;
 const NEIGHBORS_MAX: usize = 512;
 /// Updates that the mirror may queue before the worker has polled: a dump of full tables and some
 /// more.
-const TIDINGS_MAX: usize = 1_024;
+const HOST_UPDATES_MAX: usize = 1_024;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
 const IGMP_HEADER_LEN: usize = 24;
 
@@ -62,7 +62,7 @@ impl LiveHost {
         let seed = random_seed();
         let host_config = host_config(config, link);
         let mut host = Host::new(host_config, seed)?;
-        let mut follower = mirror.follow(config.port.interface(), host_config, TIDINGS_MAX)?;
+        let mut follower = mirror.follow(config.port.interface(), host_config, HOST_UPDATES_MAX)?;
         while follower.catch_up(&mut host) > 0 {}
         let is_own = match &config.owner {
             Owner::Shared => false,

@@ -79,7 +79,7 @@ impl TxQueue for Outbox {
 
 /// The app's action when it receives data.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Deed {
+enum AppAction {
     Nothing,
     Pause,
     PauseAndResume,
@@ -90,20 +90,20 @@ enum Deed {
     AckAtOnce,
 }
 
-const DEEDS: [Deed; 8] = [
-    Deed::Nothing,
-    Deed::Pause,
-    Deed::PauseAndResume,
-    Deed::Send,
-    Deed::Shutdown,
-    Deed::Close,
-    Deed::Abort,
-    Deed::AckAtOnce,
+const APP_ACTIONS: [AppAction; 8] = [
+    AppAction::Nothing,
+    AppAction::Pause,
+    AppAction::PauseAndResume,
+    AppAction::Send,
+    AppAction::Shutdown,
+    AppAction::Close,
+    AppAction::Abort,
+    AppAction::AckAtOnce,
 ];
 
 /// An app that records its data, and acts at its second call.
 struct Listener {
-    deed: Deed,
+    action: AppAction,
     given: Vec<(ConnectionId, Vec<u8>)>,
     infos: Vec<TcpInfo>,
     events: Vec<(ConnectionId, TcpEvent)>,
@@ -122,18 +122,18 @@ impl App for Listener {
         if self.given.len() != 2 {
             return;
         }
-        match self.deed {
-            Deed::Nothing => (),
-            Deed::Pause => cx.tcp().pause(id).unwrap(),
-            Deed::PauseAndResume => {
+        match self.action {
+            AppAction::Nothing => (),
+            AppAction::Pause => cx.tcp().pause(id).unwrap(),
+            AppAction::PauseAndResume => {
                 cx.tcp().pause(id).unwrap();
                 cx.tcp().resume(id).unwrap();
             }
-            Deed::Send => assert_eq!(cx.tcp().send(id, b"seen"), Ok(4)),
-            Deed::Shutdown => cx.tcp().shutdown(id).unwrap(),
-            Deed::Close => cx.tcp().close(id).unwrap(),
-            Deed::Abort => cx.tcp().abort(id).unwrap(),
-            Deed::AckAtOnce => {
+            AppAction::Send => assert_eq!(cx.tcp().send(id, b"seen"), Ok(4)),
+            AppAction::Shutdown => cx.tcp().shutdown(id).unwrap(),
+            AppAction::Close => cx.tcp().close(id).unwrap(),
+            AppAction::Abort => cx.tcp().abort(id).unwrap(),
+            AppAction::AckAtOnce => {
                 let options = ConnectionOptions { quickack: true, ..cx.tcp().options(id).unwrap() };
                 cx.tcp().set_options(id, &options).unwrap();
             }
@@ -207,7 +207,7 @@ struct Stage {
 
 impl Stage {
     /// Two connections without data yet. `timestamps` selects the option.
-    fn new(deed: Deed, layout: Layout, timestamps: bool, burst_len: usize) -> Self {
+    fn new(action: AppAction, layout: Layout, timestamps: bool, burst_len: usize) -> Self {
         let (block, seed) = (Block::heap(), HashSeed::new(2, 7));
         let (scope, pool) = (block.scope("2"), Pool::heap(256).unwrap());
         let sockets = TcpSocketsConfig {
@@ -219,7 +219,7 @@ impl Stage {
             rx: Wire::default(),
             tx: Outbox::default(),
             pipeline: stack(2, seed, &scope),
-            app: Listener { deed, given: Vec::new(), infos: Vec::new(), events: Vec::new() },
+            app: Listener { action, given: Vec::new(), infos: Vec::new(), events: Vec::new() },
             pool,
             host: host(2, seed),
             sockets: UdpSockets::new(SocketCapacity::default(), seed),
@@ -231,11 +231,11 @@ impl Stage {
         server.with_app(now, |_, cx| cx.tcp().listen(SERVER, &ListenOptions::default()).unwrap());
         let peers = [5_000, 5_001].map(|port| Peer { port, seq: 7, ack: 0, ts_value: 100, ts_echo: 0 });
         let mut stage = Self { server, peers, now, block, layout };
-        (0..2).for_each(|peer| stage.shake_hands(peer, timestamps));
+        (0..2).for_each(|peer| stage.handshake(peer, timestamps));
         stage
     }
 
-    fn shake_hands(&mut self, peer: usize, timestamps: bool) {
+    fn handshake(&mut self, peer: usize, timestamps: bool) {
         let mut syn = self.said(peer, b"");
         (syn.flags, syn.timestamps) = (TcpFlags::SYN, timestamps.then_some((100, 0)));
         self.hear(&[syn]);
@@ -328,9 +328,9 @@ struct Outcome {
 }
 
 /// One segment of six differs from those around it.
-type Twist = (&'static str, fn(&mut Vec<Said>));
+type Mutation = (&'static str, fn(&mut Vec<Said>));
 
-const TWISTS: &[Twist] = &[
+const MUTATIONS: &[Mutation] = &[
     ("as the others", |_| ()),
     ("acknowledges what was not sent", |said| said[3].ack += 1),
     ("acknowledges less", |said| said[3].ack -= 1),
@@ -372,13 +372,13 @@ const TWISTS: &[Twist] = &[
     }),
 ];
 
-fn outcome(deed: Deed, twist: &Twist, layout: Layout, timestamps: bool, burst_len: usize) -> Outcome {
-    let mut stage = Stage::new(deed, layout, timestamps, burst_len);
+fn outcome(action: AppAction, mutation: &Mutation, layout: Layout, timestamps: bool, burst_len: usize) -> Outcome {
+    let mut stage = Stage::new(action, layout, timestamps, burst_len);
     let mut said = stage.stream(0, &pattern(6_000), 1_000);
     if !timestamps {
         said.iter_mut().for_each(|said| said.timestamps = None);
     }
-    (twist.1)(&mut said);
+    (mutation.1)(&mut said);
     // Each connection has its own sequence numbers.
     for said in said.iter_mut().filter(|said| said.peer == 1) {
         (said.ack, said.timestamps) = (stage.peers[1].ack, said.timestamps.map(|_| (100, stage.peers[1].ts_echo)));
@@ -389,12 +389,12 @@ fn outcome(deed: Deed, twist: &Twist, layout: Layout, timestamps: bool, burst_le
 
 #[test]
 fn train_comes_to_what_its_segments_come_to_one_by_one() {
-    for twist in TWISTS {
-        for deed in DEEDS {
+    for mutation in MUTATIONS {
+        for action in APP_ACTIONS {
             for burst_len in [1, 2, 32] {
-                let by_train = outcome(deed, twist, Layout::Aligned, true, burst_len);
-                let by_phases = outcome(deed, twist, Layout::Odd, true, burst_len);
-                assert_eq!(by_train, by_phases, "{} and {deed:?} in bursts of {burst_len}", twist.0);
+                let by_train = outcome(action, mutation, Layout::Aligned, true, burst_len);
+                let by_phases = outcome(action, mutation, Layout::Odd, true, burst_len);
+                assert_eq!(by_train, by_phases, "{} and {action:?} in bursts of {burst_len}", mutation.0);
             }
         }
     }
@@ -403,19 +403,19 @@ fn train_comes_to_what_its_segments_come_to_one_by_one() {
 /// Without options there is no layout to distinguish the two: the bytes show the result.
 #[test]
 fn train_without_timestamps_delivers_each_byte_once() {
-    for twist in TWISTS {
-        let Outcome { given, .. } = outcome(Deed::Nothing, twist, Layout::Aligned, false, 32);
+    for mutation in MUTATIONS {
+        let Outcome { given, .. } = outcome(AppAction::Nothing, mutation, Layout::Aligned, false, 32);
         let first = given.first().map(|(id, _)| *id);
         let bytes: Vec<u8> =
             given.into_iter().filter(|(id, _)| Some(*id) == first).flat_map(|(_, part)| part).collect();
-        assert!(bytes.len() >= 3_000 && pattern(6_000).starts_with(&bytes), "{}: {}", twist.0, bytes.len());
+        assert!(bytes.len() >= 3_000 && pattern(6_000).starts_with(&bytes), "{}: {}", mutation.0, bytes.len());
     }
 }
 
 #[test]
 fn two_trains_that_take_turns_are_told_apart() {
     for layout in [Layout::Aligned, Layout::Odd] {
-        let mut stage = Stage::new(Deed::Nothing, layout, true, 32);
+        let mut stage = Stage::new(AppAction::Nothing, layout, true, 32);
         let [a, b] = [0, 1].map(|peer| stage.stream(peer, &pattern(4_000 + peer * 4_000), 500 + peer * 500));
         let said: Vec<_> = a.into_iter().zip(b).flat_map(|(a, b)| [a, b]).collect();
         stage.hear(&said);
@@ -431,7 +431,7 @@ fn two_trains_that_take_turns_are_told_apart() {
 /// RFC 5681 4.2: at least every second full segment, at the end of its burst.
 #[test]
 fn burst_of_a_train_is_acknowledged_at_its_end_once() {
-    let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
+    let mut stage = Stage::new(AppAction::Nothing, Layout::Aligned, true, 32);
     // After the first segments, each of which is acknowledged.
     let said = stage.stream(0, &pattern(60_000), 1_000);
     for (burst, acked) in [(0..30, 30_000), (30..32, 32_000), (32..33, 32_000), (33..60, 60_000)] {
@@ -446,7 +446,7 @@ fn burst_of_a_train_is_acknowledged_at_its_end_once() {
 
 #[test]
 fn answer_from_within_a_train_acknowledges_what_the_app_has_seen() {
-    let mut stage = Stage::new(Deed::Send, Layout::Aligned, true, 32);
+    let mut stage = Stage::new(AppAction::Send, Layout::Aligned, true, 32);
     let said = stage.stream(0, &pattern(6_000), 1_000);
     stage.hear(&said);
     let acks: Vec<_> =
@@ -480,7 +480,7 @@ fn merged_segment_is_shown_where_it_lies_whatever_buffers_it_came_over() {
                 // A checksum can be verified only if the first buffer has the headers.
                 continue;
             }
-            let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
+            let mut stage = Stage::new(AppAction::Nothing, Layout::Aligned, true, 32);
             stage.take(vec![merged(&stage, &bytes, buffers, verdict)]);
             let out = stage.outcome();
             let given: Vec<u8> = out.given.iter().flat_map(|(_, part)| part.clone()).collect();
@@ -495,7 +495,7 @@ fn merged_segment_is_shown_where_it_lies_whatever_buffers_it_came_over() {
 #[test]
 fn merged_segment_in_one_large_buffer_is_taken_as_one() {
     let bytes = pattern(1_500);
-    let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
+    let mut stage = Stage::new(AppAction::Nothing, Layout::Aligned, true, 32);
     stage.take(vec![merged(&stage, &bytes, &[], ChecksumStatus::Good)]);
     let given = &stage.server.app().given;
     assert!(given.len() == 1 && given[0].1 == bytes, "longer than a segment that we told of");
@@ -504,27 +504,27 @@ fn merged_segment_in_one_large_buffer_is_taken_as_one() {
 #[test]
 fn app_that_acts_between_two_buffers_of_a_merged_segment_is_heeded() {
     let (bytes, buffers) = (pattern(5_500), BUFFERS[0]);
-    for deed in DEEDS {
-        let mut stage = Stage::new(deed, Layout::Aligned, true, 32);
+    for action in APP_ACTIONS {
+        let mut stage = Stage::new(action, Layout::Aligned, true, 32);
         stage.take(vec![merged(&stage, &bytes, buffers, ChecksumStatus::Good)]);
         let id = stage.server.app().given[0].0;
-        let ends = matches!(deed, Deed::Pause | Deed::Close | Deed::Abort);
-        assert_eq!(stage.server.app().given.len(), if ends { 2 } else { 4 }, "{deed:?}");
-        if deed == Deed::Pause {
+        let ends = matches!(action, AppAction::Pause | AppAction::Close | AppAction::Abort);
+        assert_eq!(stage.server.app().given.len(), if ends { 2 } else { 4 }, "{action:?}");
+        if action == AppAction::Pause {
             let now = stage.now;
             stage.server.with_app(now, |_, cx| cx.tcp().resume(id).unwrap());
         }
         let out = stage.outcome();
         let given: Vec<u8> = out.given.iter().flat_map(|(_, part)| part.clone()).collect();
-        assert!(given == bytes || deed != Deed::Pause && ends && bytes.starts_with(&given), "{deed:?}");
-        assert_eq!(out.in_use, usize::from(deed == Deed::Send), "{deed:?}: but what nobody has acknowledged");
+        assert!(given == bytes || action != AppAction::Pause && ends && bytes.starts_with(&given), "{action:?}");
+        assert_eq!(out.in_use, usize::from(action == AppAction::Send), "{action:?}: but what nobody has acknowledged");
     }
 }
 
 #[test]
 fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it_belongs() {
     let bytes = pattern(9_000);
-    let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
+    let mut stage = Stage::new(AppAction::Nothing, Layout::Aligned, true, 32);
     let part = |stage: &Stage, from: usize, to: usize, fin: bool| {
         let mut said = stage.said(0, &bytes[from..to]);
         said.seq += from as u32;
@@ -546,7 +546,7 @@ fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it
 
 #[test]
 fn merged_segment_that_is_broken_is_dropped_whole() {
-    let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
+    let mut stage = Stage::new(AppAction::Nothing, Layout::Aligned, true, 32);
     let mut coming = merged(&stage, &pattern(5_500), BUFFERS[0], ChecksumStatus::Unknown);
     *coming.frame.last_mut().unwrap() ^= 1;
     stage.take(vec![coming, merged(&stage, &pattern(5_500), BUFFERS[0], ChecksumStatus::Bad)]);

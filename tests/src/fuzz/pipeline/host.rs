@@ -290,7 +290,7 @@ impl Scene {
         }
         self.check();
         self.rig.settle();
-        self.rig.assert_ended(0);
+        self.rig.assert_rx_settled(0);
         self.assert_bounded();
         assert_eq!(self.rig.worker.pool().in_use(), self.rig.worker.kept(), "the wire is empty");
     }

@@ -259,7 +259,7 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 
     /// Slots that the kernel has not consumed yet, from a fresh read of its index.
     #[inline]
-    pub(in crate::device::af_xdp) fn untaken(&mut self) -> u32 {
+    pub(in crate::device::af_xdp) fn unconsumed(&mut self) -> u32 {
         self.0.cursor.look_at_consumer();
         self.0.cursor.ours.wrapping_sub(self.0.cursor.theirs)
     }
@@ -445,7 +445,7 @@ pub(in crate::device::af_xdp) mod tests {
         ring.publish();
         kernel.set_consumer(1);
         assert!(ring.has_room(1) && !ring.has_room(2));
-        assert_eq!((kernel.producer(), kernel.read::<u64>(3), ring.untaken()), (4, 3, 3));
+        assert_eq!((kernel.producer(), kernel.read::<u64>(3), ring.unconsumed()), (4, 3, 3));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::time::UnixTime;
 
 /// The bits of bytes 28 and 29 that index the table: L3 and L4 checksum valid (28, bits 1 and 2),
 /// and all of 29.
-const TELLING: u32 = 0x06ff;
+const INDEX_BITS: u32 = 0x06ff;
 
 /// In byte 29.
 const VLAN_STRIPPED: u32 = 1;
@@ -38,12 +38,12 @@ pub(in crate::device::mlx5) struct RxFeatures {
 #[derive(Clone, Copy)]
 pub(in crate::device::mlx5) struct PacketTypes<T = Box<Table>>(T);
 
-type Table = [PacketInfoWord; TELLING as usize + 1];
+type Table = [PacketInfoWord; INDEX_BITS as usize + 1];
 
 impl PacketTypes {
     /// The table of a queue with these features.
     pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
-        let mut kinds = Box::new([PacketInfoWord::default(); TELLING as usize + 1]);
+        let mut kinds = Box::new([PacketInfoWord::default(); INDEX_BITS as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
             *known = PacketInfo::of(&info(bits, features)).word();
         }
@@ -61,7 +61,7 @@ impl<T: Deref<Target = Table>> PacketTypes<T> {
     /// The metadata of a frame whose CQE has this word at byte 28.
     #[inline(always)]
     pub(in crate::device::mlx5) fn of(&self, headers: u32) -> PacketInfoWord {
-        self.0[(headers >> 16 & TELLING) as usize]
+        self.0[(headers >> 16 & INDEX_BITS) as usize]
     }
 
     /// The same if the bits describe the headers inside a tunnel, which the stack does not parse.

@@ -30,7 +30,7 @@ const LINK_HEADER_LEN: usize = 14 + 4;
 /// decide alike, and a wrong value costs only speed.
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// The notice for a kernel without the counter.
-const UNCOUNTED: &str =
+const NO_DROP_COUNTER: &str =
     "; frames that find no buffer are not counted: the kernel has no hw_counters/out_of_buffer of this device";
 /// The notice for a bond in hardware (docs/hardware.md).
 const BOND: &str =
@@ -146,7 +146,7 @@ impl Mlx5Device {
             let _ = write!(words, "; no {feature}: {why}");
         }
         if !self.port.watch.counts_out_of_buffer() {
-            words.push_str(UNCOUNTED);
+            words.push_str(NO_DROP_COUNTER);
         }
         if info.capabilities.mlx5.lag_port_count > 1 {
             let _ = write!(words, "; a bond of {} ports: {BOND}", info.capabilities.mlx5.lag_port_count);

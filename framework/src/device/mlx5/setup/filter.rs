@@ -36,10 +36,10 @@ pub(in crate::device::mlx5) struct Filter<S = NicFilter> {
     /// The interface's own address, which always passes.
     mac: MacAddr,
     /// Number of rules whose entries were refused, and the reason for the first.
-    unmet: Mutex<Option<Unmet>>,
+    refused: Mutex<Option<RefusedEntries>>,
 }
 
-struct Unmet {
+struct RefusedEntries {
     rules: usize,
     first: Rule,
     reason: String,
@@ -48,7 +48,7 @@ struct Unmet {
 impl<S: AddressFilter> Filter<S> {
     /// For an interface with address `mac`, if its filter could be opened.
     pub(in crate::device::mlx5) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
-        Self { nic_filter, mac, unmet: Mutex::default() }
+        Self { nic_filter, mac, refused: Mutex::default() }
     }
 
     /// Lets the frames of a rule pass.
@@ -61,8 +61,8 @@ impl<S: AddressFilter> Filter<S> {
             },
             Err(error) => error.to_string(),
         };
-        let mut unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);
-        unmet.get_or_insert(Unmet { rules: 0, first: *rule, reason }).rules += 1;
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert(RefusedEntries { rules: 0, first: *rule, reason }).rules += 1;
     }
 
     /// Removes the entry of a removed rule.
@@ -76,8 +76,8 @@ impl<S: AddressFilter> Filter<S> {
 /// The notice for the operator, appended to the port's description; empty if no entry was refused.
 impl<S> fmt::Display for Filter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Unmet { rules, first, reason }) = &*unmet else { return Ok(()) };
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(RefusedEntries { rules, first, reason }) = &*refused else { return Ok(()) };
         let others = if *rules > 1 { format!(" and {} more", rules - 1) } else { String::new() };
         write!(
             f,

@@ -48,14 +48,14 @@ impl Rostered {
         open_all(shared_files(directory, Content::Connections, Access::Read)?, is_trusted)
     }
 
-    /// The rosters in `directory` of process `pid` whose owner `is_believed` accepts: other users
+    /// The rosters in `directory` of process `pid` whose owner `trusts` accepts: other users
     /// can give their files any name, and are skipped.
     ///
     /// # Errors
     /// The directory cannot be listed, or it has such rosters and we may read none of them.
-    pub fn list_of(directory: &Path, pid: u32, is_believed: impl Fn(u32) -> bool) -> io::Result<Vec<Self>> {
-        let rosters = open_all(shared_files_of(directory, Content::Connections, Access::Read, pid)?, &is_believed)?;
-        Ok(rosters.into_iter().filter(|roster| roster.pid == pid && is_believed(roster.user)).collect())
+    pub fn list_of(directory: &Path, pid: u32, trusts: impl Fn(u32) -> bool) -> io::Result<Vec<Self>> {
+        let rosters = open_all(shared_files_of(directory, Content::Connections, Access::Read, pid)?, &trusts)?;
+        Ok(rosters.into_iter().filter(|roster| roster.pid == pid && trusts(roster.user)).collect())
     }
 
     /// Opens one; `None` where the file is not a roster that this version understands.

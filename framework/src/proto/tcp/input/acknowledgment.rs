@@ -35,7 +35,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.note_arrival(&segment.predicted_fields());
         let is_update = self.update_window(&segment.predicted_fields());
-        if !self.connection.is_calm(segment) {
+        if !self.connection.is_fast_path(segment) {
             self.slow_path_ack(segment, acked, is_update);
         } else if acked != 0 {
             self.fast_path_ack(segment.ack, acked);
@@ -72,7 +72,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 return self.process_ack(&Segment { ack, ..*segment });
             }
         }
-        if !self.connection.believes_ack(segment.ack) {
+        if !self.connection.is_in_ack_range(segment.ack) {
             self.challenge_ack();
             return Err(TcpDrop::BadAck);
         }
@@ -313,13 +313,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 impl super::super::state::connection::Connection {
     /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this
     /// connection, or a guess.
-    pub(in crate::proto::tcp) fn believes_ack(&self, ack: Seq) -> bool {
+    pub(in crate::proto::tcp) fn is_in_ack_range(&self, ack: Seq) -> bool {
         self.snd.nxt - ack <= self.snd.flight() + self.rare_snd.wnd_max
     }
 
     /// Whether nothing is missing as far as we know, and the segment reports no loss.
     #[inline]
-    fn is_calm(&self, segment: &Segment) -> bool {
+    fn is_fast_path(&self, segment: &Segment) -> bool {
         self.has_no_loss()
             && !self.has(LossFlags::PROBE_OUT | InputFlags::MSS_PROBE)
             && segment.sack_count == 0

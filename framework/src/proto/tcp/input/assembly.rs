@@ -109,7 +109,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // Numbers before the first byte do not belong to this stream.
         let age = connection.rcv.nxt - segment.seq;
         let is_ours = u64::from(age) <= connection.tally.bytes_received;
-        let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
+        let is_its = segment.has(TcpFlags::ACK) && connection.is_in_ack_range(segment.ack);
         if segment.len != 0 && segment.seq.is_before(right) && is_ours && is_its {
             connection.note_duplicate(Range { left: segment.seq, right });
             connection.options.switches |= switch::DISORDER;

@@ -162,7 +162,7 @@ impl Connection {
     fn had_of_late(&self, segment: &Segment) -> bool {
         let age = self.rcv.nxt - segment.seq;
         let is_ours = age <= self.rcv_wnd() && u64::from(age) <= self.tally.bytes_received;
-        segment.len != 0 && is_ours && segment.has(TcpFlags::ACK) && self.believes_ack(segment.ack)
+        segment.len != 0 && is_ours && segment.has(TcpFlags::ACK) && self.is_in_ack_range(segment.ack)
     }
 
     /// Whether an acknowledgment is late only because others have overtaken it. Its report of

@@ -83,7 +83,7 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         self.admit(arrival, idx, accept, now, output)?;
-        if self.is_crowded(idx) && self.can_admit_peer() {
+        if self.needs_cookie(idx) && self.can_admit_peer() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl<P: Payload> Tcp<P> {
 
     /// Whether a listener keeps no more SYNs: its backlog is full, or so many handshakes are open
     /// that few slots are left for peers that bring a cookie back.
-    fn is_crowded(&self, idx: u32) -> bool {
+    fn needs_cookie(&self, idx: u32) -> bool {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
         let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_SLOT);

@@ -113,7 +113,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         segment.has(TcpFlags::FIN)
             && !segment.has(TcpFlags::SYN)
             && segment.end() == self.connection.rcv.nxt
-            && self.connection.believes_ack(segment.ack)
+            && self.connection.is_in_ack_range(segment.ack)
     }
 
     /// RFC 6191 2: by the timestamp, and where that is inconclusive by the sequence number.
