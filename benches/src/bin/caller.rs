@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use wirepath_benches::live::multicast::{self, Habit};
+use wirepath_benches::live::multicast::{self, PollMode};
 
 const USAGE: &str = "caller: choose one of: multicast CORE MILLISECONDS, accept PORT, hold PORT, connect ADDRESS COUNT";
 
@@ -26,7 +26,7 @@ fn run(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     match *words {
         ["multicast", core, milliseconds] => {
             let window = Duration::from_millis(milliseconds.parse()?);
-            let reception = multicast::by_calls(core.parse()?, Habit::Pause, window)?;
+            let reception = multicast::by_calls(core.parse()?, PollMode::Pause, window)?;
             println!("cpu {}\nrate {}", reception.cpu, reception.rate);
         }
         ["accept", port] => accept(port.parse()?, false)?,

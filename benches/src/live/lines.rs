@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::echo::{self, Stack, Task, echo};
 use super::goodput::{SendCounts, Sender, goodput};
-use super::multicast::{self, Habit, Reception};
+use super::multicast::{self, PollMode, Reception};
 use super::order::{self, Order, Verb};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind, Times};
@@ -95,17 +95,17 @@ impl Live<'_> {
     }
 
     fn multicast(&mut self) {
-        let run = |habit, of: fn(Reception) -> f64| {
+        let run = |poll_mode, of: fn(Reception) -> f64| {
             let found = self.cores().and_then(|cores| {
                 take_turns(
-                    || multicast::ours(cores, habit, window()).map(of),
-                    || multicast::theirs(cores, habit, window()).map(of),
+                    || multicast::ours(cores, poll_mode, window()).map(of),
+                    || multicast::theirs(cores, poll_mode, window()).map(of),
                 )
             });
             apart(&found, |&figure| figure)
         };
-        let (ours, theirs, cpu) = run(Habit::Pause, |reception| reception.cpu);
-        let (our_rate, their_rate, rate) = run(Habit::Spin, |reception| reception.rate);
+        let (ours, theirs, cpu) = run(PollMode::Pause, |reception| reception.cpu);
+        let (our_rate, their_rate, rate) = run(PollMode::Spin, |reception| reception.rate);
         self.add(Line::new("multicast of 64 B from a kernel's sender, receiver's CPU time", "ns", ours));
         self.add(Line::new("  a kernel's socket with recvmmsg in the same run", "ns", theirs));
         self.add(Line::new("  receiver's CPU time, wirepath over the kernel", "x", cpu).at_most(0.4).hoping(0.2));

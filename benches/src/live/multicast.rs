@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_micros(250);
 
 /// A receiver's way of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Habit {
+pub enum PollMode {
     /// Polls continuously, like a worker without other work. Its CPU time has no meaning.
     Spin,
     /// Polls every quarter of a millisecond, until the ring is empty, like a worker with other
@@ -55,16 +55,16 @@ trait Receiver {
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn ours(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
-    measure(cores, habit, window, || port::open_udp((FAR, NEAR), GROUP, DigestApp::default()))
+pub fn ours(cores: [usize; 2], poll_mode: PollMode, window: Duration) -> Result<Reception, String> {
+    measure(cores, poll_mode, window, || port::open_udp((FAR, NEAR), GROUP, DigestApp::default()))
 }
 
 /// The kernel's.
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn theirs(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Reception, String> {
-    measure(cores, habit, window, open_socket)
+pub fn theirs(cores: [usize; 2], poll_mode: PollMode, window: Duration) -> Result<Reception, String> {
+    measure(cores, poll_mode, window, open_socket)
 }
 
 /// The datagrams of another process at the far end, by recvmmsg(2): by the kernel's, or by that of
@@ -72,8 +72,8 @@ pub fn theirs(cores: [usize; 2], habit: Habit, window: Duration) -> Result<Recep
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn by_calls(core: usize, habit: Habit, window: Duration) -> Result<Reception, String> {
-    receive(core, habit, window, open_socket)
+pub fn by_calls(core: usize, poll_mode: PollMode, window: Duration) -> Result<Reception, String> {
+    receive(core, poll_mode, window, open_socket)
 }
 
 impl Receiver for Port<AfXdpTx, UdpStack, DigestApp> {
@@ -110,12 +110,12 @@ fn joined() -> std::io::Result<UdpSocket> {
 
 fn measure<R: Receiver>(
     [sending, receiving]: [usize; 2],
-    habit: Habit,
+    poll_mode: PollMode,
     window: Duration,
     open: impl FnOnce() -> Result<R, String> + Send,
 ) -> Result<Reception, String> {
     let pair = Pair::new()?;
-    beside_sender(&pair, sending, || pair.far.run(|| receive(receiving, habit, window, open)))
+    beside_sender(&pair, sending, || pair.far.run(|| receive(receiving, poll_mode, window, open)))
 }
 
 /// Runs `act` while the near end sends on `core`.
@@ -129,7 +129,7 @@ pub fn beside_sender<T>(pair: &Pair, core: usize, act: impl FnOnce() -> Result<T
 /// On the calling thread, which is at the far end.
 fn receive<R: Receiver>(
     core: usize,
-    habit: Habit,
+    poll_mode: PollMode,
     window: Duration,
     open: impl FnOnce() -> Result<R, String>,
 ) -> Result<Reception, String> {
@@ -137,9 +137,9 @@ fn receive<R: Receiver>(
     sys::run_first();
     let mut receiver = open()?;
     // Until both ends are at their steady rate.
-    for_a_while(&mut receiver, habit, window / 4);
+    for_a_while(&mut receiver, poll_mode, window / 4);
     let start = Instant::now();
-    let (received, cpu) = for_a_while(&mut receiver, habit, window);
+    let (received, cpu) = for_a_while(&mut receiver, poll_mode, window);
     let nanoseconds = |time: Duration| time.as_nanos() as f64 / received as f64;
     match received {
         0 => Err("no datagram has come".to_owned()),
@@ -149,19 +149,19 @@ fn receive<R: Receiver>(
 
 /// Receives for as long as `window`; returns the number of datagrams, and the CPU time of the
 /// polls.
-fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> (u64, Duration) {
+fn for_a_while(receiver: &mut impl Receiver, poll_mode: PollMode, window: Duration) -> (u64, Duration) {
     let (start, mut received, mut spent) = (Instant::now(), 0, Duration::ZERO);
     while start.elapsed() < window {
         let before = sys::thread_cpu_time();
         loop {
             let count = receiver.receive() as u64;
             received += count;
-            if count == 0 || habit == Habit::Spin {
+            if count == 0 || poll_mode == PollMode::Spin {
                 break;
             }
         }
         spent += sys::thread_cpu_time() - before;
-        if habit == Habit::Pause {
+        if poll_mode == PollMode::Pause {
             let pause = Instant::now();
             while pause.elapsed() < PAUSE {
                 hint::spin_loop();

@@ -32,7 +32,7 @@ struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some((at, bad)) = rest.char_indices().find(|(_, letter)| is_obeyed(*letter)) {
+        while let Some((at, bad)) = rest.char_indices().find(|(_, letter)| is_control(*letter)) {
             self.0.write_str(&rest[..at])?;
             match bad {
                 '\n' | '\r' | '\t' => write!(self.0, "{}", bad.escape_default())?,
@@ -47,7 +47,7 @@ impl Write for Escaping<'_, '_> {
 
 /// Controls of C0 and C1, and their Unicode counterparts: marks that join, hide or reverse
 /// neighboring characters (UTR 36, 2.6), and line separators.
-fn is_obeyed(letter: char) -> bool {
+fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(letter, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

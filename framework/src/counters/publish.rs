@@ -31,7 +31,7 @@ const DIRECTORY: &str = "/dev/shm/wirepath";
 /// The suffix of a file's name while it is being made. The name begins with a dot.
 const HIDDEN_SUFFIX: &str = ".new";
 /// A younger file is not considered abandoned.
-const MAKING_SPAN: Duration = Duration::from_secs(60);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of names for files of one application and pid. If all are taken, perhaps on purpose, the
 /// name contains the time.
 const NAMES_MAX: usize = 64;
@@ -463,5 +463,5 @@ fn is_unfinished(name: &str) -> bool {
         (!app.is_empty()).then_some(())?;
         pid.parse::<u32>().ok().and(made.parse::<u64>().ok())
     };
-    made().is_some_and(|made| since_epoch_ns().saturating_sub(made) > MAKING_SPAN.as_nanos() as u64)
+    made().is_some_and(|made| since_epoch_ns().saturating_sub(made) > CREATION_TIMEOUT.as_nanos() as u64)
 }

@@ -20,15 +20,15 @@ use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 
 /// Purpose of the derived key for identifications.
-const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
+const IDENTIFICATION_KEY: u64 = u64::from_be_bytes(*b"path mtu");
 /// Purpose of the derived key for the guess counters.
-const PLACE: u64 = u64::from_be_bytes(*b"mtuclaim");
+const GUESS_COUNTER_KEY: u64 = u64::from_be_bytes(*b"mtuclaim");
 /// The most wrong guesses about a flow in one second; after them no claim about the flow is checked
 /// until the next second. So a forger needs four and a half hours for 65,536 identifications.
-const GUESSES: u32 = 4;
+const GUESSES_MAX: u32 = 4;
 /// Counters of guesses: an attacker that wants to block the claims of all flows has to use up each
 /// counter. They take 4 KiB.
-const PLACES: usize = 1_024;
+const GUESS_COUNTERS: usize = 1_024;
 
 /// Capacity and times. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ pub struct PathMtus {
     /// The key of identifications: not the table's seed, whose use may be observed elsewhere.
     proof: HashSeed,
     /// Boxed, because otherwise 4 KiB would be between the fields that every send reads.
-    guesses: Box<Shares<PLACES>>,
+    guesses: Box<Shares<GUESS_COUNTERS>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl PathMtus {
     /// Without paths. Allocates all its memory here.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
-        let (proof, guesses) = (seed.derive(PROOF), Box::new(Shares::new(seed.derive(PLACE))));
+        let (proof, guesses) = (seed.derive(IDENTIFICATION_KEY), Box::new(Shares::new(seed.derive(GUESS_COUNTER_KEY))));
         let (by_destination, paths) = (Table::new(capacity, seed), Vec::with_capacity(capacity));
         Self { config, by_destination, paths, proof, guesses }
     }
@@ -120,13 +120,13 @@ impl PathMtus {
     /// do not block true claims about another.
     pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
         let hash = self.hash(flow);
-        if self.guesses.is_used_up(hash, GUESSES, now) {
+        if self.guesses.is_used_up(hash, GUESSES_MAX, now) {
             return Err(PathMtuRefusal::TooMany);
         }
         if identification == hash as u16 {
             return Ok(());
         }
-        self.guesses.take(hash, GUESSES, now);
+        self.guesses.take(hash, GUESSES_MAX, now);
         Err(PathMtuRefusal::Unproven)
     }
 

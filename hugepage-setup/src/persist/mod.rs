@@ -60,7 +60,7 @@ impl Persistence {
              # Read at boot by systemd-sysctl or procps; now by: sysctl --system\n\
              vm.nr_hugepages = {pages}\n"
         );
-        Ok(Self::File { rivals: find_rivals(roots, &path)?, path, text, pages })
+        Ok(Self::File { rivals: find_conflicting(roots, &path)?, path, text, pages })
     }
 
     /// Writes the file, or does nothing if there is none to write. The file is replaced atomically:
@@ -83,7 +83,7 @@ impl Persistence {
     }
 }
 
-fn find_rivals(roots: &Roots, own: &Path) -> Result<Vec<PathBuf>, SysfsError> {
+fn find_conflicting(roots: &Roots, own: &Path) -> Result<Vec<PathBuf>, SysfsError> {
     let folder = roots.etc.join("sysctl.d");
     let mut files: Vec<PathBuf> = sysfs::list(&folder)?.iter().map(|name| folder.join(name)).collect();
     files.push(roots.etc.join("sysctl.conf"));

@@ -204,7 +204,7 @@ pub struct Feed<P: Protocol> {
     pub(super) groups_refused: u64,
     newest_ns: u64,
     /// For each configured set, and then one for all that is learned.
-    newcomers: Vec<UnassignedPackets>,
+    unassigned_packets: Vec<UnassignedPackets>,
     pub(super) sampler: Sampler,
     desk: FeedCounters,
     drops: Drops<FeedDrop>,
@@ -229,7 +229,7 @@ impl<P: Protocol> Feed<P> {
             learned: 0,
             groups_refused: 0,
             newest_ns: 0,
-            newcomers: Vec::new(),
+            unassigned_packets: Vec::new(),
             sampler,
             desk: FeedCounters::new(&scope),
             drops: scope.drops(),
@@ -243,7 +243,7 @@ impl<P: Protocol> Feed<P> {
         }
         let learned = UnassignedPackets::new(learned_max.max(UNASSIGNED_MAX));
         let configured_sets = feed.sets.iter().map(|_| UnassignedPackets::new(UNASSIGNED_MAX));
-        feed.newcomers = configured_sets.chain([learned]).collect();
+        feed.unassigned_packets = configured_sets.chain([learned]).collect();
         feed.spare = (0..configured + learned_max.min(1)).map(|_| feed.new_channel()).collect();
         feed
     }
@@ -251,8 +251,8 @@ impl<P: Protocol> Feed<P> {
     /// After the last packet: opens the channels of which one packet came and that nothing
     /// contradicts, and gives up every hole.
     fn finish(&mut self) {
-        for place in 0..self.newcomers.len() {
-            while let Some(newcomer) = self.newcomers[place].pop() {
+        for place in 0..self.unassigned_packets.len() {
+            while let Some(newcomer) = self.unassigned_packets[place].pop() {
                 let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
                 if self.channels.iter().any(has_channel) {
                     self.drops.count(FeedDrop::Doubtful);
@@ -376,14 +376,14 @@ impl<P: Protocol> Feed<P> {
         let carries_session_of =
             set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.carries_session_of(&header));
         let second = UnassignedPacket { source, set, header, now_ns, held: None };
-        let place = set.map_or(usize::MAX, usize::from).min(self.newcomers.len() - 1);
-        let newcomers = &mut self.newcomers[place];
-        let first = newcomers.take_witness(&second, P::HAS_SESSIONS);
+        let place = set.map_or(usize::MAX, usize::from).min(self.unassigned_packets.len() - 1);
+        let unassigned_packets = &mut self.unassigned_packets[place];
+        let first = unassigned_packets.take_witness(&second, P::HAS_SESSIONS);
         if first.is_none() && !carries_session_of {
-            if newcomers.has(&second) {
+            if unassigned_packets.has(&second) {
                 return Err(FeedDrop::Doubtful);
             }
-            if newcomers.push(UnassignedPacket { held: hold(), ..second }).is_some() {
+            if unassigned_packets.push(UnassignedPacket { held: hold(), ..second }).is_some() {
                 self.drops.count(FeedDrop::Doubtful);
             }
             return Ok(());
@@ -410,7 +410,7 @@ impl<P: Protocol> Feed<P> {
 
     /// Frees the buffers of packets for which no second one can come any more.
     fn dismiss(&mut self, place: usize) {
-        while self.newcomers[place].pop().is_some() {
+        while self.unassigned_packets[place].pop().is_some() {
             self.drops.count(FeedDrop::Doubtful);
         }
     }
@@ -622,7 +622,7 @@ mod tests {
                 [1, 2].into_iter().for_each(|seq| introduce(&mut feed, channel, 0, seq));
             }
             assert_eq!(feed.channels.len(), opens.len());
-            assert!(feed.newcomers[0].pop().is_none(), "{opens:?}");
+            assert!(feed.unassigned_packets[0].pop().is_none(), "{opens:?}");
         }
     }
 

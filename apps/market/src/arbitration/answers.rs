@@ -89,7 +89,7 @@ impl<H> Arbiter<H> {
     pub fn give_up(&mut self) {
         self.update_hole();
         if let Some(hole) = &mut self.hole {
-            hole.forsaken = true;
+            hole.is_given_up = true;
         }
     }
 

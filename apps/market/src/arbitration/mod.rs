@@ -191,7 +191,7 @@ struct Hole {
     filled_by: Line,
     since_ns: u64,
     /// No packet will fill it.
-    forsaken: bool,
+    is_given_up: bool,
 }
 
 /// A publisher repeats the end of its session every second; the consumer gets it once.
@@ -587,7 +587,7 @@ impl<H> Arbiter<H> {
         }
         let earliest = self.kept.iter().map(|(kept, _)| *kept).min_by_key(|kept| kept.now_ns).unwrap_or(horizon);
         let Arrival { line, now_ns, .. } = earliest;
-        self.hole = Some(Hole { revealed_by: line, filled_by: line, since_ns: now_ns, forsaken: false });
+        self.hole = Some(Hole { revealed_by: line, filled_by: line, since_ns: now_ns, is_given_up: false });
         self.holes.opened += 1;
     }
 
@@ -609,7 +609,7 @@ impl<H> Arbiter<H> {
             self.holes.given_up_restart += 1;
         } else if self.kept.len() > self.window.packets {
             self.holes.given_up_full += 1;
-        } else if self.hole.is_some_and(|hole| hole.forsaken) {
+        } else if self.hole.is_some_and(|hole| hole.is_given_up) {
             self.holes.given_up_unanswered += 1;
         } else if now_ns >= deadline_ns {
             self.holes.given_up_late += 1;

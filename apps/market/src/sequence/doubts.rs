@@ -75,14 +75,14 @@ pub(crate) struct Doubts<T> {
     /// One entry more than may wait, for a displaced packet that is not taken yet.
     entries: ArrayVec<Doubt<T>, { DOUBTS_MAX + 1 }>,
     /// Something changed since [`Doubts::take`] found nothing.
-    is_ripe: bool,
+    is_changed: bool,
     /// The least number of a jump; none is due before the numbers reach it.
     jump_seq: u64,
 }
 
 impl<T> Doubts<T> {
     pub(crate) const fn new() -> Self {
-        Self { entries: ArrayVec::new_const(), is_ripe: false, jump_seq: u64::MAX }
+        Self { entries: ArrayVec::new_const(), is_changed: false, jump_seq: u64::MAX }
     }
 
     #[inline]
@@ -93,7 +93,7 @@ impl<T> Doubts<T> {
     /// Whether [`Doubts::take`] may find something.
     #[inline]
     pub(crate) fn is_due(&self, reach: u64) -> bool {
-        self.is_ripe || self.jump_seq <= reach
+        self.is_changed || self.jump_seq <= reach
     }
 
     /// Whether the line brought this very packet before. The copy is counted.
@@ -101,7 +101,7 @@ impl<T> Doubts<T> {
         let is_it = |doubt: &&mut Doubt<T>| doubt.line_idx == line_idx && doubt.header == *header;
         let Some(doubt) = self.entries.iter_mut().find(is_it) else { return false };
         doubt.copies = doubt.copies.saturating_add(1);
-        self.is_ripe = true;
+        self.is_changed = true;
         true
     }
 
@@ -114,7 +114,7 @@ impl<T> Doubts<T> {
         }
         let (copies, contradictions, is_dismissed) = (0, 0, false);
         self.entries.push(Doubt { header, claim, kept, line_idx, now_ns, copies, contradictions, is_dismissed });
-        self.is_ripe = true;
+        self.is_changed = true;
     }
 
     /// Whether the next claim displaces one that nothing speaks against: as many wait as may, and
@@ -148,7 +148,7 @@ impl<T> Doubts<T> {
             }
             doubt.contradictions = doubt.contradictions.saturating_add(1);
             doubt.is_dismissed |= doubt.now_ns <= over_ns && doubt.contradictions >= CONTRADICTIONS_MAX;
-            self.is_ripe |= doubt.is_dismissed;
+            self.is_changed |= doubt.is_dismissed;
         }
     }
 
@@ -196,7 +196,7 @@ impl<T> Doubts<T> {
             doubt.claim = if is_same { Claim::Jump } else { Claim::Restart };
         }
         self.rest();
-        self.is_ripe = true;
+        self.is_changed = true;
     }
 
     /// The line that first claimed numbers which have been reached now, if there is one.
@@ -230,14 +230,14 @@ impl<T> Doubts<T> {
     }
 
     fn remove(&mut self, idx: usize) -> Doubt<T> {
-        self.is_ripe = true;
+        self.is_changed = true;
         self.entries.remove(idx)
     }
 
     fn rest(&mut self) {
         let jumps = self.entries.iter().filter(|doubt| doubt.claim == Claim::Jump);
         self.jump_seq = jumps.map(|doubt| doubt.header.seq).min().unwrap_or(u64::MAX);
-        self.is_ripe = false;
+        self.is_changed = false;
     }
 }
 

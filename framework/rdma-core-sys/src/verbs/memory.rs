@@ -140,7 +140,7 @@ pub struct MemoryRegion(Arc<MrInner>);
 struct MrInner {
     handle: Handle<ibv_mr>,
     pd: ProtectionDomain,
-    _keeper: MemoryOwner,
+    _memory_owner: MemoryOwner,
 }
 
 impl MemoryRegion {
@@ -173,7 +173,7 @@ impl MemoryRegion {
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
         let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
-        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _keeper: keeper })))
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _memory_owner: keeper })))
     }
 
     /// The region's key in WQEs.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::config::FaultConfig;
 use super::damage::Stock;
-use super::fate::Fates;
+use super::frame_faults::FaultDraws;
 use super::rx::FaultRx;
 use super::tx::FaultTx;
 use crate::counters::Scope;
@@ -60,8 +60,8 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         stock.fill(pool);
         let (inner_rx, inner_tx) = self.inner.open(pool, scope)?;
         let scope = scope.scope("fault");
-        let rx = FaultRx::new(inner_rx, Fates::new(seed, stream, rx), Rc::clone(&stock), &scope);
-        Ok((rx, FaultTx::new(inner_tx, Fates::new(seed, stream | 1, tx), stock, &scope)))
+        let rx = FaultRx::new(inner_rx, FaultDraws::new(seed, stream, rx), Rc::clone(&stock), &scope);
+        Ok((rx, FaultTx::new(inner_tx, FaultDraws::new(seed, stream | 1, tx), stock, &scope)))
     }
 
     fn buffers(&self) -> Sizing {

@@ -15,9 +15,9 @@
 
 mod config;
 mod damage;
+mod delay_queue;
 mod device;
-mod fate;
-mod holdback;
+mod frame_faults;
 mod rx;
 mod stamps;
 mod tally;

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use super::damage::{Flip, Stock, copy, forget_verdicts};
-use super::fate::{Fates, Hold};
-use super::holdback::Holdback;
+use super::delay_queue::DelayQueue;
+use super::frame_faults::{FaultDraws, Hold};
 use super::tally::Tally;
 use crate::counters::{Drops, Scope};
 use crate::device::{RxQueue, RxState};
@@ -25,29 +25,29 @@ crate::drop_reasons! {
 /// The receive half of a queue with faults.
 pub struct FaultRx<R> {
     inner: R,
-    fates: Fates,
+    draws: FaultDraws,
     /// Frames processed so far.
     seen: u64,
     /// Frames that the full ring will still lose.
     overflow_left: u32,
     /// Received from the inner device and not processed yet, the oldest last.
     incoming: Burst,
-    held_back: Holdback<Mbuf>,
+    held_back: DelayQueue<Mbuf>,
     stock: Rc<Stock>,
     tally: Tally,
     drops: Drops<FaultRxDrop>,
 }
 
 impl<R: RxQueue> FaultRx<R> {
-    pub(super) fn new(inner: R, fates: Fates, stock: Rc<Stock>, scope: &Scope) -> Self {
+    pub(super) fn new(inner: R, draws: FaultDraws, stock: Rc<Stock>, scope: &Scope) -> Self {
         let scope = scope.scope("rx");
         Self {
             inner,
-            fates,
+            draws,
             seen: 0,
             overflow_left: 0,
             incoming: Burst::new(),
-            held_back: Holdback::new(),
+            held_back: DelayQueue::new(),
             stock,
             tally: Tally::new(&scope),
             drops: scope.drops(),
@@ -65,27 +65,27 @@ impl<R: RxQueue> FaultRx<R> {
     }
 
     /// Applies the faults to a frame: it is returned, held back, or dropped.
-    fn meet_fate(&mut self, mut mbuf: Mbuf, pool: &Pool, now: Instant) -> Option<Mbuf> {
-        let fate = self.fates.of(self.seen);
+    fn apply_faults(&mut self, mut mbuf: Mbuf, pool: &Pool, now: Instant) -> Option<Mbuf> {
+        let frame_faults = self.draws.of(self.seen);
         self.seen += 1;
-        self.overflow_left = self.overflow_left.max(fate.ring_full.unwrap_or(0));
+        self.overflow_left = self.overflow_left.max(frame_faults.ring_full.unwrap_or(0));
         if self.overflow_left > 0 {
             self.overflow_left -= 1;
             return self.end(mbuf, FaultRxDrop::RingFull);
         }
-        if fate.loss {
+        if frame_faults.loss {
             return self.end(mbuf, FaultRxDrop::Loss);
         }
-        if fate.duplication {
+        if frame_faults.duplication {
             let done = self.duplicate(&mbuf, pool, now);
             self.tally.count(&self.tally.duplicated, done);
         }
-        if let Some(number) = fate.corruption {
+        if let Some(number) = frame_faults.corruption {
             let done = Flip::apply(&mut mbuf, number).is_some();
             forget_verdicts(&mut mbuf);
             self.tally.count(&self.tally.corrupted, done);
         }
-        self.pass_or_hold(mbuf, fate.hold, now)
+        self.pass_or_hold(mbuf, frame_faults.hold, now)
     }
 
     fn end(&mut self, mbuf: Mbuf, reason: FaultRxDrop) -> Option<Mbuf> {
@@ -102,7 +102,7 @@ impl<R: RxQueue> FaultRx<R> {
         let Some(fresh) = pool.alloc() else { return false };
         match copy(mbuf, fresh) {
             Ok(twin) => {
-                self.held_back.push(twin, Hold::No, now, self.seen, self.fates.faults().delay_max);
+                self.held_back.push(twin, Hold::No, now, self.seen, self.draws.faults().delay_max);
                 true
             }
             Err(fresh) => {
@@ -123,7 +123,7 @@ impl<R: RxQueue> FaultRx<R> {
         if !done {
             return Some(mbuf);
         }
-        self.held_back.push(mbuf, hold, now, self.seen, self.fates.faults().delay_max);
+        self.held_back.push(mbuf, hold, now, self.seen, self.draws.faults().delay_max);
         None
     }
 }
@@ -143,7 +143,7 @@ impl<R: RxQueue> RxQueue for FaultRx<R> {
                 Some(mbuf) => mbuf,
                 None => {
                     let Some(mbuf) = self.incoming.pop() else { break };
-                    let Some(mbuf) = self.meet_fate(mbuf, pool, now) else { continue };
+                    let Some(mbuf) = self.apply_faults(mbuf, pool, now) else { continue };
                     mbuf
                 }
             };

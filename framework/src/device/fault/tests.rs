@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::damage::Stock;
-use super::fate::Fates;
+use super::frame_faults::FaultDraws;
 use super::*;
 use crate::counters::Block;
 use crate::device::conformance::assert_conforms;
@@ -351,7 +351,7 @@ fn timestamps_keep_the_numbers_that_the_worker_counts() {
     let stock = Rc::new(Stock::new(true));
     stock.fill(&pool);
     let faults = Faults { loss: 0.3, reordering: 0.3, duplication: 0.2, ..Faults::NONE };
-    let mut tx = FaultTx::new(StampingTx::default(), Fates::new(4, 0, faults), stock, &block.scope("near"));
+    let mut tx = FaultTx::new(StampingTx::default(), FaultDraws::new(4, 0, faults), stock, &block.scope("near"));
     for idx in 0..40 {
         let offload = Offload::TIMESTAMP;
         tx.post(pool.alloc_copy(&frame(idx)).unwrap(), offload).unwrap();

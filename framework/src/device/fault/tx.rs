@@ -6,8 +6,8 @@
 use std::rc::Rc;
 
 use super::damage::{Flip, Stock, copy};
-use super::fate::{Fate, Fates, Hold};
-use super::holdback::{HELD_BACK_MAX, Holdback};
+use super::delay_queue::{DelayQueue, HELD_BACK_MAX};
+use super::frame_faults::{FaultDraws, FrameFaults, Hold};
 use super::stamps::Stamps;
 use super::tally::Tally;
 use crate::counters::{Counter, Drops, Scope, Unit};
@@ -27,14 +27,14 @@ crate::drop_reasons! {
 /// The send half of a queue with faults.
 pub struct FaultTx<T> {
     inner: T,
-    fates: Fates,
+    draws: FaultDraws,
     /// Frames accepted from the worker.
     taken: u64,
     /// Calls of `reap` until the full ring accepts frames again.
     stalled: u32,
     /// Becomes `stalled` at the next doorbell, so that `room` is right until then.
     stall_next: u32,
-    held_back: Holdback<Posted>,
+    held_back: DelayQueue<Posted>,
     stock: Rc<Stock>,
     stamps: Stamps,
     /// Time of the last doorbell.
@@ -53,15 +53,15 @@ struct Posted {
 }
 
 impl<T: TxQueue> FaultTx<T> {
-    pub(super) fn new(inner: T, fates: Fates, stock: Rc<Stock>, scope: &Scope) -> Self {
+    pub(super) fn new(inner: T, draws: FaultDraws, stock: Rc<Stock>, scope: &Scope) -> Self {
         let scope = scope.scope("tx");
         Self {
             inner,
-            fates,
+            draws,
             taken: 0,
             stalled: 0,
             stall_next: 0,
-            held_back: Holdback::new(),
+            held_back: DelayQueue::new(),
             stock,
             stamps: Stamps::new(),
             now: Instant::ZERO,
@@ -77,18 +77,18 @@ impl<T: TxQueue> FaultTx<T> {
     }
 
     /// Accepts the frame and uses up its number.
-    fn take(&mut self, fate: &Fate, offload: Offload) {
+    fn take(&mut self, frame_faults: &FrameFaults, offload: Offload) {
         self.taken += 1;
-        self.stall_next = self.stall_next.max(fate.ring_full.unwrap_or(0));
+        self.stall_next = self.stall_next.max(frame_faults.ring_full.unwrap_or(0));
         if offload.has(Offload::TIMESTAMP) {
             self.stamps.ask();
         }
     }
 
     /// A duplicate from the stock, if the faults demand one.
-    fn twin(&self, fate: &Fate, mbuf: &Mbuf) -> Option<Mbuf> {
+    fn twin(&self, frame_faults: &FrameFaults, mbuf: &Mbuf) -> Option<Mbuf> {
         // The duplicate needs a place, and the frame itself another one if it is held back.
-        if !fate.duplication || self.held_back.len() + 2 > HELD_BACK_MAX {
+        if !frame_faults.duplication || self.held_back.len() + 2 > HELD_BACK_MAX {
             return None;
         }
         match copy(mbuf, self.stock.take()?) {
@@ -102,22 +102,22 @@ impl<T: TxQueue> FaultTx<T> {
 
     /// Corrupts the frame, if the faults demand it. A frame whose checksum the NIC fills in is not
     /// corrupted, because the corrupt bytes would get a correct checksum, which no network does.
-    fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
+    fn flip(frame_faults: &FrameFaults, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
         if offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM) {
             return None;
         }
-        Flip::apply(mbuf, fate.corruption?)
+        Flip::apply(mbuf, frame_faults.corruption?)
     }
 
     /// Counts the faults of an accepted frame: those drawn, and those applied.
-    fn count(&self, fate: &Fate, twin: bool, flip: bool, held_back: bool) {
-        if fate.duplication {
+    fn count(&self, frame_faults: &FrameFaults, twin: bool, flip: bool, held_back: bool) {
+        if frame_faults.duplication {
             self.tally.count(&self.tally.duplicated, twin);
         }
-        if fate.corruption.is_some() {
+        if frame_faults.corruption.is_some() {
             self.tally.count(&self.tally.corrupted, flip);
         }
-        match fate.hold {
+        match frame_faults.hold {
             Hold::No => {}
             Hold::For(_) => self.tally.count(&self.tally.delayed, held_back),
             Hold::Behind(_) => self.tally.count(&self.tally.reordered, held_back),
@@ -127,7 +127,7 @@ impl<T: TxQueue> FaultTx<T> {
     /// Posts the frame to the inner device, or holds it back.
     fn forward(&mut self, posted: Posted, hold: Hold) -> Result<(), Posted> {
         if hold != Hold::No && !self.held_back.is_full() {
-            self.held_back.push(posted, hold, self.now, self.taken + 1, self.fates.faults().delay_max);
+            self.held_back.push(posted, hold, self.now, self.taken + 1, self.draws.faults().delay_max);
             return Ok(());
         }
         self.post_inner(posted)
@@ -146,7 +146,7 @@ impl<T: TxQueue> FaultTx<T> {
     fn release(&mut self) {
         while let Some(posted) = self.held_back.take_due(self.now, self.taken, false) {
             if let Err(posted) = self.post_inner(posted) {
-                self.held_back.push(posted, Hold::No, self.now, self.taken, self.fates.faults().delay_max);
+                self.held_back.push(posted, Hold::No, self.now, self.taken, self.draws.faults().delay_max);
                 return;
             }
         }
@@ -159,18 +159,18 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
             self.ring_full.inc();
             return Err(mbuf);
         }
-        let fate = self.fates.of(self.taken);
-        if fate.loss {
-            self.take(&fate, offload);
+        let frame_faults = self.draws.of(self.taken);
+        if frame_faults.loss {
+            self.take(&frame_faults, offload);
             self.drops.count(FaultTxDrop::Loss);
             mbuf.free();
             return Ok(());
         }
-        let twin = self.twin(&fate, &mbuf);
-        let flip = Self::flip(&fate, &mut mbuf, offload);
+        let twin = self.twin(&frame_faults, &mbuf);
+        let flip = Self::flip(&frame_faults, &mut mbuf, offload);
         let held_back = !self.held_back.is_full();
         let stamp = offload.has(Offload::TIMESTAMP).then(|| self.stamps.next());
-        if let Err(Posted { mut mbuf, .. }) = self.forward(Posted { mbuf, offload, stamp }, fate.hold) {
+        if let Err(Posted { mut mbuf, .. }) = self.forward(Posted { mbuf, offload, stamp }, frame_faults.hold) {
             // The worker gets its frame back unchanged, and the frame keeps its number and faults.
             if let Some(flip) = flip {
                 flip.toggle(&mut mbuf);
@@ -180,12 +180,12 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
             }
             return Err(mbuf);
         }
-        self.take(&fate, offload);
-        self.count(&fate, twin.is_some(), flip.is_some(), held_back);
+        self.take(&frame_faults, offload);
+        self.count(&frame_faults, twin.is_some(), flip.is_some(), held_back);
         if let Some(mbuf) = twin {
             let offload = offload.without(Offload::TIMESTAMP);
             let twin = Posted { mbuf, offload, stamp: None };
-            self.held_back.push(twin, Hold::No, self.now, self.taken, self.fates.faults().delay_max);
+            self.held_back.push(twin, Hold::No, self.now, self.taken, self.draws.faults().delay_max);
         }
         Ok(())
     }

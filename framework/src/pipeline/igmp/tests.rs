@@ -317,9 +317,9 @@ fn full_ring_and_empty_pool_delay_a_report() {
     bench.outbox.room = 0;
     assert!(bench.sent().is_empty());
     bench.outbox.room = 1;
-    let hoard: Vec<_> = core::iter::from_fn(|| bench.pool.alloc()).collect();
+    let held_buffers: Vec<_> = core::iter::from_fn(|| bench.pool.alloc()).collect();
     assert!(bench.sent().is_empty());
-    hoard.into_iter().for_each(Mbuf::free);
+    held_buffers.into_iter().for_each(Mbuf::free);
     assert_eq!(records(&bench.sent()[0]), [(RecordKind::ChangeToExclude, GROUP, vec![])]);
     assert_eq!(bench.count("igmp/not_sent"), 0);
     bench.assert_conserved();

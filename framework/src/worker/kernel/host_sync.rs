@@ -16,7 +16,7 @@ use crate::worker::spsc::lossless::Producer;
 
 /// The expiry of a learned neighbor: the kernel reports when it expires. The last instant of all
 /// would mean a static entry.
-const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
+const UNTIL_REMOVED: Instant = Instant::from_nanos(u64::MAX - 1);
 
 /// The ring has no room: the remaining events are sent once it has.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,9 +148,7 @@ impl HostSync {
             let mac = neighbor.mac;
             let taken = self.send(match neighbor.trust {
                 NeighborOrigin::Configured => HostEvent::NeighborSet { address, mac },
-                NeighborOrigin::NetlinkEvents => {
-                    HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE }
-                }
+                NeighborOrigin::NetlinkEvents => HostEvent::NeighborLearned { address, mac, until: UNTIL_REMOVED },
             })?;
             if taken {
                 self.neighbors.insert(address, neighbor);

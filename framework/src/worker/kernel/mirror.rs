@@ -42,7 +42,7 @@ pub struct Mirror {
     tables: Tables,
     known: TablesState,
     /// Some workers have not received all changes yet.
-    has_news: bool,
+    has_unsent_changes: bool,
     followed: Vec<Followed>,
     /// Who has the kernel resolve neighbors; otherwise this thread does.
     resolver: Option<Resolver>,
@@ -86,7 +86,7 @@ impl Mirror {
         let counters = MirrorCounters::new(&scope.scope("kernel"));
         counters.dumps.inc();
         let (known, followed) = (TablesState::All, Vec::new());
-        Ok(Self { events, requests, tables, known, has_news: false, followed, resolver: None, counters })
+        Ok(Self { events, requests, tables, known, has_unsent_changes: false, followed, resolver: None, counters })
     }
 
     /// Neighbors are resolved by another process from now on.
@@ -140,7 +140,7 @@ impl Mirror {
         let host_sync = HostSync::new(config, producer).map_err(MirrorError::Host)?;
         let requests = NeighborRequests::new(config.neighbors_max, wished);
         self.followed.push(Followed { name: name.to_owned(), idx, host_sync, requests });
-        self.has_news = true;
+        self.has_unsent_changes = true;
         self.update_workers();
         Ok(Follower::new(consumer, wishing))
     }
@@ -182,7 +182,7 @@ impl Mirror {
         self.collect_requests(now);
         self.update_workers();
         self.ask(now);
-        self.known == TablesState::Incomplete || self.has_news
+        self.known == TablesState::Incomplete || self.has_unsent_changes
     }
 
     /// Processes an event and all events queued after it.
@@ -192,7 +192,7 @@ impl Mirror {
             match events {
                 Ok(NetlinkEvents::Nothing) => return,
                 Ok(NetlinkEvents::Changes(changes)) => {
-                    self.has_news |= !changes.is_empty();
+                    self.has_unsent_changes |= !changes.is_empty();
                     self.counters.changes.add(changes.len() as u64);
                     for change in changes {
                         if self.tables.apply(change) == TablesState::Incomplete {
@@ -215,7 +215,7 @@ impl Mirror {
         self.counters.dumps.inc();
         let dumped = self.events.discard().and_then(|()| self.requests.tables());
         match dumped {
-            Ok(tables) => (self.tables, self.known, self.has_news) = (tables, TablesState::All, true),
+            Ok(tables) => (self.tables, self.known, self.has_unsent_changes) = (tables, TablesState::All, true),
             Err(_) => self.counters.dumps_failed.inc(),
         }
     }
@@ -227,13 +227,13 @@ impl Mirror {
             let collected = followed.requests.collect(now);
             self.counters.requests.add(collected.requests);
             self.counters.requests_refused.add(collected.refused);
-            self.has_news |= collected.requests > 0;
+            self.has_unsent_changes |= collected.requests > 0;
         }
     }
 
     /// Sends each worker its differences. If a ring is full, they remain to be sent.
     fn update_workers(&mut self) {
-        if !std::mem::take(&mut self.has_news) {
+        if !std::mem::take(&mut self.has_unsent_changes) {
             return;
         }
         let mut refused = 0;
@@ -241,7 +241,7 @@ impl Mirror {
             find(name, idx, &self.tables);
             if host_sync.update(&View::of(&self.tables, *idx), |address| requests.wants(address)).is_err() {
                 self.counters.rings_full.inc();
-                self.has_news = true;
+                self.has_unsent_changes = true;
             }
             refused += host_sync.refused().len() as u64;
         }

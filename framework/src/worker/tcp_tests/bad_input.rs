@@ -19,7 +19,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 /// A worker that resolves its neighbors, on a wire without answers.
-fn lonely() -> (End, MemoryDevice, Block, Instant) {
+fn end_without_peer() -> (End, MemoryDevice, Block, Instant) {
     let (left, right) = pair("tcp", MemoryConfig::default());
     let block = Block::heap();
     let wanted = Wanted { asks: true, ..Wanted::default() };
@@ -211,7 +211,7 @@ fn call_without_a_link_is_told_at_once_and_leaves_when_the_link_is_up() {
 
 #[test]
 fn call_that_never_had_a_link_ends_by_a_name_that_says_so() {
-    let (mut end, _wire, _, now) = lonely();
+    let (mut end, _wire, _, now) = end_without_peer();
     end.with_app(now, |_, cx| {
         cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
         cx.tcp().connect(ANY, NOBODY, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
@@ -224,7 +224,7 @@ fn call_that_never_had_a_link_ends_by_a_name_that_says_so() {
 
 #[test]
 fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home() {
-    let (mut end, _wire, block, now) = lonely();
+    let (mut end, _wire, block, now) = end_without_peer();
     let options = ConnectionOptions::default();
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
     let (reason, after) = outcome(&mut end, now);
@@ -241,7 +241,7 @@ fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home
 
 #[test]
 fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
-    let (mut end, _wire, _, now) = lonely();
+    let (mut end, _wire, _, now) = end_without_peer();
     let options = ConnectionOptions { user_timeout: Some(seconds(2)), ..ConnectionOptions::default() };
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
     let (reason, after) = outcome(&mut end, now);
@@ -344,7 +344,7 @@ fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
 
 #[test]
 fn worker_without_tcp_refuses_every_call() {
-    let (mut end, _wire, _, now) = lonely();
+    let (mut end, _wire, _, now) = end_without_peer();
     end = end.with_tcp(TcpSockets::none());
     end.with_app(now, |_, cx| {
         let listened = cx.tcp().listen(SERVER, &ListenOptions::default());
@@ -450,7 +450,7 @@ fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
 /// name.
 #[test]
 fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
-    let (mut end, mut right, block, begin) = lonely();
+    let (mut end, mut right, block, begin) = end_without_peer();
     listen(&mut end, &ListenOptions::default(), begin);
     let pool = Pool::heap(64).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();
@@ -477,7 +477,7 @@ fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
 
 #[test]
 fn syns_beyond_the_rate_are_counted_by_name_and_nothing_else_of_them_is_looked_at() {
-    let (mut end, mut right, block, begin) = lonely();
+    let (mut end, mut right, block, begin) = end_without_peer();
     listen(&mut end, &ListenOptions { syns_per_second: Some(1), ..ListenOptions::default() }, begin);
     let pool = Pool::heap(64).unwrap();
     let (mut rx, mut tx) = right.take_queue(0).unwrap().open(&pool, &block.scope("peer")).unwrap();

@@ -456,7 +456,7 @@ impl Program<'_> {
         asm.alu(Alu::Add, Reg::R3, len);
         asm.jump_if(Reg::R3, Cmp::Above, Reg::R2, done);
         if has_hints {
-            self.write_presence();
+            self.write_hints();
         }
         let asm = &mut self.asm;
         let near = len as usize - TAG_ROOM;
@@ -466,7 +466,7 @@ impl Program<'_> {
     }
 
     /// Writes the driver's values, and zeros for those not requested. R1 is the destination.
-    fn write_presence(&mut self) {
+    fn write_hints(&mut self) {
         let from = |hint, at| self.hint_source(hint).map(|_| at);
         for (size, to, from) in [
             (Size::B8, metadata::AT_TIMESTAMP, from(RxHint::Timestamp, STACK_ARRIVAL)),

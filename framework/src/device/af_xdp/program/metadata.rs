@@ -26,7 +26,7 @@ pub(in crate::device::af_xdp) const HAS_FLOW_TAG: u32 = 1 << 31;
 pub(in crate::device::af_xdp) const HAS_TIMESTAMP: u32 = 1 << 30;
 pub(in crate::device::af_xdp) const HAS_HASH: u32 = 1 << 29;
 pub(in crate::device::af_xdp) const HAS_VLAN: u32 = 1 << 28;
-const PRESENCE: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
+const PRESENT_FLAGS: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
 /// Offsets of the values, from the first of the `RX_HINTS_LEN` bytes.
@@ -54,7 +54,7 @@ fn read_hints(mut mbuf: Mbuf, word: u32) -> Mbuf {
     near.fill(0);
     mbuf.advance(TAG_LEN);
     let mut info = RxInfo { flow_tag: (word & HAS_FLOW_TAG != 0).then_some(word & FLOW_TAG), ..RxInfo::default() };
-    if word & PRESENCE != 0
+    if word & PRESENT_FLAGS != 0
         && let Some(hints) = mbuf.behind(RX_HINTS_LEN)
     {
         let has = |bit| word & bit != 0;

@@ -407,7 +407,7 @@ fn load(source: &Source<'_>, options: LoadOptions) -> Result<Program, LoadError>
 }
 
 /// How long to wait for a program without a holder to disappear, and the interval between checks.
-const GOING: Duration = Duration::from_millis(500);
+const DETACH_TIMEOUT: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Attaches the program. Waits a little if there is another program without a holder: the program
@@ -424,7 +424,7 @@ fn attach_behind_the_dead(
     loop {
         match attach(interface, mode, maps, wanted) {
             Err(AfXdpSetupError::Attached { holder, .. })
-                if holder == holder::NO_KNOWN_HOLDER && start.elapsed() < GOING =>
+                if holder == holder::NO_KNOWN_HOLDER && start.elapsed() < DETACH_TIMEOUT =>
             {
                 std::thread::sleep(LOOK_AGAIN);
             }

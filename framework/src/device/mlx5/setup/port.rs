@@ -35,7 +35,7 @@ use crate::wire::MacAddr;
 /// An open port.
 pub(in crate::device::mlx5) struct Port {
     // Dropped first: it uses the device.
-    _lookout: PortMonitor,
+    _port_monitor: PortMonitor,
     // Rules before their targets, and everything before the device.
     table: Mutex<Table<SteeringTarget>>,
     // Locked before the table if both are needed.
@@ -105,7 +105,7 @@ impl Port {
             table: Mutex::new(Table::new(targets, config.rules_max)),
             group: Mutex::new(Group::new(config.queues)),
             regions: Mutex::default(),
-            _lookout: port_monitor,
+            _port_monitor: port_monitor,
             watch,
             strides: OnceLock::new(),
             filter: info

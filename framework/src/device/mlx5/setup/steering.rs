@@ -144,8 +144,8 @@ pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
         (false, false) => first == second,
         // One entry has one tag, and only one of two entries takes a frame.
         (true, true) => first != second || one.flow_tag != other.flow_tag,
-        (true, false) => swallows(other, one),
-        (false, true) => swallows(one, other),
+        (true, false) => covers(other, one),
+        (false, true) => covers(one, other),
     }
 }
 
@@ -166,7 +166,7 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
 
 /// Whether `rule`, which sets no group and so has precedence, takes frames that should be the
 /// group's: it is the less specific one.
-fn swallows(rule: &Rule, group: &Rule) -> bool {
+fn covers(rule: &Rule, group: &Rule) -> bool {
     priority(group) < priority(rule) || group.fields().contains(rule.fields())
 }
 

@@ -233,30 +233,31 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
         let echo = segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)).map(|times| times.echo_reply);
-        let mut news =
+        let mut ack_sample =
             AckSample { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..AckSample::default() };
         if acked != 0 {
             connection.snd.una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);
-            self.free_marked(&mut news);
+            self.free_marked(&mut ack_sample);
         }
         let has_sack = self.connection.has(InputFlags::SACK);
         if has_sack && segment.sack_count != 0 {
-            self.apply_sacks(segment, &mut news);
+            self.apply_sacks(segment, &mut ack_sample);
         }
         let is_flying = self.connection.snd.flight() != 0;
-        news.is_duplicate = acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
-        if !has_sack && news.is_duplicate {
+        ack_sample.is_duplicate =
+            acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
+        if !has_sack && ack_sample.is_duplicate {
             self.connection.sack.count_duplicate();
         }
-        let is_new_round = self.measure(segment, &news);
+        let is_new_round = self.measure(segment, &ack_sample);
         let is_congested = self.connection.has(InputFlags::ECN) && segment.has(TcpFlags::ECE);
-        self.recover(segment, &mut news, is_congested);
+        self.recover(segment, &mut ack_sample, is_congested);
         if is_new_round {
             self.connection.begin_round();
         }
-        self.reset_timer(&news);
-        if news.advanced {
+        self.reset_timer(&ack_sample);
+        if ack_sample.advanced {
             self.note_progress();
         }
         self.flush_later();
@@ -266,20 +267,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Takes an RTT sample, where there is one; returns whether a round trip has passed. Karn:
     /// retransmitted data gives no sample, except by the echo of its timestamp (RFC 6298 3, RFC
     /// 7323 4.1).
-    fn measure(&mut self, segment: &Segment, news: &AckSample) -> bool {
+    fn measure(&mut self, segment: &Segment, ack_sample: &AckSample) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
-        let is_new_round = news.advanced && connection.passes_round();
+        let is_new_round = ack_sample.advanced && connection.passes_round();
         if connection.has(InputFlags::SACK) && connection.is_recovering() {
-            self.measure_newest(news, is_new_round);
+            self.measure_newest(ack_sample, is_new_round);
             return is_new_round;
         }
-        if !news.advanced {
+        if !ack_sample.advanced {
             return false;
         }
-        let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
-        let sample: Option<Duration> = match news.oldest_sent_at {
+        let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| ack_sample.echo.is_some()), now);
+        let sample: Option<Duration> = match ack_sample.oldest_sent_at {
             // Data that waited at the peer for a retransmission measures that wait, not the path.
-            Some(sent_at) if !news.resent => Some(now.since(sent_at)),
+            Some(sent_at) if !ack_sample.resent => Some(now.since(sent_at)),
             _ => by_time(),
         };
         if let Some(sample) = sample {
@@ -296,15 +297,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// from the oldest data, or from the echoed timestamp, would include the time without
     /// acknowledgments, and would lengthen the next timeout. The newest data has just arrived, if
     /// it was sent only once or the peer echoes its timestamp. SACK blocks give samples as well.
-    fn measure_newest(&mut self, news: &AckSample, is_new_round: bool) {
+    fn measure_newest(&mut self, ack_sample: &AckSample, is_new_round: bool) {
         let (connection, now) = (&mut *self.connection, self.now);
-        let Newest { sent_at, is_known } = news.newest;
+        let Newest { sent_at, is_known } = ack_sample.newest;
         if is_known {
             connection.take_rtt(Micros::floor(now.since(sent_at)), is_new_round, now);
-        } else if news.advanced {
+        } else if ack_sample.advanced {
             connection.keep_timeout(is_new_round);
         }
-        if news.advanced {
+        if ack_sample.advanced {
             connection.clock.forget_backoff();
         }
     }

@@ -39,26 +39,26 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         end: Seq,
         sent_at: Instant,
         resent: u8,
-        news: &mut AckSample,
+        ack_sample: &mut AckSample,
     ) {
         let connection = &mut *self.connection;
         // Compares with the state before this acknowledgment: it reports several in the order of
         // its blocks.
-        if resent == 0 && end.is_at_most(news.fack) {
+        if resent == 0 && end.is_at_most(ack_sample.fack) {
             connection.set(LossFlags::REORDERING_SEEN);
         }
         connection.rack.fack = connection.rack.fack.max(end);
         if resent == 0 && end.is_at_most(connection.loss.recovery_point) {
-            news.originals = true;
+            ack_sample.originals = true;
         }
         let rtt = self.now.since(sent_at);
         // Not the last transmission, where the peer echoes an older timestamp, or the answer is too
         // fast.
         let is_older = |echo: u32| (echo.wrapping_sub(connection.ts.now(sent_at)) as i32) < 0;
-        let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
-        if sent_at >= news.newest.sent_at {
-            let is_known = resent == 0 || news.echo.is_some() && !echoes_older;
-            news.newest = Newest { sent_at, is_known };
+        let echoes_older = resent != 0 && ack_sample.echo.is_some_and(is_older);
+        if sent_at >= ack_sample.newest.sent_at {
+            let is_known = resent == 0 || ack_sample.echo.is_some() && !echoes_older;
+            ack_sample.newest = Newest { sent_at, is_known };
         }
         if resent != 0 && (echoes_older || Micros::floor(rtt) < connection.round.rtt_min) {
             return;
@@ -83,7 +83,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Marks lost chunks, and records by when those still missing will be lost too (RFC 8985 6.2
     /// step 5).
-    pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut AckSample) {
+    pub(in crate::proto::tcp) fn detect_losses(&mut self, ack_sample: &mut AckSample) {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
             let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
@@ -97,26 +97,26 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             if chunk.sent_at + wait > self.now {
                 // At this time all chunks sent before one that has arrived count as lost.
-                news.lost_by = Some(xmit_ts + wait);
+                ack_sample.lost_by = Some(xmit_ts + wait);
                 return;
             }
-            news.lost += chunk.seq_len();
+            ack_sample.lost += chunk.seq_len();
             self.mark_lost(idx);
         }
     }
 
     /// The time allowed for reordering is over (RFC 8985 6.3).
     pub(in crate::proto::tcp) fn on_reordering(&mut self) {
-        let mut news = AckSample::default();
-        self.detect_losses(&mut news);
-        if news.lost > 0 {
+        let mut ack_sample = AckSample::default();
+        self.detect_losses(&mut ack_sample);
+        if ack_sample.lost > 0 {
             self.enter_recovery();
         }
         if self.connection.recovery == Recovery::Fast {
             // The first retransmission goes now; the others with acknowledgments.
-            self.reduce_window(&news);
+            self.reduce_window(&ack_sample);
         }
-        self.reset_timer(&news);
+        self.reset_timer(&ack_sample);
         self.flush_later();
     }
 
@@ -219,10 +219,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The outcome of the probe (RFC 8985 7.4.2).
-    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, news: &AckSample) {
+    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
-        if news.delivered > 0 {
+        if ack_sample.delivered > 0 {
             connection.clock.forget_probes();
             if connection.is_recovering() {
                 // The peer answers again, which was the aim: the window was reduced before.
@@ -232,7 +232,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.has(LossFlags::PROBE_OUT) || segment.ack.is_before(end) {
             return;
         }
-        let is_reported = news
+        let is_reported = ack_sample
             .dsack
             .is_some_and(|range| range.right == end || range.left.is_before(end) && range.right.is_after(end));
         if !connection.has(LossFlags::PROBE_IS_RESENT) || is_reported {
@@ -247,16 +247,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 connection.lower_ssthresh(connection.congestion.cwnd);
                 connection.congestion.cwnd = connection.congestion.cwnd.min(connection.congestion.ssthresh);
             }
-        } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {
+        } else if !ack_sample.advanced && segment.sack_count == 0 && segment.len == 0 {
             connection.settle_probe();
         }
     }
 
     /// Data has arrived, or was found lost: the retransmission timer changes its purpose, or
     /// restarts.
-    pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &AckSample) {
+    pub(in crate::proto::tcp) fn reset_timer(&mut self, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
-        if let Some(at) = news.lost_by {
+        if let Some(at) = ack_sample.lost_by {
             connection.clock.start(RetransmitTimer::Reordering, at);
             return;
         }
@@ -265,12 +265,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_over = match connection.clock.timer {
             RetransmitTimer::Off | RetransmitTimer::Reordering => true,
             // An arrival ends the silence that the probe was for.
-            RetransmitTimer::Probe => !may_ask || connection.is_recovering() && news.delivered > 0,
+            RetransmitTimer::Probe => !may_ask || connection.is_recovering() && ack_sample.delivered > 0,
             // A recovery has begun after a probe.
-            RetransmitTimer::Timeout => may_ask && news.delivered > 0,
+            RetransmitTimer::Timeout => may_ask && ack_sample.delivered > 0,
             RetransmitTimer::Persist => false,
         };
-        if is_over || news.advanced {
+        if is_over || ack_sample.advanced {
             self.set_timer();
         }
     }

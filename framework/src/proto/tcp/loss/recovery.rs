@@ -33,8 +33,8 @@ const BLACK_HOLE_TIMEOUTS: u8 = 3;
 /// every host accepts: RFC 1122 3.3.3), options included.
 const SAFE_MSS: [u16; 2] = [1024, 512];
 
-/// The news in an acknowledgment. `input` creates it for each acknowledgment, and `loss` completes
-/// it while it compares SACK blocks and looks for losses.
+/// The new information in an acknowledgment. `input` creates it for each acknowledgment, and `loss`
+/// completes it while it compares SACK blocks and looks for losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct AckSample {
     /// SND.UNA has moved.
@@ -204,38 +204,38 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Processes an ACK during loss recovery, or one that starts it.
-    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut AckSample, is_congested: bool) {
+    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, ack_sample: &mut AckSample, is_congested: bool) {
         let was = self.connection.recovery;
-        if news.resends_were_needless || self.is_echo_of_original(news) {
+        if ack_sample.resends_were_needless || self.is_echo_of_original(ack_sample) {
             self.undo();
         }
-        if self.connection.recovery == Recovery::Probing && (news.delivered > 0 || news.is_duplicate) {
-            self.judge_timeout(news);
+        if self.connection.recovery == Recovery::Probing && (ack_sample.delivered > 0 || ack_sample.is_duplicate) {
+            self.detect_spurious_timeout(ack_sample);
         }
         if self.connection.has(InputFlags::SACK) {
-            self.adapt_reordering(news.dsack.is_some());
-            self.end_probe(segment, news);
+            self.adapt_reordering(ack_sample.dsack.is_some());
+            self.end_probe(segment, ack_sample);
             self.finish_recovery();
-            self.detect_losses(news);
+            self.detect_losses(ack_sample);
         } else {
-            self.count_duplicates(news);
+            self.count_duplicates(ack_sample);
             self.finish_recovery();
         }
         // A loss during a recovery that is still unsent at its end begins another.
-        if news.lost > 0 || self.connection.loss.lost.head != NIL {
+        if ack_sample.lost > 0 || self.connection.loss.lost.head != NIL {
             self.enter_recovery();
         }
         if is_congested && self.connection.recovery == Recovery::Open {
             self.enter_reduced();
         }
         match self.connection.recovery {
-            Recovery::Fast | Recovery::Reduced => self.reduce_window(news),
-            Recovery::Open if news.advanced && was == Recovery::Open => {
-                self.connection.grow_window(news.acked, self.now);
+            Recovery::Fast | Recovery::Reduced => self.reduce_window(ack_sample),
+            Recovery::Open if ack_sample.advanced && was == Recovery::Open => {
+                self.connection.grow_window(ack_sample.acked, self.now);
             }
             Recovery::Loss => {
                 self.connection.set(LossFlags::CWND_LIMITED);
-                self.connection.grow_window(news.delivered, self.now);
+                self.connection.grow_window(ack_sample.delivered, self.now);
             }
             Recovery::Open | Recovery::Probing => (),
         }
@@ -286,18 +286,18 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The window while it shrinks: in proportion to the data that arrives, so that the sender
     /// never stops (RFC 6937 3).
-    pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &AckSample) {
+    pub(in crate::proto::tcp) fn reduce_window(&mut self, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         if connection.is_unlimited() {
             return;
         }
         let mss = u32::from(connection.snd.mss);
         if connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK) {
-            return connection.inflate_window(news, mss);
+            return connection.inflate_window(ack_sample, mss);
         }
         let (pipe, ssthresh) = (connection.pipe(), connection.congestion.ssthresh);
         let prr = &mut connection.loss.prr;
-        prr.delivered = prr.delivered.saturating_add(news.delivered);
+        prr.delivered = prr.delivered.saturating_add(ack_sample.delivered);
         let count = if pipe > ssthresh {
             let share = u64::from(prr.delivered) * u64::from(ssthresh);
             let allowed = share.div_ceil(u64::from(prr.recover_fs.max(1))).min(u64::from(u32::MAX)) as u32;
@@ -305,8 +305,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         } else {
             // Slow start back to ssthresh, where nothing more was lost; otherwise by the delivered
             // bytes.
-            let limit = prr.delivered.saturating_sub(prr.out).max(news.delivered);
-            let more = if news.advanced && news.lost == 0 { mss } else { 0 };
+            let limit = prr.delivered.saturating_sub(prr.out).max(ack_sample.delivered);
+            let more = if ack_sample.advanced && ack_sample.lost == 0 { mss } else { 0 };
             (ssthresh - pipe).min(limit + more)
         };
         // The first retransmission is not limited. With an empty pipe there is no limit either,
@@ -317,9 +317,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Duplicate acknowledgments, where there is no SACK to say which data they report
     /// (RFC 5681 3.2, RFC 6582 3.2).
-    fn count_duplicates(&mut self, news: &mut AckSample) {
+    fn count_duplicates(&mut self, ack_sample: &mut AckSample) {
         let connection = &mut *self.connection;
-        if news.advanced {
+        if ack_sample.advanced {
             connection.sack.sacked_count = 0;
             // A partial acknowledgment: the new first segment is lost as well.
             if connection.recovery == Recovery::Fast && connection.snd.una.is_before(connection.loss.recovery_point) {
@@ -331,7 +331,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_new = connection.snd.una != connection.loss.recovery_point;
         let may_begin = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
         if connection.sack.sacked_count == 3 && may_begin && is_new {
-            news.lost += self.mark_first_lost();
+            ack_sample.lost += self.mark_first_lost();
         }
     }
 
@@ -426,14 +426,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// F-RTO (RFC 5682 2.1 and 3.1): whether data that is acknowledged after a timeout was sent
     /// before the timeout.
-    fn judge_timeout(&mut self, news: &AckSample) {
+    fn detect_spurious_timeout(&mut self, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         if connection.snd.una.is_at_least(connection.loss.recovery_point) {
             // All of it at once is inconclusive.
             connection.recovery = Recovery::Loss;
         } else if connection.has(LossFlags::FRTO_ADVANCED) {
             // Step 3: only the first segment was retransmitted, so the rest is from before.
-            if news.originals {
+            if ack_sample.originals {
                 return self.undo();
             }
             connection.recovery = Recovery::Loss;
@@ -442,7 +442,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 // lost data.
                 connection.congestion.cwnd = 3 * u32::from(connection.snd.mss);
             }
-        } else if news.advanced && self.open_for_new_data() {
+        } else if ack_sample.advanced && self.open_for_new_data() {
             // Step 2b: send two new segments.
             self.connection.set(LossFlags::FRTO_ADVANCED);
         } else {
@@ -466,16 +466,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The peer echoes a timestamp from before the first retransmission: it acknowledges the
     /// original (RFC 3522 3.2).
-    fn is_echo_of_original(&self, news: &AckSample) -> bool {
+    fn is_echo_of_original(&self, ack_sample: &AckSample) -> bool {
         let connection = &*self.connection;
         let undo = &connection.loss.undo;
         let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
         connection.has(LossFlags::UNDO)
             && connection.recovery != Recovery::Open
-            && news.advanced
+            && ack_sample.advanced
             && undo.resent_ts != 0
             && connection.snd.una.is_after(undo.marker)
-            && news.echo.is_some_and(is_before)
+            && ack_sample.echo.is_some_and(is_before)
     }
 
     /// The recovery was spurious: back to its beginning (RFC 4015 3.2).
@@ -523,15 +523,15 @@ impl Connection {
     }
 
     /// NewReno's window (RFC 6582 3.2): each duplicate means that a segment has left the network.
-    fn inflate_window(&mut self, news: &AckSample, mss: u32) {
-        if news.lost > 0 {
+    fn inflate_window(&mut self, ack_sample: &AckSample, mss: u32) {
+        if ack_sample.lost > 0 {
             self.congestion.cwnd = self.congestion.ssthresh.saturating_add(3 * mss);
-        } else if news.is_duplicate {
+        } else if ack_sample.is_duplicate {
             self.congestion.cwnd = self.congestion.cwnd.saturating_add(mss);
-        } else if news.advanced {
+        } else if ack_sample.advanced {
             // Step 5: less the acknowledged bytes, and one more where that was a segment.
-            let more = if news.delivered >= mss { mss } else { 0 };
-            self.congestion.cwnd = (self.congestion.cwnd.saturating_sub(news.delivered) + more).max(mss);
+            let more = if ack_sample.delivered >= mss { mss } else { 0 };
+            self.congestion.cwnd = (self.congestion.cwnd.saturating_sub(ack_sample.delivered) + more).max(mss);
         }
     }
 }

@@ -34,12 +34,12 @@ use crate::proto::slab::NIL;
 pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Applies the SACK option: marks chunks that have arrived, and records them in `news`. Blocks
-    /// of unsent data are ignored.
-    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut AckSample) {
+    /// Applies the SACK option: marks chunks that have arrived, and records them in `ack_sample`.
+    /// Blocks of unsent data are ignored.
+    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, ack_sample: &mut AckSample) {
         let mut blocks = segment.sacks();
         if let Some(duplicate) = duplicate(blocks, segment.ack) {
-            self.take_dsack(duplicate, news);
+            self.take_dsack(duplicate, ack_sample);
             blocks = &blocks[1..];
         }
         let mut steps = STEPS_MAX;
@@ -49,13 +49,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let connection = &*self.connection;
             let is_ours = block.left.is_after(connection.snd.una) && block.right.is_at_most(connection.snd.nxt);
             if is_ours && block.right.is_after(block.left) {
-                self.mark_block(block, &mut steps, news);
+                self.mark_block(block, &mut steps, ack_sample);
             }
         }
     }
 
     /// The peer got data twice (RFC 2883 4): our retransmission was needless.
-    fn take_dsack(&mut self, range: Range, news: &mut AckSample) {
+    fn take_dsack(&mut self, range: Range, ack_sample: &mut AckSample) {
         let connection = &mut *self.connection;
         let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.congestion.cwnd);
         if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd.nxt) {
@@ -63,7 +63,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.rare_tally.dsacks = connection.rare_tally.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
-        news.dsack = Some(range);
+        ack_sample.dsack = Some(range);
         // Data from after the recovery may have been repeated by a needless probe, or by the
         // network.
         let is_of_recovery = range.left.is_at_least(connection.loss.undo.marker)
@@ -71,12 +71,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.has(LossFlags::UNDO) && is_of_recovery && connection.loss.undo.resent != 0 {
             let count = (range.right - range.left).div_ceil(u32::from(connection.snd.mss).max(1));
             connection.loss.undo.resent = connection.loss.undo.resent.saturating_sub(count);
-            news.resends_were_needless = connection.loss.undo.resent == 0;
+            ack_sample.resends_were_needless = connection.loss.undo.resent == 0;
         }
     }
 
     /// Marks the chunks of a block that lie within `snd_una..snd.nxt`.
-    fn mark_block(&mut self, block: Range, steps: &mut u32, news: &mut AckSample) {
+    fn mark_block(&mut self, block: Range, steps: &mut u32, ack_sample: &mut AckSample) {
         let mut idx = self.find(block.left, steps);
         while idx != NIL {
             let chunk = &self.shared.chunks[idx];
@@ -93,7 +93,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 idx = self.shared.chunks[idx].next;
                 continue;
             }
-            self.mark_sacked(marked, news);
+            self.mark_sacked(marked, ack_sample);
             idx = self.shared.chunks[marked].next;
         }
     }
@@ -151,12 +151,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The peer has the chunk.
-    fn mark_sacked(&mut self, idx: u32, news: &mut AckSample) {
+    fn mark_sacked(&mut self, idx: u32, ack_sample: &mut AckSample) {
         self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &mut chunks[idx];
         let len = chunk.seq_len();
-        news.delivered += len;
+        ack_sample.delivered += len;
         if chunk.has(LOST) {
             connection.sack.lost_len -= len;
         }
@@ -171,7 +171,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(InputFlags::MSS_PROBE) {
             self.confirm_mtu_probe(seq, len);
         }
-        self.note_delivered(end, sent_at, resent, news);
+        self.note_delivered(end, sent_at, resent, ack_sample);
     }
 
     /// Merges the runs of a chunk and its SACKED neighbors.
@@ -293,22 +293,22 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Frees chunks that SND.UNA has passed, where some may be marked.
-    pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut AckSample) {
+    pub(in crate::proto::tcp) fn free_marked(&mut self, ack_sample: &mut AckSample) {
         while let Some(first) = self.shared.chunks.get(self.connection.send.queue.head) {
             if !first.has(SENT) || first.end().is_after(self.connection.snd.una) {
                 break;
             }
-            self.free_first(news);
+            self.free_first(ack_sample);
         }
         if self.is_first_cut() {
-            self.cut_first(news);
+            self.cut_first(ack_sample);
         }
         if self.connection.sack.sacked_len == 0 && self.connection.snd.flight() == 0 {
             self.connection.sack.hint = NIL;
         }
     }
 
-    fn free_first(&mut self, news: &mut AckSample) {
+    fn free_first(&mut self, ack_sample: &mut AckSample) {
         let idx = self.connection.send.queue.head;
         self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
@@ -335,13 +335,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.send.shrink(chunks[idx].len);
         connection.send.queue.remove(chunks, idx);
         if flags & SACKED == 0 {
-            news.delivered += len;
-            news.oldest_sent_at.get_or_insert(sent_at);
-            news.resent |= resent != 0;
+            ack_sample.delivered += len;
+            ack_sample.oldest_sent_at.get_or_insert(sent_at);
+            ack_sample.resent |= resent != 0;
             if self.connection.has(InputFlags::MSS_PROBE) {
                 self.confirm_mtu_probe(seq, len);
             }
-            self.note_delivered(end, sent_at, resent, news);
+            self.note_delivered(end, sent_at, resent, ack_sample);
         }
     }
 
@@ -354,7 +354,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Frees the bytes before SND.UNA.
     #[cold]
-    pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut AckSample) {
+    pub(in crate::proto::tcp) fn cut_first(&mut self, ack_sample: &mut AckSample) {
         let connection = &mut *self.connection;
         let chunk = &mut self.shared.chunks[connection.send.queue.head];
         let count = connection.snd.una - chunk.seq;
@@ -377,7 +377,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
         }
         if !chunk.has(SACKED) {
-            news.delivered += count;
+            ack_sample.delivered += count;
         }
     }
 

@@ -99,7 +99,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.state = State::TimeWait;
         self.shared.count_out(self.connection);
         self.connection.ending.reason = CloseReason::Finished;
-        self.fall_silent();
+        self.stop_sending();
         self.output.closed(self.slot);
         self.notify(Pending::CLOSED);
         self.restart_time_wait();

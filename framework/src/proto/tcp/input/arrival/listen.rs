@@ -103,13 +103,13 @@ impl<P: Payload> Tcp<P> {
         let handshakes = listener.embryonic as usize;
         let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_SLOT);
         let are_few = self.connections.free_count().min(self.shared.admission.left()) <= left;
-        listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
+        listener.is_full() || handshakes > 0 && are_few && self.has_too_few_slots(left + 1)
     }
 
     /// Whether fewer than `count` slots are left for clients, those included that only wait in
     /// TIME-WAIT.
     #[cold]
-    fn lacks_places(&self, count: usize) -> bool {
+    fn has_too_few_slots(&self, count: usize) -> bool {
         if self.shared.admission.left() < count {
             return true;
         }

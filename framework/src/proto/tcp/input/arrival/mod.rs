@@ -256,7 +256,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if reason != CloseReason::Finished {
             connection.pending.remove(Pending::PEER_CLOSED);
         }
-        self.fall_silent();
+        self.stop_sending();
         // A connection without an event is queued too: that is when its slot is freed.
         self.connection.set(AppFlags::IN_READY);
         self.shared.ready.remove(self.slot);
@@ -264,7 +264,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Nothing more is sent, and no timer runs.
-    fn fall_silent(&mut self) {
+    fn stop_sending(&mut self) {
         let connection = &mut *self.connection;
         connection.send.queue.clear(&mut self.shared.chunks);
         if connection.send.next_unsent != NIL {

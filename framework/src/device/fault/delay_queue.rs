@@ -1,13 +1,13 @@
 //! Frames that are held back, until their time or until enough others have overtaken them.
 
-use super::fate::Hold;
+use super::frame_faults::Hold;
 use crate::time::{Duration, Instant};
 
 /// Maximum number of frames held back; a further frame passes at once. Held frames occupy buffers
 /// of the pool.
 pub(super) const HELD_BACK_MAX: usize = 128;
 
-pub(super) struct Holdback<T> {
+pub(super) struct DelayQueue<T> {
     waiting: Vec<Waiting<T>>,
 }
 
@@ -19,7 +19,7 @@ struct Waiting<T> {
     overtaken_at: Option<u64>,
 }
 
-impl<T> Holdback<T> {
+impl<T> DelayQueue<T> {
     pub(super) fn new() -> Self {
         Self { waiting: Vec::with_capacity(HELD_BACK_MAX) }
     }

@@ -4,14 +4,14 @@ use super::config::Faults;
 use crate::time::Duration;
 
 /// The faults of one direction of one queue.
-pub(super) struct Fates {
+pub(super) struct FaultDraws {
     seed: u64,
     faults: Faults,
 }
 
 /// The faults of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct FrameFaults {
     pub(super) loss: bool,
     pub(super) duplication: bool,
     /// A random number that selects the bit.
@@ -44,7 +44,7 @@ enum Draw {
     RingFullLength,
 }
 
-impl Fates {
+impl FaultDraws {
     /// `stream` distinguishes queues and directions with the same seed.
     pub(super) fn new(seed: u64, stream: u64, faults: Faults) -> Self {
         Self { seed: mix(seed ^ mix(stream)), faults }
@@ -56,7 +56,7 @@ impl Fates {
     }
 
     /// The faults of frame `idx`.
-    pub(super) fn of(&self, idx: u64) -> Fate {
+    pub(super) fn of(&self, idx: u64) -> FrameFaults {
         let frame = Frame(mix(self.seed ^ idx));
         let faults = &self.faults;
         let hold = if frame.happens(Draw::Delay, faults.delay) {
@@ -68,7 +68,7 @@ impl Fates {
             Hold::No
         };
         let ring_full = frame.happens(Draw::RingFull, faults.ring_full);
-        Fate {
+        FrameFaults {
             loss: frame.happens(Draw::Loss, faults.loss),
             duplication: frame.happens(Draw::Duplication, faults.duplication),
             corruption: frame.happens(Draw::Corruption, faults.corruption).then(|| frame.number(Draw::Bit)),
@@ -117,41 +117,45 @@ fn mix(state: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn count(faults: Faults, happened: fn(&Fate) -> bool) -> usize {
-        let fates = Fates::new(7, 0, faults);
-        (0..10_000).filter(|&idx| happened(&fates.of(idx))).count()
+    fn count(faults: Faults, happened: fn(&FrameFaults) -> bool) -> usize {
+        let draws = FaultDraws::new(7, 0, faults);
+        (0..10_000).filter(|&idx| happened(&draws.of(idx))).count()
     }
 
     #[test]
     fn nothing_happens_on_a_perfect_network() {
-        let quiet = Fate { loss: false, duplication: false, corruption: None, hold: Hold::No, ring_full: None };
-        let fates = Fates::new(7, 0, Faults::NONE);
-        assert!((0..1_000).all(|idx| fates.of(idx) == quiet));
+        let quiet = FrameFaults { loss: false, duplication: false, corruption: None, hold: Hold::No, ring_full: None };
+        let draws = FaultDraws::new(7, 0, Faults::NONE);
+        assert!((0..1_000).all(|idx| draws.of(idx) == quiet));
     }
 
     #[test]
     fn certain_faults_happen_to_every_frame() {
-        assert_eq!(count(Faults { loss: 1.0, ..Faults::NONE }, |fate| fate.loss), 10_000);
+        assert_eq!(count(Faults { loss: 1.0, ..Faults::NONE }, |frame_faults| frame_faults.loss), 10_000);
     }
 
     #[test]
     fn faults_are_as_frequent_as_asked() {
         // Three standard deviations of 10,000 draws at 1 in 10 are 90.
         let near = |count: usize| (910..=1_090).contains(&count);
-        assert!(near(count(Faults { loss: 0.1, ..Faults::NONE }, |fate| fate.loss)));
-        assert!(near(count(Faults { duplication: 0.1, ..Faults::NONE }, |fate| fate.duplication)));
-        assert!(near(count(Faults { corruption: 0.1, ..Faults::NONE }, |fate| fate.corruption.is_some())));
-        assert!(near(count(Faults { delay: 0.1, ..Faults::NONE }, |fate| fate.hold != Hold::No)));
-        assert!(near(count(Faults { reordering: 0.1, ..Faults::NONE }, |fate| fate.hold != Hold::No)));
-        assert!(near(count(Faults { ring_full: 0.1, ..Faults::NONE }, |fate| fate.ring_full.is_some())));
+        assert!(near(count(Faults { loss: 0.1, ..Faults::NONE }, |frame_faults| frame_faults.loss)));
+        assert!(near(count(Faults { duplication: 0.1, ..Faults::NONE }, |frame_faults| frame_faults.duplication)));
+        assert!(near(count(Faults { corruption: 0.1, ..Faults::NONE }, |frame_faults| frame_faults
+            .corruption
+            .is_some())));
+        assert!(near(count(Faults { delay: 0.1, ..Faults::NONE }, |frame_faults| frame_faults.hold != Hold::No)));
+        assert!(near(count(Faults { reordering: 0.1, ..Faults::NONE }, |frame_faults| frame_faults.hold != Hold::No)));
+        assert!(near(count(Faults { ring_full: 0.1, ..Faults::NONE }, |frame_faults| frame_faults
+            .ring_full
+            .is_some())));
     }
 
     #[test]
     fn lengths_stay_within_their_bounds_and_reach_them() {
-        let fates = Fates::new(7, 0, Faults { reordering: 1.0, reorder_frames_max: 3, ..Faults::NONE });
+        let draws = FaultDraws::new(7, 0, Faults { reordering: 1.0, reorder_frames_max: 3, ..Faults::NONE });
         let mut seen = [0; 5];
         for idx in 0..100 {
-            let Hold::Behind(frames) = fates.of(idx).hold else { panic!("every frame is reordered") };
+            let Hold::Behind(frames) = draws.of(idx).hold else { panic!("every frame is reordered") };
             seen[frames as usize] += 1;
         }
         assert_eq!((seen[0], seen[4]), (0, 0));
@@ -161,8 +165,8 @@ mod tests {
     #[test]
     fn seeds_and_streams_differ() {
         let losses = |seed, stream| {
-            let fates = Fates::new(seed, stream, Faults { loss: 0.5, ..Faults::NONE });
-            (0..64).map(|idx| fates.of(idx).loss).collect::<Vec<_>>()
+            let draws = FaultDraws::new(seed, stream, Faults { loss: 0.5, ..Faults::NONE });
+            (0..64).map(|idx| draws.of(idx).loss).collect::<Vec<_>>()
         };
         assert_eq!(losses(1, 0), losses(1, 0));
         assert_ne!(losses(1, 0), losses(2, 0));
