@@ -62,7 +62,7 @@ struct End {
     id: Option<ConnectionId>,
     /// Data that waits to be sent.
     waiting: VecDeque<Vec<u8>>,
-    heard: usize,
+    received_len: usize,
     echoes: bool,
 }
 
@@ -74,12 +74,12 @@ impl End {
             wire: Wire::new(Instant::ZERO),
             id: None,
             waiting: VecDeque::new(),
-            heard: 0,
+            received_len: 0,
             echoes,
         }
     }
 
-    fn hear(&mut self, (outgoing, payload): (Outgoing, Vec<u8>), now: Instant) {
+    fn receive(&mut self, (outgoing, payload): (Outgoing, Vec<u8>), now: Instant) {
         let Outgoing { flow, seq, ack, flags, wnd, timestamps, sack_count, sacks, syn, .. } = outgoing;
         let (len, syn) = (payload.len() as u32, syn.unwrap_or_default());
         let segment = Segment { seq, ack, wnd, flags, len, timestamps, sack_count, sacks, syn, ce: false };
@@ -92,7 +92,7 @@ impl End {
     }
 
     fn take(&mut self, bytes: Vec<u8>) {
-        self.heard += bytes.len();
+        self.received_len += bytes.len();
         if self.echoes {
             self.waiting.push_back(bytes);
         }
@@ -136,10 +136,10 @@ impl Echo {
         let flow = Flow { local: CLIENT, remote: SERVER };
         client.tcp.connect(flow, &self.options, ConsumerId(1), now, &mut client.wire).ok()?;
         let (mut way, mut begin) = (Way::new(), None);
-        while client.heard < self.len {
+        while client.received_len < self.len {
             while let Some((_, to_server, segment)) = way.pop_front_if(|(at, ..)| *at <= now) {
                 let end = if to_server { &mut server } else { &mut client };
-                end.hear(segment, now);
+                end.receive(segment, now);
             }
             if begin.is_none() && client.id.is_some() && server.id.is_some() {
                 begin = Some(now);

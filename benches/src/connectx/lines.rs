@@ -32,7 +32,7 @@ impl Lines<'_> {
         let times = subject.as_ref().map_err(Clone::clone);
         let times = times.and_then(|subject| match self.samples {
             0 => Err("this run counts and takes no times".to_owned()),
-            samples => subject.says("times", &samples.to_string()),
+            samples => subject.run_output("times", &samples.to_string()),
         });
 
         let [ours, theirs] = ["rx", "libmlx5-rx"].map(instructions);
@@ -97,7 +97,7 @@ impl Lines<'_> {
     fn what_a_packet_must_not_cost(&mut self, subject: &Result<Subject, Missing>, path: &str, what: &str) {
         let subject = subject.as_ref().map_err(Clone::clone);
         let allocations = subject.clone().and_then(|subject| {
-            let said = subject.says(path, ROUNDS_OF_A_MILLION)?;
+            let said = subject.run_output(path, ROUNDS_OF_A_MILLION)?;
             Ok(Spread::exactly(numbers(&said, "allocations")?[0]))
         });
         let calls = subject.and_then(|subject| subject.system_calls(path).map(Spread::exactly));

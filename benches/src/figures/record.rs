@@ -15,7 +15,7 @@ pub fn is_wanted() -> bool {
 /// A run that begins now and has no figures yet. The error is a sentence, and comes before an hour
 /// of measuring.
 pub fn begin() -> Result<Run, String> {
-    let date = says("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?;
+    let date = output_of("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?;
     Ok(Run { date, commit: commit()?, machine: machine(), figures: Vec::new() })
 }
 
@@ -34,14 +34,14 @@ pub fn machine() -> Machine {
 /// The measured commit. The files that a run itself writes, history, page and plots, do not count
 /// as changes.
 fn commit() -> Result<String, String> {
-    let commit = says("git", &["rev-parse", "--short=7", "HEAD"])?;
+    let commit = output_of("git", &["rev-parse", "--short=7", "HEAD"])?;
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs"];
-    let mark = if says("git", &changes)?.is_empty() { "" } else { "+" };
+    let mark = if output_of("git", &changes)?.is_empty() { "" } else { "+" };
     Ok(format!("{commit}{mark}"))
 }
 
 /// The output of a program that runs in the folder of the benches.
-fn says(program: &str, arguments: &[&str]) -> Result<String, String> {
+fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     match output {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),

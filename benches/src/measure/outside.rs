@@ -60,7 +60,7 @@ impl Subject {
     }
 
     /// Its output without another program: the lines of a plain run.
-    pub fn says(&self, path: &str, rounds: &str) -> Result<String, Missing> {
+    pub fn run_output(&self, path: &str, rounds: &str) -> Result<String, Missing> {
         self.run(&[], path, rounds)
     }
 

@@ -171,7 +171,7 @@ mod tests {
         ArpFields, ArpOperation, ArpPacket, EtherType, EthernetFields, EthernetHeader, MacAddr, VlanTag,
     };
 
-    const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const OWN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 
     /// An app that forwards each datagram by a flow of another interface, and records where it
@@ -217,7 +217,7 @@ mod tests {
     fn host(interface: u16, vlan: VlanTags) -> Host {
         let config = HostConfig {
             interface: InterfaceId(interface.into()),
-            mac: STATION,
+            mac: OWN_MAC,
             vlan,
             mtu: 1_500,
             addresses_max: 1,

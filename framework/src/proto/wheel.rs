@@ -414,7 +414,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched.
+        /// The model is a list that is searched.
         #[test]
         fn due_entries_are_those_whose_deadline_passed(
             steps in prop::collection::vec((0u32..32, span(), step(), any::<bool>()), 1..200)

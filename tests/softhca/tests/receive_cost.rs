@@ -4,8 +4,8 @@
 
 use softhca::hca::testing::{ManualClock, PlainMemory};
 use softhca::hca::{
-    AccessFlags, Compression, Config, CqRequest, Dma, FlowKind, FlowRequest, FlowSpec, Hca, LinkState, MrRequest,
-    Outside, QpCapabilities, QpChange, QpKind, QpRequest, QpState, RqRing, RssRequest, Striding, Wire, WqChange,
+    AccessFlags, Compression, Config, CqRequest, Dma, Environment, FlowKind, FlowRequest, FlowSpec, Hca, LinkState,
+    MrRequest, QpCapabilities, QpChange, QpKind, QpRequest, QpState, RqRing, RssRequest, Striding, Wire, WqChange,
     WqRequest, WqState,
 };
 
@@ -127,8 +127,8 @@ impl Rig {
             let posted = self.received / frames_per_wqe + WQE_COUNT / 2;
             self.memory.store_be32(self.doorbell, posted & 0xffff).unwrap();
             self.feed.left = BURST;
-            let mut outside = Outside { dma: &self.memory, wire: &mut self.feed, clock: &self.clock };
-            let moved = self.hca.step(64, &mut outside);
+            let mut environment = Environment { dma: &self.memory, wire: &mut self.feed, clock: &self.clock };
+            let moved = self.hca.step(64, &mut environment);
             assert_eq!(moved, BURST as usize, "{:?}", self.mode);
             self.received += BURST;
             self.memory.store_be32(self.cq_doorbell, self.received & 0xff_ffff).unwrap();

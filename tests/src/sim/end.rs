@@ -78,7 +78,7 @@ pub enum Abort {
     /// So many bytes were taken to be sent.
     Sent(u64),
     /// This many bytes were received.
-    Heard(u64),
+    Received(u64),
 }
 
 /// How a connection ended, as its stack reports it.
@@ -125,13 +125,13 @@ pub struct End {
     /// Bytes that its stack took.
     pub sent: u64,
     /// Bytes that it has received.
-    pub heard: u64,
+    pub bytes_received: u64,
     /// The handshake is done.
     pub is_connected: bool,
     /// It has closed its side.
     pub is_shut: bool,
     /// An event has reported that the peer closed.
-    pub heard_close: bool,
+    pub saw_close: bool,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// When it ended, where both had closed.
@@ -151,10 +151,10 @@ impl End {
             plan,
             streams: [own, theirs],
             sent: 0,
-            heard: 0,
+            bytes_received: 0,
             is_connected: false,
             is_shut: false,
-            heard_close: false,
+            saw_close: false,
             outcome: None,
             finished_at: None,
             write_at: 0,
@@ -173,7 +173,7 @@ impl End {
         let aborts = match self.plan.abort {
             None => false,
             Some(Abort::Sent(count)) => self.sent >= count,
-            Some(Abort::Heard(count)) => self.heard >= count,
+            Some(Abort::Received(count)) => self.bytes_received >= count,
         };
         if aborts {
             return Wish::Abort;
@@ -183,11 +183,11 @@ impl End {
         }
         let ready = match self.plan.role {
             Role::Source(len) => len - self.sent,
-            Role::Echo => self.heard - self.sent,
+            Role::Echo => self.bytes_received - self.sent,
         };
         if ready == 0 {
-            let has_all = matches!(self.plan.role, Role::Source(_)) || self.heard_close;
-            let closes = has_all && (self.plan.close == Close::WhenSent || self.heard_close);
+            let has_all = matches!(self.plan.role, Role::Source(_)) || self.saw_close;
+            let closes = has_all && (self.plan.close == Close::WhenSent || self.saw_close);
             return match closes {
                 true if self.plan.hangs_up => Wish::HangUp,
                 true => Wish::Shutdown,
@@ -208,7 +208,7 @@ impl End {
 
     /// The options that it wants from now on, where it is where they change.
     pub fn change(&mut self) -> Option<ConnectionOptions> {
-        let place = self.sent + self.heard;
+        let place = self.sent + self.bytes_received;
         let &(_, options) = self.plan.changes.get(self.changes_done).filter(|(at, _)| *at <= place)?;
         self.changes_done += 1;
         Some(options)
@@ -237,18 +237,19 @@ impl End {
         if self.is_shut && self.plan.hangs_up {
             return Err(format!("{} bytes for an app that has gone", bytes.len()));
         }
-        if self.heard_close {
+        if self.saw_close {
             return Err(format!("{} bytes after the peer's close", bytes.len()));
         }
         if !self.is_connected {
             return Err("bytes before the connection".into());
         }
-        if let Some(place) = first_difference(self.streams[1], self.heard, bytes) {
-            let at = self.heard + place as u64;
+        if let Some(place) = first_difference(self.streams[1], self.bytes_received, bytes) {
+            let at = self.bytes_received + place as u64;
             return Err(format!("byte {at} of the stream is wrong, {place} in the {} that came", bytes.len()));
         }
-        self.heard += bytes.len() as u64;
-        while let Some(&(_, span)) = self.plan.pauses.get(self.pauses_done).filter(|(at, _)| *at <= self.heard) {
+        self.bytes_received += bytes.len() as u64;
+        while let Some(&(_, span)) = self.plan.pauses.get(self.pauses_done).filter(|(at, _)| *at <= self.bytes_received)
+        {
             self.pauses_done += 1;
             self.read_at = self.read_at.max(now) + span;
         }

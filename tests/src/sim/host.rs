@@ -525,7 +525,7 @@ impl App for SimApp {
         let (pause, holds) = {
             let mut ledger = self.ledger.borrow_mut();
             ledger.trace(|| format!("{} hears {} bytes", name(key), data.payload.len()));
-            ledger.heard(key, data.payload, now);
+            ledger.bytes_received(key, data.payload, now);
             let end = ledger.end(key);
             (end.pauses_until(now), end.plan.hold)
         };

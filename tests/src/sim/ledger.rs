@@ -46,11 +46,12 @@ impl Ledger {
     pub fn new(script: &Script, is_traced: bool) -> Self {
         let ends = |(idx, session): (usize, &Session)| {
             let stream = |side: Side| mix(script.seed, (idx * 2 + side + 1) as u64);
-            let heard = |side: Side, plans: &[EndPlan; 2]| match plans[1 - side].role {
+            let bytes_received = |side: Side, plans: &[EndPlan; 2]| match plans[1 - side].role {
                 Role::Source(_) => stream(1 - side),
                 Role::Echo => stream(side),
             };
-            let end = |side: Side| End::new(session.ends[side].clone(), stream(side), heard(side, &session.ends));
+            let end =
+                |side: Side| End::new(session.ends[side].clone(), stream(side), bytes_received(side, &session.ends));
             [end(0), end(1)]
         };
         Self {
@@ -125,7 +126,7 @@ impl Ledger {
     }
 
     /// Bytes came to an end.
-    pub fn heard(&mut self, key: EndKey, bytes: &[u8], now: u64) {
+    pub fn bytes_received(&mut self, key: EndKey, bytes: &[u8], now: u64) {
         if let Err(what) = self.end(key).hear(bytes, now) {
             self.fail(format!("{}: {what}", name(key)));
         }
@@ -133,18 +134,18 @@ impl Ledger {
 
     /// The peer of an end closed its side.
     pub fn peer_closed(&mut self, key: EndKey) {
-        self.trace(|| format!("{} heard the peer close", name(key)));
+        self.trace(|| format!("{} saw the peer close", name(key)));
         let end = self.end(key);
-        let heard = end.heard;
-        if end.heard_close || end.outcome.is_some() {
-            self.fail(format!("{} heard the close twice, or after the end", name(key)));
+        let bytes_received = end.bytes_received;
+        if end.saw_close || end.outcome.is_some() {
+            self.fail(format!("{} saw the close twice, or after the end", name(key)));
         }
-        self.end(key).heard_close = true;
+        self.end(key).saw_close = true;
         let (session, side) = key;
         let peer = &self.ends[session][1 - side];
-        if !peer.is_shut || heard != peer.sent {
+        if !peer.is_shut || bytes_received != peer.sent {
             let sent = peer.sent;
-            self.fail(format!("{} heard the close after {heard} bytes of {sent}", name(key)));
+            self.fail(format!("{} saw the close after {bytes_received} bytes of {sent}", name(key)));
         }
     }
 
@@ -176,7 +177,7 @@ impl Ledger {
             Outcome::Reset if self.is_forgotten((session, side)) || self.may_be_forgotten((session, side)) => Ok(()),
             Outcome::Reset if self.may_lack_its_neighbor((session, side)) => Ok(()),
             Outcome::Finished if !own.is_shut => Err("its side was not closed".into()),
-            Outcome::Finished if !own.heard_close => Err("the peer did not close".into()),
+            Outcome::Finished if !own.saw_close => Err("the peer did not close".into()),
             Outcome::Finished => Ok(()),
             Outcome::Aborted if own.plan.may_break() => Ok(()),
             Outcome::Aborted => Err("nobody wanted it".into()),
@@ -206,7 +207,7 @@ impl Ledger {
         // An app that does not read learns of the end later than its stack, which nevertheless
         // forgets the connection (seed 7229).
         let time_wait = if peer.plan.may_stop_reading() { 0 } else { self.time_waits[host] };
-        let has_all = own.is_shut && peer.heard == own.sent && own.heard == peer.sent;
+        let has_all = own.is_shut && peer.bytes_received == own.sent && own.bytes_received == peer.sent;
         has_all && peer.finished_at.is_some_and(|at| self.now >= at + time_wait)
     }
 
@@ -215,7 +216,11 @@ impl Ledger {
     /// known when the app reads on: see [`check_end`](Self::check_end).
     fn may_be_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
-        own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && peer.plan.may_stop_reading()
+        own.is_shut
+            && peer.is_shut
+            && own.bytes_received == peer.sent
+            && peer.outcome.is_none()
+            && peer.plan.may_stop_reading()
     }
 
     /// Whether the listener of a client may have given up the handshake because all ARP replies
@@ -237,10 +242,12 @@ impl Ledger {
                 if own.outcome != Some(Outcome::Reset) || is_excused {
                     continue;
                 }
-                if peer.outcome != Some(Outcome::Finished) || peer.heard != own.sent {
-                    let (heard, sent, outcome) = (peer.heard, own.sent, peer.outcome);
+                if peer.outcome != Some(Outcome::Finished) || peer.bytes_received != own.sent {
+                    let (bytes_received, sent, outcome) = (peer.bytes_received, own.sent, peer.outcome);
                     let own = name((session, side));
-                    self.fail(format!("{own} was reset, and its peer heard {heard} of {sent}: {outcome:?}"));
+                    self.fail(format!(
+                        "{own} was reset, and its peer received {bytes_received} of {sent}: {outcome:?}"
+                    ));
                 }
             }
         }
@@ -262,14 +269,14 @@ impl Ledger {
             for (side, end) in ends.iter().enumerate() {
                 if end.outcome.is_none() {
                     lines.push(format!(
-                        "{}: sent {} of {:?}, heard {}, connected {}, shut {}, heard close {}",
+                        "{}: sent {} of {:?}, received {}, connected {}, shut {}, saw close {}",
                         name((session, side)),
                         end.sent,
                         end.plan.role,
-                        end.heard,
+                        end.bytes_received,
                         end.is_connected,
                         end.is_shut,
-                        end.heard_close
+                        end.saw_close
                     ));
                 }
             }
@@ -279,7 +286,7 @@ impl Ledger {
 
     /// Bytes that arrived at apps.
     pub fn bytes(&self) -> u64 {
-        self.ends.iter().flatten().map(|end| end.heard).sum()
+        self.ends.iter().flatten().map(|end| end.bytes_received).sum()
     }
 }
 

@@ -213,7 +213,7 @@ impl Draw {
         pauses.sort_unstable();
         let abort = self.one_in(16).then(|| {
             let at = self.spread(size);
-            if self.one_in(2) { Abort::Sent(at) } else { Abort::Heard(at) }
+            if self.one_in(2) { Abort::Sent(at) } else { Abort::Received(at) }
         });
         EndPlan {
             role: Role::Source(size),

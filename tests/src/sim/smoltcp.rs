@@ -188,18 +188,18 @@ impl SmoltcpHost {
             ledger.connected(key);
         }
         while socket.can_recv() && ledger.end(key).pauses_until(now).is_none() {
-            let heard = socket.recv(|bytes| {
+            let bytes_received = socket.recv(|bytes| {
                 // Reads in parts, like an app with a small buffer.
                 let count = bytes.len().min(2_000);
-                ledger.heard(key, &bytes[..count], now);
+                ledger.bytes_received(key, &bytes[..count], now);
                 (count, ())
             });
-            if heard.is_err() {
+            if bytes_received.is_err() {
                 break;
             }
         }
         entry.has_fin |= matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
-        if entry.has_fin && socket.recv_queue() == 0 && !ledger.end(key).heard_close {
+        if entry.has_fin && socket.recv_queue() == 0 && !ledger.end(key).saw_close {
             ledger.peer_closed(key);
         }
         for _ in 0..16 {
@@ -228,10 +228,10 @@ impl SmoltcpHost {
             }
         }
         let outcome = match socket.state() {
-            State::TimeWait if socket.recv_queue() == 0 && ledger.end(key).heard_close => Outcome::Finished,
+            State::TimeWait if socket.recv_queue() == 0 && ledger.end(key).saw_close => Outcome::Finished,
             State::Closed if socket.recv_queue() > 0 => return,
             State::Closed if entry.has_aborted => Outcome::Aborted,
-            State::Closed if ledger.end(key).is_shut && ledger.end(key).heard_close => Outcome::Finished,
+            State::Closed if ledger.end(key).is_shut && ledger.end(key).saw_close => Outcome::Finished,
             State::Closed if ledger.end(key).is_connected => Outcome::Reset,
             State::Closed => Outcome::Refused,
             _ => return,

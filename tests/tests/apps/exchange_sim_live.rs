@@ -99,7 +99,7 @@ impl Receiver {
             for idx in 0..3 {
                 let socket = self.lines.get(idx).unwrap_or(&self.server);
                 if let Ok(len) = socket.recv(&mut buffer) {
-                    self.hear(idx, &buffer[..len]);
+                    self.receive(idx, &buffer[..len]);
                     answer_received = true;
                 }
             }
@@ -117,7 +117,7 @@ impl Receiver {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn hear(&mut self, idx: usize, bytes: &[u8]) {
+    fn receive(&mut self, idx: usize, bytes: &[u8]) {
         let header = MoldUdp64::parse(bytes).unwrap().header;
         let fate = if idx < 2 {
             self.arbiter.offer(Line(idx), &header, self.now_ns())

@@ -517,7 +517,7 @@ fn app_that_acts_between_two_buffers_of_a_merged_segment_is_heeded() {
         let out = stage.outcome();
         let given: Vec<u8> = out.given.iter().flat_map(|(_, part)| part.clone()).collect();
         assert!(given == bytes || action != AppAction::Pause && ends && bytes.starts_with(&given), "{action:?}");
-        assert_eq!(out.in_use, usize::from(action == AppAction::Send), "{action:?}: but what nobody has acknowledged");
+        assert_eq!(out.in_use, usize::from(action == AppAction::Send), "{action:?}: but what was not acknowledged");
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use softhca::hca::{Dma, Errno, Event, EventKind, Outside};
+use softhca::hca::{Dma, Environment, Errno, Event, EventKind};
 use softhca::settings::{Engine, Settings, WireSettings};
 use softhca::uverbs::{Kernel, Mapping, Session, event_record};
 use softhca::wire::{PairEnd, Port};
@@ -296,7 +296,7 @@ impl World {
             if port.awaits_start() && hca.listens(&self.memory) {
                 port.start();
             }
-            done += hca.step(budget, &mut Outside { dma: &self.memory, wire: port, clock: &HostClock });
+            done += hca.step(budget, &mut Environment { dma: &self.memory, wire: port, clock: &HostClock });
             port.tend(now.cycles);
             if let Some(shown) = hw_counters {
                 shown.show(hca.counters().rx_out_of_buffer);

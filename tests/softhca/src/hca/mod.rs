@@ -10,9 +10,9 @@ mod config;
 mod control;
 mod counters;
 mod diagnosis;
+mod environment;
 mod hostile;
 mod memory;
-mod outside;
 mod qp;
 mod receive;
 mod send;
@@ -29,7 +29,7 @@ pub use control::{
     RqRing, RssRequest, SqRing, Striding, WqChange, WqCreated, WqRequest, WqState,
 };
 pub use counters::Counters;
-pub use outside::{Clock, Dma, LinkState, Outside, Unmapped, Wire};
+pub use environment::{Clock, Dma, Environment, LinkState, Unmapped, Wire};
 
 use std::collections::VecDeque;
 
@@ -96,11 +96,11 @@ impl Hca {
 
     /// Does the due work, for at most `budget` frames in each direction. Returns the number of
     /// frames moved, WQEs taken and CQEs written: 0 means that there was no work.
-    pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
-        self.watch_link(outside)
-            + self.send(budget, outside)
-            + self.receive_some(budget, outside)
-            + self.cqs.end_step(&mut self.chance, &mut self.counters, outside)
+    pub fn step(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
+        self.watch_link(environment)
+            + self.send(budget, environment)
+            + self.receive_some(budget, environment)
+            + self.cqs.end_step(&mut self.chance, &mut self.counters, environment)
     }
 
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous
@@ -111,7 +111,7 @@ impl Hca {
 
     /// Executes the posted WQEs of sending queues; afterwards the frames are on the wire or in the
     /// outbox.
-    fn send(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
+    fn send(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
         let mut fatal_qps = Vec::new();
         let mut work = work::Work {
             config: &self.config,
@@ -121,7 +121,7 @@ impl Hca {
             diagnoses: &mut self.diagnoses,
             chance: &mut self.chance,
             link: self.link,
-            outside,
+            environment,
             fatal_qps: &mut fatal_qps,
         };
         let mut done = self.transmitter.resume(&mut work);
@@ -146,8 +146,8 @@ impl Hca {
 
     /// Tells the client when the port went down or came up. The port is down where the wire says
     /// so, or bad luck.
-    fn watch_link(&mut self, outside: &Outside<'_>) -> usize {
-        let link = if self.chance.link_is_down() { LinkState::Down } else { outside.wire.link() };
+    fn watch_link(&mut self, environment: &Environment<'_>) -> usize {
+        let link = if self.chance.link_is_down() { LinkState::Down } else { environment.wire.link() };
         if link == self.link {
             return 0;
         }
@@ -176,7 +176,7 @@ mod tests {
         for (link, kind) in [(LinkState::Down, EventKind::PortError), (LinkState::Up, EventKind::PortActive)] {
             there.set_link(link);
             for _ in 0..3 {
-                hca.step(1, &mut Outside { dma: &memory, wire: &mut wire, clock: &clock });
+                hca.step(1, &mut Environment { dma: &memory, wire: &mut wire, clock: &clock });
             }
             assert_eq!(hca.take_event(), Some(Event { channel: None, element: 1, kind }));
             assert_eq!(hca.take_event(), None);

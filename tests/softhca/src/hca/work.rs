@@ -4,9 +4,9 @@ use super::completion::Cqs;
 use super::config::Config;
 use super::counters::Counters;
 use super::diagnosis::Diagnoses;
+use super::environment::{Environment, LinkState};
 use super::hostile::Chance;
 use super::memory::Memory;
-use super::outside::{LinkState, Outside};
 
 /// Parts of [`Hca`](super::Hca), borrowed for one step.
 pub(super) struct Work<'a, 'o> {
@@ -17,7 +17,7 @@ pub(super) struct Work<'a, 'o> {
     pub(super) diagnoses: &'a mut Diagnoses,
     pub(super) chance: &'a mut Chance,
     pub(super) link: LinkState,
-    pub(super) outside: &'a mut Outside<'o>,
+    pub(super) environment: &'a mut Environment<'o>,
     /// Handles of QPs that have failed; their clients get an event after the step.
     pub(super) fatal_qps: &'a mut Vec<u32>,
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use softhca::hca::testing::{CableEnd, ManualClock};
-use softhca::hca::{Config, Dma, Errno, Hca, Outside, Unmapped, Wire};
+use softhca::hca::{Config, Dma, Environment, Errno, Hca, Unmapped, Wire};
 use softhca::uverbs::testing::{Attribute, CALL, Client, Command, Numbers, Recorded, VERBS, extended};
 use softhca::uverbs::{Kernel, Mapping, Protocol, Session};
 
@@ -115,8 +115,8 @@ impl Bench {
     fn work(&mut self) {
         self.far.send(&[0xff; 60]);
         self.clock.advance(1_000);
-        let mut outside = Outside { dma: &self.memory, wire: &mut self.wire, clock: &self.clock };
-        self.hca.step(4, &mut outside);
+        let mut environment = Environment { dma: &self.memory, wire: &mut self.wire, clock: &self.clock };
+        self.hca.step(4, &mut environment);
         while let Some(event) = self.hca.take_event() {
             let _ = self.session.concerns(&event);
         }

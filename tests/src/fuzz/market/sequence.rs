@@ -14,11 +14,11 @@ const HALF_A_SECOND_NS: u64 = 500_000_000;
 /// The machine of one channel.
 pub(in crate::fuzz) fn sequence(data: &[u8]) {
     let mut input = Input::new(data);
-    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let (policy, mut seen) = (policy(&mut input), SeenPackets::new());
     let mut sequence = Sequence::new(policy);
     let mut expected = Expected::new(policy);
     while !input.is_empty() {
-        let header = header(&mut input, &mut heard);
+        let header = header(&mut input, &mut seen);
         let verdict = sequence.offer(&header);
         if verdict.restart {
             expected.restart();
@@ -27,7 +27,7 @@ pub(in crate::fuzz) fn sequence(data: &[u8]) {
         if let Action::Deliver { skip } = verdict.action {
             expected.deliver(&header, skip);
         }
-        check_counts(sequence.counts(), heard.messages);
+        check_counts(sequence.counts(), seen.messages);
     }
     assert_eq!((sequence.counts().gaps, sequence.counts().missing), (expected.gaps, expected.missing));
     assert_eq!(sequence.counts().restarts, expected.restarts);
@@ -36,7 +36,7 @@ pub(in crate::fuzz) fn sequence(data: &[u8]) {
 /// Two lines of one channel.
 pub(in crate::fuzz) fn arbitration(data: &[u8]) {
     let mut input = Input::new(data);
-    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let (policy, mut seen) = (policy(&mut input), SeenPackets::new());
     let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 100, 1_000_000]) };
     let mut expected = Expected::new(policy);
     let mut arbiter = Arbiter::new(2, policy, window);
@@ -45,12 +45,12 @@ pub(in crate::fuzz) fn arbitration(data: &[u8]) {
     while !input.is_empty() {
         now_ns += u64::from(input.u8());
         let line = Line(usize::from(input.u8() & 1));
-        let header = header(&mut input, &mut heard);
+        let header = header(&mut input, &mut seen);
         match arbiter.offer(line, &header, now_ns) {
             Verdict::Deliver { skip } => expected.deliver(&header, skip),
             Verdict::Discard => {}
             // Sometimes there is no buffer to keep it in.
-            Verdict::Keep if input.below(16) == 15 => heard.messages -= u64::from(header.count),
+            Verdict::Keep if input.below(16) == 15 => seen.messages -= u64::from(header.count),
             Verdict::Keep => {
                 kept.push(header);
                 assert_eq!(arbiter.keep(header), Ok(()));
@@ -67,7 +67,7 @@ pub(in crate::fuzz) fn arbitration(data: &[u8]) {
     drain(&mut arbiter, u64::MAX, &mut kept, &mut expected);
     assert!(kept.is_empty() && arbiter.kept_count() == 0 && arbiter.deadline_ns().is_none());
     let counts = arbiter.counts();
-    check_counts(counts, heard.messages);
+    check_counts(counts, seen.messages);
     assert_eq!((counts.gaps, counts.missing, counts.restarts), (expected.gaps, expected.missing, expected.restarts));
 }
 
@@ -75,7 +75,7 @@ pub(in crate::fuzz) fn arbitration(data: &[u8]) {
 /// the feed, reaches beyond the numbers that the line has shown, or makes us request for ever.
 pub(in crate::fuzz) fn recovery(data: &[u8]) {
     let mut input = Input::new(data);
-    let (policy, mut heard) = (policy(&mut input), Heard::new());
+    let (policy, mut seen) = (policy(&mut input), SeenPackets::new());
     let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 1_000, 1_000_000]) };
     let retry = RetryPolicy {
         delay_ns: input.pick(&[0, 10]),
@@ -91,7 +91,7 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
     while !input.is_empty() {
         now_ns += u64::from(input.u8());
         let is_answer = input.below(2) == 1;
-        let mut header = header(&mut input, &mut heard);
+        let mut header = header(&mut input, &mut seen);
         let before = (arbiter.counts().restarts, arbiter.missing().count());
         let fate = match is_answer {
             false => arbiter.offer(Line(0), &header, now_ns),
@@ -179,28 +179,28 @@ fn policy(input: &mut Input<'_>) -> Policy {
 }
 
 /// The packets sent so far, so that new packets can be near them.
-struct Heard {
+struct SeenPackets {
     seq: u64,
     sent_ns: u64,
     messages: u64,
 }
 
-impl Heard {
+impl SeenPackets {
     fn new() -> Self {
         Self { seq: 1, sent_ns: 0, messages: 0 }
     }
 }
 
 /// A packet near the last one, or anywhere.
-fn header(input: &mut Input<'_>, heard: &mut Heard) -> Header {
+fn header(input: &mut Input<'_>, seen: &mut SeenPackets) -> Header {
     let seq = match input.below(16) {
         0 => 1,
-        1 => heard.seq.saturating_sub(input.u8().into()),
-        2 => heard.seq + u64::from(input.u8()),
+        1 => seen.seq.saturating_sub(input.u8().into()),
+        2 => seen.seq + u64::from(input.u8()),
         3 => input.u64() >> input.below(64),
-        4..8 => heard.seq.saturating_sub(input.below(4).into()),
-        8..10 => heard.seq + u64::from(input.below(4)),
-        _ => heard.seq,
+        4..8 => seen.seq.saturating_sub(input.below(4).into()),
+        8..10 => seen.seq + u64::from(input.below(4)),
+        _ => seen.seq,
     };
     let kinds = [PacketKind::Data, PacketKind::Data, PacketKind::Heartbeat, PacketKind::EndOfSession];
     let mut kind = input.pick(&kinds);
@@ -213,15 +213,15 @@ fn header(input: &mut Input<'_>, heard: &mut Heard) -> Header {
     };
     let sent_ns = match input.below(8) {
         0 => 0,
-        1 => heard.sent_ns + 2 * HALF_A_SECOND_NS,
-        2 => heard.sent_ns.saturating_sub(HALF_A_SECOND_NS),
-        _ => heard.sent_ns + 1_000,
+        1 => seen.sent_ns + 2 * HALF_A_SECOND_NS,
+        2 => seen.sent_ns.saturating_sub(HALF_A_SECOND_NS),
+        _ => seen.sent_ns + 1_000,
     };
     // Sessions as a framing makes them, most of them the first one.
     let session = MoldHeader::new([input.u8().saturating_sub(250); 10], 0);
     let header = Header { seq, count, kind, sent_ns, ..MoldUdp64::header(&session) };
-    (heard.seq, heard.sent_ns) = (header.end().min(1 << 62), sent_ns.min(1 << 62));
-    heard.messages += u64::from(count);
+    (seen.seq, seen.sent_ns) = (header.end().min(1 << 62), sent_ns.min(1 << 62));
+    seen.messages += u64::from(count);
     header
 }
 

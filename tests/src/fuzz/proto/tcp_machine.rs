@@ -160,7 +160,7 @@ impl Scene {
     fn step(&mut self, input: &mut Input<'_>) {
         self.wire.room = u32::from(input.below(16));
         match input.below(16) {
-            0..8 => self.hear(input),
+            0..8 => self.receive(input),
             8 => self.write(usize::from(input.u16() % 5_000)),
             9 => self.now += Duration::from_millis(input.u8().into()),
             10 => self.now += Duration::from_millis(input.u16().into()),
@@ -173,7 +173,7 @@ impl Scene {
     }
 
     /// A segment that is nearly correct.
-    fn hear(&mut self, input: &mut Input<'_>) {
+    fn receive(&mut self, input: &mut Input<'_>) {
         let flags = TcpFlags(input.u8() & 0x3f);
         let rcv_nxt = self.wire.rcv_nxt.unwrap_or(Seq(7_000));
         let snd = self.info().map_or(Seq(0), |_| self.wire.iss.unwrap_or(Seq(0)) + 1);

@@ -8,7 +8,7 @@
 //!
 //! Only strict mode reads them; otherwise the doorbell records are enough.
 
-use crate::hca::outside::{Dma, Unmapped};
+use crate::hca::environment::{Dma, Unmapped};
 use crate::hca::table::Table;
 use crate::hca::{Errno, Hca};
 

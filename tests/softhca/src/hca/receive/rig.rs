@@ -169,8 +169,8 @@ impl RxRig {
     }
 
     pub(in crate::hca) fn step_with(&mut self, budget: usize) -> usize {
-        let mut outside = Outside { dma: &self.memory, wire: &mut self.here, clock: &self.clock };
-        self.hca.step(budget, &mut outside)
+        let mut environment = Environment { dma: &self.memory, wire: &mut self.here, clock: &self.clock };
+        self.hca.step(budget, &mut environment)
     }
 
     /// All completions that a queue has now.

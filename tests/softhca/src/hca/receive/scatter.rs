@@ -6,8 +6,8 @@
 
 use super::rq::{Received, Rq, RqFault};
 use crate::hca::completion::Cqs;
+use crate::hca::environment::{Dma, Environment};
 use crate::hca::memory::{Memory, Purpose};
-use crate::hca::outside::{Dma, Outside};
 use crate::hca::{CompletionKind, RxHeaders};
 
 /// One pointer segment; mlx5.md 2.4.
@@ -86,13 +86,13 @@ impl Rq {
         headers: RxHeaders,
         memory: &Memory,
         cqs: &mut Cqs,
-        outside: &Outside<'_>,
+        environment: &Environment<'_>,
     ) -> Received {
-        if let Err(fault) = self.scatter(frame, memory, outside.dma) {
-            return self.complete_error(fault, cqs, outside);
+        if let Err(fault) = self.scatter(frame, memory, environment.dma) {
+            return self.complete_error(fault, cqs, environment);
         }
         let kind = CompletionKind::Received(RxHeaders { byte_count: frame.len() as u32, ..headers });
-        self.complete(kind, self.consumer, cqs, outside);
+        self.complete(kind, self.consumer, cqs, environment);
         self.consume_wqe();
         Received::Stored
     }

@@ -8,8 +8,8 @@ use super::rq::{Received, Rq, RqFault};
 use super::scatter::Pointer;
 use crate::hca::completion::{Cqs, FILLER};
 use crate::hca::control::Striding;
+use crate::hca::environment::{Dma, Environment};
 use crate::hca::memory::Memory;
-use crate::hca::outside::{Dma, Outside};
 use crate::hca::{CompletionKind, RxHeaders};
 
 /// The pointer lies behind a next segment that a cyclic ring does not use.
@@ -27,27 +27,27 @@ impl Rq {
         headers: RxHeaders,
         memory: &Memory,
         cqs: &mut Cqs,
-        outside: &Outside<'_>,
+        environment: &Environment<'_>,
     ) -> Received {
         let Some(striding) = self.striding else { return Received::NotReady };
         let needed = strides_needed(frame.len(), striding);
         let strides = 1 << striding.strides_log;
         if needed > strides || frame.len() > FRAME_LEN_MAX {
-            return self.complete_error(RqFault::TooLong { len: frame.len() }, cqs, outside);
+            return self.complete_error(RqFault::TooLong { len: frame.len() }, cqs, environment);
         }
         if self.stride + needed > strides {
             // The rest is only given up for a WQE that is there to take the frame.
-            match self.posted(2, outside.dma) {
-                Err(fault) => return self.complete_error(fault, cqs, outside),
+            match self.posted(2, environment.dma) {
+                Err(fault) => return self.complete_error(fault, cqs, environment),
                 Ok(0 | 1) => return Received::NoWqe,
-                Ok(_) => self.fill(strides - self.stride, cqs, outside),
+                Ok(_) => self.fill(strides - self.stride, cqs, environment),
             }
         }
-        if let Err(fault) = self.store(frame, striding, memory, outside.dma) {
-            return self.complete_error(fault, cqs, outside);
+        if let Err(fault) = self.store(frame, striding, memory, environment.dma) {
+            return self.complete_error(fault, cqs, environment);
         }
         let byte_count = needed << 16 | frame.len() as u32;
-        self.complete_strides(RxHeaders { byte_count, ..headers }, cqs, outside);
+        self.complete_strides(RxHeaders { byte_count, ..headers }, cqs, environment);
         self.stride += needed;
         if self.stride == strides {
             self.consume_wqe();
@@ -56,15 +56,15 @@ impl Rq {
     }
 
     /// Consumes the rest of the WQE in use.
-    fn fill(&mut self, rest: u32, cqs: &mut Cqs, outside: &Outside<'_>) {
+    fn fill(&mut self, rest: u32, cqs: &mut Cqs, environment: &Environment<'_>) {
         let filler = RxHeaders { byte_count: FILLER | rest << 16, ..RxHeaders::default() };
-        self.complete_strides(filler, cqs, outside);
+        self.complete_strides(filler, cqs, environment);
         self.consume_wqe();
     }
 
-    fn complete_strides(&self, headers: RxHeaders, cqs: &mut Cqs, outside: &Outside<'_>) {
+    fn complete_strides(&self, headers: RxHeaders, cqs: &mut Cqs, environment: &Environment<'_>) {
         let headers = RxHeaders { wqe_id: self.wqe_index(), ..headers };
-        self.complete(CompletionKind::Received(headers), self.stride as u16, cqs, outside);
+        self.complete(CompletionKind::Received(headers), self.stride as u16, cqs, environment);
     }
 
     fn store(&self, frame: &[u8], striding: Striding, memory: &Memory, dma: &dyn Dma) -> Result<(), RqFault> {

@@ -1,7 +1,7 @@
 //! Frames on their way to the wire. Most go at once; while the wire is busy they wait here, in
 //! order.
 
-use crate::hca::outside::LinkState;
+use crate::hca::environment::LinkState;
 use crate::hca::work::Work;
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ impl Outbox {
         }
         if work.link == LinkState::Down {
             work.counters.tx_link_down += 1;
-        } else if self.waiting.is_empty() && work.outside.wire.send(frame) {
+        } else if self.waiting.is_empty() && work.environment.wire.send(frame) {
             count(frame, work);
         } else {
             work.counters.tx_wire_busy += 1;
@@ -47,7 +47,7 @@ impl Outbox {
         while let Some(frame) = self.waiting.front() {
             if work.link == LinkState::Down {
                 work.counters.tx_link_down += 1;
-            } else if work.outside.wire.send(frame) {
+            } else if work.environment.wire.send(frame) {
                 count(frame, work);
             } else {
                 break;

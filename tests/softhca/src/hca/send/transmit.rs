@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::offload;
 use super::outbox::Outbox;
 use super::wqe::{Control, Ethernet, Piece, Pieces, Scratch, Source, opcode};
-use crate::hca::outside::{Dma, Unmapped};
+use crate::hca::environment::{Dma, Unmapped};
 use crate::hca::work::Work;
 
 /// The part of the NIC behind all sending queues: the WQE and the frame in work.
@@ -90,7 +90,7 @@ impl Transmitter {
         self.frame.clear();
         self.frame.extend_from_slice(self.scratch.inline_headers(ethernet));
         for piece in self.pieces.list() {
-            append(&mut self.frame, &self.scratch, piece, work.outside.dma)?;
+            append(&mut self.frame, &self.scratch, piece, work.environment.dma)?;
         }
         Ok(self.finish(ethernet, work))
     }
@@ -116,7 +116,7 @@ impl Transmitter {
                 continue;
             }
             self.frame.clear();
-            append(&mut self.frame, &self.scratch, &piece, work.outside.dma)?;
+            append(&mut self.frame, &self.scratch, &piece, work.environment.dma)?;
             let one = self.finish(ethernet, work);
             sent.frames += one.frames;
             sent.bytes += one.bytes;
@@ -135,7 +135,7 @@ impl Transmitter {
         let headers = headers.ok_or(Fault::TsoHeaders { len: ethernet.inline_len })?;
         self.payload.clear();
         for piece in self.pieces.list() {
-            append(&mut self.payload, &self.scratch, piece, work.outside.dma)?;
+            append(&mut self.payload, &self.scratch, piece, work.environment.dma)?;
         }
         let mut sent = SentFrames::default();
         let count = self.payload.len().div_ceil(ethernet.mss as usize);

@@ -11,8 +11,8 @@ use super::cqe;
 use super::ring::CqRing;
 use crate::hca::control::{CqCreated, CqEvents, CqRequest, Errno, Event, EventKind};
 use crate::hca::counters::Counters;
+use crate::hca::environment::{Clock, Dma, Environment, Unmapped};
 use crate::hca::hostile::Chance;
-use crate::hca::outside::{Clock, Dma, Outside, Unmapped};
 use crate::hca::table::Table;
 use crate::hca::{Completion, CompletionKind, Config, Hca};
 use std::collections::VecDeque;
@@ -84,12 +84,12 @@ impl Cqs {
     /// Hands a completion to the CQ, which stamps it with the time and writes it now or, in hostile
     /// mode, later. A CQ that is full goes into error, with an event, and no byte is written.
     #[inline]
-    pub(in crate::hca) fn complete(&mut self, handle: u32, completion: &Completion, outside: &Outside<'_>) {
+    pub(in crate::hca) fn complete(&mut self, handle: u32, completion: &Completion, environment: &Environment<'_>) {
         let Some(cq) = self.cqs.get_mut(handle).filter(|cq| !cq.dead) else { return };
-        let timestamp = cq.timestamp(outside.clock);
+        let timestamp = cq.timestamp(environment.clock);
         if self.hostile {
             cq.held.push((*completion, timestamp));
-        } else if cq.put(completion, timestamp, outside).is_err() {
+        } else if cq.put(completion, timestamp, environment).is_err() {
             self.die(handle);
         }
     }
@@ -123,18 +123,18 @@ impl Cqs {
         &mut self,
         chance: &mut Chance,
         counters: &mut Counters,
-        outside: &Outside<'_>,
+        environment: &Environment<'_>,
     ) -> usize {
         let looks_at_arms = !self.strict || std::mem::take(&mut self.arm_rung);
-        let now = outside.clock.cycles();
+        let now = environment.clock.cycles();
         let mut work = 0;
         for handle in 0..self.cqs.end() {
             let Some(cq) = self.cqs.get_mut(handle).filter(|cq| !cq.dead) else { continue };
-            let written = cq.write_waiting(chance, outside);
+            let written = cq.write_waiting(chance, environment);
             counters.cqes_compressed += cq.session.as_mut().map_or(0, Session::take_written);
             let due = written.and_then(|count| {
                 work += count;
-                cq.event_is_due(looks_at_arms, now, outside.dma)
+                cq.event_is_due(looks_at_arms, now, environment.dma)
             });
             match due {
                 Ok(false) => {}
@@ -184,32 +184,32 @@ impl From<Unmapped> for Dead {
 impl Cq {
     /// Takes a slot and writes there, now or with its session.
     #[inline]
-    fn put(&mut self, completion: &Completion, timestamp: u64, outside: &Outside<'_>) -> Result<(), Dead> {
-        let index = match self.ring.advance(outside.dma)? {
+    fn put(&mut self, completion: &Completion, timestamp: u64, environment: &Environment<'_>) -> Result<(), Dead> {
+        let index = match self.ring.advance(environment.dma)? {
             Some(index) => index,
             None if self.ignore_overrun => self.ring.take_next(),
             None => {
                 // Entries that found room before belong to the driver.
-                self.finish_session(outside.dma)?;
+                self.finish_session(environment.dma)?;
                 return Err(Dead);
             }
         };
-        self.note_entry(index, completion, timestamp, outside);
+        self.note_entry(index, completion, timestamp, environment);
         if let Some(session) = &mut self.session {
             if session.join(index, completion, &self.ring) {
                 return Ok(());
             }
-            session.finish(&self.ring, outside.dma)?;
+            session.finish(&self.ring, environment.dma)?;
             if session.begin(index, completion, timestamp) {
                 return Ok(());
             }
         }
         let entry = cqe::encode(completion, timestamp, self.ring.owner(index));
-        Ok(self.ring.publish(index, &entry, outside.dma)?)
+        Ok(self.ring.publish(index, &entry, environment.dma)?)
     }
 
     #[inline]
-    fn note_entry(&mut self, index: u32, completion: &Completion, timestamp: u64, outside: &Outside<'_>) {
+    fn note_entry(&mut self, index: u32, completion: &Completion, timestamp: u64, environment: &Environment<'_>) {
         if self.channel.is_none() {
             return;
         }
@@ -218,13 +218,13 @@ impl Cq {
             CompletionKind::Received(_) => false,
             CompletionKind::SendError { .. } | CompletionKind::ReceiveError { .. } => true,
         };
-        let now = if self.real_time { outside.clock.cycles() } else { timestamp };
+        let now = if self.real_time { environment.clock.cycles() } else { timestamp };
         self.arming.note_entry(index.wrapping_add(1), solicited, now);
     }
 
     /// Writes completions that a hostile NIC has delayed, if their time has come, and the session
     /// of this step. Returns how many completions waited: while one does, there is work.
-    fn write_waiting(&mut self, chance: &mut Chance, outside: &Outside<'_>) -> Result<usize, Dead> {
+    fn write_waiting(&mut self, chance: &mut Chance, environment: &Environment<'_>) -> Result<usize, Dead> {
         let waiting = self.held.len();
         if waiting > 0 {
             if self.held_steps == 0 {
@@ -232,10 +232,10 @@ impl Cq {
             }
             self.held_steps -= 1;
             if self.held_steps == 0 {
-                self.write_held(outside)?;
+                self.write_held(environment)?;
             }
         }
-        self.finish_session(outside.dma)?;
+        self.finish_session(environment.dma)?;
         Ok(waiting)
     }
 
@@ -247,9 +247,10 @@ impl Cq {
         }
     }
 
-    fn write_held(&mut self, outside: &Outside<'_>) -> Result<(), Dead> {
+    fn write_held(&mut self, environment: &Environment<'_>) -> Result<(), Dead> {
         let mut held = std::mem::take(&mut self.held);
-        let written = held.drain(..).try_for_each(|(completion, timestamp)| self.put(&completion, timestamp, outside));
+        let written =
+            held.drain(..).try_for_each(|(completion, timestamp)| self.put(&completion, timestamp, environment));
         self.held = held;
         written
     }

@@ -51,12 +51,12 @@ fn compressing(entries: u32, format: Compression) -> World {
 
 impl World {
     fn complete(&mut self, completion: &Completion) {
-        let outside = Outside { dma: &self.memory, wire: &mut self.wire, clock: &self.clock };
-        self.hca.cqs.complete(self.cq.handle, completion, &outside);
+        let environment = Environment { dma: &self.memory, wire: &mut self.wire, clock: &self.clock };
+        self.hca.cqs.complete(self.cq.handle, completion, &environment);
     }
 
     fn step(&mut self) -> usize {
-        self.hca.step(64, &mut Outside { dma: &self.memory, wire: &mut self.wire, clock: &self.clock })
+        self.hca.step(64, &mut Environment { dma: &self.memory, wire: &mut self.wire, clock: &self.clock })
     }
 
     /// Receives frames of these lengths, with consecutive counters from `counter` on, within one
@@ -224,8 +224,8 @@ fn memory_that_is_gone_kills_only_its_own_queue() {
     let gone = CqRequest { user_handle: 1, ..request(&world.memory, 2, 64) };
     let gone = world.hca.create_cq(&gone, &world.memory).unwrap();
     let nowhere = PlainMemory::new(0, 0);
-    let outside = Outside { dma: &nowhere, wire: &mut world.wire, clock: &world.clock };
-    world.hca.cqs.complete(gone.handle, &received(0, 60), &outside);
+    let environment = Environment { dma: &nowhere, wire: &mut world.wire, clock: &world.clock };
+    world.hca.cqs.complete(gone.handle, &received(0, 60), &environment);
     assert!(!world.hca.cqs.is_alive(gone.handle));
     assert!(world.hca.cqs.is_alive(world.cq.handle));
     assert_eq!(world.hca.take_event().map(|event| (event.element, event.kind)), Some((1, EventKind::CqError)));

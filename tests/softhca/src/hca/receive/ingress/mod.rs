@@ -10,7 +10,7 @@ use super::rq::{Received, Rq, RqFault};
 use super::verdict::{VLAN_STRIPPED, Verdict};
 use crate::hca::control::WqState;
 use crate::hca::diagnosis::Diagnoses;
-use crate::hca::outside::{LinkState, Outside};
+use crate::hca::environment::{Environment, LinkState};
 use crate::hca::qp::Receiver;
 use crate::hca::steering::{Delivery, Headers, Rest, Spread};
 use crate::hca::{Hca, RxHeaders};
@@ -47,14 +47,14 @@ const TAG: std::ops::Range<usize> = 12..16;
 impl Hca {
     /// Receives up to `budget` frames, and gives up to as many WQEs of rings in error back. Returns
     /// how many of both.
-    pub(in crate::hca) fn receive_some(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
-        let mut count = self.flush_rings(budget, outside);
+    pub(in crate::hca) fn receive_some(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
+        let mut count = self.flush_rings(budget, environment);
         if self.link == LinkState::Down {
             return count;
         }
         for _ in 0..budget {
             if !self.receive.waits {
-                match self.take_frame(outside) {
+                match self.take_frame(environment) {
                     Taken::Frame => {}
                     Taken::Gone => {
                         count += 1;
@@ -63,7 +63,7 @@ impl Hca {
                     Taken::Nothing => break,
                 }
             }
-            self.deliver(outside);
+            self.deliver(environment);
             if self.receive.waits {
                 break;
             }
@@ -73,10 +73,10 @@ impl Hca {
     }
 
     #[inline]
-    fn flush_rings(&mut self, budget: usize, outside: &Outside<'_>) -> usize {
+    fn flush_rings(&mut self, budget: usize, environment: &Environment<'_>) -> usize {
         let mut count = 0;
         for rq in self.rqs.iter_mut() {
-            count += rq.flush(budget - count, &mut self.cqs, outside);
+            count += rq.flush(budget - count, &mut self.cqs, environment);
         }
         self.counters.rx_flushed += count as u64;
         count
@@ -84,17 +84,17 @@ impl Hca {
 
     /// Takes the next frame, parses it, and finds the queues that get it.
     #[inline]
-    fn take_frame(&mut self, outside: &mut Outside<'_>) -> Taken {
+    fn take_frame(&mut self, environment: &mut Environment<'_>) -> Taken {
         let Self { receive, counters, chance, steering, .. } = self;
         if receive.has_overtaken {
             std::mem::swap(&mut receive.frame, &mut receive.overtaken);
             receive.has_overtaken = false;
-        } else if !outside.wire.receive(&mut receive.frame) {
+        } else if !environment.wire.receive(&mut receive.frame) {
             return Taken::Nothing;
         } else if chance.frame_is_lost() {
             counters.rx_lost += 1;
             return Taken::Gone;
-        } else if chance.frame_is_overtaken() && outside.wire.receive(&mut receive.overtaken) {
+        } else if chance.frame_is_overtaken() && environment.wire.receive(&mut receive.overtaken) {
             counters.rx_reordered += 1;
             std::mem::swap(&mut receive.frame, &mut receive.overtaken);
             receive.has_overtaken = true;
@@ -104,13 +104,13 @@ impl Hca {
             return Taken::Gone;
         };
         let Receive { frame, deliveries, .. } = receive;
-        let rest = steering.decide(&headers, frame, || outside.wire.kernel_wants(frame), deliveries);
+        let rest = steering.decide(&headers, frame, || environment.wire.kernel_wants(frame), deliveries);
         match rest {
             Rest::Taken => {}
             Rest::Dropped => counters.rx_dropped += 1,
             Rest::Kernel => {
                 counters.rx_to_kernel += 1;
-                outside.wire.to_kernel(frame);
+                environment.wire.to_kernel(frame);
             }
         }
         if deliveries.is_empty() {
@@ -126,10 +126,10 @@ impl Hca {
 
     /// Gives the frame to all queues that are to have it, or waits for one without a WQE.
     #[inline]
-    fn deliver(&mut self, outside: &Outside<'_>) {
+    fn deliver(&mut self, environment: &Environment<'_>) {
         self.receive.waits = false;
         while let Some(&delivery) = self.receive.deliveries.get(self.receive.done) {
-            let (rq, received) = self.deliver_to(delivery, outside);
+            let (rq, received) = self.deliver_to(delivery, environment);
             match received {
                 Received::Stored => {}
                 Received::NoWqe if !self.config.lossy => {
@@ -147,7 +147,7 @@ impl Hca {
 
     /// Gives the frame to the ring of one QP. Returns the ring's number and the outcome.
     #[inline]
-    fn deliver_to(&mut self, delivery: Delivery, outside: &Outside<'_>) -> (u32, Received) {
+    fn deliver_to(&mut self, delivery: Delivery, environment: &Environment<'_>) -> (u32, Received) {
         let Self { receive, tirs, wqs, rqs, memory, cqs, chance, .. } = self;
         let Receive { frame, headers, verdict, changed, .. } = receive;
         let spread = match delivery.receiver {
@@ -158,7 +158,7 @@ impl Hca {
         let Some(Spread { rq: number, hash, hash_type }) = spread else { return (0, Received::NotReady) };
         let Some(rq) = rqs.get_mut(number) else { return (number, Received::NotReady) };
         if rq.state == WqState::Ready && chance.receive_fails() {
-            return (number, rq.fail(RqFault::BadLuck, cqs, outside));
+            return (number, rq.fail(RqFault::BadLuck, cqs, environment));
         }
         let mut found = RxHeaders {
             hash,
@@ -175,7 +175,7 @@ impl Hca {
             change(rq, frame, headers.vlan, changed, &mut found);
             changed.as_slice()
         };
-        (number, rq.receive(bytes, found, memory, cqs, outside))
+        (number, rq.receive(bytes, found, memory, cqs, environment))
     }
 
     #[cold]

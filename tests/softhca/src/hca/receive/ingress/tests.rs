@@ -4,7 +4,7 @@ use crate::hca::receive::frames::Frame;
 use crate::hca::receive::rig::{RxCqe, RxRig, to_mac, to_udp};
 use crate::hca::testing::PlainMemory;
 use crate::hca::{
-    Config, Errno, EventKind, FlowSpec, Hostility, LinkState, Outside, QpCapabilities, QpKind, QpRequest, QpState,
+    Config, Environment, Errno, EventKind, FlowSpec, Hostility, LinkState, QpCapabilities, QpKind, QpRequest, QpState,
     RssRequest, Wire, WqChange, WqState,
 };
 use proptest::prelude::*;
@@ -373,8 +373,8 @@ fn memory_that_is_gone_ends_in_an_event() {
     let mut rig = rig(4);
     rig.there.send(&numbered(1));
     let nowhere = PlainMemory::new(0, 0);
-    let mut outside = Outside { dma: &nowhere, wire: &mut rig.here, clock: &rig.clock };
-    rig.hca.step(10, &mut outside);
+    let mut environment = Environment { dma: &nowhere, wire: &mut rig.here, clock: &rig.clock };
+    rig.hca.step(10, &mut environment);
     assert!(rig.hca.take_event().is_some());
 }
 
@@ -408,7 +408,7 @@ fn what_the_kernel_wants_is_not_for_a_default_rule() {
     }
     let (here, _) = crate::hca::testing::CableEnd::pair();
     let mut port = Port(std::mem::replace(&mut rig.here, here));
-    rig.hca.step(10, &mut Outside { dma: &rig.memory, wire: &mut port, clock: &rig.clock });
+    rig.hca.step(10, &mut Environment { dma: &rig.memory, wire: &mut port, clock: &rig.clock });
     assert_eq!(port.0.kernel.len(), 1);
     assert_eq!(rig.poll(qp)[0].frame[..6], [2, 0, 0, 0, 0, 9]);
 }

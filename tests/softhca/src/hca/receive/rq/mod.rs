@@ -8,8 +8,8 @@
 
 use crate::hca::completion::Cqs;
 use crate::hca::control::{Errno, RqRing, Striding, WqRequest, WqState};
+use crate::hca::environment::{Dma, Environment, Unmapped};
 use crate::hca::memory::{Memory, Unreachable};
-use crate::hca::outside::{Dma, Outside, Unmapped};
 use crate::hca::table::Table;
 use crate::hca::{Completion, CompletionKind, Hca, RxHeaders, Syndrome};
 use std::fmt;
@@ -168,7 +168,7 @@ impl Rq {
         headers: RxHeaders,
         memory: &Memory,
         cqs: &mut Cqs,
-        outside: &Outside<'_>,
+        environment: &Environment<'_>,
     ) -> Received {
         if self.state != WqState::Ready {
             return Received::NotReady;
@@ -176,38 +176,38 @@ impl Rq {
         if !cqs.is_alive(self.cq) {
             return self.fatal(RqFault::CqDead);
         }
-        match self.posted(1, outside.dma) {
+        match self.posted(1, environment.dma) {
             Err(fault) => self.fatal(fault),
             Ok(0) => Received::NoWqe,
-            Ok(_) if self.striding.is_some() => self.receive_into_strides(frame, headers, memory, cqs, outside),
-            Ok(_) => self.receive_into_wqe(frame, headers, memory, cqs, outside),
+            Ok(_) if self.striding.is_some() => self.receive_into_strides(frame, headers, memory, cqs, environment),
+            Ok(_) => self.receive_into_wqe(frame, headers, memory, cqs, environment),
         }
     }
 
     /// Fails the next WQE though nothing is wrong with it, where one is posted.
-    pub(in crate::hca) fn fail(&mut self, fault: RqFault, cqs: &mut Cqs, outside: &Outside<'_>) -> Received {
+    pub(in crate::hca) fn fail(&mut self, fault: RqFault, cqs: &mut Cqs, environment: &Environment<'_>) -> Received {
         if self.state != WqState::Ready {
             return Received::NotReady;
         }
-        match self.posted(1, outside.dma) {
+        match self.posted(1, environment.dma) {
             Err(fault) => self.fatal(fault),
             Ok(0) => Received::NoWqe,
-            Ok(_) => self.complete_error(fault, cqs, outside),
+            Ok(_) => self.complete_error(fault, cqs, environment),
         }
     }
 
     /// Gives up to `budget` posted WQEs back flushed, where the ring is in error. Returns how many.
     #[inline]
-    pub(in crate::hca) fn flush(&mut self, budget: usize, cqs: &mut Cqs, outside: &Outside<'_>) -> usize {
+    pub(in crate::hca) fn flush(&mut self, budget: usize, cqs: &mut Cqs, environment: &Environment<'_>) -> usize {
         if self.state != WqState::Error {
             return 0;
         }
         // A ring that is not in memory or has an invalid record returns no more WQEs.
-        let posted = self.posted(u16::MAX, outside.dma).unwrap_or(0);
+        let posted = self.posted(u16::MAX, environment.dma).unwrap_or(0);
         let count = usize::from(posted).min(budget);
         for _ in 0..count {
             let kind = CompletionKind::ReceiveError { syndrome: Syndrome::Flushed, vendor: 0 };
-            self.complete(kind, self.consumer, cqs, outside);
+            self.complete(kind, self.consumer, cqs, environment);
             self.consume_wqe();
         }
         count
@@ -254,17 +254,22 @@ impl Rq {
         kind: CompletionKind,
         wqe_counter: u16,
         cqs: &mut Cqs,
-        outside: &Outside<'_>,
+        environment: &Environment<'_>,
     ) {
         let Self { user_index, number: queue_number, .. } = *self;
-        cqs.complete(self.cq, &Completion { user_index, queue_number, wqe_counter, kind }, outside);
+        cqs.complete(self.cq, &Completion { user_index, queue_number, wqe_counter, kind }, environment);
     }
 
     /// Completes the next WQE in error, which takes the ring with it.
     #[cold]
-    pub(in crate::hca) fn complete_error(&mut self, fault: RqFault, cqs: &mut Cqs, outside: &Outside<'_>) -> Received {
+    pub(in crate::hca) fn complete_error(
+        &mut self,
+        fault: RqFault,
+        cqs: &mut Cqs,
+        environment: &Environment<'_>,
+    ) -> Received {
         let kind = CompletionKind::ReceiveError { syndrome: fault.syndrome(), vendor: fault.vendor() };
-        self.complete(kind, self.consumer, cqs, outside);
+        self.complete(kind, self.consumer, cqs, environment);
         self.consume_wqe();
         self.state = WqState::Error;
         Received::Failed(fault)

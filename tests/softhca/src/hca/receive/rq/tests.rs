@@ -95,15 +95,15 @@ impl World {
 
     fn receive(&mut self, frame: &[u8]) -> Received {
         let Self { hca, memory, wire, clock, .. } = self;
-        let outside = Outside { dma: memory, wire, clock };
+        let environment = Environment { dma: memory, wire, clock };
         let rq = hca.rqs.get_mut(self.rq).unwrap();
-        rq.receive(frame, RxHeaders::default(), &hca.memory, &mut hca.cqs, &outside)
+        rq.receive(frame, RxHeaders::default(), &hca.memory, &mut hca.cqs, &environment)
     }
 
     fn flush(&mut self, budget: usize) -> usize {
         let Self { hca, memory, wire, clock, .. } = self;
-        let outside = Outside { dma: memory, wire, clock };
-        hca.rqs.get_mut(self.rq).unwrap().flush(budget, &mut hca.cqs, &outside)
+        let environment = Environment { dma: memory, wire, clock };
+        hca.rqs.get_mut(self.rq).unwrap().flush(budget, &mut hca.cqs, &environment)
     }
 
     /// The next entry, where there is one.

@@ -17,7 +17,7 @@ use super::strict::Register;
 use super::transmit::Transmitter;
 use super::wqe::{CompletionMode, Control, Place, WQEBB_LEN, fetch_wrapped, opcode};
 use crate::hca::control::{QpRequest, SqRing};
-use crate::hca::outside::Dma;
+use crate::hca::environment::Dma;
 use crate::hca::work::Work;
 use crate::hca::{Completion, CompletionKind, Syndrome};
 
@@ -118,7 +118,7 @@ impl Sq {
         if self.state == SqState::Reset {
             return 0;
         }
-        let Some(record) = self.record(work.outside.dma) else {
+        let Some(record) = self.record(work.environment.dma) else {
             return self.give_up(Fault::RingUnmapped, work);
         };
         let ahead = record.wrapping_sub(self.ci);
@@ -156,10 +156,10 @@ impl Sq {
         if self.ci == limit || transmitter.is_busy() {
             return 0;
         }
-        if self.pace.is_limited() && !self.pace.is_due(work.outside.clock.cycles()) {
+        if self.pace.is_limited() && !self.pace.is_due(work.environment.clock.cycles()) {
             return 0;
         }
-        let control = match transmitter.scratch.fetch(&self.place(record), work.outside.dma) {
+        let control = match transmitter.scratch.fetch(&self.place(record), work.environment.dma) {
             Ok(control) => control,
             // The WQE's length is not known, so all posted blocks count as one WQE.
             Err(fault) => return self.fail(fault, transmitter.scratch.bytes[3], record, work),
@@ -172,7 +172,7 @@ impl Sq {
             Ok(sent) => {
                 self.complete(&control, sent.bytes, work);
                 if self.pace.is_limited() {
-                    self.pace.sent(u64::from(sent.bytes), work.outside.clock.cycles());
+                    self.pace.sent(u64::from(sent.bytes), work.environment.clock.cycles());
                 }
                 self.ci = next;
                 sent.frames.max(1)
@@ -212,7 +212,7 @@ impl Sq {
         if self.ci == record {
             return 0;
         }
-        let fetched = transmitter.scratch.fetch(&self.place(record), work.outside.dma);
+        let fetched = transmitter.scratch.fetch(&self.place(record), work.environment.dma);
         let mode = fetched.as_ref().map_or(CompletionMode::OnError, |control| control.mode);
         if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_reported {
             self.error_reported = true;
@@ -240,7 +240,7 @@ impl Sq {
     fn hand_over(&self, kind: CompletionKind, work: &mut Work<'_, '_>) {
         let completion =
             Completion { user_index: self.user_index, queue_number: self.number, wqe_counter: self.ci, kind };
-        work.cqs.complete(self.cq, &completion, work.outside);
+        work.cqs.complete(self.cq, &completion, work.environment);
     }
 
     /// Where the next WQE lies.

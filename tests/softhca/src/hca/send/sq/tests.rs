@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use crate::hca::send::rig::{Rig, SendCqe, USER_INDEX, ethernet, ethernet_inline, frame, inline};
-use crate::hca::{Config, EventKind, Hostility, LinkState, Outside, QpChange, QpState, Wire};
+use crate::hca::{Config, Environment, EventKind, Hostility, LinkState, QpChange, QpState, Wire};
 
 fn sent(wqe_counter: u16, wqe_opcode: u8) -> SendCqe {
     SendCqe { opcode: 0, wqe_counter, syndrome: 0, vendor: 0, wqe_opcode, user_index: USER_INDEX }
@@ -315,8 +315,8 @@ fn frames_a_second() {
         while count < 5_000_000 {
             post_burst(&mut rig, count < 1024);
             count += 32;
-            let mut outside = Outside { dma: &rig.memory, wire: &mut wire, clock: &rig.clock };
-            assert!(rig.hca.step(64, &mut outside) >= 32);
+            let mut environment = Environment { dma: &rig.memory, wire: &mut wire, clock: &rig.clock };
+            assert!(rig.hca.step(64, &mut environment) >= 32);
         }
         let seconds = start.elapsed().as_secs_f64();
         println!("{:.2} M frames/s of 64 bytes, one thread, strict: {strict}", f64::from(count) / seconds / 1e6);

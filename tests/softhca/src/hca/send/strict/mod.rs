@@ -26,21 +26,21 @@ use crate::hca::work::Work;
 pub(in crate::hca) fn look_at_doorbells(uars: &mut Uars, qps: &mut Qps, work: &mut Work<'_, '_>) -> usize {
     let mut seen = 0;
     for slot in uars.slots() {
-        if let Some(register) = uars.take_arm(slot, work.outside.dma) {
+        if let Some(register) = uars.take_arm(slot, work.environment.dma) {
             seen += 1;
-            work.cqs.arm_register_written(register, work.outside.dma, work.counters);
+            work.cqs.arm_register_written(register, work.environment.dma, work.counters);
         }
         if uars.users(slot) == 0 {
             continue;
         }
         for half in 0..HALVES {
-            if let Some(mut ring) = uars.take(slot, half, work.outside.dma) {
+            if let Some(mut ring) = uars.take(slot, half, work.environment.dma) {
                 seen += 1;
                 work.counters.doorbells += 1;
                 let unseen = take_ring(&mut ring, Register { slot, number: half / 2 }, qps, work);
                 uars.remember(slot, half, &ring);
                 if unseen == Unseen::Perhaps {
-                    uars.wipe(slot, work.outside.dma);
+                    uars.wipe(slot, work.environment.dma);
                 }
             }
         }
@@ -109,7 +109,7 @@ fn take_ring(ring: &mut Ring, register: Register, qps: &mut Qps, work: &mut Work
 /// Checks a register against doorbell record and ring, and advances the position up to which the
 /// queue may fetch.
 fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) -> Result<Unseen, Fault> {
-    let dma = work.outside.dma;
+    let dma = work.environment.dma;
     let index = (ring.control >> 40) as u16;
     let units = ring.control as u8;
     let wqebbs = if units == 0 { 16 } else { u16::from(units).div_ceil(4) };
@@ -169,7 +169,7 @@ fn release_others(register: Register, number: u32, qps: &mut Qps, work: &Work<'_
         if sq.number == number || !rings_here || sq.state != SqState::Ready {
             continue;
         }
-        if let Some(record) = sq.record(work.outside.dma).filter(|record| *record != sq.rung) {
+        if let Some(record) = sq.record(work.environment.dma).filter(|record| *record != sq.rung) {
             sq.rung = record;
             unseen = Unseen::Perhaps;
         }

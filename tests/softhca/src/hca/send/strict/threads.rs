@@ -221,7 +221,7 @@ fn check(places: [(u32, u64); 2]) -> u64 {
         scope.spawn(move || {
             let (mut wire, clock) = (Counting(0), ManualClock::default());
             while !stop.load(Ordering::Relaxed) {
-                if hca.step(64, &mut Outside { dma: memory, wire: &mut wire, clock: &clock }) == 0 {
+                if hca.step(64, &mut Environment { dma: memory, wire: &mut wire, clock: &clock }) == 0 {
                     std::thread::yield_now();
                 }
             }

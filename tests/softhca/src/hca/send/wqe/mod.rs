@@ -6,8 +6,8 @@
 
 use super::fault::Fault;
 use crate::hca::config::Config;
+use crate::hca::environment::{Dma, Unmapped};
 use crate::hca::memory::{Memory, Purpose};
-use crate::hca::outside::{Dma, Unmapped};
 
 /// Bytes of a basic block.
 pub(super) const WQEBB_LEN: usize = 64;

@@ -97,8 +97,8 @@ pub trait Clock {
     fn unix_ns(&self) -> u64;
 }
 
-/// All three, for one step.
-pub struct Outside<'a> {
+/// Memory, wire and clock, for one step.
+pub struct Environment<'a> {
     /// Memory.
     pub dma: &'a dyn Dma,
     /// The cable.
