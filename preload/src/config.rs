@@ -71,7 +71,7 @@ pub(crate) fn get() -> Option<&'static Config> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
     pub(crate) ns: u64,
-    /// The user has set it: then each thread polls so long, also where the cores are needed.
+    /// The user has set the time: each thread then polls for it, also where the cores are needed.
     pub(crate) is_set: bool,
 }
 

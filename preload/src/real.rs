@@ -40,7 +40,7 @@ fn next_of(name: &'static str) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
 }
 
-/// `ppoll` as a cancellation point, for so many nanoseconds at most.
+/// `ppoll` as a cancellation point, for `timeout_ns` at most.
 pub(crate) fn ppoll_to_sleep(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) {
     let time = timeout_ns.map(sys::timespec);
     let time = time.as_ref().map_or(core::ptr::null(), |time| &raw const *time);

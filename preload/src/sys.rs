@@ -280,7 +280,7 @@ pub(crate) fn lseek(fd: c_int, offset: i64, whence: c_int) -> Result<i64, Errno>
     call!(libc::SYS_lseek, fd, offset, whence).map(|at| at as i64)
 }
 
-/// `ppoll`, for so many nanoseconds at most.
+/// `ppoll`, for `timeout_ns` at most.
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> Result<usize, Errno> {
     let time = timeout_ns.map(timespec);
     let time = time.as_ref().map_or(core::ptr::null(), |time| &raw const *time);
@@ -309,7 +309,7 @@ pub(crate) fn interface_idx(name: &str) -> u32 {
 /// asked, for lack of descriptors.
 pub(crate) fn has_interface(idx: u32) -> bool {
     let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: libc stores at most so many bytes. Its function makes system calls of its own.
+    // SAFETY: libc stores at most IF_NAMESIZE bytes. Its function makes system calls of its own.
     let is_named = !unsafe { libc::if_indextoname(idx, name.as_mut_ptr()) }.is_null();
     is_named || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENXIO | libc::ENODEV))
 }
@@ -338,7 +338,7 @@ pub(crate) fn gettid() -> c_int {
     call!(libc::SYS_gettid).unwrap_or(0) as c_int
 }
 
-/// `nanosleep`, for so many nanoseconds.
+/// `nanosleep`.
 pub(crate) fn sleep(nanoseconds: u64) {
     let time = timespec(nanoseconds);
     let _ = call!(libc::SYS_nanosleep, &raw const time, 0);

@@ -59,8 +59,8 @@ pub struct Options {
     pub ttl_min: u8,
     /// `TCP_WINDOW_CLAMP`: the most that the receive window shows. By default `None`.
     pub window_clamp: Option<u32>,
-    /// `TCP_NOTSENT_LOWAT` in bytes: a stream takes no more while so many are not sent yet, and is
-    /// writable again from half of them on. By default `None`: the send buffer alone limits them.
+    /// `TCP_NOTSENT_LOWAT` in bytes: a stream takes no more while this number is unsent, and is
+    /// writable again from half of it on. By default `None`: the send buffer alone limits them.
     pub unsent_low_water: Option<u32>,
     /// `IP_MULTICAST_TTL`. By default 1; with 0 datagrams do not leave the host.
     pub multicast_ttl: u8,

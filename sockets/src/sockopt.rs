@@ -770,7 +770,7 @@ fn retransmissions_in(seconds: i32) -> u8 {
     }
 }
 
-/// Seconds until so many are sent (Linux `retrans_to_secs`).
+/// Seconds until this number of retransmissions is sent (Linux `retrans_to_secs`).
 fn seconds_of(retransmissions: u8) -> u32 {
     (0..retransmissions).map(|count| 1_u32.checked_shl(count.into()).map_or(120, |wait| wait.min(120))).sum()
 }

@@ -17,7 +17,7 @@ use crate::errno::Errno;
 /// and has acknowledged our FIN. The flow of one that is not gone stays, because the kernel would
 /// answer its segments with resets.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
-/// When it is looked for again: it is in TIME-WAIT for so long (RFC 9293 3.4.1).
+/// The time until the next check: a connection is in TIME-WAIT for as long (RFC 9293 3.4.1).
 const NEXT_LOOK: Duration = Duration::from_secs(60);
 
 /// A port that steers flows to the worker, and all other frames elsewhere.

@@ -174,7 +174,7 @@ pub enum SettingsError {
         messages: u64,
         /// Needed.
         messages_min: u64,
-        /// For so many symbols.
+        /// The number of symbols.
         symbols: u16,
     },
     /// No message a second, or more than a line carries.

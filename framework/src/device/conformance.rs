@@ -475,7 +475,7 @@ fn too_long_is_named(rig: &mut dyn Rig) -> Result<(), String> {
     let len = rig.frame_len_max() + 1;
     let mut link = rig.link(BURST_MAX);
     let Some(mbuf) = link.tx_pool.alloc_copy(&frame(len, 0)) else {
-        return Ok(()); // No buffer holds so much, so no such frame can be made.
+        return Ok(()); // No buffer has this size, so no such frame can be made.
     };
     if let Err(mbuf) = link.tx.post(mbuf, Offload::NONE) {
         mbuf.free();

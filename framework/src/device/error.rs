@@ -93,8 +93,8 @@ impl DeviceError {
         Self::SetUp { kind, sentence: sentence.into(), source: None }
     }
 
-    /// The same with the error that it came from, which `source` returns. Of other variants nothing
-    /// changes.
+    /// This error with the error that it came from, which `source` returns. Of other variants
+    /// nothing changes.
     #[must_use]
     pub fn because(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         if let Self::SetUp { source, .. } = &mut self {

@@ -554,8 +554,8 @@ impl Mbuf {
     /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.
     #[inline(always)]
     pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> FreshMbuf {
-        // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2),
-        // and the caller owns the buffer alone.
+        // SAFETY: the bytes of the frame from there on are inside the buffer (caller) and
+        // initialised (2), and the caller owns the buffer alone.
         let place = unsafe {
             let data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             slice::from_raw_parts_mut(data.as_ptr(), frame.len())

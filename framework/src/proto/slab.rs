@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         Self::with_madvise(capacity, without_madvise)
     }
 
-    /// The same with `advise` called for its memory.
+    /// A slab whose memory `advise` is called for.
     pub(super) fn with_madvise(capacity: usize, advise: Madvise) -> Self {
         assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
         let last = capacity.wrapping_sub(1);

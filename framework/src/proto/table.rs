@@ -48,7 +48,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Self::with_madvise(capacity, seed, without_madvise)
     }
 
-    /// The same with `advise` called for its memory.
+    /// A table whose memory `advise` is called for.
     pub(super) fn with_madvise(capacity: usize, seed: HashSeed, advise: Madvise) -> Self {
         let buckets = allocate_table(Self::buckets(capacity), advise, |_| Bucket::empty());
         Self { buckets, len: 0, capacity, seed }

@@ -55,7 +55,7 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, options: &[], payload })
     }
 
-    /// The same for headers of other lengths and versions.
+    /// Parses headers of other lengths and versions.
     fn parse_options(header: &'a Ipv4Header, bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let header_len = header.checked_header_len()?;
         let total_len = usize::from(header.total_len());

@@ -250,10 +250,10 @@ impl Engine {
         received
     }
 
-    /// Whether this thread, which has waited so long, polls on instead of sleeping. Unless the user
-    /// has set a time, one thread polls at once, and none where the sleeping ones are as many as
-    /// the other cores: the thread that polls would take the core of one that has work, or of a
-    /// peer.
+    /// Whether this thread, which has waited for that time, polls on instead of sleeping. Unless
+    /// the user has set a time, one thread polls at once, and none where the sleeping ones are as
+    /// many as the other cores: the thread that polls would take the core of one that has work, or
+    /// of a peer.
     pub(crate) fn may_poll(&mut self, waited_ns: u64) -> bool {
         let spin = config::spin();
         if !self.is_open() || waited_ns >= spin.ns {

@@ -12,7 +12,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Room for so many channels.
+    /// With room for `channels_max` channels.
     pub(super) fn new(channels_max: usize) -> Self {
         Self { least_ns: NEVER_NS, of_channels: Vec::with_capacity(channels_max) }
     }

@@ -16,7 +16,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Room for so many channels.
+    /// With room for `channels_max` channels.
     pub(super) fn new(channels_max: usize) -> Self {
         Self { entries: Vec::with_capacity(channels_max) }
     }

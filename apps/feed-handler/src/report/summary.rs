@@ -216,7 +216,7 @@ impl Summary {
         summary
     }
 
-    /// Shows at most so many tops of each channel.
+    /// Limits the tops of book that are shown of each channel.
     pub fn limit_tops(&mut self, tops: Tops) {
         let Tops::First(count) = tops else { return };
         self.channels.iter_mut().for_each(|channel| channel.books.tops.truncate(count));

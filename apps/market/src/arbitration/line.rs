@@ -80,7 +80,7 @@ impl LineState {
         self.last_packet_ns = now_ns;
     }
 
-    /// The channel accepts the packet, after so many restarts; so does the line.
+    /// The channel accepts the packet after `restarts` restarts; so does the line.
     #[inline]
     pub(super) fn follow(&mut self, header: &Header, restarts: u64) {
         if !is_numbered(header) {

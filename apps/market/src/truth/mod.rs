@@ -141,7 +141,7 @@ pub struct PriceLevel {
 }
 
 impl Packets {
-    /// Counts one packet with so many messages.
+    /// Counts one packet with this number of messages.
     pub fn count(&mut self, kind: PacketKind, messages: u16) {
         match kind {
             PacketKind::Data | PacketKind::Unsequenced => self.data += 1,

@@ -28,7 +28,7 @@ impl Lifetime {
         Self { process, unused_since: None }
     }
 
-    /// Whether the broker goes on, while it serves so many programs.
+    /// Whether the broker goes on, while it serves `clients` programs.
     pub(super) fn is_needed(&mut self, root: &Root, clients: usize, now: Instant) -> bool {
         let Some(process) = &self.process else { return true };
         if clients > 0 || started(root, process.pid).is_some_and(|started| started == process.started) {

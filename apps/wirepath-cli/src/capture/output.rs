@@ -23,7 +23,7 @@ pub(super) struct Lines {
     failure: Option<io::Error>,
 }
 
-/// Text is written when there is so much of it, or when no more frames come.
+/// Text is written when it is this long, or when no more frames come.
 const TEXT_LEN: usize = 65_536;
 
 impl Output {

@@ -189,7 +189,8 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     *array
 }
 
-/// The same, for writing. With a known length, fields are written without further bounds checks.
+/// The first `N` bytes for writing. With a known length, fields are written without further bounds
+/// checks.
 #[inline(always)]
 fn array_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
     let Some(array) = bytes.first_chunk_mut() else { panic!("a header is as long as was checked") };

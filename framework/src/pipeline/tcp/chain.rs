@@ -28,8 +28,8 @@ impl Iterator for Parts {
         let mut part = self.rest.take()?;
         self.rest = part.detach();
         if let Some(rest) = self.rest.take_if(|rest| rest.is_empty() || self.segment.has(TcpFlags::SYN)) {
-            // A SYN takes a sequence number before its data, and never comes with so much data: the
-            // peer sends it again.
+            // A SYN takes a sequence number before its data, and never comes with a chain of data:
+            // the peer sends it again.
             rest.free();
         }
         let len = part.len() as u32;

@@ -64,7 +64,7 @@ impl OutOffloads {
         Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
-    /// Bytes of the longest payload that the device is given, where a buffer has room for so many.
+    /// Bytes of the longest payload that one frame for the device has, where they fit in a buffer.
     /// While the NIC still reads the payload, a retransmission is sent as a copy. Where the device
     /// takes no chains, the copy and its headers need to fit in one buffer.
     fn longest(self, data_room: usize) -> usize {

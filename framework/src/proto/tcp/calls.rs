@@ -101,10 +101,10 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The same with a named local port. An app that names a port again gives up the closed
-    /// connection that still lingers on that port. The old connection would block the port for as
-    /// long as a silent peer is retried, and the app already knows that its result will not be
-    /// reported. Linux refuses the port (`__inet_check_established`), but gives up an orphan
+    /// The ends of a connection from a named local port. An app that names a port again gives up
+    /// the closed connection that still lingers on that port. The old connection would block the
+    /// port for as long as a silent peer is retried, and the app already knows that its result will
+    /// not be reported. Linux refuses the port (`__inet_check_established`), but gives up an orphan
     /// sooner.
     fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
@@ -115,7 +115,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The same where any port will do.
+    /// The ends of a connection from `flow`'s local port.
     pub(super) fn claim_port(
         &self,
         flow: Flow,

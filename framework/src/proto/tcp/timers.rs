@@ -57,7 +57,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm_by(self.connection.deadline());
     }
 
-    /// The same where one deadline may have moved earlier, and no other has.
+    /// Sets the timer where only one deadline may have moved earlier.
     #[inline(always)]
     pub(super) fn arm_by(&mut self, at: Instant) {
         if at != Instant::MAX {
@@ -266,7 +266,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
-    /// The app has closed, and waits so long from now for the acknowledgment of its data.
+    /// Starts the linger time of an app that has closed: it waits for the acknowledgment of its
+    /// data (`SO_LINGER`).
     pub(super) fn limit_linger(&mut self) {
         if self.connection.is_lingering() {
             self.idle_until(self.now + ms(self.connection.rare_options.linger_ms));

@@ -43,7 +43,7 @@ pub(super) struct Collected {
 }
 
 impl NeighborRequests {
-    /// For a host with room for `wanted_max` neighbors. At most so many requests are made per
+    /// For a host with room for `wanted_max` neighbors, which is also the maximum of requests per
     /// second.
     pub(super) fn new(wanted_max: usize, ring: Consumer<Ipv4Addr>) -> Self {
         Self { ring, wanted: BTreeMap::new(), wanted_max }

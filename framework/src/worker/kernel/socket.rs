@@ -47,7 +47,8 @@ const MESSAGE_LEN_MAX: usize = 64 * 1024;
 /// to rmem_max.
 const EVENTS_LEN: i32 = 4 * 1024 * 1024;
 
-/// More datagrams than the event buffer can hold: after so many reads only new ones are read.
+/// More datagrams than the event buffer can hold: after this number of reads only new ones are
+/// read.
 const DATAGRAMS_WAITING_MAX: usize = 100_000;
 
 /// An answer arrives at once; a kernel that has not answered after this time will not answer.

@@ -128,7 +128,7 @@ impl<S: Source> Watch<S> {
         self.lost.fetch_add(news, Ordering::Relaxed);
     }
 
-    /// The same, and queries the port regardless of events.
+    /// Reads the events, and queries the port also without any.
     pub(in crate::device::mlx5) fn ask(&self) {
         self.is_due.store(true, Ordering::Relaxed);
         self.look();

@@ -99,7 +99,7 @@ struct Request {
 }
 
 impl Ledger {
-    /// For a ring of so many blocks, a power of two of at least two.
+    /// For a ring of `blocks` basic blocks, a power of two of at least two.
     pub(super) fn new(blocks: u32) -> Self {
         assert!(blocks.is_power_of_two() && blocks > 1, "a ring of {blocks} blocks");
         Self {

@@ -64,7 +64,7 @@ use crate::time::{Duration, Instant};
 /// A connection. The order of the fields is that of the memory: the fields that a segment of an
 /// established connection needs, data or acknowledgment, are in the first
 /// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million connections costs at
-/// most so many cache misses. Data and its answer stay within the first four.
+/// most that number of cache misses. Data and its answer stay within the first four.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::proto::tcp) struct Connection {
