@@ -33,7 +33,7 @@ pub struct Echo {
     pub seed: u64,
     /// Bytes each way.
     pub len: usize,
-    /// Frames of a thousand that are lost, each way.
+    /// Lost frames of each thousand, in each direction.
     pub per_mille: usize,
     /// One way.
     pub delay: Duration,

@@ -406,7 +406,7 @@ fn bind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketA
     rebind_twin(twin, family, local)
 }
 
-/// As above, of a twin whose name may be that of a port that the kernel has taken back.
+/// Binds a twin whose old name may be that of a port that the kernel has taken back.
 fn rebind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
     let (bytes, len) = address::format(local, family);
     sys::bind(twin, &bytes[..len])?;

@@ -76,7 +76,7 @@ impl Watcher for Printer {
     }
 }
 
-/// The same scripts into two stacks; says which of them part the two.
+/// Plays the same scripts to two stacks, and returns the seeds after which the two differ.
 fn compare(from: u64, seeds: u64) -> Vec<u64> {
     let (begin, sum, parted) = (Instant::now(), Mutex::new(differential::Tally::default()), Mutex::new(Vec::new()));
     on_all_cores(

@@ -317,9 +317,9 @@ impl Igmp {
     fn follow_group(&mut self, group: Ipv4Addr, cx: &Cx<'_>) {
         let filter = match cx.sockets.reception_state(group, cx.host.interface()) {
             Some(reception_state) => {
-                self.reporter.changed(group, reception_state.mode(), reception_state.sources(), cx.now)
+                self.reporter.set_filter(group, reception_state.mode(), reception_state.sources(), cx.now)
             }
-            None => self.reporter.changed(group, FilterMode::Include, [], cx.now),
+            None => self.reporter.set_filter(group, FilterMode::Include, [], cx.now),
         };
         match filter {
             Ok(()) => {}

@@ -249,7 +249,7 @@ fn link_that_comes_back_hears_everything_again() {
     let block = Block::heap();
     let mut node = Igmp::new(IgmpConfig::new(HashSeed::new(3, 4)), &host, &block.scope("worker0"));
     let now = Instant::from_nanos(1_000);
-    node.reporter.changed(GROUP, FilterMode::Exclude, [], now).unwrap();
+    node.reporter.set_filter(GROUP, FilterMode::Exclude, [], now).unwrap();
     assert!(node.reporter.is_due(now));
     node.set_link(false, now);
     assert!(!node.reporter.is_due(now));

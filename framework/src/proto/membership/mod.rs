@@ -168,7 +168,7 @@ impl Reporter {
     /// include list leaves the group. The difference to the last report (RFC 3376 5.1) leaves with
     /// the next [`Reporter::next`], and is repeated as often as the querier's robustness demands.
     /// Costs a probe for each source.
-    pub fn changed(
+    pub fn set_filter(
         &mut self,
         group: Ipv4Addr,
         mode: FilterMode,

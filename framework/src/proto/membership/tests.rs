@@ -63,15 +63,15 @@ fn line(record: &Record<'_>) -> String {
 impl Script {
     fn set(&mut self, mode: FilterMode, sources: &[u8]) {
         let sources = sources.iter().map(|last| source(*last));
-        self.reporter.changed(G, mode, sources, self.now).unwrap();
+        self.reporter.set_filter(G, mode, sources, self.now).unwrap();
     }
 
     fn join(&mut self, group: Ipv4Addr) {
-        self.reporter.changed(group, Exclude, [], self.now).unwrap();
+        self.reporter.set_filter(group, Exclude, [], self.now).unwrap();
     }
 
     fn leave(&mut self, group: Ipv4Addr) {
-        self.reporter.changed(group, Include, [], self.now).unwrap();
+        self.reporter.set_filter(group, Include, [], self.now).unwrap();
     }
 
     fn query(&mut self, query: &IgmpQuery<'_>) {
@@ -528,7 +528,7 @@ fn link_that_comes_back_is_told_everything() {
 fn list_without_room_becomes_any_source() {
     let mut script = script_with(ReporterConfig { groups: 2, sources: 3, ..ReporterConfig::default() });
     let sources = (1..=4).map(source);
-    assert_eq!(script.reporter.changed(G, Include, sources, script.now), Err(ReporterError::SourcesFull));
+    assert_eq!(script.reporter.set_filter(G, Include, sources, script.now), Err(ReporterError::SourcesFull));
     assert_eq!(script.said(), ["G TO_EX{}"]);
     script.set(Include, &[1, 2, 3]);
     assert_eq!(script.said(), ["G TO_IN{1 2 3}"]);
@@ -540,9 +540,9 @@ fn group_that_was_left_makes_way_for_a_new_one() {
     script.join(G);
     script.join(H);
     let third = Ipv4Addr::new(239, 3, 3, 3);
-    assert_eq!(script.reporter.changed(third, Exclude, [], script.now), Err(ReporterError::GroupsFull));
+    assert_eq!(script.reporter.set_filter(third, Exclude, [], script.now), Err(ReporterError::GroupsFull));
     script.leave(G);
-    assert_eq!(script.reporter.changed(third, Exclude, [], script.now), Ok(()));
+    assert_eq!(script.reporter.set_filter(third, Exclude, [], script.now), Ok(()));
     assert_eq!((script.reporter.groups(), script.reporter.groups.find(G)), (2, None));
 }
 
@@ -653,7 +653,7 @@ proptest! {
             let sources: std::collections::BTreeSet<_> =
                 (0..6).filter(|bit| sources >> bit & 1 == 1).map(source).collect();
             let mode = if excludes { Exclude } else { Include };
-            script.reporter.changed(group, mode, sources.iter().copied(), script.now).unwrap();
+            script.reporter.set_filter(group, mode, sources.iter().copied(), script.now).unwrap();
             wanted.insert(group, (excludes, sources));
             match question {
                 _ if is_lossy => {}

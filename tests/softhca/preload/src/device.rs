@@ -6,8 +6,8 @@ use softhca::hca::Hca;
 use softhca::settings::{DeviceSettings, WireSettings};
 use softhca::wire::{Groups, PacketSocket, PairEnd, Pcap, Port, Tap};
 
+use crate::counter_file::CounterFile;
 use crate::hw_counters::HwCounters;
-use crate::sheet::Sheet;
 use crate::sys;
 
 /// A NIC that a client has open, or the NIC at the other end of its cable.
@@ -15,7 +15,7 @@ pub(crate) struct Device {
     pub(crate) hca: Hca,
     pub(crate) port: Port,
     /// Where its counters are left.
-    pub(crate) sheet: Option<Sheet>,
+    pub(crate) counter_file: Option<CounterFile>,
     /// Those of its counters that sysfs shows.
     pub(crate) hw_counters: Option<HwCounters>,
     /// The device was removed: no frame moves, and the kernel answers EIO.
@@ -36,9 +36,9 @@ impl Device {
             }
             _ => port,
         };
-        let sheet = counters.and_then(|directory| Sheet::open(directory, &settings.config.name));
+        let counter_file = counters.and_then(|directory| CounterFile::open(directory, &settings.config.name));
         let hw_counters = HwCounters::open(&settings.config.name);
-        Ok(Self { hca: Hca::new(settings.config.clone()), port, sheet, hw_counters, is_gone: false })
+        Ok(Self { hca: Hca::new(settings.config.clone()), port, counter_file, hw_counters, is_gone: false })
     }
 }
 

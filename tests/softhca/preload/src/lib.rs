@@ -23,6 +23,7 @@
 
 mod channels;
 mod clock;
+mod counter_file;
 mod device;
 mod engine;
 #[allow(unsafe_code)]
@@ -33,7 +34,6 @@ mod memory;
 #[allow(unsafe_code)]
 mod pages;
 mod refusal;
-mod sheet;
 #[allow(unsafe_code)]
 mod sys;
 mod world;

@@ -364,9 +364,9 @@ impl World {
 
     /// Writes the counters where `softhca run` finds them.
     pub(crate) fn show_counters(&mut self) {
-        for Device { hca, port, sheet, .. } in self.devices.iter_mut().flatten() {
-            if let Some(sheet) = sheet {
-                sheet.show(hca.counters().snapshot().into_iter().chain(port.counters()));
+        for Device { hca, port, counter_file, .. } in self.devices.iter_mut().flatten() {
+            if let Some(counter_file) = counter_file {
+                counter_file.show(hca.counters().snapshot().into_iter().chain(port.counters()));
             }
         }
     }

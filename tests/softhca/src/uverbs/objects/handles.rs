@@ -44,7 +44,7 @@ pub(in crate::uverbs) struct Object {
     pub(in crate::uverbs) user_handle: Option<u64>,
     /// The doorbell register that it was given.
     pub(in crate::uverbs) register: Option<Register>,
-    /// Bytes of the client's memory that it keeps in place.
+    /// Bytes of the client's memory that it pins.
     pub(in crate::uverbs) locked_len: u64,
     /// Handles of the objects that it uses.
     pub(in crate::uverbs) uses: Vec<u32>,

@@ -11,13 +11,13 @@ const LEN: usize = 4096;
 
 /// The file of one device.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct CounterFile {
     file: SharedFile,
     title: String,
     text: String,
 }
 
-impl Sheet {
+impl CounterFile {
     /// `None` where it cannot be made: then there is nothing to read at the end.
     pub(crate) fn open(directory: &Path, device: &str) -> Option<Self> {
         let process = std::process::id();
