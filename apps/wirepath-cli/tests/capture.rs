@@ -12,10 +12,10 @@ use std::{fs, thread};
 
 use tempfile::TempDir;
 use wirepath::counters::Block;
-use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::device::pcap::Reader;
-use wirepath::device::tap::{TapConfig, TapDevice, TapRx, TapTx};
-use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
+use wirepath::device::tap::{TapConfig, TapDevice};
+use wirepath::device::{Device, Offload, Queue, RxOf, RxQueue, TxOf, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::{Cx, EgressConfig, Node, NodeTree};
 use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
@@ -102,7 +102,7 @@ fn child_sends_back_what_arrives() {
 
 /// The child's parts: a worker at the tapped end of a wire, and a far end.
 struct Wire {
-    worker: Worker<TapRx<MemoryRx>, TapTx<MemoryTx>, Echo, ()>,
+    worker: Worker<RxOf<TapDevice<MemoryDevice>>, TxOf<TapDevice<MemoryDevice>>, Echo, ()>,
     far: (MemoryRx, MemoryTx),
     pool: Pool,
     clock: MonotonicClock,

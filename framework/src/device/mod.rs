@@ -99,6 +99,11 @@ pub fn take_only_queue<Q>(queue: &mut Option<Q>, device: &str, idx: u16) -> Resu
     queue.take().ok_or_else(|| DeviceError::QueueTaken { device: device.into(), idx })
 }
 
+/// The receive half of a device's queues.
+pub type RxOf<D> = <<D as Device>::Queue as Queue>::Rx;
+/// The transmit half of a device's queues.
+pub type TxOf<D> = <<D as Device>::Queue as Queue>::Tx;
+
 /// One queue of a device, before a worker opens it.
 pub trait Queue: Send {
     /// The receive half.

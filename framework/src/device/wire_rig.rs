@@ -6,7 +6,7 @@ use core::any::Any;
 
 use super::conformance::{LinkUnderTest, Rig};
 use super::memory::{MemoryConfig, MemoryDevice, pair};
-use super::{Device, Queue};
+use super::{Device, Queue, RxOf, TxOf};
 use crate::counters::Block;
 use crate::mem::Pool;
 
@@ -22,7 +22,6 @@ fn config() -> MemoryConfig {
     MemoryConfig { slots: SLOTS, ..MemoryConfig::default() }
 }
 
-type RxOf<D> = <<D as Device>::Queue as Queue>::Rx;
 type Opened<D> = dyn FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any>;
 
 /// Makes links of which each end is a `D`.
@@ -54,7 +53,7 @@ impl<D: Device> WireRig<D> {
 impl<D: Device> Rig for WireRig<D>
 where
     RxOf<D>: 'static,
-    <D::Queue as Queue>::Tx: 'static,
+    TxOf<D>: 'static,
 {
     fn link(&mut self, buffers: usize) -> LinkUnderTest {
         let block = Block::heap();

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::*;
 use crate::counters::Block;
-use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryQueue, MemoryRx, MemoryTx, pair};
+use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use crate::device::{Device, Queue};
 use crate::mem::Pool;
 use crate::pipeline::{
@@ -71,7 +71,13 @@ fn host(own: Ipv4Addr, neighbor: Ipv4Addr) -> Host {
 }
 
 /// A worker with `app` at `own`, which has bound the port.
-fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbor: Ipv4Addr, app: A, block: &Block) -> Party<A> {
+fn party<A: App>(
+    queue: <MemoryDevice as Device>::Queue,
+    own: Ipv4Addr,
+    neighbor: Ipv4Addr,
+    app: A,
+    block: &Block,
+) -> Party<A> {
     let scope = block.scope(&own.to_string());
     let pool = Pool::heap(256).unwrap();
     let (rx, tx) = queue.open(&pool, &scope).unwrap();

@@ -27,10 +27,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wirepath::counters::{Block, Scope, Snapshot};
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpQueue, AfXdpRx, AfXdpTx};
-use wirepath::device::fault::{FaultConfig, FaultDevice, FaultQueue, FaultRx, FaultTx};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+use wirepath::device::fault::{FaultConfig, FaultDevice};
 use wirepath::device::steering::{Rule, RuleId};
-use wirepath::device::{Capabilities, Device, Queue, RxQueue, TxQueue};
+use wirepath::device::{Capabilities, Device, Queue, RxOf, RxQueue, TxOf, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
 use wirepath::pipeline::tcp::{
     ConnectionId, ConnectionOptions, ListenOptions, ListenerId, TcpConfig, TcpInfo, TcpNodeConfig, TcpSockets,
@@ -137,7 +137,10 @@ pub fn network(address: Ipv4Addr) -> Ipv4Prefix {
 }
 
 /// The worker under test.
-pub type LiveWorker = Worker<FaultRx<AfXdpRx>, FaultTx<AfXdpTx>, HostStack, Recorder>;
+pub type LiveWorker = Worker<RxOf<FaultyPort>, TxOf<FaultyPort>, HostStack, Recorder>;
+/// The port, around which faults are made.
+type FaultyPort = FaultDevice<AfXdpDevice>;
+type FaultyQueue = <FaultyPort as Device>::Queue;
 type Act = Box<dyn FnOnce(&mut LiveWorker, Instant) + Send>;
 
 /// A host that runs. Dropped, it ends without a check; [`stop`](Self::stop) it.
@@ -188,7 +191,7 @@ impl Live {
         namespace: &str,
         config: &LiveConfig,
         device: &Arc<Mutex<FaultDevice<AfXdpDevice>>>,
-        (queue, taken): (u16, FaultQueue<AfXdpQueue>),
+        (queue, taken): (u16, FaultyQueue),
         link: KernelLink,
     ) -> Result<Self, String> {
         let block = Block::heap();
@@ -418,7 +421,7 @@ impl Drop for Live {
 }
 
 /// The port, its queues with their numbers, and the kernel's state of the interface.
-type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, KernelLink);
+type Opened = (FaultyPort, Vec<(u16, FaultyQueue)>, KernelLink);
 
 /// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the
 /// interface.
@@ -441,7 +444,7 @@ fn open(config: &LiveConfig, queues: u16) -> Result<Opened, String> {
 /// Puts the worker together on its own thread.
 fn build(
     config: &LiveConfig,
-    queue: FaultQueue<AfXdpQueue>,
+    queue: FaultyQueue,
     capabilities: Capabilities,
     link: &KernelLink,
     scope: &Scope,

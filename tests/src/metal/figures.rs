@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Clock};
 use hdrhistogram::Histogram;
 use hugepages::MapRequest;
 use wirepath::counters::Block;
-use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Queue, Mlx5Rx, Mlx5Tx};
+use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Layout, Mbuf, Pool, Region};
 use wirepath::time::{Clock as _, MonotonicClock};
@@ -28,6 +28,9 @@ pub(super) struct Pace {
     pub(super) each: Duration,
     pub(super) cores: Option<(usize, usize)>,
 }
+
+/// A queue of the port that no worker has opened yet.
+type Unopened = <Mlx5Device as Device>::Queue;
 
 /// Bytes of the frames, Ethernet header to last payload byte.
 const LENS: [usize; 2] = [64, 1500];
@@ -123,7 +126,7 @@ impl Flow {
 }
 
 /// Sends as fast as the ring takes frames; how many.
-fn send(queue: Mlx5Queue, config: &Mlx5Config, core: Option<usize>, len: usize, each: Duration) -> Result<u64, String> {
+fn send(queue: Unopened, config: &Mlx5Config, core: Option<usize>, len: usize, each: Duration) -> Result<u64, String> {
     let mut end = End::of(queue, config, core)?;
     let (bytes, start) = (frame(len), Clock::now());
     let mut sent = 0;
@@ -142,7 +145,7 @@ fn send(queue: Mlx5Queue, config: &Mlx5Config, core: Option<usize>, len: usize, 
 
 /// Counts received frames, until the sender has ended and no more come.
 fn receive(
-    queue: Mlx5Queue,
+    queue: Unopened,
     config: &Mlx5Config,
     core: Option<usize>,
     is_over: &AtomicBool,
@@ -245,7 +248,7 @@ impl End {
     }
 
     /// On this thread.
-    fn of(queue: Mlx5Queue, config: &Mlx5Config, core: Option<usize>) -> Result<Self, String> {
+    fn of(queue: Unopened, config: &Mlx5Config, core: Option<usize>) -> Result<Self, String> {
         if let Some(core) = core {
             affinity::pin(core).map_err(|error| error.to_string())?;
         }
@@ -288,7 +291,7 @@ fn device(cable: &Cable, end: usize) -> Result<Mlx5Device, String> {
     Ok(device)
 }
 
-fn queue(device: &mut Mlx5Device) -> Result<Mlx5Queue, String> {
+fn queue(device: &mut Mlx5Device) -> Result<Unopened, String> {
     device.take_queue(0).map_err(|error| error.to_string())
 }
 

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use wirepath::counters::Block;
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpRx, AfXdpTx, Mode};
-use wirepath::device::bond::{ActiveLeg, BondDevice, BondRx, BondTx};
-use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode};
+use wirepath::device::bond::{ActiveLeg, BondDevice};
+use wirepath::device::{Device, Offload, Queue, RxOf, RxQueue, TxOf, TxQueue};
 use wirepath::mem::{Burst, Pool};
 use wirepath::time::{Duration, Instant};
 use wirepath_tests::netns::Namespace;
@@ -19,9 +19,9 @@ use wirepath_tests::port::{EXPERIMENT, TIMEOUT, config, frame, number, open, poo
 const RING: usize = 256;
 
 struct Scene {
-    rx: BondRx<AfXdpRx>,
-    tx: BondTx<AfXdpTx>,
-    _device: BondDevice<wirepath::device::af_xdp::AfXdpDevice>,
+    rx: RxOf<BondDevice<AfXdpDevice>>,
+    tx: TxOf<BondDevice<AfXdpDevice>>,
+    _device: BondDevice<AfXdpDevice>,
     active: ActiveLeg,
     /// The switch's ends of the legs.
     switch: Vec<PacketSocket>,

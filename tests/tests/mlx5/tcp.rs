@@ -13,8 +13,8 @@ use std::time::Instant;
 use wirepath::counters::{Block, Reading};
 use wirepath::device::mlx5::{Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
-use wirepath::device::tap::{TapRx, TapTx};
-use wirepath::device::{Device, Queue, RxQueue, TxQueue};
+use wirepath::device::tap::TapDevice;
+use wirepath::device::{Device, RxOf, RxQueue, TxOf, TxQueue};
 use wirepath::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpNodeConfig, TcpSent, TcpSockets,
     TcpSocketsConfig,
@@ -163,8 +163,7 @@ impl Ours<Mlx5Rx, Mlx5Tx, Mlx5Device> {
 
 /// As `worker::live` makes it: a port of our own, with ARP, a pool for frames of the interface, and
 /// a roster.
-type OursLive = Ours<TapRx<<DeviceQueue as Queue>::Rx>, TapTx<<DeviceQueue as Queue>::Tx>, LivePort>;
-type DeviceQueue = <LiveDevice as Device>::Queue;
+type OursLive = Ours<RxOf<TapDevice<LiveDevice>>, TxOf<TapDevice<LiveDevice>>, LivePort>;
 
 impl OursLive {
     fn start_live() -> Self {

@@ -9,7 +9,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use wirepath::device::memory::MemoryQueue;
+use wirepath::device::Device;
+use wirepath::device::memory::MemoryDevice;
 use wirepath::proto::Group;
 use wirepath::time::{Clock, Duration, TscClock};
 use wirepath_tests::frames::Frame;
@@ -30,7 +31,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 /// A worker whose app keeps a few datagrams and answers all; and the frames sent to it, of which
 /// one in sixteen comes in fragments, and one has no consumer.
 struct Traffic {
-    rig: Rig<MemoryQueue>,
+    rig: Rig<<MemoryDevice as Device>::Queue>,
     frames: Vec<Vec<u8>>,
     next: usize,
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::AfXdpConfig;
 use super::AfXdpDevice;
-use super::AfXdpQueue;
 use super::Mode;
 use super::rx::AfXdpRx;
 use super::setup::detach_tests::alone;
+use super::setup::device::AfXdpQueue;
 use super::tx::AfXdpTx;
 use crate::counters::Block;
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};

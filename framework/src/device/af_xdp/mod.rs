@@ -54,5 +54,5 @@ pub use config::{AfXdpConfig, CopyMode, Mode};
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;
 pub use setup::capabilities::{AfXdpCapabilities, AttachedProgram, DriverCapabilities};
-pub use setup::device::{AfXdpDevice, AfXdpQueue};
+pub use setup::device::AfXdpDevice;
 pub use tx::AfXdpTx;

@@ -13,8 +13,8 @@ mod rx;
 mod tx;
 
 pub use device::{ActiveLeg, BondDevice};
-pub use rx::BondRx;
-pub use tx::BondTx;
+#[cfg(test)]
+pub(crate) use {rx::BondRx, tx::BondTx};
 
 #[cfg(test)]
 mod tests;

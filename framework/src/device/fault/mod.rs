@@ -24,9 +24,7 @@ mod tally;
 mod tx;
 
 pub use config::{FaultConfig, Faults};
-pub use device::{FaultDevice, FaultQueue};
-pub use rx::FaultRx;
-pub use tx::FaultTx;
+pub use device::FaultDevice;
 
 #[cfg(test)]
 mod tests;

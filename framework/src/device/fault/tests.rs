@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use super::damage::Stock;
 use super::frame_faults::FaultDraws;
+use super::rx::FaultRx;
+use super::tx::FaultTx;
 use super::*;
 use crate::counters::Block;
 use crate::device::conformance::assert_conforms;

@@ -20,7 +20,7 @@ mod segmentation;
 mod tx;
 mod verification;
 
-pub use device::{MemoryConfig, MemoryDevice, MemoryQueue, pair};
+pub use device::{MemoryConfig, MemoryDevice, pair};
 pub use rx::MemoryRx;
 pub use tx::MemoryTx;
 

@@ -45,4 +45,3 @@ pub use send::sq::WarmUp;
 pub use send::tx::Mlx5Tx;
 pub use setup::device::Mlx5Device;
 pub use setup::device_info::{Mlx5Capabilities, Mlx5DeviceInfo, Mlx5Port};
-pub use setup::queue::Mlx5Queue;

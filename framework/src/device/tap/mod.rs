@@ -44,12 +44,13 @@ mod rx;
 mod tapped;
 mod tx;
 
-pub use device::{TapConfig, TapDevice, TapProblem, TapQueue};
+pub(crate) use device::TapQueue;
+pub use device::{TapConfig, TapDevice, TapProblem};
 pub use listener::{Frame, Listener, ListenerState};
 pub use ring::{Direction, FrameCounts};
-pub use rx::TapRx;
+pub(crate) use rx::TapRx;
 pub use tapped::{TapError, Tapped, Taps};
-pub use tx::TapTx;
+pub(crate) use tx::TapTx;
 
 #[cfg(test)]
 #[cfg(loom)]

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use super::{Parts, Worker};
 use crate::counters::{Block, Scope};
-use crate::device::fault::{FaultConfig, FaultDevice, FaultRx, FaultTx, Faults};
+use crate::device::fault::{FaultConfig, FaultDevice, Faults};
 use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
-use crate::device::{Device, Queue};
+use crate::device::{Device, Queue, RxOf, TxOf};
 use crate::mem::{Layout, Pool, Region};
 use crate::pipeline::tcp::*;
 use crate::pipeline::{App, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Unhandled, Vlans};
@@ -30,7 +30,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::{MacAddr, VlanTags};
 
 type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
-type End = Worker<FaultRx<MemoryRx>, FaultTx<MemoryTx>, Stack, Talker>;
+type End = Worker<RxOf<FaultDevice<MemoryDevice>>, TxOf<FaultDevice<MemoryDevice>>, Stack, Talker>;
 
 const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 

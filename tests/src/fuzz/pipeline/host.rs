@@ -9,7 +9,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::device::memory::MemoryQueue;
+use wirepath::device::Device;
+use wirepath::device::memory::MemoryDevice;
 use wirepath::pipeline::{
     ArpConfig, EgressConfig, HostStack, HostStackConfig, UdpFlow, UdpOptions, UdpSent, host_stack,
 };
@@ -59,7 +60,7 @@ const ERRORS_BURST: u64 = 50;
 const ERRORS_PER_SECOND: u64 = 1_000;
 const ECHOES_BURST: u64 = 1_000;
 
-type HostRig = Rig<MemoryQueue, HostStack>;
+type HostRig = Rig<<MemoryDevice as Device>::Queue, HostStack>;
 
 /// Steps without changes of the host.
 pub(in crate::fuzz) fn host(data: &[u8]) {

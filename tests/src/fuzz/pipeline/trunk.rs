@@ -4,7 +4,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::device::memory::MemoryQueue;
+use wirepath::device::Device;
+use wirepath::device::memory::MemoryDevice;
 use wirepath::pipeline::{
     Egress, EgressConfig, HostStack, HostStackConfig, VlanInterface, VlanTrunk, Vlans, host_stack,
 };
@@ -43,7 +44,7 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
     let mut input = Input::new(data);
     let config = RigConfig { buffers: input.pick(&[256, 16, 2]), answers: true, ..RigConfig::default() };
     let egress = EgressConfig::quiet(SEED);
-    let mut rig: Rig<MemoryQueue, VlanTrunk<HostStack>> = Rig::with_nodes(
+    let mut rig: Rig<<MemoryDevice as Device>::Queue, VlanTrunk<HostStack>> = Rig::with_nodes(
         config,
         |wire| wire,
         egress,
@@ -95,7 +96,7 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
 
 /// Sent frames are untagged or have the tags of a leg; a priority tag may come first, as in the
 /// request.
-fn assert_tags_of_legs(rig: &mut Rig<MemoryQueue, VlanTrunk<HostStack>>) {
+fn assert_tags_of_legs(rig: &mut Rig<<MemoryDevice as Device>::Queue, VlanTrunk<HostStack>>) {
     rig.take_sent(|frame| {
         let parsed = EthernetFrame::parse(frame).expect("what we send is a frame");
         let vids: Vec<_> = parsed.tags.as_slice().iter().map(|tag| tag.vid()).filter(|vid| *vid != 0).collect();

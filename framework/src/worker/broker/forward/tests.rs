@@ -5,7 +5,7 @@ use crate::counters::Block;
 use crate::device::Device;
 use crate::device::af_xdp::broker::forwarded::HostileClient;
 use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::memory::{MemoryConfig, MemoryQueue, pair};
+use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::time;
 use crate::wire::Protocol;
 
@@ -15,8 +15,8 @@ const FRAME_LEN_MAX: usize = 1_514;
 
 /// The work, its far end, and a client at place 0.
 struct Rig {
-    work: Work<MemoryQueue>,
-    far: Own<MemoryQueue>,
+    work: Work<<MemoryDevice as Device>::Queue>,
+    far: Own<<MemoryDevice as Device>::Queue>,
     block: Block,
     client: HostileClient,
     _commands: Sender<Command>,
