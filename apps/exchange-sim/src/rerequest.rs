@@ -159,8 +159,8 @@ impl Server {
         let socket = UdpSocket::bind(own.address).map_err(failed)?;
         socket.set_read_timeout(Some(READ_TIMEOUT)).map_err(failed)?;
         let (queue, packets) = sync_channel(QUEUE_LEN);
-        let desk = RequestHandler::new(settings, own, packets);
-        let thread = thread::Builder::new().name("rerequest".into()).spawn(move || serve(&socket, desk));
+        let handler = RequestHandler::new(settings, own, packets);
+        let thread = thread::Builder::new().name("rerequest".into()).spawn(move || serve(&socket, handler));
         let thread = thread.map_err(|error| Error::System(format!("cannot start the re-request thread: {error}")))?;
         Ok(Self { queue, unkept: 0, thread })
     }
@@ -180,21 +180,21 @@ impl Server {
 }
 
 /// Answers until the publisher has stopped.
-fn serve(socket: &UdpSocket, mut desk: RequestHandler) -> RerequestCounts {
+fn serve(socket: &UdpSocket, mut handler: RequestHandler) -> RerequestCounts {
     // One byte more than a request shows that one is too long.
     let mut request = [0; Request::LEN + 1];
     let started = Instant::now();
-    while desk.keep_packets() {
+    while handler.keep_packets() {
         let Ok((len, asker)) = receive(socket, &mut request) else { continue };
         // Packets that were published before the request arrived are kept before it is checked.
-        desk.keep_packets();
+        handler.keep_packets();
         let now_ns = started.elapsed().as_nanos() as u64;
-        let Some(answer) = desk.answer(&request[..len], asker, now_ns) else { continue };
+        let Some(answer) = handler.answer(&request[..len], asker, now_ns) else { continue };
         if socket.send_to(answer, asker).is_err() {
-            desk.counts.unsent += 1;
+            handler.counts.unsent += 1;
         }
     }
-    desk.counts
+    handler.counts
 }
 
 fn receive(socket: &UdpSocket, request: &mut [u8]) -> Result<(usize, SocketAddr), ErrorKind> {
@@ -304,16 +304,16 @@ mod tests {
     const ASKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234);
 
     /// A handler that keeps the messages 4 to 8 of nine; the ninth was made and is not sent yet.
-    fn desk() -> (RequestHandler, SyncSender<Arc<Packet>>) {
+    fn handler() -> (RequestHandler, SyncSender<Arc<Packet>>) {
         let settings = Settings { session: "SESSION000".parse().unwrap(), ..Settings::default() };
         let own = RerequestSettings { address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), messages: 5 };
         let (queue, packets) = sync_channel(10);
         for (sequence, count) in [(1, 3), (4, 1), (5, 4)] {
             queue.send(packet(sequence, count)).unwrap();
         }
-        let mut desk = RequestHandler::new(&settings, &own, packets);
-        assert!(desk.keep_packets());
-        (desk, queue)
+        let mut handler = RequestHandler::new(&settings, &own, packets);
+        assert!(handler.keep_packets());
+        (handler, queue)
     }
 
     fn request(seq: u64, count: u16) -> Request {
@@ -321,10 +321,10 @@ mod tests {
     }
 
     fn refused(datagram: &[u8], reason: Refusal) {
-        let (mut desk, _queue) = desk();
-        assert_eq!(desk.answer(datagram, ASKER, 0), None, "{reason:?}");
-        assert_eq!(desk.counts.refused(reason), 1, "{reason:?}: {}", desk.counts);
-        assert_eq!(desk.counts.refused.iter().sum::<u64>(), 1);
+        let (mut handler, _queue) = handler();
+        assert_eq!(handler.answer(datagram, ASKER, 0), None, "{reason:?}");
+        assert_eq!(handler.counts.refused(reason), 1, "{reason:?}: {}", handler.counts);
+        assert_eq!(handler.counts.refused.iter().sum::<u64>(), 1);
     }
 
     #[test]
@@ -343,35 +343,35 @@ mod tests {
 
     #[test]
     fn request_is_answered_with_what_is_there() {
-        let (mut desk, _queue) = desk();
-        let answer = MoldUdp64::parse(desk.answer(&request(7, 100).emit(), ASKER, 0).unwrap()).unwrap();
+        let (mut handler, _queue) = handler();
+        let answer = MoldUdp64::parse(handler.answer(&request(7, 100).emit(), ASKER, 0).unwrap()).unwrap();
         assert_eq!((answer.header.seq, answer.header.count), (7, 2));
-        assert_eq!((desk.counts.answered, desk.counts.messages), (1, 2));
+        assert_eq!((handler.counts.answered, handler.counts.messages), (1, 2));
     }
 
     #[test]
     fn address_that_asks_too_often_is_refused_until_it_has_waited() {
-        let (mut desk, _queue) = desk();
-        let mut ask = |now_ns| desk.answer(&request(5, 1).emit(), ASKER, now_ns).is_some();
+        let (mut handler, _queue) = handler();
+        let mut ask = |now_ns| handler.answer(&request(5, 1).emit(), ASKER, now_ns).is_some();
         assert_eq!((0..2 * REQUEST_BURST).filter(|_| ask(0)).count() as u64, REQUEST_BURST);
         assert!(ask(REQUEST_INTERVAL_NS));
-        assert_eq!(desk.counts.refused(Refusal::TooOften), REQUEST_BURST);
+        assert_eq!(handler.counts.refused(Refusal::TooOften), REQUEST_BURST);
     }
 
     #[test]
     fn refused_requests_cost_no_pace() {
-        let (mut desk, _queue) = desk();
+        let (mut handler, _queue) = handler();
         for _ in 0..2 * REQUEST_BURST {
-            desk.answer(&request(0, 1).emit(), ASKER, 0);
+            handler.answer(&request(0, 1).emit(), ASKER, 0);
         }
-        assert!(desk.answer(&request(5, 1).emit(), ASKER, 0).is_some());
+        assert!(handler.answer(&request(5, 1).emit(), ASKER, 0).is_some());
     }
 
     #[test]
     fn desk_closes_when_the_publisher_has_gone() {
-        let (mut desk, queue) = desk();
+        let (mut handler, queue) = handler();
         drop(queue);
-        assert!(!desk.keep_packets());
+        assert!(!handler.keep_packets());
     }
 
     proptest! {
@@ -379,13 +379,13 @@ mod tests {
         fn any_request_brings_one_sound_packet_or_one_count(
             requests in prop::collection::vec((any_request(), any::<u8>(), 0..2_000_000_u64), 1..200),
         ) {
-            let (mut desk, _queue) = desk();
-            let payload_max = desk.out.len();
+            let (mut handler, _queue) = handler();
+            let payload_max = handler.out.len();
             let mut now_ns = 0_u64;
             for (datagram, asker, later_ns) in &requests {
                 now_ns += later_ns;
                 let asker = SocketAddr::new(Ipv4Addr::new(10, 0, 0, *asker).into(), 1);
-                let Some(answer) = desk.answer(datagram, asker, now_ns) else { continue };
+                let Some(answer) = handler.answer(datagram, asker, now_ns) else { continue };
                 prop_assert!(answer.len() <= payload_max);
                 let asked = Request::parse(datagram).unwrap();
                 let packet = MoldUdp64::parse(answer).unwrap();
@@ -393,8 +393,8 @@ mod tests {
                 prop_assert!(packet.header.count <= u32::from(asked.count) && packet.header.end() <= 9);
                 prop_assert_eq!(packet.messages().count(), packet.header.count as usize);
             }
-            let refused: u64 = desk.counts.refused.iter().sum();
-            prop_assert_eq!(desk.counts.answered + refused, requests.len() as u64);
+            let refused: u64 = handler.counts.refused.iter().sum();
+            prop_assert_eq!(handler.counts.answered + refused, requests.len() as u64);
         }
     }
 

@@ -206,7 +206,7 @@ pub struct Feed<P: Protocol> {
     /// For each configured set, and then one for all that is learned.
     unassigned_packets: Vec<UnassignedPackets>,
     pub(super) sampler: Sampler,
-    desk: FeedCounters,
+    counters: FeedCounters,
     drops: Drops<FeedDrop>,
 }
 
@@ -231,7 +231,7 @@ impl<P: Protocol> Feed<P> {
             newest_ns: 0,
             unassigned_packets: Vec::new(),
             sampler,
-            desk: FeedCounters::new(&scope),
+            counters: FeedCounters::new(&scope),
             drops: scope.drops(),
             config: FeedConfig { learned_max, ..config },
         };
@@ -262,7 +262,7 @@ impl<P: Protocol> Feed<P> {
             }
         }
         for channel in &mut self.channels {
-            channel.finish(&mut self.desk);
+            channel.finish(&mut self.counters);
         }
     }
 
@@ -337,9 +337,9 @@ impl<P: Protocol> Feed<P> {
         now_ns: u64,
         hold: impl FnOnce() -> Option<Held>,
     ) {
-        self.desk.packets.inc();
+        self.counters.packets.inc();
         let channel = &mut self.channels[idx];
-        channel.process(line, packet, now_ns, hold, &mut self.desk);
+        channel.process(line, packet, now_ns, hold, &mut self.counters);
         if let Some(deadline_ns) = channel.arbiter.deadline_ns() {
             self.deadlines.note(idx, deadline_ns);
         }
@@ -350,7 +350,7 @@ impl<P: Protocol> Feed<P> {
     fn expire(&mut self, now_ns: u64) {
         self.deadlines.expire(now_ns, |idx| {
             let channel = &mut self.channels[idx];
-            channel.expire(now_ns, &mut self.desk);
+            channel.expire(now_ns, &mut self.counters);
             channel.arbiter.deadline_ns()
         });
     }
@@ -423,7 +423,7 @@ impl<P: Protocol> Feed<P> {
         };
         let Some(held) = held else { return self.drops.count(FeedDrop::Doubtful) };
         // The channel reads it in place, and needs the counters meanwhile.
-        let gathered = if held.bytes().is_some() { None } else { Some(self.desk.bytes(&held).to_vec()) };
+        let gathered = if held.bytes().is_some() { None } else { Some(self.counters.bytes(&held).to_vec()) };
         let bytes = gathered.as_deref().or(held.bytes()).unwrap_or_default();
         if let Ok(packet) = P::Framing::parse(bytes) {
             self.process(channel, line, &packet, now_ns, || Some(held.another()));

@@ -62,9 +62,9 @@ impl<P: Protocol> Channel<P> {
     }
 
     /// Gives up every open hole: no packet will fill it.
-    pub(super) fn finish(&mut self, desk: &mut FeedCounters) {
+    pub(super) fn finish(&mut self, counters: &mut FeedCounters) {
         self.arbiter.close();
-        self.drain(u64::MAX, desk);
+        self.drain(u64::MAX, counters);
     }
 
     /// Handles a packet from `line`. `hold` keeps its bytes where it has to wait.
@@ -75,47 +75,47 @@ impl<P: Protocol> Channel<P> {
         packet: &Packet<'_, P::Framing>,
         now_ns: u64,
         hold: impl FnOnce() -> Option<Held>,
-        desk: &mut FeedCounters,
+        counters: &mut FeedCounters,
     ) {
-        self.expire(now_ns, desk);
+        self.expire(now_ns, counters);
         match self.arbiter.offer(line, &packet.header, now_ns) {
-            Verdict::Deliver { skip } => desk.messages.add(build(packet.messages(), skip, &mut self.builder)),
+            Verdict::Deliver { skip } => counters.messages.add(build(packet.messages(), skip, &mut self.builder)),
             Verdict::Keep => self.keep(packet, hold()),
             Verdict::Discard => {}
         }
-        self.drain(now_ns, desk);
+        self.drain(now_ns, counters);
     }
 
     /// Gives up a hole whose deadline has passed.
     #[inline]
-    pub(super) fn expire(&mut self, now_ns: u64, desk: &mut FeedCounters) {
+    pub(super) fn expire(&mut self, now_ns: u64, counters: &mut FeedCounters) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
-            self.drain(now_ns, desk);
+            self.drain(now_ns, counters);
         }
     }
 
     /// Executes the arbiter's outputs until there are none.
     #[inline]
-    pub(super) fn drain(&mut self, now_ns: u64, desk: &mut FeedCounters) {
+    pub(super) fn drain(&mut self, now_ns: u64, counters: &mut FeedCounters) {
         while let Some(output) = self.arbiter.poll(now_ns) {
-            self.act(output, desk);
+            self.act(output, counters);
         }
     }
 
     #[cold]
-    fn act(&mut self, output: Output<Held>, desk: &mut FeedCounters) {
+    fn act(&mut self, output: Output<Held>, counters: &mut FeedCounters) {
         match output {
             Output::Deliver { handle, skip } => {
                 // The packet was checked when it was kept, and held bytes do not change.
-                if let Ok(packet) = P::Framing::parse(desk.bytes(&handle)) {
+                if let Ok(packet) = P::Framing::parse(counters.bytes(&handle)) {
                     let built = build(packet.messages(), skip, &mut self.builder);
-                    desk.messages.add(built);
+                    counters.messages.add(built);
                 }
             }
             Output::Discard { handle } => drop(handle),
             Output::Gap(gap) => {
-                desk.gaps.inc();
-                desk.missing.add(gap.len());
+                counters.gaps.inc();
+                counters.missing.add(gap.len());
                 self.gaps.push(gap);
                 self.builder.on_gap(gap);
             }
