@@ -86,7 +86,7 @@ pub use ready::Ready;
 pub use socket::datagram::DatagramInfo;
 pub use socket::error_queue::{ErrorOrigin, QueuedError, QueuedPacket};
 pub use sockopt::System;
-pub use stack::{Drive, PollSocket, Sleep, Stack};
+pub use stack::{PollSocket, Sleep, SocketWorker, Stack};
 pub use steering::Steering;
 pub use table::connections::Closing;
 pub use table::message::{RecvFlags, SendFlags};

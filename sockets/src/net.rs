@@ -39,7 +39,7 @@ impl Handle {
     }
 
     fn options(&self) -> io::Result<Options> {
-        Ok(self.stack.look(|sockets| sockets.options(self.id))?)
+        Ok(self.stack.with_sockets(|sockets| sockets.options(self.id))?)
     }
 
     fn change(&self, change: impl Fn(&mut Options)) -> io::Result<()> {
@@ -51,11 +51,11 @@ impl Handle {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddrV4> {
-        Ok(self.stack.look(|sockets| sockets.local_addr(self.id))?)
+        Ok(self.stack.with_sockets(|sockets| sockets.local_addr(self.id))?)
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddrV4> {
-        Ok(self.stack.look(|sockets| sockets.peer_addr(self.id))?)
+        Ok(self.stack.with_sockets(|sockets| sockets.peer_addr(self.id))?)
     }
 }
 
@@ -203,7 +203,7 @@ impl UdpSocket {
     /// As [`recv`](Self::recv).
     pub fn recv_info(&self, into: &mut [u8]) -> io::Result<(usize, DatagramInfo)> {
         // One that has arrived needs neither the time nor a doorbell.
-        match self.0.stack.look(|sockets| sockets.recv_from(self.0.id, into)) {
+        match self.0.stack.with_sockets(|sockets| sockets.recv_from(self.0.id, into)) {
             Err(Errno::EAGAIN) => (),
             done => return Ok(done?),
         }

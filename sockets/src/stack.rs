@@ -16,8 +16,8 @@ use crate::errno::Errno;
 use crate::ready::Ready;
 use crate::table::{SocketId, Sockets};
 
-/// Something that runs turns: a [`Worker`] over any device whose app is [`Sockets`].
-pub trait Drive {
+/// A [`Worker`] over any device whose app is [`Sockets`].
+pub trait SocketWorker {
     /// One turn of the worker. Returns the number of received packets.
     fn turn(&mut self, now: Instant) -> usize;
 
@@ -47,7 +47,7 @@ pub trait Drive {
     fn wait_fd(&self) -> Option<RawFd>;
 }
 
-impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> Drive for Worker<Rx, Tx, N, Sockets> {
+impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx, N, Sockets> {
     fn turn(&mut self, now: Instant) -> usize {
         self.poll_once(now)
     }
@@ -98,7 +98,7 @@ pub struct PollSocket {
 pub struct Stack(Rc<RefCell<Inner>>);
 
 struct Inner {
-    driver: Box<dyn Drive>,
+    driver: Box<dyn SocketWorker>,
     clock: Box<dyn Clock>,
     /// The last reading of the clock.
     now: Instant,
@@ -111,7 +111,7 @@ struct Inner {
 impl Stack {
     /// The sockets of `worker`, in the time of `clock`. A waiting call spins, unless
     /// [`when_idle`](Self::when_idle) sets another behavior.
-    pub fn over(worker: impl Drive + 'static, clock: impl Clock + 'static) -> Self {
+    pub fn over(worker: impl SocketWorker + 'static, clock: impl Clock + 'static) -> Self {
         let idle = Rc::new(|_| core::hint::spin_loop());
         let sleep: (u32, Rc<dyn Fn(Sleep)>) = (u32::MAX, Rc::new(|_| ()));
         Self(Rc::new(RefCell::new(Inner {
@@ -155,7 +155,7 @@ impl Stack {
         inner.call(now, act)
     }
 
-    /// As [`call`](Self::call), at the time of the last turn or call: for one that hardly needs the
+    /// A [`call`](Self::call) at the time of the last turn or call: for one that hardly needs the
     /// time, such as a `recv`.
     #[inline]
     pub fn call_without_clock<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
@@ -164,10 +164,9 @@ impl Stack {
         inner.call(now, act)
     }
 
-    /// A call that sends nothing and needs no time: it reads neither the clock, nor does it ring
-    /// the doorbell.
+    /// A call that sends nothing and needs no time: it reads no clock and rings no doorbell.
     #[inline]
-    pub fn look<T>(&self, act: impl FnOnce(&mut Sockets) -> T) -> T {
+    pub fn with_sockets<T>(&self, act: impl FnOnce(&mut Sockets) -> T) -> T {
         act(self.0.borrow_mut().driver.sockets())
     }
 

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use sockets::{Drive, Errno, Kind, Sleep, SocketId, Sockets, Stack};
+use sockets::{Errno, Kind, Sleep, SocketId, SocketWorker, Sockets, Stack};
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
@@ -38,7 +38,7 @@ impl Draw {
 
 /// A host whose frames pass through the test.
 struct Host {
-    driver: Box<dyn Drive>,
+    driver: Box<dyn SocketWorker>,
     rx: Box<dyn RxQueue>,
     tx: Box<dyn TxQueue>,
     pool: Pool,

@@ -174,7 +174,7 @@ impl SocketReception {
     pub fn drain(&mut self) {
         let (mut left, mut bytes) = (ROUND, [0; PAYLOAD_LEN]);
         while left > 0 {
-            match self.stack.look(|sockets| sockets.recv_from(self.id, &mut bytes)) {
+            match self.stack.with_sockets(|sockets| sockets.recv_from(self.id, &mut bytes)) {
                 Ok(_) => {
                     left -= 1;
                     self.received += 1;

@@ -221,7 +221,7 @@ impl Engine {
     #[inline]
     pub(crate) fn look<T>(&mut self, act: impl FnOnce(&mut Sockets) -> Result<T, Errno>) -> Result<T, Errno> {
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        catch_unwind(AssertUnwindSafe(|| stack.look(act))).unwrap_or_else(|_| self.fail())
+        catch_unwind(AssertUnwindSafe(|| stack.with_sockets(act))).unwrap_or_else(|_| self.fail())
     }
 
     /// The time, as the last turn or call read it.
