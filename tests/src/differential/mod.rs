@@ -28,7 +28,7 @@ mod side;
 mod smoltcp;
 mod wirepath;
 
-use self::side::{Oddity, Side, Subject};
+use self::side::{OddSegment, Side, Subject};
 use crate::mutate::Random;
 
 pub use self::smoltcp::forgets_a_fast_retransmission_that_finds_no_room;
@@ -272,7 +272,7 @@ impl Play {
     fn acknowledgment_of_the_future(&mut self) -> &'static str {
         let ahead = 100_000 + self.draw.below(1_000_000) as u32;
         for side in &mut self.sides {
-            side.send_with(side.acked, &[0xee; 10], Oddity::Ahead(ahead), self.now);
+            side.send_with(side.acked, &[0xee; 10], OddSegment::Ahead(ahead), self.now);
         }
         "an acknowledgment of what was never sent"
     }
@@ -283,7 +283,7 @@ impl Play {
         let edge = self.sides.iter().map(Side::edge).max().unwrap_or(0);
         let far = edge + 60_000 + self.draw.below(1_000_000) as u32;
         for side in &mut self.sides {
-            let (at, what) = if is_reset { (far, Oddity::Reset) } else { (side.acked + 1, Oddity::Syn) };
+            let (at, what) = if is_reset { (far, OddSegment::Reset) } else { (side.acked + 1, OddSegment::Syn) };
             side.send_with(at, &[], what, self.now);
         }
         "a SYN in the window, or a reset out of it"
@@ -322,7 +322,7 @@ impl Play {
             }
             1 if !self.is_wild && self.deaf == 0 => {
                 for side in &mut self.sides {
-                    side.send_with(side.acked, &[], Oddity::Reset, self.now);
+                    side.send_with(side.acked, &[], OddSegment::Reset, self.now);
                 }
                 self.is_reset = true;
                 "a reset"

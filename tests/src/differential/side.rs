@@ -58,7 +58,7 @@ pub(super) struct SentSegment {
 
 /// An unusual property of the peer's segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Oddity {
+pub(super) enum OddSegment {
     /// Its acknowledgment is this much ahead of the sent data.
     Ahead(u32),
     /// It is a SYN.
@@ -135,11 +135,11 @@ impl Side {
         self.say(at, bytes, control, self.received_seq(), now);
     }
 
-    pub(super) fn send_with(&mut self, at: u32, bytes: &[u8], what: Oddity, now: u64) {
+    pub(super) fn send_with(&mut self, at: u32, bytes: &[u8], what: OddSegment, now: u64) {
         let (control, ahead) = match what {
-            Oddity::Ahead(ahead) => (Control::None, ahead),
-            Oddity::Syn => (Control::Syn, 0),
-            Oddity::Reset => (Control::Rst, 0),
+            OddSegment::Ahead(ahead) => (Control::None, ahead),
+            OddSegment::Syn => (Control::Syn, 0),
+            OddSegment::Reset => (Control::Rst, 0),
         };
         self.say(at, bytes, control, self.received_seq().wrapping_add(ahead), now);
     }

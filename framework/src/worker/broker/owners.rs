@@ -43,7 +43,7 @@ pub(super) fn is_bound(flow: &Flow) -> io::Result<bool> {
 /// (`is_bound`), shows once it listens.
 pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: bool) -> Result<(), Refusal> {
     let port = flow.destination;
-    if let Some(other) = stranger(flow, uid, sockets) {
+    if let Some(other) = other_owner(flow, uid, sockets) {
         let sentence = format!("port {port} is user {other}'s in the kernel: take another");
         return Err(Refusal::new(libc::EADDRINUSE, sentence));
     }
@@ -56,7 +56,7 @@ pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: b
 }
 
 /// Another user who has a socket that gets frames of `flow`.
-pub(super) fn stranger(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
+pub(super) fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
     sockets.iter().find(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid)
 }
 

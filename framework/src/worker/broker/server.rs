@@ -245,7 +245,7 @@ impl Broker {
         }
         let (fixed, of_clients) = events.split_at(fixed.len());
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
-            self.attend(id, events, report);
+            self.serve_client(id, events, report);
         }
         self.pass_errors_on();
         let now = Instant::now();
@@ -266,12 +266,12 @@ impl Broker {
     }
 
     /// One request of a client, or its end.
-    fn attend(&mut self, id: ClientId, events: &[Events], report: &mut dyn FnMut(&str)) {
+    fn serve_client(&mut self, id: ClientId, events: &[Events], report: &mut dyn FnMut(&str)) {
         let has_died = events[1].is_readable;
         // What it sent before it closed its end is of no use any more.
         let goes_on = !has_died && !events[0].has_ended && (!events[0].is_readable || self.serve_one(id, report));
         if !goes_on {
-            self.dismiss(id, report);
+            self.end_client(id, report);
         }
     }
 
@@ -302,7 +302,7 @@ impl Broker {
             return Err(Refusal::new(libc::EPROTO, "a request came before the first, hello: update the program"));
         }
         match request {
-            Request::Hello { version } => self.greet(id, version),
+            Request::Hello { version } => self.answer_hello(id, version),
             Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
                 self.lend(id, &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len })
             }
@@ -337,7 +337,7 @@ impl Broker {
         }
     }
 
-    fn greet(&mut self, id: ClientId, version: u16) -> Result<Answer, Refusal> {
+    fn answer_hello(&mut self, id: ClientId, version: u16) -> Result<Answer, Refusal> {
         if version != VERSION {
             let sentence =
                 format!("the program speaks version {version} and the broker {VERSION}: use one release of both");
@@ -530,7 +530,7 @@ impl Broker {
     }
 
     /// All that a client had is the kernel's again.
-    fn dismiss(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
+    fn end_client(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
         for held in self.flows.remove_all(|held| held.client == id) {
             self.unsteer(&held);
         }
@@ -562,7 +562,7 @@ impl Broker {
         for (id, name, refusal) in unserved {
             self.counters.refuse(&refusal);
             self.say(&format!("{name} is served no longer: {}", refusal.sentence), report);
-            self.dismiss(id, report);
+            self.end_client(id, report);
         }
         let mut why = Vec::new();
         let clients = &mut self.clients;
@@ -592,7 +592,7 @@ impl Broker {
             }
             let Ok(sockets) = owners::sockets(protocol) else { continue };
             let is_anothers = |held: &Held| {
-                held.flow.protocol == protocol && owners::stranger(&held.flow, held.uid, &sockets).is_some()
+                held.flow.protocol == protocol && owners::other_owner(&held.flow, held.uid, &sockets).is_some()
             };
             for held in self.flows.remove_all(is_anothers) {
                 self.unsteer(&held);

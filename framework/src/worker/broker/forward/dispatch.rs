@@ -109,10 +109,10 @@ impl End {
     }
 }
 
-/// Whose a frame is.
+/// The clients that get a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    Nobodys,
+pub(super) enum Recipients {
+    None,
     One(Place),
     /// Each client of the port: [`Dispatch::members`].
     All,
@@ -194,14 +194,14 @@ impl Dispatch {
 
     /// Whose a received frame is.
     #[inline]
-    pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Whose {
+    pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Recipients {
         let Packet { ends, flags } = packet;
         if let Some(place) = self.exact.get(ends) {
-            return Whose::One(*place);
+            return Recipients::One(*place);
         }
-        let Some(sharers) = self.ports.get(&to_port(ends)) else { return Whose::Nobodys };
+        let Some(sharers) = self.ports.get(&to_port(ends)) else { return Recipients::None };
         if ends.local.ip().is_multicast() {
-            return Whose::All;
+            return Recipients::All;
         }
         if ends.protocol == Protocol::TCP.0
             && let Some(connection) = self.remembered.get_mut(ends)
@@ -213,14 +213,14 @@ impl Dispatch {
                 if flags.contains(TcpFlags::RST) {
                     connection.ends = End::RESET;
                 }
-                return Whose::One(connection.place);
+                return Recipients::One(connection.place);
             }
         }
         let pauses = |sharer: &Sharer| sharer.stopped.is_some_and(|since| now.duration_since(since) < PAUSE);
         match &sharers[..] {
-            _ if *flags == TcpFlags::SYN && sharers.iter().all(pauses) => Whose::Nobodys,
-            [only] if only.hears(ends.remote) => Whose::One(only.place),
-            _ => self.chosen(sharers, ends).map_or(Whose::Nobodys, Whose::One),
+            _ if *flags == TcpFlags::SYN && sharers.iter().all(pauses) => Recipients::None,
+            [only] if only.hears(ends.remote) => Recipients::One(only.place),
+            _ => self.chosen(sharers, ends).map_or(Recipients::None, Recipients::One),
         }
     }
 
@@ -352,8 +352,8 @@ mod tests {
         (dispatch, now)
     }
 
-    fn one(whose: Whose) -> Place {
-        let Whose::One(place) = whose else { panic!("{whose:?}") };
+    fn one(whose: Recipients) -> Place {
+        let Recipients::One(place) = whose else { panic!("{whose:?}") };
         place
     }
 
@@ -362,11 +362,11 @@ mod tests {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(now);
         dispatch.add(0, &flow(Protocol::UDP));
-        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
         dispatch.add(0, &flow(Protocol::TCP));
-        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::One(0));
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::One(0));
         dispatch.remove(0, &flow(Protocol::TCP));
-        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
         let peer = packet(443, ACK);
         let both = Flow { source: Some(*peer.ends.remote.ip()), source_port: Some(443), ..flow(Protocol::TCP) };
         dispatch.add(7, &both);
-        assert_eq!(dispatch.of(&peer, now), Whose::One(7));
+        assert_eq!(dispatch.of(&peer, now), Recipients::One(7));
         dispatch.remove(7, &both);
         assert!(one(dispatch.of(&peer, now)) < 3);
     }
@@ -439,18 +439,18 @@ mod tests {
         dispatch.sent(0, &packet(5, SYN | ACK), now);
         dispatch.remove(0, &flow(Protocol::TCP));
         dispatch.add(1, &flow(Protocol::TCP));
-        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::One(1));
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::One(1));
     }
 
     #[test]
     fn callers_of_a_port_where_nobody_listens_any_more_are_ignored_for_a_moment() {
         let (mut dispatch, now) = shared();
         (0..3).for_each(|place| dispatch.set_listening(place, &flow(Protocol::TCP), false, now));
-        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::Nobodys);
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::None);
         assert!(one(dispatch.of(&packet(5, ACK), now)) < 3, "who is connected is not");
         assert!(one(dispatch.of(&packet(5, SYN), now + PAUSE)) < 3, "a reset is due");
         dispatch.set_listening(1, &flow(Protocol::TCP), true, now);
-        assert_eq!(dispatch.of(&packet(5, SYN), now), Whose::One(1));
+        assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::One(1));
     }
 
     #[test]
@@ -475,7 +475,7 @@ mod tests {
         let to_group = Flow { destination: group, ..flow(Protocol::UDP) };
         (0..2).for_each(|place| dispatch.add(place, &to_group));
         let ends = Ends { protocol: Protocol::UDP.0, local: group, remote: local() };
-        assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Whose::All);
+        assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Recipients::All);
         assert_eq!(dispatch.members(&ends).collect::<Vec<_>>(), [0, 1]);
     }
 
@@ -510,9 +510,9 @@ mod tests {
         let mut dispatch = Dispatch::new(now);
         let from = |host: u8| Flow { source: Some(Ipv4Addr::new(192, 0, 2, host)), ..flow(Protocol::TCP) };
         dispatch.add(0, &from(8));
-        assert_eq!(dispatch.of(&packet(1, SYN), now), Whose::Nobodys);
+        assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
         dispatch.add(1, &from(9));
-        assert!((1..100).all(|port| dispatch.of(&packet(port, SYN), now) == Whose::One(1)));
+        assert!((1..100).all(|port| dispatch.of(&packet(port, SYN), now) == Recipients::One(1)));
     }
 
     #[test]

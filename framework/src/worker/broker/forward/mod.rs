@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use self::dispatch::{Dispatch, Whose};
+use self::dispatch::{Dispatch, Recipients};
 use self::packet::Packet;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::af_xdp::broker::forwarded::{ForwardedQueue, Taken, Undelivered};
@@ -53,7 +53,7 @@ crate::drop_reasons! {
     /// Why a frame is not passed on.
     pub(crate) enum ForwardDrop {
         /// Its flow is no client's, or its client does not receive yet.
-        Nobodys => "nobodys",
+        NoClient => "no_client",
         /// The client's rings are full: it does not run.
         ClientFull => "client_full",
         /// The client's rings name addresses or lengths that are none.
@@ -329,13 +329,13 @@ impl<Q: Queue> Work<Q> {
                 Err(Undelivered::Full) => counters.drops.count(ForwardDrop::ClientFull),
                 Err(Undelivered::Address) => counters.drops.count(ForwardDrop::ClientInvalid),
             },
-            _ => counters.drops.count(ForwardDrop::Nobodys),
+            _ => counters.drops.count(ForwardDrop::NoClient),
         };
-        let Some(packet) = Packet::received(frame) else { return counters.drops.count(ForwardDrop::Nobodys) };
+        let Some(packet) = Packet::received(frame) else { return counters.drops.count(ForwardDrop::NoClient) };
         match dispatch.of(&packet, now) {
-            Whose::One(place) => deliver(place),
-            Whose::All => dispatch.members(&packet.ends).for_each(deliver),
-            Whose::Nobodys => counters.drops.count(ForwardDrop::Nobodys),
+            Recipients::One(place) => deliver(place),
+            Recipients::All => dispatch.members(&packet.ends).for_each(deliver),
+            Recipients::None => counters.drops.count(ForwardDrop::NoClient),
         }
     }
 
