@@ -143,6 +143,8 @@ pass_through! {
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [path, mode];
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [fd, mode];
     fn fileno(stream: *mut libc::FILE) -> c_int, NO_CALL, [stream];
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, format, arguments];
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, flag, format, arguments];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64, number, [a, b, c, d, e, f];

@@ -122,6 +122,10 @@ impl Steering for Live {
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         Steering::set_listening(&mut self.port, flow, listening);
     }
+
+    fn hands_over(&self) -> bool {
+        Steering::hands_over(&self.port)
+    }
 }
 
 /// Sleeps until a frame comes or a timer is due.

@@ -37,6 +37,12 @@ pub trait Steering {
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         let _ = (flow, listening);
     }
+
+    /// Whether a connection that no caller has accepted can go to another process that listens at
+    /// its port. By default not.
+    fn hands_over(&self) -> bool {
+        false
+    }
 }
 
 /// A port whose frames all come to the worker.
@@ -64,6 +70,10 @@ impl Steering for LivePort {
 
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         Self::set_listening(self, flow, listening);
+    }
+
+    fn hands_over(&self) -> bool {
+        Self::hands_over(self)
     }
 }
 
@@ -161,6 +171,11 @@ impl Flows {
     /// Releases the flows of a closed connection once it is gone.
     pub(crate) fn release_later(&mut self, connection: ConnectionId, flows: Vec<FlowSpec>, now: Instant) {
         self.closed.push_back(Leaving { connection, flows, next_look: now + FIRST_LOOK });
+    }
+
+    /// Whether connections can go to other processes.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.steering.hands_over()
     }
 
     /// Flows that were added or removed so far.

@@ -14,7 +14,7 @@ use std::thread;
 
 use tempfile::TempDir;
 use wirepath_tests::live::preload::library;
-use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 /// A user that is served, and one that is not; no machine gives them a name.
 const SERVED: u32 = 64_321;
@@ -542,4 +542,39 @@ fn haproxy_that_replaces_another_takes_its_ports_and_leaves_it_its_connections()
     drop(kept);
     wait_until("the first ends", || first.0.try_wait().unwrap().is_some());
     assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+}
+
+#[test]
+fn nginx_that_reloads_again_and_again_loses_no_request() {
+    let test = "nginx_that_reloads_again_and_again_loses_no_request";
+    if !has_program(test, "nginx") || !has_program(test, "ab") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let (folder, config) = (rig.folder.path().display(), rig.folder.path().join("nginx.conf"));
+    let words = format!(
+        "daemon off; user root; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/error.log;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; server {{ listen 7080; location / {{ return 200 \"$pid\\n\"; }}\n\
+         location /page {{ return 200 \"the same for all\\n\"; }} }} }}\n"
+    );
+    fs::write(&config, words).unwrap();
+    let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
+    let mut workers = two_workers(&rig, &BTreeSet::new());
+    let url = format!("http://{OURS}:7080/page");
+    let ab = Program::start(&rig.wire.far, "ab", &["-q", "-r", "-t", "60", "-n", "1000000", "-c", "10", &url]);
+    for _ in 0..3 {
+        let reload = ["-s", "reload", "-c", config.to_str().unwrap()];
+        assert!(rig.wire.near.command("nginx", &reload).unwrap().status.success());
+        workers = two_workers(&rig, &workers);
+    }
+    let said = ab.interrupt();
+    let count = |name: &str| -> Option<u64> {
+        let line = said.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().last()?.parse().ok()
+    };
+    assert!(count("Complete requests:") > Some(100) && count("Failed requests:") == Some(0), "{said}");
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+    assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));
+    wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());
 }

@@ -6,6 +6,7 @@ use super::outline::NodeTree;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::Mbuf;
 use crate::time::Instant;
+use crate::wire::handover::{self, Handover};
 use crate::wire::{EtherType, EthernetError, EthernetFrame, EthernetHeader, MacAddr};
 
 crate::drop_reasons! {
@@ -124,9 +125,30 @@ impl<I, R> Ethernet<I, R> {
         match self.check(&mut mbuf) {
             Ok(EtherType::IPV4) => self.ipv4.push(mbuf, app, cx),
             Ok(EtherType::ARP) => self.arp.push(mbuf, app, cx),
+            Ok(handover::ETHERTYPE) if mbuf.flow_tag() == Some(handover::MARK) => self.push_handover(mbuf, app, cx),
             Ok(_) => discard(mbuf, &mut self.drops, EthernetDrop::UnknownEtherType),
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
+    }
+}
+
+impl<I, R> Ethernet<I, R> {
+    /// A segment of a connection that was another process's; the first one is its SYN.
+    #[cold]
+    fn push_handover<A>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    where
+        I: Node<A>,
+    {
+        let Some((handover, packet)) = Handover::parse(mbuf.bytes()) else {
+            return discard(mbuf, &mut self.drops, EthernetDrop::TooShort);
+        };
+        if cx.tcp().pass_on(handover, packet) {
+            return mbuf.free();
+        }
+        mbuf.advance(handover::HEADER_LEN);
+        cx.tcp().expect_arriving(handover.begins.then_some(handover));
+        self.ipv4.push(mbuf, app, cx);
+        cx.tcp().expect_arriving(None);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub(crate) mod field;
+pub(crate) mod handover;
 pub mod icmpv4;
 pub mod igmp;
 pub mod ipv4;

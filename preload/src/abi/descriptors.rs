@@ -9,9 +9,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use sockets::Errno;
 
-use super::polling::{epoll_create1, epoll_ctl, epoll_pwait};
+use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, ppoll, pselect};
+#[cfg(target_arch = "x86_64")]
+use super::polling::{epoll_wait, poll, select};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
-use super::send::{pwritev2, sendmmsg, sendmsg, sendto, write, writev};
+use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
@@ -242,6 +244,19 @@ symbols! {
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
             libc::SYS_epoll_pwait => i64::from(pass!(epoll_pwait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int, e as *const c_void))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => i64::from(pass!(epoll_wait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => i64::from(pass!(poll(a as *mut libc::pollfd, b as u64, c as c_int))),
+            libc::SYS_ppoll => i64::from(pass!(ppoll(a as *mut libc::pollfd, b as u64, c as *const libc::timespec, d as *const c_void))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => i64::from(pass!(select(a as c_int, b as *mut libc::fd_set, c as *mut libc::fd_set, d as *mut libc::fd_set, e as *mut libc::timeval))),
+            libc::SYS_pselect6 => match memory::optional(f as *const usize) {
+                // A pointer to the mask, and its length.
+                Ok(mask) => i64::from(pass!(pselect(a as c_int, b as *mut libc::fd_set, c as *mut libc::fd_set, d as *mut libc::fd_set, e as *const libc::timespec, mask.unwrap_or(0) as *const c_void))),
+                Err(error) => fail(error) as i64,
+            },
+            libc::SYS_sendfile => pass!(sendfile(a as c_int, b as c_int, c as *mut i64, d) as i64),
             libc::SYS_recvmmsg => i64::from(pass!(recvmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int, e as *mut libc::timespec))),
             libc::SYS_sendmmsg => i64::from(pass!(sendmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int))),
             libc::SYS_socket => i64::from(pass!(socket(a as c_int, b as c_int, c as c_int))),

@@ -15,6 +15,7 @@
 use core::ffi::{c_int, c_void};
 use core::ops::{Deref, DerefMut};
 use core::slice;
+use std::borrow::Cow;
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::Errno;
@@ -158,7 +159,7 @@ impl<T> DerefMut for Parts<'_, T> {
 /// The buffers of a send.
 pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts<'a, IoSlice<'a>>, Errno> {
     let list = check_parts(parts, count)?;
-    for part in list {
+    for part in &*list {
         bytes(part.iov_base, part.iov_len)?;
     }
     // SAFETY: `check_parts` has checked each part.
@@ -176,12 +177,14 @@ pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<P
 ///
 /// # Safety
 /// `T` is `IoSlice` or `IoSliceMut`, and no part is longer than a slice may be.
-unsafe fn slices<'a, T>(list: &'a [libc::iovec]) -> Parts<'a, T> {
+unsafe fn slices<'a, T>(list: Cow<'a, [libc::iovec]>) -> Parts<'a, T> {
     const { assert!(size_of::<T>() == size_of::<libc::iovec>()) };
     if list.is_empty() {
         return Parts::Given(&mut []);
     }
-    if list.iter().all(|part| !part.iov_base.is_null()) {
+    if let Cow::Borrowed(list) = list
+        && list.iter().all(|part| !part.iov_base.is_null())
+    {
         // SAFETY: invariants 1 to 3; the array itself is not written to.
         return Parts::Given(unsafe { slice::from_raw_parts_mut(list.as_ptr().cast_mut().cast(), list.len()) });
     }
@@ -200,7 +203,7 @@ pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<R
     let Some(count) = usize::try_from(count).ok().filter(|count| *count <= PARTS_MAX) else {
         return Some(Err(Errno::EINVAL));
     };
-    match array(parts, count) {
+    match vector(parts, count) {
         Ok(parts) => parts.iter().all(|part| part.iov_len == 0).then_some(Ok(())),
         Err(error) => Some(Err(error)),
     }
@@ -231,12 +234,12 @@ pub(crate) fn controls(mut left: &[u8]) -> impl Iterator<Item = (c_int, c_int, &
 }
 
 /// The array of buffers, whose lengths and addresses a program can have (Linux `import_iovec`).
-fn check_parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [libc::iovec], Errno> {
+fn check_parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Cow<'a, [libc::iovec]>, Errno> {
     if count > PARTS_MAX {
         return Err(Errno::EMSGSIZE);
     }
-    let list = array(parts, count)?;
-    for part in list {
+    let list = vector(parts, count)?;
+    for part in &*list {
         if part.iov_len > isize::MAX as usize {
             return Err(Errno::EINVAL);
         }
@@ -245,6 +248,16 @@ fn check_parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [libc:
         }
     }
     Ok(list)
+}
+
+/// An array of buffers; a copy of one that is not aligned, which is no error of the kernel's.
+fn vector<'a>(from: *const libc::iovec, count: usize) -> Result<Cow<'a, [libc::iovec]>, Errno> {
+    if count == 0 || from.is_aligned() {
+        return array(from, count).map(Cow::Borrowed);
+    }
+    bytes(from.cast(), count * size_of::<libc::iovec>())?;
+    // SAFETY: invariants 1 and 3: each index is below the count.
+    Ok(Cow::Owned((0..count).map(|idx| unsafe { from.add(idx).read_unaligned() }).collect()))
 }
 
 /// Stores an address that the caller may not want.

@@ -4,9 +4,14 @@
 //!
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
-//! 2. The functions of a stream get the cookie that the stream was made with, its descriptor, and
+//! 2. A `va_list` is passed as a pointer to at most [`LIST_LEN`] bytes, on x86-64 because it is an
+//!    array, on aarch64 because it is a structure of more than 16 bytes; a copy of its bytes is a
+//!    copy of the list (`va_copy`).
+//! 3. The functions of a stream get the cookie that the stream was made with, its descriptor, and
 //!    buffers of libc's own.
 
+#[cfg(target_arch = "x86_64")]
+use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use super::descriptors::close;
 use super::receive::read;
 use super::send::write;
-use super::{made, may_be_ours};
+use super::{is_ours, made, may_be_ours};
 use crate::engine::table;
 use crate::real::{self, Count, fail};
 
@@ -49,10 +54,109 @@ symbols! {
         descriptor_of(stream).unwrap_or_else(|| pass!(real::fileno(stream)))
     }
 
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if !is_ours(fd) {
+            return pass!(real::vdprintf(fd, format, arguments));
+        }
+        print(fd, arguments, |into, len, arguments| pass!(vsnprintf(into, len, format, arguments)))
+    }
+
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if !is_ours(fd) {
+            return pass!(real::__vdprintf_chk(fd, flag, format, arguments));
+        }
+        print(fd, arguments, |into, len, arguments| pass!(__vsnprintf_chk(into, len, flag, usize::MAX, format, arguments)))
+    }
+
     fn fileno_unlocked(stream: *mut libc::FILE) -> c_int {
         pass!(fileno(stream))
     }
 }
+
+/// Bytes of a `va_list`: 24 on x86-64, 32 on aarch64.
+const LIST_LEN: usize = 32;
+
+unsafe extern "C" {
+    fn vsnprintf(into: *mut c_char, len: usize, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn __vsnprintf_chk(
+        into: *mut c_char,
+        len: usize,
+        flag: c_int,
+        room: usize,
+        format: *const c_char,
+        arguments: *mut c_void,
+    ) -> c_int;
+}
+
+/// Sends formatted text; `format` formats it as `vsnprintf` does.
+fn print(fd: c_int, arguments: *mut c_void, format: impl Fn(*mut c_char, usize, *mut c_void) -> c_int) -> c_int {
+    // A list is used up when it is read, and the text's length is needed first.
+    let mut copy = [0_usize; LIST_LEN / size_of::<usize>()];
+    // SAFETY: invariant 2. The bytes behind a shorter list are the caller's frame, which is there.
+    unsafe { core::ptr::copy_nonoverlapping(arguments.cast(), copy.as_mut_ptr(), copy.len()) };
+    let Ok(len) = usize::try_from(format(core::ptr::null_mut(), 0, copy.as_mut_ptr().cast())) else { return -1 };
+    let mut text = vec![0_u8; len + 1];
+    format(text.as_mut_ptr().cast(), text.len(), arguments);
+    match write_cookie(fd as usize as *mut c_void, text.as_ptr().cast(), len) {
+        sent if sent == len as Count => sent as c_int,
+        _ => -1,
+    }
+}
+
+// `dprintf` and `__dprintf_chk` put their arguments into a `va_list`, because Rust defines no
+// variadic functions. On x86-64 (System V ABI 3.5.7): the six registers of integers, then the eight
+// of floating point where AL says that there are any; the list has the offsets of the first
+// argument in both, and where the others are.
+#[cfg(target_arch = "x86_64")]
+macro_rules! print_to {
+    ($name:ident, $list:ident, $into:literal, $named:literal) => {
+        #[doc = concat!("`", stringify!($name), "`.\n\n# Safety\nAs libc's.")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 216",
+                ".cfi_adjust_cfa_offset 216",
+                "mov [rsp + 32], rdi",
+                "mov [rsp + 40], rsi",
+                "mov [rsp + 48], rdx",
+                "mov [rsp + 56], rcx",
+                "mov [rsp + 64], r8",
+                "mov [rsp + 72], r9",
+                "test al, al",
+                "je 2f",
+                "movaps [rsp + 80], xmm0",
+                "movaps [rsp + 96], xmm1",
+                "movaps [rsp + 112], xmm2",
+                "movaps [rsp + 128], xmm3",
+                "movaps [rsp + 144], xmm4",
+                "movaps [rsp + 160], xmm5",
+                "movaps [rsp + 176], xmm6",
+                "movaps [rsp + 192], xmm7",
+                "2:",
+                concat!("mov dword ptr [rsp], ", $named),
+                "mov dword ptr [rsp + 4], 48",
+                "lea rax, [rsp + 224]",
+                "mov [rsp + 8], rax",
+                "lea rax, [rsp + 32]",
+                "mov [rsp + 16], rax",
+                concat!("mov ", $into, ", rsp"),
+                "call {list}",
+                "add rsp, 216",
+                ".cfi_adjust_cfa_offset -216",
+                "ret",
+                ".cfi_endproc",
+                list = sym $list,
+            );
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+print_to!(dprintf, vdprintf, "rdx", "16");
+#[cfg(target_arch = "x86_64")]
+print_to!(__dprintf_chk, __vdprintf_chk, "rcx", "24");
 
 /// `cookie_io_functions_t`
 #[repr(C)]
@@ -87,7 +191,7 @@ extern "C-unwind" fn read_cookie(cookie: *mut c_void, into: *mut c_void, len: us
 extern "C-unwind" fn write_cookie(cookie: *mut c_void, bytes: *const c_void, len: usize) -> Count {
     let mut written = 0;
     while written < len {
-        // SAFETY: invariant 2; `written` is less than `len`.
+        // SAFETY: invariant 3; `written` is less than `len`.
         match unsafe { write(cookie as usize as c_int, bytes.byte_add(written), len - written) } {
             count @ 1.. => written += count as usize,
             _ => break,

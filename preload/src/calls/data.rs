@@ -235,7 +235,10 @@ fn receive_all(
 ) -> Outcome<Received> {
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     let mut filled = first.len;
-    if target.kind == Kind::Stream && flags & libc::MSG_PEEK == 0 {
+    if target.kind == Kind::Stream && flags & libc::MSG_PEEK != 0 {
+        return Ours(if filled < wanted { peek_all(file, target, parts, flags, first) } else { Ok(first) });
+    }
+    if target.kind == Kind::Stream {
         let mut rest: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
         let mut rest = &mut rest[..];
         IoSliceMut::advance_slices(&mut rest, filled);
@@ -254,6 +257,31 @@ fn receive_all(
         }
     }
     Ours(Ok(Received { len: filled, ..first }))
+}
+
+/// Waits until all bytes are there, or no more come, and looks at them (`MSG_PEEK` with
+/// `MSG_WAITALL`). Bytes that fill the receive buffer, and are fewer, are waited with for ever, as
+/// on Linux.
+fn peek_all(
+    file: FileId,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    first: Received,
+) -> Result<Received, Errno> {
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    let blocking = calls::blocking(file, target.id, flags, Direction::Receive)?;
+    if !blocking.is_nonblocking {
+        // Whatever ends the wait, there are bytes to report.
+        let _ = wait::until(blocking, WaitFor::Any, &[], |engine, _| {
+            let (len, ready) =
+                engine.look(|sockets| Ok((sockets.readable_len(target.id)?, sockets.ready(target.id)?)))?;
+            let has_ended = !ready.among(Ready::RDHUP | Ready::HUP | Ready::ERR).is_none();
+            if len >= wanted || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
+        });
+    }
+    let seen = receive_once(&mut engine::enter(), target, parts, flags, Sides::Ours);
+    Ok(seen.ok().flatten().unwrap_or(first))
 }
 
 fn wait_to_receive(

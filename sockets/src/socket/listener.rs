@@ -58,6 +58,14 @@ impl Listener {
         self.queue.pop_front()
     }
 
+    /// All connections that wait, also those that wait for their first data.
+    pub(crate) fn take_all(&mut self) -> (Vec<SocketId>, usize) {
+        let deferred = core::mem::take(&mut self.deferred);
+        let count = deferred.len();
+        let all = self.queue.drain(..).chain(deferred.into_iter().map(|(_, id)| id));
+        (all.collect(), count)
+    }
+
     /// A connection that ended before it was accepted stays in the queue: `accept` returns it, and
     /// its first read reports how it ended.
     pub(crate) fn ready(&self) -> Ready {

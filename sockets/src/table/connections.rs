@@ -302,8 +302,69 @@ impl Sockets {
 
     /// `shutdown` of a listener.
     pub(super) fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
+        self.hand_on(id, cx);
         if let Some(State::Listener(listener)) = self.take_connection(id) {
             self.end_listener(listener, cx);
+        }
+    }
+
+    /// A listener is about to end: connections that nobody has accepted go to another listener of
+    /// the same address, of this process or of another one. A process that closes its descriptor of
+    /// a listener that others share loses none on Linux, because the queue is theirs as well; with
+    /// `tcp_migrate_req` those of a group go on, too.
+    pub(super) fn hand_on(&mut self, id: SocketId, cx: &mut Cx<'_>) {
+        let Ok(Socket { state: State::Listener(listener), local, .. }) = self.find(id) else { return };
+        let (name, local) = (listener.id, *local);
+        let sharer = self.listeners.iter().copied().find(|(_, other)| {
+            let is_same = self.get(*other).is_ok_and(|socket| socket.local == local);
+            *other != id && is_same
+        });
+        if sharer.is_none() && !self.flows.hands_over() {
+            return;
+        }
+        let Ok(Socket { state: State::Listener(listener), .. }) = self.find(id) else { return };
+        let (waiting, deferred) = listener.take_all();
+        self.deferred -= deferred;
+        for accepted in waiting {
+            match sharer {
+                Some((_, sharer)) => self.give_to(sharer, accepted),
+                None => self.hand_over(id, accepted, cx),
+            }
+        }
+        match sharer {
+            Some((sharer, _)) => cx.tcp().move_handshakes(name, sharer),
+            None => cx.tcp().hand_over_handshakes(name),
+        }
+    }
+
+    fn give_to(&mut self, listener: SocketId, accepted: SocketId) {
+        if let Ok(Socket { state: State::Stream(stream), .. }) = self.find(accepted) {
+            stream.deferred_by = None;
+        }
+        if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(listener) {
+            listener.push(accepted);
+        }
+        self.wake_for(listener, Ready::IN);
+    }
+
+    /// Hands a connection over to another process; one that cannot go stays in the queue.
+    fn hand_over(&mut self, listener: SocketId, accepted: SocketId, cx: &mut Cx<'_>) {
+        let mut is_gone = false;
+        if let Ok(Socket { state: State::Stream(stream), .. }) = self.find(accepted)
+            && let Some(connection) = stream.connection
+        {
+            let mut received = vec![0; stream.len()];
+            stream.peek(&mut received);
+            is_gone = cx.tcp().hand_over(connection, &received);
+            if is_gone {
+                stream.end();
+                self.detach(connection);
+            }
+        }
+        if is_gone {
+            let _ = self.close(accepted, cx);
+        } else if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(listener) {
+            listener.push(accepted);
         }
     }
 

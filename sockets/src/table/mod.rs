@@ -239,7 +239,9 @@ impl Sockets {
     /// # Errors
     /// `EBADF`.
     pub fn close(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
-        self.find(id)?;
+        if matches!(self.find(id)?.state, State::Listener(_)) {
+            self.hand_on(id, cx);
+        }
         let slot = &mut self.slots[id.slot as usize];
         let Some(socket) = slot.socket.take() else { return Err(Errno::EBADF) };
         slot.generation = slot.generation.wrapping_add(1);

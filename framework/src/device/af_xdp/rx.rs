@@ -10,7 +10,7 @@ use super::gate::Gate;
 use super::interface::{LinkState, LinkWatch};
 use super::program::metadata;
 use super::rings::alarm::Alarm;
-use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
+use super::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, ProducerRing};
 use super::rings::socket::Statistics;
 use super::rings::sys;
 use super::rings::umem::{DescriptorError, FillChunks, Umem};
@@ -18,8 +18,9 @@ use super::setup::device::BindFlags;
 use super::setup::handle::PortHandle;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
-use crate::mem::{Burst, Mbuf, Pool};
+use crate::mem::{Burst, Mbuf, Pool, RxInfo};
 use crate::time::{Duration, Instant};
+use crate::wire::handover;
 
 crate::drop_reasons! {
     /// Why a frame that matches a rule does not reach the pipeline.
@@ -226,8 +227,9 @@ impl AfXdpRx {
     #[inline]
     fn take(&mut self, desc: &Desc, has_hints: bool) -> Option<Mbuf> {
         let taken = self.lent.take_back(desc);
-        if desc.options & MORE != 0 || !self.parts.is_empty() || self.skipping {
-            return self.take_part(taken, desc.options & MORE != 0, has_hints);
+        if desc.options & (MORE | OF_BROKER) != 0 || !self.parts.is_empty() || self.skipping {
+            let frame = self.take_part(taken, desc.options & MORE != 0, has_hints);
+            return if desc.options & OF_BROKER != 0 { frame.map(marked) } else { frame };
         }
         match taken {
             Ok(mbuf) => Some(if has_hints { metadata::read(mbuf) } else { mbuf }),
@@ -272,6 +274,13 @@ impl AfXdpRx {
         self.skipping = true;
         self.drops.count(reason);
     }
+}
+
+/// A frame of the broker's own.
+#[cold]
+fn marked(mut frame: Mbuf) -> Mbuf {
+    frame.set_rx_info(&RxInfo { flow_tag: Some(handover::MARK), ..RxInfo::default() });
+    frame
 }
 
 fn reason(fault: DescriptorError) -> AfXdpRxDrop {

@@ -66,6 +66,7 @@ mod bytes;
 mod chain;
 mod delegation;
 mod fast;
+mod handover;
 mod headers;
 mod next_hop;
 mod node;

@@ -15,6 +15,7 @@ use super::config::{TcpConfig, TcpConfigError};
 use super::event::{ConnectionId, TcpEvent};
 use super::info::TcpInfo;
 use super::listening::admission::Admission;
+use super::listening::handover::Handovers;
 use super::listening::listener::Listeners;
 use super::listening::secret::Secret;
 use super::output::challenges::ChallengeAckLimit;
@@ -79,6 +80,7 @@ pub(super) struct Shared<P> {
     pub(super) challenges: ChallengeAckLimit,
     pub(super) resets: PeerLimit,
     pub(super) owed_resets: OwedResets,
+    pub(super) handovers: Handovers,
     pub(super) tally: TcpTally,
 }
 
@@ -195,6 +197,7 @@ impl<P: Payload> Tcp<P> {
                 challenges: ChallengeAckLimit::new(config.challenge_acks_per_second),
                 resets: PeerLimit::new(config.resets_per_second, seed.derive(RESETS)),
                 owed_resets: OwedResets::new(),
+                handovers: Handovers::default(),
                 tally: TcpTally::default(),
                 config,
             },

@@ -36,6 +36,7 @@ pub use event::{
 pub use info::TcpInfo;
 pub use input::arrival::{Arrival, Received, TcpDrop};
 pub use input::prefetch::LookupKey;
+pub use listening::handover::Departed;
 pub use listening::listener::{AcceptDecision, ListenOptions};
 pub use machine::{Tcp, TcpTally};
 pub use options::{Congestion, ConnectionOptions, Keepalive, Linger};

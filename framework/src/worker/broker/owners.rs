@@ -38,6 +38,12 @@ pub(super) fn is_bound(flow: &Flow) -> io::Result<bool> {
     Ok(flow.protocol == Protocol::TCP && !sys::is_free(flow.destination)?)
 }
 
+/// Whether a socket has the flow's port in the kernel, and none listens there.
+pub(super) fn waits_for_listener(flow: &Flow) -> bool {
+    let is_free_to_listen = |sockets: Vec<KernelSocket>| !sockets.iter().any(|socket| socket.gets(flow));
+    sockets(flow.protocol).is_ok_and(is_free_to_listen) && is_bound(flow).unwrap_or(false)
+}
+
 /// Whether user `uid` may have `flow`: a socket has the port, and none of another user's gets
 /// frames of the flow. Root needs no socket. Whose a socket is that is in no table, but bound
 /// (`is_bound`), shows once it listens.

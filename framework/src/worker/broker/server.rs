@@ -35,8 +35,11 @@ const TURN_INTERVAL: Duration = Duration::from_millis(100);
 /// How often ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the frames of a port are dropped before the kernel gets them, after the last client has
-/// given the port up, where frames are passed on.
+/// given the port up, where frames are passed on; and so often the port is looked at from then on.
 const LEAVES_AFTER: Duration = Duration::from_millis(500);
+/// The longest time that they are dropped where a socket has the port still and does not listen:
+/// its server replaces its processes, which takes seconds on a busy machine.
+const LEAVES_AT_LAST: Duration = Duration::from_secs(5);
 /// Flows whose frames are dropped so at a time: a client that asks for ports and gives them up all
 /// the time does not fill the rules of others.
 const LEAVING_MAX: usize = 1_024;
@@ -90,14 +93,22 @@ pub struct Broker {
     flows: FlowTable,
     /// Moves frames, where the queues are not lent.
     forwarder: Option<Forwarder>,
-    /// Rules of ports that no client has any more, and until when the kernel does not get their
-    /// frames: it would answer with resets while a server replaces its processes.
-    leaving: Vec<(Instant, Vec<RuleId>)>,
+    /// Ports that no client has any more, and whose frames the kernel does not get yet: it would
+    /// answer with resets while a server replaces its processes.
+    leaving: Vec<LeavingPort>,
     reviewed: Instant,
     /// Lines of the log since then.
     lines: u32,
     counters: Counters,
     _block: Block,
+}
+
+/// A port that no client has any more.
+struct LeavingPort {
+    flow: Flow,
+    rules: Vec<RuleId>,
+    since: Instant,
+    next_look: Instant,
 }
 
 struct Counters {
@@ -248,13 +259,7 @@ impl Broker {
             self.serve_client(id, events, report);
         }
         self.pass_errors_on();
-        let now = Instant::now();
-        for (_, rules) in self.leaving.extract_if(.., |(until, _)| *until <= now) {
-            for rule in rules {
-                // It is in place, or the interface is gone.
-                let _ = self.device.unsteer(rule);
-            }
-        }
+        self.let_ports_leave();
         if fixed[0].is_readable {
             self.accept(report);
         }
@@ -263,6 +268,22 @@ impl Broker {
         }
         self.counters.clients.set(self.clients.iter().count() as u64);
         Ok(())
+    }
+
+    /// Gives the kernel the ports that no client has any more.
+    fn let_ports_leave(&mut self) {
+        let now = Instant::now();
+        let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.next_look <= now).collect();
+        for port in due {
+            if now.duration_since(port.since) < LEAVES_AT_LAST && owners::waits_for_listener(&port.flow) {
+                self.leaving.push(LeavingPort { next_look: now + LEAVES_AFTER, ..port });
+                continue;
+            }
+            for rule in port.rules {
+                // It is in place, or the interface is gone.
+                let _ = self.device.unsteer(rule);
+            }
+        }
     }
 
     /// One request of a client, or its end.
@@ -363,10 +384,11 @@ impl Broker {
         if self.clients.get(id).is_some_and(|client| client.lent.is_some()) {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
+        let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
         let lent = match &self.forwarder {
             Some(forwarder) => {
                 let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
-                forwarder.add(queue.into(), queue_of);
+                forwarder.add(queue.into(), user, queue_of);
                 Lent::Forwarded(end)
             }
             None => Lent::Queue(
@@ -455,7 +477,9 @@ impl Broker {
         let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
         let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
         if self.forwarder.is_some() && is_port && self.leaving.len() < LEAVING_MAX {
-            self.leaving.push((Instant::now() + LEAVES_AFTER, held.rules.clone()));
+            let since = Instant::now();
+            let (flow, rules) = (held.flow, held.rules.clone());
+            self.leaving.push(LeavingPort { flow, rules, since, next_look: since + LEAVES_AFTER });
             return self.uninstall(&held.flow, &[], queue);
         }
         self.uninstall(&held.flow, &held.rules, queue);

@@ -62,6 +62,10 @@ impl LiveDriver for AfXdpDevice {
         self.set_listening(id, listening);
     }
 
+    fn hands_over(&self) -> bool {
+        self.hands_over()
+    }
+
     fn resolver(&self) -> Option<Resolver> {
         Some(Box::new(self.resolver()?))
     }

@@ -103,6 +103,11 @@ pub(super) trait LiveDriver {
         let _ = (id, listening);
     }
 
+    /// Whether connections can go to another process that listens at their port. By default not.
+    fn hands_over(&self) -> bool {
+        false
+    }
+
     /// A reader of the device's own clock, if the device has one that can be read.
     fn nic_clock(&self) -> Option<NicClock> {
         None

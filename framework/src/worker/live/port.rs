@@ -237,6 +237,13 @@ impl LivePort {
         }
     }
 
+    /// Whether a connection can go to another process that listens at its port
+    /// ([`TcpCalls::hand_over`](crate::pipeline::tcp::TcpCalls::hand_over)): where a broker passes
+    /// frames on.
+    pub fn hands_over(&self) -> bool {
+        driver(self.device.inner()).hands_over()
+    }
+
     /// The rules of some flows of the port, and those that it has without any.
     fn targets_of(&mut self, flows: Vec<FlowSpec>) -> Vec<Target> {
         self.with_flows(flows, targets)

@@ -58,6 +58,11 @@ fn bad_pointer_is_an_error_as_on_the_kernel_and_faults_stay_the_programs() {
 }
 
 #[test]
+fn calls_by_number_formatted_text_and_odd_buffers_do_what_they_do_on_the_kernels_sockets() {
+    says_the_same("calls_by_number_formatted_text_and_odd_buffers_do_what_they_do_on_the_kernels_sockets", "raw.c");
+}
+
+#[test]
 fn number_that_was_a_socket_is_the_file_that_has_it_now() {
     says_the_same("number_that_was_a_socket_is_the_file_that_has_it_now", "descriptors.c");
 }

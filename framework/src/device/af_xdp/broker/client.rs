@@ -50,6 +50,8 @@ pub(in crate::device::af_xdp) struct LentPort {
     icmp_errors: Mutex<Option<OwnedFd>>,
     /// The broker has ended, or does not answer.
     is_lost: AtomicBool,
+    /// It passes frames on.
+    is_forwarded: AtomicBool,
 }
 
 /// A bound socket with its memory, and the modes in which it was bound.
@@ -93,6 +95,7 @@ impl LentPort {
             channel: Mutex::new(channel),
             icmp_errors: Mutex::new(descriptors.pop()),
             is_lost: AtomicBool::new(false),
+            is_forwarded: AtomicBool::new(false),
         })
     }
 
@@ -129,6 +132,7 @@ impl LentPort {
             ) if given == umem_len && forwarded == rings.is_some() => {
                 let region = Region::shared(&File::from(memory), umem_len as usize)
                     .map_err(|error| AfXdpSetupError::broker(libc::ENOMEM, error.to_string()))?;
+                self.is_forwarded.store(forwarded, Ordering::Relaxed);
                 Ok((Lent { socket, zero_copy, multi_buffer, rings }, region))
             }
             (Reply::Refused { errno, sentence }, ..) => Err(AfXdpSetupError::Broker { errno, sentence }),
@@ -169,6 +173,11 @@ impl LentPort {
     pub(in crate::device::af_xdp) fn set_listening(&self, id: RuleId, listening: bool) {
         // Where it fails, the broker is gone.
         let _ = self.ask(Request::SetListening { id: id.0, listening });
+    }
+
+    /// Whether the broker passes frames on, and connections to others who listen.
+    pub(in crate::device::af_xdp) fn is_forwarded(&self) -> bool {
+        self.is_forwarded.load(Ordering::Relaxed)
     }
 
     /// Has the kernel resolve a neighbor.

@@ -28,7 +28,7 @@ use std::os::unix::net::UnixDatagram;
 
 use arrayvec::ArrayVec;
 
-use super::super::rings::ring::{ConsumerRing, Desc, MORE, Offsets, ProducerRing};
+use super::super::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, Offsets, ProducerRing};
 use super::super::rings::socket::{Rings, SEGMENTS_MAX};
 use super::foreign::ForeignUmem;
 use super::lend::QueueOrder;
@@ -155,6 +155,16 @@ impl ForwardedQueue {
     /// Copies a frame to the client. [`publish`](Self::publish) shows it.
     #[inline]
     pub(crate) fn deliver(&mut self, frame: &[u8]) -> Result<(), Undelivered> {
+        self.deliver_marked(frame, 0)
+    }
+
+    /// The same with a frame of the broker's own, which the client trusts.
+    pub(crate) fn deliver_own(&mut self, frame: &[u8]) -> Result<(), Undelivered> {
+        self.deliver_marked(frame, OF_BROKER)
+    }
+
+    #[inline]
+    fn deliver_marked(&mut self, frame: &[u8], mark: u32) -> Result<(), Undelivered> {
         let (room, mut rest) = (self.umem.room(), frame);
         let chunks = frame.len().div_ceil(room).max(1) as u32;
         if !self.rx.has_room(chunks) || !self.fill.has(chunks) {
@@ -168,7 +178,7 @@ impl ForwardedQueue {
                 return Err(Undelivered::Address);
             };
             self.umem.write(addr, part);
-            let options = if rest.is_empty() { 0 } else { MORE };
+            let options = mark | if rest.is_empty() { 0 } else { MORE };
             self.rx.post(Desc { addr, len: part.len() as u32, options });
             self.has_posted = true;
             if rest.is_empty() {

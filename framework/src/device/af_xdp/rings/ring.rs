@@ -52,6 +52,8 @@ pub(in crate::device::af_xdp) struct Desc {
 
 /// More buffers of the same frame follow (`XDP_PKT_CONTD`).
 pub(in crate::device::af_xdp) const MORE: u32 = 1;
+/// The frame is a broker's own (`wire::handover`): the kernel sets no such bit.
+pub(in crate::device::af_xdp) const OF_BROKER: u32 = 1 << 31;
 
 /// The kernel needs a system call to continue (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;

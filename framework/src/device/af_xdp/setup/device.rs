@@ -233,6 +233,12 @@ impl AfXdpDevice {
         }
     }
 
+    /// Whether a connection can go to another process that listens at its port: where the queue is
+    /// a broker's that passes frames on.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.port.lent().is_some_and(|port| port.is_forwarded())
+    }
+
     /// Has the kernel resolve neighbors, where the queue is a broker's.
     pub(crate) fn resolver(&self) -> Option<impl Fn(Ipv4Addr) -> io::Result<()> + Send + 'static> {
         let port = Arc::clone(self.port.lent()?);

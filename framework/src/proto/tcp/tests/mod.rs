@@ -5,6 +5,7 @@ mod attack;
 mod audit;
 mod calls;
 mod config;
+mod handover;
 mod input;
 mod line;
 mod listening;

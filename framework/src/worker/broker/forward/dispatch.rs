@@ -28,7 +28,7 @@ const SILENT: Duration = Duration::from_secs(3 * 3_600);
 /// How long SYNs to a port are ignored after the last of its clients has stopped to listen there: a
 /// server that replaces its processes begins to listen in the new ones meanwhile, and who calls
 /// tries again.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks for those that are to be forgotten.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -92,6 +92,8 @@ struct Connection {
     place: Place,
     last: Instant,
     ends: End,
+    /// The client that had it before, and has handed it over.
+    from: Option<Place>,
 }
 
 /// How far a connection is.
@@ -264,6 +266,45 @@ impl Dispatch {
         }
     }
 
+    /// A client hands a connection of a shared port over: it is that of another client from now on,
+    /// who listens there. `None` if there is none, or the connection is not the client's to give.
+    pub(super) fn hand_over(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
+        if self.may_hand_over(from, ends) { self.give(from, ends, now) } else { None }
+    }
+
+    /// Gives a connection to a client who listens at its port, other than the one that had it.
+    pub(super) fn give(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
+        let sharers = self.ports.get(&to_port(ends))?;
+        let others: Vec<Sharer> =
+            sharers.iter().filter(|other| other.place != from && other.stopped.is_none()).cloned().collect();
+        let place = self.chosen(&others, ends)?;
+        let count = self.counts.entry(place).or_default();
+        if *count >= REMEMBERED_MAX {
+            return None;
+        }
+        *count += 1;
+        let connection = Connection { place, last: now, ends: End::default(), from: Some(from) };
+        if let Some(before) = self.remembered.insert(*ends, connection)
+            && let Some(count) = self.counts.get_mut(&before.place)
+        {
+            *count -= 1;
+        }
+        Some(place)
+    }
+
+    /// Whether a connection is of a port that the client has, and not another client's.
+    pub(super) fn may_hand_over(&self, from: Place, ends: &Ends) -> bool {
+        let has_port =
+            self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == from));
+        let is_anothers = self.remembered.get(ends).is_some_and(|one| one.place != from && !one.ends.is_over());
+        has_port && !is_anothers && ends.protocol == Protocol::TCP.0
+    }
+
+    /// Who has a connection that this client has handed over.
+    pub(super) fn has_handed_over(&self, from: Place, ends: &Ends) -> Option<Place> {
+        self.remembered.get(ends).filter(|connection| connection.from == Some(from)).map(|connection| connection.place)
+    }
+
     fn remember(&mut self, place: Place, ends: Ends, now: Instant) {
         let has_port =
             self.ports.get(&to_port(&ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == place));
@@ -277,7 +318,7 @@ impl Dispatch {
             return;
         }
         *count += 1;
-        let connection = Connection { place, last: now, ends: End::default() };
+        let connection = Connection { place, last: now, ends: End::default(), from: None };
         if let Some(before) = self.remembered.insert(ends, connection)
             && let Some(count) = self.counts.get_mut(&before.place)
         {
@@ -465,6 +506,27 @@ mod tests {
         assert_eq!(one(dispatch.of(&packet(5, ACK), now)), place);
         assert_eq!(dispatch.remembered.len(), 1, "7 has no such port");
         assert!(!dispatch.remembered[&packet(5, ACK).ends].ends.is_over());
+    }
+
+    #[test]
+    fn connection_that_is_handed_over_goes_to_another_who_listens() {
+        let (mut dispatch, now) = shared();
+        let place = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(place, &packet(5, SYN | ACK), now);
+        let (next, other) = ((place + 1) % 3, (place + 2) % 3);
+        let ends = packet(5, ACK).ends;
+        dispatch.set_listening(other, &flow(Protocol::TCP), false, now);
+        assert_eq!(dispatch.hand_over(next, &ends, now), None, "it is another's");
+        assert_eq!(dispatch.hand_over(7, &ends, now), None, "who has no such port");
+        assert_eq!(dispatch.hand_over(place, &ends, now), Some(next));
+        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), next);
+        assert_eq!(
+            (dispatch.has_handed_over(place, &ends), dispatch.has_handed_over(other, &ends)),
+            (Some(next), None)
+        );
+        assert_eq!((dispatch.counts[&place], dispatch.counts[&next]), (0, 1));
+        dispatch.set_listening(place, &flow(Protocol::TCP), false, now);
+        assert_eq!(dispatch.hand_over(next, &ends, now), None, "nobody else listens");
     }
 
     #[test]

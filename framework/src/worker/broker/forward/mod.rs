@@ -14,6 +14,7 @@
 
 mod dispatch;
 mod packet;
+mod parked;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use self::dispatch::{Dispatch, Recipients};
 use self::packet::Packet;
+use self::parked::{Parked, ParkedFrames};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::af_xdp::broker::forwarded::{ForwardedQueue, Taken, Undelivered};
 use crate::device::af_xdp::broker::message::Flow;
@@ -34,6 +36,7 @@ use crate::device::af_xdp::broker::sys;
 use crate::device::{Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, Region};
 use crate::time::{Clock, MonotonicClock};
+use crate::wire::handover::{self, Handover};
 
 pub(super) use dispatch::Place;
 
@@ -46,6 +49,8 @@ const NAP: Duration = Duration::from_millis(100);
 const SENT_A_TURN: usize = 64;
 /// Addresses and type of a frame.
 const ETHERNET_LEN: usize = 14;
+/// Turns in which a client's last frames are taken.
+const LAST_TURNS: usize = 64;
 /// Turns between two looks at the kernel's counters.
 const COUNTED_EVERY: u32 = 1 << 16;
 
@@ -67,7 +72,7 @@ crate::drop_reasons! {
 
 /// What the thread is told.
 enum Command {
-    Add { place: Place, queue: Box<ForwardedQueue> },
+    Add { place: Place, user: u32, queue: Box<ForwardedQueue> },
     Remove { place: Place, done: Sender<()> },
     SetReceiving { place: Place, receiving: bool, done: Sender<()> },
     AddFlow { place: Place, flow: Flow },
@@ -112,9 +117,9 @@ impl Forwarder {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// A client has this queue.
-    pub(super) fn add(&self, place: Place, queue: ForwardedQueue) {
-        self.tell(Command::Add { place, queue: Box::new(queue) });
+    /// A client of a user has this queue.
+    pub(super) fn add(&self, place: Place, user: u32, queue: ForwardedQueue) {
+        self.tell(Command::Add { place, user, queue: Box::new(queue) });
     }
 
     /// A client is gone; none of its memory is used after this returns.
@@ -173,6 +178,7 @@ struct Own<Q: Queue> {
 
 struct Client {
     queue: ForwardedQueue,
+    user: u32,
     is_receiving: bool,
 }
 
@@ -188,6 +194,8 @@ struct Work<Q: Queue> {
     own: Vec<Own<Q>>,
     clients: Vec<Option<Client>>,
     dispatch: Dispatch,
+    /// Connections that wait for someone who listens.
+    parked: ParkedFrames,
     commands: Receiver<Command>,
     woken: UnixDatagram,
     clock: MonotonicClock,
@@ -224,6 +232,7 @@ impl<Q: Queue> Work<Q> {
             own: own.collect::<Result<_, String>>()?,
             clients: Vec::new(),
             dispatch: Dispatch::new(Instant::now()),
+            parked: ParkedFrames::default(),
             commands,
             woken,
             clock: MonotonicClock::start(),
@@ -245,6 +254,7 @@ impl<Q: Queue> Work<Q> {
                 last = Instant::now();
             }
             self.dispatch.sweep(now);
+            self.end_parked(now);
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(COUNTED_EVERY) {
                 self.own.iter_mut().for_each(Own::refresh_counters);
@@ -267,14 +277,16 @@ impl<Q: Queue> Work<Q> {
 
     fn obey_one(&mut self, command: Command) {
         match command {
-            Command::Add { place, queue } => {
+            Command::Add { place, user, queue } => {
                 if self.clients.len() <= place {
                     self.clients.resize_with(place + 1, || None);
                 }
-                self.clients[place] = Some(Client { queue: *queue, is_receiving: false });
+                self.clients[place] = Some(Client { queue: *queue, user, is_receiving: false });
             }
             Command::Remove { place, done } => {
+                self.take_last_frames(place);
                 self.dispatch.forget(place);
+                self.parked.forget(place);
                 if let Some(client) = self.clients.get_mut(place) {
                     *client = None;
                 }
@@ -286,11 +298,90 @@ impl<Q: Queue> Work<Q> {
                 }
                 let _ = done.send(());
             }
-            Command::AddFlow { place, flow } => self.dispatch.add(place, &flow),
-            Command::RemoveFlow { place, flow } => self.dispatch.remove(place, &flow),
+            Command::AddFlow { place, flow } => {
+                self.dispatch.add(place, &flow);
+                self.pass_parked();
+            }
+            Command::RemoveFlow { place, flow } => {
+                self.take_last_frames(place);
+                self.dispatch.remove(place, &flow);
+            }
             Command::SetListening { place, flow, listening } => {
                 self.dispatch.set_listening(place, &flow, listening, Instant::now());
+                self.pass_parked();
             }
+        }
+    }
+
+    /// Takes what a client has sent before it gave a flow up: connections that it hands over among
+    /// them.
+    fn take_last_frames(&mut self, place: Place) {
+        let now = Instant::now();
+        for _ in 0..LAST_TURNS {
+            if self.pass_out(place, now) == 0 {
+                return;
+            }
+            self.own.iter_mut().for_each(|own| own.tx.ring_doorbell(self.clock.now()));
+        }
+    }
+
+    /// A client hands a connection over, or sends one of its segments after it.
+    #[cold]
+    fn hand_over(&mut self, place: Place, frame: &[u8], now: Instant) {
+        let Some((handover, bytes)) = Handover::of_frame(frame) else { return };
+        let Some(packet) = Packet::of_ipv4(bytes) else { return };
+        let ends = packet.ends;
+        if handover.begins {
+            match self.dispatch.hand_over(place, &ends, now) {
+                Some(next) => self.deliver_own(next, frame),
+                None if self.dispatch.may_hand_over(place, &ends) => {
+                    if let Some(user) = self.user_of(place) {
+                        self.parked.begin(Parked { from: place, user, ends, since: now, frames: vec![frame.to_vec()] });
+                    }
+                }
+                None => self.counters.drops.count(ForwardDrop::NoClient),
+            }
+        } else if let Some(next) = self.dispatch.has_handed_over(place, &ends) {
+            self.deliver_own(next, frame);
+        } else {
+            self.parked.add(place, &ends, frame);
+        }
+    }
+
+    /// Passes connections on that waited for someone who listens. Another user may have the port by
+    /// now: such a connection is lost.
+    fn pass_parked(&mut self) {
+        let now = Instant::now();
+        for parked in self.parked.take_if(|_| true) {
+            match self.dispatch.give(parked.from, &parked.ends, now) {
+                Some(next) if self.user_of(next) == Some(parked.user) => self.deliver_parked(next, &parked),
+                Some(_) => self.counters.drops.count(ForwardDrop::NoClient),
+                None => self.parked.begin(parked),
+            }
+        }
+    }
+
+    /// Gives back what nobody has taken: its client, who listens no longer, resets the connection.
+    fn end_parked(&mut self, now: Instant) {
+        for mut parked in self.parked.take_if(|parked| parked.is_late(now)) {
+            parked.frames.iter_mut().for_each(|frame| handover::mark_last(frame));
+            self.deliver_parked(parked.from, &parked);
+        }
+    }
+
+    fn user_of(&self, place: Place) -> Option<u32> {
+        Some(self.clients.get(place)?.as_ref()?.user)
+    }
+
+    fn deliver_parked(&mut self, place: Place, parked: &Parked) {
+        parked.frames.iter().for_each(|frame| self.deliver_own(place, frame));
+    }
+
+    fn deliver_own(&mut self, place: Place, frame: &[u8]) {
+        let client = self.clients.get_mut(place).and_then(Option::as_mut).filter(|client| client.is_receiving);
+        match client.map(|client| client.queue.deliver_own(frame)) {
+            Some(Ok(())) => self.counters.delivered.inc(),
+            Some(Err(_)) | None => self.counters.drops.count(ForwardDrop::NoClient),
         }
     }
 
@@ -345,7 +436,7 @@ impl<Q: Queue> Work<Q> {
         let queues = self.own.len();
         let own = &mut self.own[place % queues];
         let room = own.tx.room().min(own.pool.available()).min(SENT_A_TURN);
-        let mut count = 0;
+        let (mut count, mut handed) = (0, Vec::new());
         while count < room {
             let frame = match client.queue.take(self.frame_len_max) {
                 Taken::Nothing => break,
@@ -367,8 +458,14 @@ impl<Q: Queue> Work<Q> {
             }
             let bytes = &mut self.scratch[..frame.len];
             client.queue.copy(&frame, bytes);
-            if let Some(packet) = Packet::sent(bytes) {
-                self.dispatch.sent(place, &packet, now);
+            match Packet::sent(bytes) {
+                Some(packet) => self.dispatch.sent(place, &packet, now),
+                None if Handover::of_frame(bytes).is_some() => {
+                    let frame = bytes.to_vec();
+                    handed.push(frame);
+                    continue;
+                }
+                None => (),
             }
             let posted = copied(&own.pool, bytes)
                 .is_some_and(|mbuf| own.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free).is_ok());
@@ -376,6 +473,9 @@ impl<Q: Queue> Work<Q> {
                 true => self.counters.sent.inc(),
                 false => self.counters.drops.count(ForwardDrop::InterfaceFull),
             }
+        }
+        for frame in handed {
+            self.hand_over(place, &frame, now);
         }
         count
     }

@@ -42,8 +42,14 @@ impl Packet {
         if word(at)? != IPV4 {
             return None;
         }
-        let ip = at + 2;
-        let header = frame.get(ip..ip + 20)?;
+        Self::of_ipv4(frame.get(at + 2..)?)
+    }
+
+    /// The same without its Ethernet header.
+    #[inline]
+    pub(super) fn of_ipv4(frame: &[u8]) -> Option<Self> {
+        let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+        let header = frame.get(..20)?;
         let header_len = usize::from(header[0] & 0xf) * 4;
         let fragment = u16::from_be_bytes([header[6], header[7]]);
         let (is_first, protocol) = (fragment & MORE_FRAGMENTS != 0, header[9]);
@@ -52,7 +58,7 @@ impl Packet {
             return None;
         }
         let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-        let ports = ip + header_len;
+        let ports = header_len;
         let (source, destination) = (word(ports)?, word(ports + 2)?);
         let flags = match Protocol(protocol) {
             Protocol::TCP => TcpFlags(*frame.get(ports + 13)?),

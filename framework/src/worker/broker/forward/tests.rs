@@ -31,7 +31,7 @@ impl Rig {
         let mut work = Work::open(queues, FRAME_LEN_MAX, &block.scope("forward"), orders, woken).unwrap();
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
         let client = HostileClient::new(&end, &ORDER, seed);
-        work.obey_one(Command::Add { place: 0, queue: Box::new(queue) });
+        work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
         let (done, _is_done) = channel();
         work.obey_one(Command::SetReceiving { place: 0, receiving: true, done });
         work.obey_one(Command::AddFlow { place: 0, flow: flow() });
@@ -119,7 +119,7 @@ fn random_rings_put_whole_frames_on_the_wire_or_none() {
         let (done, _is_done) = channel();
         rig.work.obey_one(Command::Remove { place: 0, done });
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
-        rig.work.obey_one(Command::Add { place: 0, queue: Box::new(queue) });
+        rig.work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
         HostileClient::new(&end, &ORDER, 1).send(0, &[(0, 60, 0)]);
         assert!(rig.turn().contains(&60));
     }

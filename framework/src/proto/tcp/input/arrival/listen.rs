@@ -6,6 +6,7 @@ use super::TcpDrop;
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
 use crate::proto::Flow;
 use crate::proto::tcp::event::{ConnectionId, ListenerId};
+use crate::proto::tcp::listening::handover::Arriving;
 use crate::proto::tcp::listening::listener::AcceptDecision;
 use crate::proto::tcp::listening::syn_cookie;
 use crate::proto::tcp::machine::Tcp;
@@ -42,8 +43,14 @@ impl<P: Payload> Tcp<P> {
         if !is_host(arrival.flow) {
             return Err(TcpDrop::BadAddress);
         }
+        if self.shared.handovers.has_left(arrival.flow, now) {
+            return Err(TcpDrop::AfterClose);
+        }
         let Some(listener) = self.listeners.choose(arrival.flow) else {
-            self.answer_with_reset(arrival, now, output);
+            let is_syn = !segment.has(TcpFlags::ACK);
+            if !is_syn || !self.shared.handovers.listens_elsewhere(arrival.flow.local, now) {
+                self.answer_with_reset(arrival, now, output);
+            }
             return Err(TcpDrop::NoConnection);
         };
         if !segment.has(TcpFlags::ACK) {
@@ -83,7 +90,8 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         self.admit(arrival, idx, accept, now, output)?;
-        if self.needs_cookie(idx) && self.can_admit_peer() {
+        // One that was another machine's cannot have a number of our choice.
+        if !self.shared.handovers.is_arriving() && self.needs_cookie(idx) && self.can_admit_peer() {
             self.answer_with_cookie(arrival, idx, now, output);
             return Ok(None);
         }
@@ -169,8 +177,12 @@ impl<P: Payload> Tcp<P> {
         self.shared.count_place(&mut self.connections[slot]);
         self.listeners.slots[listener].embryonic += 1;
         self.shared.tally.passive_opens += 1;
+        let arriving = self.shared.handovers.take_arriving();
         let mut cx = self.context(slot, output, now);
         cx.prepare();
+        if let Some(arriving) = arriving {
+            continue_numbers(cx.connection, arriving, now);
+        }
         cx.take_syn(syn);
         Ok(slot)
     }
@@ -325,6 +337,14 @@ impl<P: Payload> Tcp<P> {
         let options = &self.listeners.slots[listener].options.connection;
         Some((options.ttl, options.tos))
     }
+}
+
+/// Our side of a connection that was another machine's has the numbers that its peer knows.
+fn continue_numbers(connection: &mut Connection, arriving: Arriving, now: Instant) {
+    let Arriving { iss, timestamp } = arriving;
+    connection.rare_snd.iss = iss;
+    (connection.snd.una, connection.snd.nxt) = (iss, iss);
+    connection.ts.offset = connection.ts.offset.wrapping_add(timestamp.wrapping_sub(connection.ts.now(now)));
 }
 
 /// Whether a connection can be between these ends (RFC 9293 3.9.2.3, RFC 1122 3.2.1.3).

@@ -1,0 +1,100 @@
+//! A connection goes from one machine to another that listens at the same port.
+
+use super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted_with, listening};
+use super::*;
+use crate::wire::tcp::Timestamps;
+
+const STAMPS: Timestamps = Timestamps { value: 77, echo_reply: 0 };
+
+/// The next machine gets what the pipeline makes of a connection that has left: a SYN, an
+/// acknowledgment, the data and the FIN.
+fn arrive(departed: &Departed, received: &[u8]) -> Script {
+    let mut next = listening(&ListenOptions::default());
+    // Its clock is another one.
+    next.end.now += Duration::from_secs(1_000);
+    let stamp = |(value, ours)| Timestamps { value, echo_reply: ours };
+    next.timestamps = departed.timestamps.map(stamp);
+    let first = departed.next - received.len() as u32;
+    next.end.tcp.expect_arriving(Some((departed.iss, departed.timestamps.map_or(0, |(_, ours)| ours))));
+    let (dropped, answers) = next.send(SYN, first - 1, Seq(0), b"");
+    next.end.tcp.expect_arriving(None);
+    assert_eq!((dropped, answers[0].flags, answers[0].seq), (None, SYN | ACK, departed.iss));
+    (next.seq, next.ack) = (first, departed.iss + 1);
+    if departed.is_established {
+        next.next(ACK, b"");
+        next.next(ACK, received);
+    }
+    if departed.is_peer_closed {
+        next.next(ACK | FIN, b"");
+    }
+    next
+}
+
+#[test]
+fn connection_goes_on_at_another_machine_with_its_numbers_and_its_data() {
+    for timestamps in [None, Some(STAMPS)] {
+        let mut script = accepted_with(timestamps);
+        script.next(ACK, b"asked");
+        let (id, now) = (script.id(), script.end.now);
+        let departed = script.end.tcp.hand_over(id, now).unwrap();
+        assert!(script.end.tcp.is_empty() && script.answers().is_empty(), "its peer is sent nothing");
+        assert_eq!((departed.next, departed.is_established, departed.is_peer_closed), (script.seq, true, false));
+
+        let mut next = arrive(&departed, b"asked");
+        assert_eq!((next.state(), &next.end.bytes[..]), (Some(State::Established), &b"asked"[..]));
+        let (dropped, answers) = next.next(ACK, b" again");
+        assert_eq!((dropped, &next.end.bytes[..]), (None, &b"asked again"[..]));
+        assert!(answers.iter().all(|answer| answer.ack == script.seq + 6 && answer.seq == departed.iss + 1));
+        let stamp = answers.iter().find_map(|answer| answer.timestamps).map(|stamps| stamps.value);
+        let ours = departed.timestamps.map(|(_, ours)| ours);
+        assert!(stamp >= ours && stamp.is_some() == timestamps.is_some(), "{stamp:?} after {ours:?}");
+    }
+}
+
+#[test]
+fn fin_of_the_peer_goes_with_its_connection() {
+    let mut script = accepted_with(None);
+    script.next(ACK | FIN, b"all");
+    let (id, now) = (script.id(), script.end.now);
+    let departed = script.end.tcp.hand_over(id, now).unwrap();
+    assert!(departed.is_peer_closed && departed.next + 1 == script.seq);
+    let next = arrive(&departed, b"all");
+    assert_eq!((next.state(), &next.end.bytes[..]), (Some(State::CloseWait), &b"all"[..]));
+}
+
+#[test]
+fn handshakes_of_a_listener_go_before_it_is_closed() {
+    let mut script = listening(&ListenOptions::default());
+    script.next(SYN, b"");
+    let listener = script.end.tcp.listeners.slots[script.end.tcp.listeners.find(SERVER).unwrap()].id;
+    let departed = script.end.tcp.hand_over_handshakes(listener, script.end.now);
+    assert_eq!((departed.len(), departed[0].is_established, departed[0].next), (1, false, Seq(ISN + 1)));
+    assert!(script.end.tcp.close_listener(listener) && script.end.tcp.is_empty());
+    script.to.local.set_port(9);
+    assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").1, vec![], "its peer calls again, and another answers");
+    script.end.now += Duration::from_secs(1);
+    assert!(script.send(SYN, Seq(7), Seq(0), b"").1[0].flags.contains(RST));
+    let mut next = arrive(&departed[0], b"");
+    next.next(ACK, b"first");
+    assert_eq!((next.state(), &next.end.bytes[..]), (Some(State::Established), &b"first"[..]));
+}
+
+#[test]
+fn late_segments_of_a_connection_that_has_left_get_no_reset_for_a_second() {
+    let mut script = accepted_with(None);
+    let (id, now) = (script.id(), script.end.now);
+    script.end.tcp.hand_over(id, now).unwrap();
+    assert_eq!(script.next(ACK, b"late"), (Some(TcpDrop::AfterClose), vec![]));
+    script.end.now += Duration::from_secs(1);
+    let (_, answers) = script.next(ACK, b"too late");
+    assert_eq!(answers[0].flags, RST);
+}
+
+#[test]
+fn connection_that_has_sent_stays() {
+    let mut script = accepted_with(None);
+    let (id, now) = (script.id(), script.end.now);
+    script.shutdown();
+    assert_eq!(script.end.tcp.hand_over(id, now), None);
+    assert!(!script.end.tcp.is_empty());
+}

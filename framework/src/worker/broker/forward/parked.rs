@@ -1,0 +1,60 @@
+//! Connections that a client has handed over while nobody else listened at their port: a server
+//! that replaces its processes begins to listen in the new ones a moment later.
+
+use std::time::{Duration, Instant};
+
+use super::dispatch::Place;
+use super::packet::Ends;
+
+/// How long one waits: new processes take seconds to begin on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many wait, and frames of each.
+const CONNECTIONS_MAX: usize = 1_024;
+const FRAMES_MAX: usize = 64;
+
+/// A connection that waits.
+pub(super) struct Parked {
+    pub(super) from: Place,
+    pub(super) user: u32,
+    pub(super) ends: Ends,
+    pub(super) since: Instant,
+    pub(super) frames: Vec<Vec<u8>>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct ParkedFrames(Vec<Parked>);
+
+impl ParkedFrames {
+    pub(super) fn begin(&mut self, parked: Parked) {
+        self.0.retain(|other| other.ends != parked.ends);
+        if self.0.len() < CONNECTIONS_MAX {
+            self.0.push(parked);
+        }
+    }
+
+    /// One more frame of a connection that waits.
+    pub(super) fn add(&mut self, from: Place, ends: &Ends, frame: &[u8]) {
+        let found = self.0.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
+        if let Some(parked) = found.filter(|parked| parked.frames.len() < FRAMES_MAX) {
+            parked.frames.push(frame.to_vec());
+        }
+    }
+
+    /// A client is gone: its place may be another's next.
+    pub(super) fn forget(&mut self, place: Place) {
+        self.0.iter_mut().filter(|parked| parked.from == place).for_each(|parked| parked.from = Place::MAX);
+    }
+
+    /// Removes those that `wanted` names; nothing where none waits.
+    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Parked) -> bool) -> Vec<Parked> {
+        self.0.extract_if(.., |parked| wanted(parked)).collect()
+    }
+}
+
+impl Parked {
+    /// It has waited for too long.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        now.duration_since(self.since) >= PATIENCE
+    }
+}

@@ -1,0 +1,147 @@
+// Calls by their numbers, formatted text, buffers in odd places: the same on the kernel's sockets
+// and under the library. raw ADDRESS-OF-THE-PEER [PART].
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "calls.h"
+
+static char bytes[256];
+
+static void echoed(int fd, int len) {
+    memset(bytes, 0, sizeof bytes);
+    say("recv", recv(fd, bytes, len, MSG_WAITALL));
+    printf("%s", bytes);
+}
+
+static int prints(int fd, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    int count = vdprintf(fd, format, list);
+    va_end(list);
+    return count;
+}
+
+int __dprintf_chk(int fd, int flag, const char *format, ...);
+
+static void text(void) {
+    int fd = call(7000), count;
+    count = dprintf(fd, "%d %s %.2f %c %ld %lld %x %g\n", 1, "two", 3.5, '4', 5L, 6LL, 7, 8.25);
+    say("dprintf", count), echoed(fd, count);
+    count = dprintf(fd, "%s %s %s %s %s %s %s %s %f %f %f %f %f %f %f %f %f %f\n", "a", "b", "c", "d", "e", "f", "g", "h",
+                    1., 2., 3., 4., 5., 6., 7., 8., 9., 10.);
+    say("dprintf", count), echoed(fd, count);
+    count = prints(fd, "%s and %d\n", "a list", 42);
+    say("vdprintf", count), echoed(fd, count);
+    count = __dprintf_chk(fd, 1, "%s %d %f\n", "checked", 7, .5);
+    say("__dprintf_chk", count), echoed(fd, count);
+    say("nothing", dprintf(fd, "%s", ""));
+    close(fd);
+    say("closed", dprintf(fd, "text"));
+    dprintf(1, "%s %d\n", "to a file", 1);
+}
+
+static void numbers(void) {
+    int fd = call(7000), set = epoll_create1(0);
+    struct pollfd entry = {fd, POLLIN};
+    struct timespec none = {0, 1000000}, long_time = {20, 0};
+    struct timeval soon = {0, 1000}, later = {20, 0};
+    struct epoll_event of = {EPOLLIN, {.u64 = 3}}, event;
+    struct { const void *mask; size_t len; } mask = {NULL, 8};
+    fd_set reads;
+    epoll_ctl(set, EPOLL_CTL_ADD, fd, &of);
+    say("poll", syscall(SYS_poll, &entry, 1, 1));
+    say("ppoll", syscall(SYS_ppoll, &entry, 1, &none, NULL, 8));
+    FD_ZERO(&reads);
+    FD_SET(fd, &reads);
+    say("select", syscall(SYS_select, fd + 1, &reads, NULL, NULL, &soon));
+    say("epoll_wait", syscall(SYS_epoll_wait, set, &event, 1, 1));
+    write(fd, "x", 1);
+    say("poll", syscall(SYS_poll, &entry, 1, 20000));
+    say("revents", entry.revents), entry.revents = 0;
+    say("ppoll", syscall(SYS_ppoll, &entry, 1, &long_time, NULL, 8));
+    say("revents", entry.revents);
+    FD_ZERO(&reads);
+    FD_SET(fd, &reads);
+    say("select", syscall(SYS_select, fd + 1, &reads, NULL, NULL, &later));
+    say("set", FD_ISSET(fd, &reads) != 0);
+    say("pselect6", syscall(SYS_pselect6, fd + 1, &reads, NULL, NULL, &long_time, &mask));
+    say("set", FD_ISSET(fd, &reads) != 0);
+    say("pselect6", syscall(SYS_pselect6, fd + 1, &reads, NULL, NULL, &long_time, NULL));
+    say("epoll_wait", syscall(SYS_epoll_wait, set, &event, 1, 20000));
+    say("value", event.data.u64);
+    recv(fd, bytes, 1, 0);
+    char path[] = "/tmp/wirepath-raw-XXXXXX";
+    int file = mkstemp(path);
+    unlink(path);
+    write(file, "0123456789", 10);
+    off_t from = 2;
+    say("sendfile", syscall(SYS_sendfile, fd, file, &from, 5));
+    say("offset", from);
+    echoed(fd, 5), puts("");
+    close(file), close(fd), close(set);
+}
+
+static void odd(void) {
+    char room[2 * sizeof(struct iovec) + 1], first[4] = "", second[4] = "";
+    int fd = call(7000);
+    struct iovec parts[2] = {{"ab", 2}, {"cde", 3}}, into[2] = {{first, 2}, {second, 3}};
+    memcpy(room + 1, parts, sizeof parts);
+    say("writev", writev(fd, (struct iovec *)(room + 1), 2));
+    memcpy(room + 1, into, sizeof into);
+    ready(fd, POLLIN, 20000);
+    struct msghdr message = {.msg_iov = (struct iovec *)(room + 1), .msg_iovlen = 2};
+    say("recvmsg", recvmsg(fd, &message, MSG_WAITALL));
+    printf("%s %s\n", first, second);
+    memcpy(room + 1, parts, sizeof parts);
+    say("sendmsg", sendmsg(fd, &message, 0));
+    memcpy(room + 1, into, sizeof into);
+    ready(fd, POLLIN, 20000);
+    say("readv", readv(fd, (struct iovec *)(room + 1), 2));
+    close(fd);
+}
+
+static void *writes_later(void *of) {
+    int fd = (int)(long)of;
+    usleep(50000), write(fd, "cd", 2);
+    usleep(50000), write(fd, "ef", 2);
+    return NULL;
+}
+
+static void peeks(void) {
+    pthread_t thread;
+    int fd = call(7000);
+    struct timeval time = {0, 50000};
+    write(fd, "ab", 2);
+    ready(fd, POLLIN, 20000);
+    pthread_create(&thread, NULL, writes_later, (void *)(long)fd);
+    memset(bytes, 0, sizeof bytes);
+    say("peek", recv(fd, bytes, 6, MSG_PEEK | MSG_WAITALL)), puts(bytes);
+    say("none waits", recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT));
+    pthread_join(thread, NULL);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    say("time is over", recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL));
+    shutdown(fd, SHUT_WR);
+    time.tv_sec = 20;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    say("to the end", recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL));
+    say("recv", recv(fd, bytes, 8, MSG_WAITALL));
+    say("end", recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL));
+    close(fd);
+}
+
+int main(int count, char **arguments) {
+    if (count < 2) return 2;
+    peer = arguments[1];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"peeks", peeks}};
+    return play(parts, sizeof parts / sizeof *parts, arguments[2]);
+}
