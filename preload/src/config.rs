@@ -24,6 +24,8 @@ const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
+/// The longest that answers of a server wait for others before they are sent together; 0: never.
+const GATHER_US: &str = "WIREPATH_GATHER_US";
 const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 /// An address that the kernel does not have, with the length of its network's prefix, and the
 /// router to other networks: a host of the program's own on the interface.
@@ -47,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
     spin: Spin,
+    /// How long a server's answers wait for others.
+    gather_ns: u64,
 }
 
 /// The reaction where sockets cannot be offloaded.
@@ -78,6 +82,12 @@ pub(crate) struct Spin {
 #[inline]
 pub(crate) fn spin() -> Spin {
     CONFIG.get().and_then(Option::as_ref).map_or(Spin { ns: 0, is_set: false }, |config| config.spin)
+}
+
+/// How long a server's answers wait for others at most; 0: they do not wait.
+#[inline]
+pub(crate) fn gather_ns() -> u64 {
+    CONFIG.get().and_then(Option::as_ref).map_or(0, |config| config.gather_ns)
 }
 
 /// The system's limits of socket options, and the index of our interface.
@@ -195,13 +205,8 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     }
     let program = env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
-    let spin = match variable(SPIN_US) {
-        None => Spin { ns: DEFAULT_SPIN_US * 1_000, is_set: false },
-        Some(text) => match text.parse() {
-            Ok(spin_us @ 0..=SPIN_US_MAX) => Spin { ns: spin_us * 1_000, is_set: true },
-            _ => return Err(format!("{SPIN_US} is {text:?}: set it to microseconds, {SPIN_US_MAX} at most")),
-        },
-    };
+    let spin = microseconds(SPIN_US, SPIN_US_MAX)?;
+    let spin = Spin { ns: spin.unwrap_or(DEFAULT_SPIN_US) * 1_000, is_set: spin.is_some() };
     let rules = match env::var_os(RULES).filter(|path| !path.is_empty()) {
         None => Rules::default(),
         Some(path) => Rules::load(path.as_ref()).map_err(|error| error.to_string())?,
@@ -212,17 +217,32 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    Ok(Config { port, own, program, application_id, rules, policy, spin })
+    let gather_ns = match &port {
+        PortConfig::AfXdp(_) => microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US) * 1_000,
+        // Its doorbell is a store.
+        _ => 0,
+    };
+    Ok(Config { port, own, program, application_id, rules, policy, spin, gather_ns })
+}
+
+/// A time that a variable sets.
+fn microseconds(name: &str, max: u64) -> Result<Option<u64>, String> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(us) if us <= max => Ok(Some(us)),
+        _ => Err(format!("{name} is {text:?}: set it to microseconds, {max} at most")),
+    }
 }
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 14] = [
         INTERFACE,
         BROKER,
         RULES,
         POLICY,
         SPIN_US,
+        GATHER_US,
         APPLICATION_ID,
         ADDRESS,
         GATEWAY,
@@ -312,6 +332,10 @@ fn place_program(port: &mut PortConfig) -> Result<(), String> {
 
 /// Longer than a round trip within a building, shorter than what a CPU meter shows.
 const DEFAULT_SPIN_US: u64 = 100;
+/// Less than a scheduler's slice, and enough for several answers.
+const DEFAULT_GATHER_US: u64 = 100;
+/// More than a server computes between two answers.
+const GATHER_US_MAX: u64 = 1_000_000;
 /// Longer than any TCP timer that a request waits for.
 const SPIN_US_MAX: u64 = 10_000_000;
 

@@ -21,6 +21,9 @@ pub trait SocketWorker {
     /// One turn of the worker. Returns the number of received packets.
     fn turn(&mut self, now: Instant) -> usize;
 
+    /// The same, but frames wait for the next doorbell, which [`leave`](Self::leave) rings.
+    fn turn_without_doorbell(&mut self, now: Instant) -> usize;
+
     /// The sockets.
     fn sockets(&mut self) -> &mut Sockets;
 
@@ -50,6 +53,10 @@ pub trait SocketWorker {
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx, N, Sockets> {
     fn turn(&mut self, now: Instant) -> usize {
         self.poll_once(now)
+    }
+
+    fn turn_without_doorbell(&mut self, now: Instant) -> usize {
+        self.poll_without_doorbell(now)
     }
 
     fn sockets(&mut self) -> &mut Sockets {
@@ -102,6 +109,8 @@ struct Inner {
     clock: Box<dyn Clock>,
     /// The last reading of the clock.
     now: Instant,
+    /// Frames of calls and turns wait.
+    holds_doorbell: bool,
     /// Called after a turn without packets while a call waits.
     idle: Rc<dyn Fn(u32)>,
     /// Called instead, from this many such turns in a row on.
@@ -118,6 +127,7 @@ impl Stack {
             driver: Box::new(worker),
             clock: Box::new(clock),
             now: Instant::ZERO,
+            holds_doorbell: false,
             idle,
             sleep,
         })))
@@ -144,7 +154,21 @@ impl Stack {
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
         let now = inner.read_clock();
-        inner.driver.turn(now)
+        if inner.holds_doorbell { inner.driver.turn_without_doorbell(now) } else { inner.driver.turn(now) }
+    }
+
+    /// Has frames that calls and turns post wait from now on (`true`), or leave with the next call
+    /// or turn (`false`): for a caller that is about to send to many peers, where a doorbell is a
+    /// system call. [`ring`](Self::ring) has them leave at once.
+    pub fn hold_doorbell(&self, holds: bool) {
+        self.0.borrow_mut().holds_doorbell = holds;
+    }
+
+    /// Has all posted frames leave.
+    pub fn ring(&self) {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.read_clock();
+        inner.driver.leave(now);
     }
 
     /// A call of the sockets that does not wait.
@@ -273,7 +297,9 @@ impl Inner {
     fn call<T>(&mut self, now: Instant, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
         let (sockets, mut cx) = self.driver.enter(now);
         let result = act(sockets, &mut cx);
-        self.driver.leave(now);
+        if !self.holds_doorbell {
+            self.driver.leave(now);
+        }
         result
     }
 }

@@ -51,6 +51,28 @@ pub fn exchange(cores: [usize; 2], server: Server, count: usize) -> Result<Times
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(count))
 }
 
+/// What `ask` finds in the near end's namespace while a server without TCP gives the same answer to
+/// each request, or its own bytes where that is empty.
+///
+/// # Errors
+/// Why it could not be measured.
+pub(super) fn without_server<T: Send>(
+    cores: [usize; 2],
+    port: u16,
+    answer: &[u8],
+    ask: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    let serve = |ready: &AtomicBool, stopping: &AtomicBool| {
+        let mut queue = turnaround::open(Place { ring_len: port::RING_LEN, ..place() }, port, answer)?;
+        ready.store(true, Ordering::Release);
+        while !stopping.load(Ordering::Relaxed) {
+            queue.turn();
+        }
+        Ok(())
+    };
+    beside(cores, serve, ask)
+}
+
 const fn server() -> SocketAddrV4 {
     SocketAddrV4::new(FAR.address, PORT)
 }
@@ -74,7 +96,7 @@ fn serve(kind: Server, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), 
             })
         }
         Server::NoTcp => {
-            let mut port = turnaround::open(place(), PORT)?;
+            let mut port = turnaround::open(place(), PORT, &[])?;
             Box::new(move || {
                 port.turn();
             })

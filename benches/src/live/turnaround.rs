@@ -1,5 +1,5 @@
 //! The time of an exchange without our TCP: a server without connections that turns each request
-//! into its answer in the same frame. The difference from
+//! into its answer in the same frame, of the same bytes or of given ones. The difference from
 //! [`exchange`](super::tcp_round_trip::exchange) with our worker is the time of our stack. The rest
 //! is the time of the client's kernel, the veth and the system call that sends, which every server
 //! on AF_XDP needs.
@@ -37,6 +37,8 @@ wirepath::drop_reasons! {
 
 /// Answers each segment that has a payload, a SYN or a FIN.
 pub struct Turnaround {
+    /// The answer to each request; empty: the request's own bytes.
+    answer: Vec<u8>,
     drops: Drops<TurnaroundDrop>,
 }
 
@@ -44,18 +46,30 @@ pub struct Turnaround {
 ///
 /// # Errors
 /// Why the port does not open.
-pub fn open(place: Place, port: u16) -> Result<Port<AfXdpTx, Turnaround, ()>, String> {
-    let rule = Rule::tcp(place.ours.address, port);
-    Port::open(place, &rule, |tx| tx, |scope: &Scope| Turnaround { drops: scope.scope("turnaround").drops() }, ())
+pub fn open(place: Place, port: u16, answer: &[u8]) -> Result<Port<AfXdpTx, Turnaround, ()>, String> {
+    let (rule, answer) = (Rule::tcp(place.ours.address, port), answer.to_vec());
+    let make = |scope: &Scope| Turnaround { answer, drops: scope.scope("turnaround").drops() };
+    Port::open(place, &rule, |tx| tx, make, ())
 }
 
 impl<A> Node<A> for Turnaround {
     #[inline]
     fn push(&mut self, mut mbuf: Mbuf, _app: &mut A, cx: &mut Cx<'_>) {
-        let Some(len) = turn_around(mbuf.bytes_mut()) else {
+        let Some(headers) = headers_of_answer(mbuf.bytes(), self.answer.len()) else {
             return discard(mbuf, &mut self.drops, TurnaroundDrop::AsksNothing);
         };
+        let len = HEADERS_LEN + headers.len;
+        let missing = len.saturating_sub(mbuf.len());
+        if mbuf.append(missing).is_none() {
+            return discard(mbuf, &mut self.drops, TurnaroundDrop::AsksNothing);
+        }
         mbuf.trim_to(len);
+        if headers.len > 0 && !self.answer.is_empty() {
+            mbuf.bytes_mut()[HEADERS_LEN..].copy_from_slice(&self.answer);
+        }
+        if write(mbuf.bytes_mut(), headers).is_none() {
+            return discard(mbuf, &mut self.drops, TurnaroundDrop::AsksNothing);
+        }
         if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
             discard(mbuf, &mut self.drops, TurnaroundDrop::RingFull);
         }
@@ -72,8 +86,16 @@ impl<A> Node<A> for Turnaround {
     }
 }
 
-/// Turns the request in `frame` into its answer of the same length. The payload stays in place.
-fn turn_around(frame: &mut [u8]) -> Option<usize> {
+/// The headers of an answer, and the length of its payload.
+struct Headers {
+    ipv4: Ipv4Header,
+    tcp: TcpHeader,
+    len: usize,
+}
+
+/// The headers of the answer to the request in `frame`, of `answer_len` bytes, or as long as the
+/// request where that is 0.
+fn headers_of_answer(frame: &[u8], answer_len: usize) -> Option<Headers> {
     let packet = Ipv4Packet::parse(frame.get(EthernetHeader::LEN..)?).ok()?;
     let segment = TcpSegment::parse(packet.payload).ok()?;
     let asked = segment.header.fields();
@@ -91,6 +113,7 @@ fn turn_around(frame: &mut [u8]) -> Option<usize> {
         window: u16::MAX,
         urgent_pointer: 0,
     };
+    let len = if len > 0 && answer_len > 0 { answer_len } else { len };
     let ipv4 = Ipv4Header::new(&Ipv4Fields {
         source: packet.header.destination(),
         destination: packet.header.source(),
@@ -102,12 +125,12 @@ fn turn_around(frame: &mut [u8]) -> Option<usize> {
         payload_len: TcpHeader::LEN + len,
     })
     .ok()?;
-    let mut tcp = TcpHeader::new(&fields, &[]).ok()?;
-    write(frame, &ipv4, &mut tcp, len)
+    Some(Headers { ipv4, tcp: TcpHeader::new(&fields, &[]).ok()?, len })
 }
 
-fn write(frame: &mut [u8], ipv4: &Ipv4Header, tcp: &mut TcpHeader, len: usize) -> Option<usize> {
-    let frame = frame.get_mut(..HEADERS_LEN + len)?;
+/// Writes the headers before the payload.
+fn write(frame: &mut [u8], headers: Headers) -> Option<()> {
+    let Headers { ipv4, mut tcp, .. } = headers;
     let (link, packet) = frame.split_at_mut(EthernetHeader::LEN);
     let link_header =
         EthernetHeader::new(EthernetFields { dst: NEAR.mac, src: FAR.mac, ethertype: wirepath::wire::EtherType::IPV4 });
@@ -116,6 +139,5 @@ fn write(frame: &mut [u8], ipv4: &Ipv4Header, tcp: &mut TcpHeader, len: usize) -
     let (headers, payload) = packet.split_at_mut(Ipv4Header::LEN + TcpHeader::LEN);
     tcp.fill_checksum(pseudo.sum().append(payload));
     tcp.emit(&[], &mut headers[Ipv4Header::LEN..]).ok()?;
-    link_header.emit(link).ok()?;
-    Some(HEADERS_LEN + len)
+    link_header.emit(link).ok().map(drop)
 }

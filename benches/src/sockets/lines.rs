@@ -1,5 +1,6 @@
 //! The lines of the table: what the calls of sockets add to the framework's own.
 
+use super::c_calls::{Foreign, Own, Times};
 use super::{OwnExchange, OwnReception, SocketExchange, SocketReception};
 use crate::measure::sampling::{Spread, interleave};
 use crate::measure::table::{DemuxMatch, Line};
@@ -12,6 +13,7 @@ const REQUESTS: usize = 500;
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add: impl FnMut(Line)) {
     receptions(samples, &instructions, &mut add);
     exchanges(samples, &instructions, &mut add);
+    calls_of_c(samples, &mut add);
 }
 
 fn receptions(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
@@ -37,6 +39,20 @@ fn exchanges(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mu
     add(Line::new("  with the framework's share, both ends", "ns", sockets.spread()));
     add(Line::new("  the framework alone, in the same run", "ns", own.spread()));
     add(Line::new("  instructions added", "instr", added(&instructions, "sockets-tcp", "host-tcp")));
+}
+
+fn calls_of_c(samples: usize, add: &mut impl FnMut(Line)) {
+    let (mut own, mut foreign) = (Own::new(), Foreign::new());
+    for (what, of) in [
+        ("a turn that receives, by datagrams of 64 B", (|times: Times| times.receive) as fn(Times) -> f64),
+        ("a call that sends 64 B", |times| times.send),
+    ] {
+        let [own, foreign] = interleave(samples, [&mut || of(own.times()), &mut || of(foreign.times())]);
+        let what = format!("C in memory, {what}: what it adds to Rust's");
+        add(Line::new(&what, "ns", foreign.minus(&own)).at_most(10.0));
+        add(Line::new("  with Rust's share", "ns", foreign.spread()));
+        add(Line::new("  Rust alone, in the same run", "ns", own.spread()));
+    }
 }
 
 /// The difference of two counts.

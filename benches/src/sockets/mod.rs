@@ -19,6 +19,7 @@ use crate::frames::{OUR_MAC, PAYLOAD_LEN, SENDER_MAC, UdpChecksum, frame, group,
 use crate::receiver::{DigestApp, ROUND};
 use crate::tcp::MESSAGE_LEN;
 
+mod c_calls;
 mod lines;
 
 pub use lines::lines;

@@ -203,6 +203,16 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// per burst and says so). An idle turn costs a few ns.
     #[inline]
     pub fn poll_once(&mut self, now: Instant) -> usize {
+        let received = self.poll_without_doorbell(now);
+        self.tools.tx.ring_doorbell(now);
+        received
+    }
+
+    /// As [`poll_once`](Self::poll_once), but posted frames wait for the next doorbell: that of a
+    /// turn, or of the [transmit queue](Self::tx_mut). For a caller that soon posts more, where a
+    /// doorbell is a system call.
+    #[inline]
+    pub fn poll_without_doorbell(&mut self, now: Instant) -> usize {
         self.counters.turn(now, self.last);
         // Reaped first, so that the refill finds free buffers.
         self.tools.tx.reap();
@@ -212,7 +222,6 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             self.counters.frames.add(received as u64);
         }
         self.run_to_completion(now);
-        self.tools.tx.ring_doorbell(now);
         self.last = (now, received);
         received
     }

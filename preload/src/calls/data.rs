@@ -430,6 +430,7 @@ pub(crate) fn send_controlled(
         },
     };
     let control = control.as_ref().filter(|control| !control.is_none());
+    engine.count_answer();
     let first = send_once(&mut engine, &target, parts, (to, control), flags);
     drop(engine);
     match target.kind {

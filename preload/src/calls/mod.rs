@@ -460,6 +460,7 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
     }
     match engine.call(|sockets, _| sockets.accept(id)) {
         Ok((accepted, peer)) => {
+            engine.gathering.has_accepted = true;
             let place = Owner::Ours { id: accepted, hears_twin: false };
             let why = "accepted by a listener of ours";
             let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };

@@ -186,6 +186,7 @@ pub(crate) fn take(
         }
     }
     engine.had_streams |= kind == Kind::Stream;
+    engine.gathering.has_datagrams |= kind == Kind::Datagram;
     if let Ok(twin) = engine.files.twin(file) {
         options.iter().for_each(|call| error_queue::withdraw(twin, call.level, call.name, &call.value));
     }

@@ -309,7 +309,9 @@ pub(crate) fn wait_for_events(
             settle_one_shots(engine, file, &mut events[..count])?;
         }
         if let Some(ours) = ours {
-            count += events_of_ours(engine, ours, &mut events[count..])?;
+            let answers = events_of_ours(engine, ours, &mut events[count..])?;
+            engine.begin_answers(answers);
+            count += answers;
             silence_twins(engine, file, epfd)?;
         }
         if count == events.len() || count >= BATCH {

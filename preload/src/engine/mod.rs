@@ -28,7 +28,9 @@ use wirepath::pipeline::Cx;
 use crate::{config, sys};
 
 pub(crate) mod file;
+mod gather;
 pub(crate) mod options;
+mod polling;
 #[allow(unsafe_code)]
 pub(crate) mod signals;
 pub(crate) mod table;
@@ -36,6 +38,8 @@ pub(crate) mod thread;
 pub(crate) mod wait;
 
 use file::{OpenFiles, Set};
+use gather::Gathering;
+use polling::Polling;
 use table::FileId;
 
 /// The state behind the lock.
@@ -47,8 +51,8 @@ pub(crate) struct Engine {
     /// The one of them that sleeps on the device and on the worker's timers, by its descriptor; 0
     /// for none. It wakes the others, so a frame wakes one thread instead of all.
     leader: i32,
-    /// The thread that polls, and when it last did.
-    poller: Option<(usize, ClockReading)>,
+    /// The thread that polls.
+    polling: Polling,
     /// The background thread sleeps for long, because no thread has used the engine for a while:
     /// the next user wakes it by this descriptor.
     pub(crate) background: Option<i32>,
@@ -76,6 +80,8 @@ pub(crate) struct Engine {
     /// Groups that were sent to: when the kernel was asked for members on this host, and whether
     /// there were any.
     pub(crate) members: Vec<(Ipv4Addr, Instant, bool)>,
+    /// Frames that wait for others.
+    pub(crate) gathering: Gathering,
 }
 
 /// The state of the worker.
@@ -144,7 +150,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     state: State::Closed,
     waiters: Vec::new(),
     leader: 0,
-    poller: None,
+    polling: Polling::new(),
     background: None,
     shown: Vec::new(),
     moved_sets: Vec::new(),
@@ -157,6 +163,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     wakeups: 0,
     destinations: Vec::new(),
     members: Vec::new(),
+    gathering: Gathering::new(),
 }));
 
 /// Takes the lock. Signals are kept until it is released, because a handler may make a call of
@@ -165,7 +172,9 @@ pub(crate) fn enter() -> EngineGuard {
     thread::enter();
     let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     thread::refuse_cancel();
-    EngineGuard(Some(guard))
+    let mut engine = EngineGuard(Some(guard));
+    engine.hold_or_release();
+    engine
 }
 
 /// Takes the lock if it is free.
@@ -174,7 +183,9 @@ pub(crate) fn try_enter() -> Option<EngineGuard> {
     match ENGINE.try_lock() {
         Ok(guard) => {
             thread::refuse_cancel();
-            Some(EngineGuard(Some(guard)))
+            let mut engine = EngineGuard(Some(guard));
+            engine.hold_or_release();
+            Some(engine)
         }
         Err(_) => {
             signals::leave();
@@ -203,7 +214,9 @@ impl Engine {
     ) -> Result<T, Errno> {
         self.has_moved = true;
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        catch_unwind(AssertUnwindSafe(|| stack.call_without_clock(act))).unwrap_or_else(|_| self.fail())
+        let done = catch_unwind(AssertUnwindSafe(|| stack.call_without_clock(act))).unwrap_or_else(|_| self.fail());
+        self.note_frames();
+        done
     }
 
     /// A call that changes no socket, and needs what the worker knows or the time.
@@ -213,7 +226,9 @@ impl Engine {
         act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        catch_unwind(AssertUnwindSafe(|| stack.call(act))).unwrap_or_else(|_| self.fail())
+        let done = catch_unwind(AssertUnwindSafe(|| stack.call(act))).unwrap_or_else(|_| self.fail());
+        self.note_frames();
+        done
     }
 
     /// A call that needs the sockets alone: no clock is read, and no doorbell rung. Threads that
@@ -247,6 +262,7 @@ impl Engine {
         });
         // A timer changes sockets without a packet, but the leading thread wakes for it.
         self.has_moved |= received > 0;
+        self.note_frames();
         received
     }
 
@@ -263,22 +279,13 @@ impl Engine {
         if spin.is_set {
             return true;
         }
-        let (thread, now) = (thread::token(), self.time());
-        // A handler may have left the call of the other one by a jump.
-        let is_taken = self.poller.is_some_and(|(other, at)| other != thread && now.since(at) < POLLER_TIMEOUT_NS);
-        if is_taken || self.waiters.len() + 1 >= sys::cores().max(2) {
-            self.end_poll();
-            return false;
-        }
-        self.poller = Some((thread, now));
-        true
+        let now = self.time();
+        self.polling.may_poll(thread::token(), now, self.waiters.len(), sys::cores())
     }
 
     /// This thread does not poll, or no longer.
     pub(crate) fn end_poll(&mut self) {
-        if self.poller.is_some_and(|(poller, _)| poller == thread::token()) {
-            self.poller = None;
-        }
+        self.polling.end(thread::token());
     }
 
     /// How a waiting thread sleeps: the descriptor that wakes it for packets, and the longest time;
@@ -395,7 +402,8 @@ impl Engine {
     /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
-        (self.leader, self.poller, self.background) = (0, None, None);
+        (self.leader, self.background) = (0, None);
+        (self.polling, self.gathering) = (Polling::new(), Gathering::new());
         self.shown.clear();
         self.files.hide_sets();
     }
@@ -442,6 +450,7 @@ impl Engine {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
         }
         self.is_gone = false;
+        self.gathering = Gathering::new();
         self.files.forget_sets();
         self.wake_all();
     }
@@ -533,10 +542,6 @@ impl Engine {
     }
 }
 
-/// The thread that polls looks again within this time, unless it has lost its core: then another
-/// thread may poll.
-const POLLER_TIMEOUT_NS: u64 = 20_000;
-
 /// Takes the files of a failed device from its descriptors and mappings. The numbers stay taken,
 /// because threads of the device may still use them.
 fn give_device_back() {
@@ -558,9 +563,10 @@ fn give_device_back() {
 }
 
 impl EngineGuard {
-    /// The background thread leaves the engine, and sleeps: the next thread that leaves it wakes
-    /// the background thread by this descriptor.
+    /// The background thread leaves the engine, and sleeps: the next thread that leaves it wakes it
+    /// by this descriptor.
     pub(crate) fn leave_to_sleep(mut self, background: Option<i32>) {
+        self.ring_if_due();
         self.wake_waiters();
         self.background = background;
         self.0 = None;
@@ -593,6 +599,7 @@ impl DerefMut for EngineGuard {
 
 impl Drop for EngineGuard {
     fn drop(&mut self) {
+        self.ring_if_due();
         self.wake_waiters();
         if let Some(background) = self.background.take() {
             let _ = sys::write(background, &1_u64.to_ne_bytes());

@@ -31,6 +31,8 @@ pub(crate) struct Thread {
     waits: Cell<bool>,
     /// The file of the epoll set that it waits on; 0 for none.
     watches: Cell<u32>,
+    /// Events of its last wait that it may still answer: frames of its calls wait for the last one.
+    answers_left: Cell<u32>,
 }
 
 thread_local! {
@@ -45,6 +47,7 @@ thread_local! {
             eventfd: Cell::new(0),
             waits: Cell::new(false),
             watches: Cell::new(0),
+            answers_left: Cell::new(0),
         }
     };
 }
@@ -213,6 +216,17 @@ pub(crate) fn is_waiting() -> bool {
 pub(crate) fn set_watches(file: Option<FileId>) -> Option<FileId> {
     let before = with(|thread| thread.watches.replace(file.map_or(0, |file| file.0))).unwrap_or(0);
     (before != 0).then_some(FileId(before))
+}
+
+/// The thread has so many events to answer from now on; 0: none.
+pub(crate) fn set_answers(count: u32) {
+    with(|thread| thread.answers_left.set(count));
+}
+
+/// The events that it may still answer.
+#[inline]
+pub(crate) fn answers_left() -> u32 {
+    with(|thread| thread.answers_left.get()).unwrap_or(0)
 }
 
 /// Moves a descriptor of the engine to a high number, which programs do not expect and do not close

@@ -56,6 +56,8 @@ pub(crate) fn until<T>(
 ) -> Result<T, Errno> {
     let mut waited: Option<Waited> = None;
     let mut has_slept = false;
+    // What the thread has sent since its last wait leaves.
+    thread::set_answers(0);
     loop {
         let spins = {
             let mut engine = engine::enter();

@@ -28,6 +28,8 @@ use crate::user::{self, User};
 /// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
 /// request waits for.
 const SPIN_US_MAX: i64 = 10_000_000;
+/// The longest time that answers wait for others: more than a server computes between two.
+const GATHER_US_MAX: i64 = 1_000_000;
 
 /// The variable that the preloaded library reads.
 const INTERFACE: &str = "WIREPATH_INTERFACE";
@@ -35,6 +37,7 @@ const BROKER: &str = "WIREPATH_BROKER";
 const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
+const GATHER_US: &str = "WIREPATH_GATHER_US";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
@@ -76,6 +79,10 @@ pub(crate) struct Options {
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
+    /// Microseconds that answers of a server wait at most, to leave together with others, 100 by
+    /// default; 0: each leaves at once
+    #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=GATHER_US_MAX))]
+    gather: Option<i64>,
     /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
     /// sent ones
     #[arg(long)]
@@ -202,6 +209,7 @@ impl Options {
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
+        settings.extend(self.gather.map(|gather| (GATHER_US, gather.to_string().into())));
         Ok(settings)
     }
 }

@@ -66,9 +66,19 @@ fn part(of: &str, what: &str) -> String {
 }
 
 /// Ours and the kernel's in turn.
-fn both<T>(mut run: impl FnMut(Side) -> Result<T, String>) -> Runs<T> {
-    let run = std::cell::RefCell::new(&mut run);
+fn both<T>(run: impl FnMut(Side) -> Result<T, String>) -> Runs<T> {
     let rounds = if is_quick() { 1 } else { 5 };
+    in_turns(rounds, run)
+}
+
+/// The same in at least three rounds: a server of several threads that shares both cores with its
+/// client is served differently in each run.
+fn several<T>(run: impl FnMut(Side) -> Result<T, String>) -> Runs<T> {
+    in_turns(if is_quick() { 3 } else { 7 }, run)
+}
+
+fn in_turns<T>(rounds: usize, mut run: impl FnMut(Side) -> Result<T, String>) -> Runs<T> {
+    let run = std::cell::RefCell::new(&mut run);
     turns(rounds, || (run.borrow_mut())(Side::Ours), || (run.borrow_mut())(Side::Kernel))
 }
 

@@ -4,13 +4,20 @@
 //! The kernel's ends spin as ours do (`--nonblocked`): an end that sleeps waits for the scheduler,
 //! which is longer than all that is measured. Ours block, and the library polls.
 
+use std::path::Path;
+use std::thread;
+
+use wirepath::device::af_xdp::Mode;
+use wirepath::worker::StopFlag;
+use wirepath::worker::broker::{Broker, BrokerConfig};
+
 use super::super::pair::{FAR, NEAR, Pair};
-use super::super::round_trip::{self, Kind, Times};
+use super::super::round_trip::{self, Kind, Times, begin};
 use super::super::tcp_round_trip::{self, exchange};
-use super::program::{Server, Side, installed, pinned, run};
+use super::program::{Server, Side, installed, pinned, run, until};
 use super::{Live, Title, both, window};
 use crate::is_quick;
-use crate::live::lines::{Runs, apart};
+use crate::live::lines::{Runs, apart, turns};
 use crate::measure::table::Line;
 
 const PORT: u16 = 11_111;
@@ -68,6 +75,33 @@ impl Live<'_> {
         self.add(Line::new("  p99, the kernel in the same run", "ns", theirs));
         self.add(Line::new("  p99, wirepath over the kernel", "x", ratio));
         self.floors("  each request its own answer, without a stack: the floor of AF_XDP here", &found);
+        self.forwarded();
+    }
+
+    /// What it takes that a broker passes the frames on. The broker and a client that sleeps share
+    /// a core, on which the client comes first; the server has the other one.
+    fn forwarded(&mut self) {
+        let found = self.cores().and_then(|cores| {
+            installed(&["sockperf"])?;
+            turns(
+                if is_quick() { 3 } else { 7 },
+                || {
+                    let (pair, folder) = (Pair::new()?, tempfile::tempdir().map_err(|error| error.to_string())?);
+                    let path = folder.path().join("broker");
+                    beside_broker(&pair, cores[0], &path, || {
+                        let broker = format!("WIREPATH_BROKER={}", path.display());
+                        ping_pong_of_sleeper(&pair, cores, &["env", &broker])
+                    })
+                },
+                || ping_pong_of_sleeper(&Pair::new()?, cores, &[]),
+            )
+        });
+        let (passed, own, ratio) = apart(&found, |trip: &Trip| trip.p50);
+        let what = "sockperf over UDP and veth, a kernel's client that sleeps, our server by a broker that passes \
+                    frames on, half a round trip, p50";
+        self.add(Line::new(what, "ns", passed));
+        self.add(Line::new("  by a queue of its own, in the same run", "ns", own));
+        self.add(Line::new("  passed on over own", "x", ratio));
     }
 
     fn floors(&mut self, what: &str, found: &Runs<WithFloor>) {
@@ -82,6 +116,41 @@ impl Live<'_> {
 
 fn count() -> usize {
     if is_quick() { COUNT / 2 } else { COUNT }
+}
+
+/// Runs `act` while a broker at the far end passes frames on, at `path`.
+fn beside_broker<T>(
+    pair: &Pair,
+    core: usize,
+    path: &Path,
+    act: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    let stop = StopFlag::new();
+    let mut config = BrokerConfig::new(FAR.interface);
+    (config.path, config.forward, config.port.mode) = (path.to_path_buf(), true, Mode::Generic);
+    thread::scope(|scope| {
+        let serve = || {
+            begin(core);
+            Broker::open(config).and_then(|broker| broker.serve(&stop, |_| ())).map_err(|error| error.to_string())
+        };
+        let serving = scope.spawn(|| pair.far.run(serve));
+        let acted = if until(|| path.exists() || serving.is_finished()) { act() } else { Err("no broker".to_owned()) };
+        stop.stop();
+        serving.join().unwrap_or_else(|_| Err("the broker panicked".to_owned())).and(acted)
+    })
+}
+
+/// Of a kernel's client that sleeps, and a server of ours, whose line begins with `before`.
+fn ping_pong_of_sleeper(pair: &Pair, cores: [usize; 2], before: &[&str]) -> Result<Trip, String> {
+    let cores = cores.map(|core| core.to_string());
+    let (host, port, seconds) = (FAR.address.to_string(), PORT.to_string(), window().as_secs().to_string());
+    let place = ["-i", host.as_str(), "-p", port.as_str()];
+    let line = [before, &["sockperf", "server"], &place[..]].concat();
+    let _server = Server::start_udp(pair, Side::Ours, PORT, &pinned(&cores[1], &line))?;
+    let line =
+        [&["chrt", "--rr", "2", "sockperf", "ping-pong", "-m", "64", "-t", seconds.as_str()], &place[..]].concat();
+    let said = run(&pair.near, NEAR, Side::Kernel, &pinned(&cores[0], &line))?;
+    Ok(Trip { p50: percentile(&said, "50.000")?, p99: percentile(&said, "99.000")? })
 }
 
 /// Of a client and a server on these sides.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -10,10 +11,11 @@ use wirepath_tests::live::Program;
 use super::super::lines::{Runs, apart};
 use super::super::pair::{FAR, NEAR, Pair};
 use super::super::sys;
-use super::super::tcp_round_trip::{self, exchange};
+use super::super::tcp_round_trip::{self, exchange, without_server};
 use super::program::{Server, Side, far, installed, near, pinned, run};
-use super::{Live, Title, both, window};
+use super::{Live, Title, both, several, window};
 use crate::is_quick;
+use crate::measure::sampling::Spread;
 use crate::measure::table::Line;
 
 /// Exchanges without a server.
@@ -50,15 +52,35 @@ impl Live<'_> {
                 self.add(Line::new(what, "req/s", floor));
             }
         }
-        let found = installed(&["memcached"]).and_then(|()| both(memcached));
+        let found = installed(&["memcached"]).and_then(|()| several(memcached));
         self.rate("memcached with 4 threads, 50 clients, sets and gets", 1.0, 1.3, &found, |rate| *rate);
+        let floor = self.cores().and_then(|cores| {
+            without_server(cores, MEMCACHED_PORT, &[], || {
+                ask_memcached([(SET, SET.len()), (GET, GET.len())]).map_err(|error| error.to_string())
+            })
+        });
+        self.floor("  the same client, each request its own answer, without a server", floor);
+        let floor = installed(&["wrk"]).and(self.cores()).and_then(|cores| {
+            without_server(cores, HTTP_PORT, &http_answer(), || {
+                let output = Command::new("timeout").args(["60", "wrk"]).args(wrk_arguments()).output();
+                let output = output.map_err(|error| format!("wrk: {error}"))?;
+                wrk_rate(&String::from_utf8_lossy(&output.stdout))
+            })
+        });
+        self.floor("wrk, 50 clients, a page to each request, without a server", floor);
         for workers in [1, 2] {
-            let found = installed(&["nginx", "wrk"]).and_then(|()| both(|side| nginx(side, workers)));
+            let found = installed(&["nginx", "wrk"]).and_then(|()| several(|side| nginx(side, workers)));
             let what = format!("nginx, keep-alive, 50 clients, workers: {workers}");
             self.rate(&what, 1.0, 1.3, &found, |rate| *rate);
         }
-        let found = installed(&["haproxy", "nginx", "wrk"]).and_then(|()| both(haproxy));
+        let found = installed(&["haproxy", "nginx", "wrk"]).and_then(|()| several(haproxy));
         self.rate("haproxy with 2 threads before a kernel's nginx, 50 clients", 1.0, 1.3, &found, |rate| *rate);
+    }
+
+    /// What AF_XDP allows here: the rate of a program that only turns frames around, on a core of
+    /// its own.
+    fn floor(&mut self, what: &str, found: Result<f64, String>) {
+        self.add(Line::new(&format!("{what}: the floor of AF_XDP here"), "req/s", found.map(Spread::exactly)));
     }
 
     fn rate<T>(&mut self, what: &str, must: f64, hope: f64, runs: &Runs<T>, figure: impl Fn(&T) -> f64) {
@@ -98,16 +120,19 @@ fn memcached(side: Side) -> Result<f64, String> {
     let port = MEMCACHED_PORT.to_string();
     let line = ["memcached", "-u", "root", "-p", &port, "-U", "0", "-t", "4", "-l", "0.0.0.0"];
     let _server = Server::start(&pair, side, MEMCACHED_PORT, &line)?;
-    pair.near.run(ask_memcached).map_err(|error| format!("memcached: {error}"))
+    let ask = || ask_memcached([(SET, STORED_LEN), (GET, VALUE_LEN)]);
+    pair.near.run(ask).map_err(|error| format!("memcached: {error}"))
 }
 
-/// Requests a second: each client has one on its way, by turns a set and a get.
-fn ask_memcached() -> std::io::Result<f64> {
+const SET: &[u8] = b"set key 0 0 32\r\n0123456789abcdef0123456789abcdef\r\n";
+const GET: &[u8] = b"get key\r\n";
+const STORED_LEN: usize = b"STORED\r\n".len();
+const VALUE_LEN: usize = b"VALUE key 0 32\r\n0123456789abcdef0123456789abcdef\r\nEND\r\n".len();
+
+/// Requests a second: each client has one on its way, by turns of each kind, which is given with
+/// the length of its answer.
+fn ask_memcached(kinds: [(&[u8], usize); 2]) -> std::io::Result<f64> {
     sys::run_first();
-    const SET: &[u8] = b"set key 0 0 32\r\n0123456789abcdef0123456789abcdef\r\n";
-    const GET: &[u8] = b"get key\r\n";
-    const STORED_LEN: usize = b"STORED\r\n".len();
-    const VALUE_LEN: usize = b"VALUE key 0 32\r\n0123456789abcdef0123456789abcdef\r\nEND\r\n".len();
     let connect = || {
         let stream = TcpStream::connect((FAR.address, MEMCACHED_PORT))?;
         stream.set_nodelay(true)?;
@@ -117,7 +142,7 @@ fn ask_memcached() -> std::io::Result<f64> {
     let mut clients = (0..CLIENTS).map(|_| connect()).collect::<std::io::Result<Vec<TcpStream>>>()?;
     let (start, mut requests, mut answer) = (Instant::now(), 0, [0; VALUE_LEN]);
     while start.elapsed() < window() {
-        for (request, len) in [(SET, STORED_LEN), (GET, VALUE_LEN)] {
+        for (request, len) in kinds {
             clients.iter_mut().try_for_each(|client| client.write_all(request))?;
             clients.iter_mut().try_for_each(|client| client.read_exact(&mut answer[..len]))?;
             requests += CLIENTS;
@@ -137,9 +162,10 @@ fn nginx(side: Side, workers: usize) -> Result<f64, String> {
 
 fn haproxy(side: Side) -> Result<f64, String> {
     let (pair, folder) = (Pair::new()?, folder()?);
-    // One process, which ends with its handle.
+    // One process, which ends with its handle. It comes before ordinary programs as haproxy does:
+    // as one of them it would wait for haproxy's polling, more on one side than on the other.
     let behind = nginx_configuration(&folder, BEHIND_PORT, "master_process off;")?;
-    let _behind = Program::start(&pair.near, "nginx", &["-c", &behind]);
+    let _behind = Program::start(&pair.near, "chrt", &["--rr", "1", "nginx", "-c", &behind]);
     let file = path(&folder, "haproxy.cfg");
     let configuration = format!(
         "global\n nbthread 2\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
@@ -160,16 +186,38 @@ fn nginx_configuration(folder: &TempDir, port: u16, processes: &str) -> Result<S
          http {{ access_log off; keepalive_requests 1000000000; server {{ listen {port}; root {place}; }} }}\n"
     );
     let write = |file: &str, text: &str| std::fs::write(file, text).map_err(|error| format!("{file}: {error}"));
-    write(&path(folder, "page"), &"0123456789abcdef\n".repeat(36))?;
+    write(&path(folder, "page"), &page())?;
     write(&file, &configuration)?;
     Ok(file)
 }
 
+fn page() -> String {
+    "0123456789abcdef\n".repeat(36)
+}
+
+/// The page as nginx sends it, with headers as long as its own.
+fn http_answer() -> Vec<u8> {
+    const HEADERS_LEN: usize = 238;
+    let page = page();
+    let headers = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nServer: ", page.len());
+    format!("{headers:x<len$}\r\n\r\n{page}", len = HEADERS_LEN - 4).into_bytes()
+}
+
+fn wrk_arguments() -> [String; 7] {
+    let seconds = format!("{}s", window().as_secs());
+    let url = format!("http://{}/page", far(HTTP_PORT));
+    ["-t", "1", "-c", &CLIENTS.to_string(), "-d", &seconds, &url].map(str::to_owned)
+}
+
 /// Pages a second.
 fn wrk(pair: &Pair) -> Result<f64, String> {
-    let (clients, seconds) = (CLIENTS.to_string(), format!("{}s", window().as_secs()));
-    let url = format!("http://{}/page", far(HTTP_PORT));
-    let said = run(&pair.near, NEAR, Side::Kernel, &["wrk", "-t", "1", "-c", &clients, "-d", &seconds, &url])?;
+    let arguments = wrk_arguments();
+    let words: Vec<&str> = ["wrk"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    wrk_rate(&run(&pair.near, NEAR, Side::Kernel, &words)?)
+}
+
+/// The rate that wrk has printed.
+fn wrk_rate(said: &str) -> Result<f64, String> {
     if let Some(refused) = said.lines().find(|line| line.contains("Non-2xx")) {
         return Err(format!("wrk: {}", refused.trim()));
     }

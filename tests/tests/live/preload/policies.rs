@@ -61,6 +61,7 @@ fn wrong_setting_is_a_sentence_and_the_policy_decides() {
     for (setting, sentence) in [
         ("WIREPATH_SPIN_US=soon", "WIREPATH_SPIN_US is \"soon\": set it to microseconds, 10000000 at most"),
         ("WIREPATH_XDP_MODE=skb", "WIREPATH_XDP_MODE is \"skb\": set it to auto, native or generic"),
+        ("WIREPATH_GATHER_US=-1", "WIREPATH_GATHER_US is \"-1\": set it to microseconds, 1000000 at most"),
         ("WIREPATH_SPIN_US=10000001", "set it to microseconds, 10000000 at most"),
         ("WIREPATH_RULE=trading.toml", "WIREPATH_RULE is no setting of wirepath's: unset it, or see docs/sockets.md"),
         (&rules, "bad.toml line 2, column 7: expected \"offload\", \"os\", \"both\" or \"refuse\""),

@@ -24,7 +24,8 @@ use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
 /// The first bytes of a connection, which are acknowledged at once: a sender in slow start waits
-/// for each acknowledgment. Linux does so for sixteen segments.
+/// for each acknowledgment. Linux does so for sixteen segments. Small segments of a peer that has
+/// acknowledged data of ours are requests: their answers acknowledge them.
 const QUICK_LEN: u64 = 16 * 1460;
 
 /// Bytes of a stretch, as a power of two: after disorder, its rest and the next stretch are
@@ -97,7 +98,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_due = connection.rcv.nxt - connection.advertised.last_ack_sent >= 2 * u32::from(connection.rcv.full_len)
             || connection.is_quick(len)
             || connection.options.ack_delay_us == 0
-            || connection.tally.bytes_received <= QUICK_LEN;
+            || connection.tally.bytes_received <= QUICK_LEN
+                && (connection.tally.bytes_acked == 0 || 2 * len > u32::from(connection.rcv.mss));
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
     }
 
