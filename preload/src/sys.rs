@@ -270,6 +270,13 @@ pub(crate) fn read(fd: c_int, into: &mut [u8]) -> Result<usize, Errno> {
     call!(libc::SYS_read, fd, into.as_mut_ptr(), into.len())
 }
 
+/// The length of what `recv` would return without waiting.
+pub(crate) fn peek(fd: c_int) -> Result<usize, Errno> {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let into: &mut [u8] = &mut [];
+    call!(libc::SYS_recvfrom, fd, into.as_mut_ptr(), into.len(), flags, 0, 0)
+}
+
 /// `pread64`.
 pub(crate) fn pread(fd: c_int, into: &mut [u8], offset: i64) -> Result<usize, Errno> {
     call!(libc::SYS_pread64, fd, into.as_mut_ptr(), into.len(), offset)

@@ -350,7 +350,10 @@ fn refuse_bad_buffers(
     if wanted <= PAGE && probe::are_writable(parts, wanted) {
         return Ok(());
     }
-    let len = engine.look(|sockets| sockets.readable_len(target.id))?;
+    let Ok(len) = engine.look(|sockets| sockets.readable_len(target.id)) else {
+        // A listener has no bytes: to receive is the error.
+        return Ok(());
+    };
     let is_discarded = target.kind == Kind::Stream && asked.truncate;
     if is_discarded || probe::are_writable(parts, len) {
         return Ok(());
@@ -374,6 +377,12 @@ pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_i
         (Ok(Kind::Datagram), Some(_)) => Ours(Ok(0)),
     };
     match state {
+        Ours(Ok(_)) if kind == Ok(Kind::Datagram) => {
+            let mut engine = engine::enter();
+            let refused =
+                target(&mut engine, file).and_then(|target| engine.look(|sockets| sockets.refuse_datagrams(target.id)));
+            Ours(Err(refused.err().unwrap_or(error)))
+        }
         Ours(Ok(_)) => Ours(Err(error)),
         state => state,
     }
@@ -633,13 +642,19 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
 
 /// Whether the twin has received something.
 fn has_input(engine: &mut Engine, target: &Target) -> bool {
-    let mut fds = [readable(target.twin)];
+    let mut fds = [libc::pollfd { events: libc::POLLIN | libc::POLLRDHUP, ..readable(target.twin) }];
     if sys::ppoll(&mut fds, Some(0)) != Ok(1) {
         return false;
     }
     let events = fds[0].revents;
-    if events & libc::POLLERR != 0 && target.kind == Kind::Datagram {
-        error_queue::absorb(engine, target.id, target.twin);
+    if target.kind == Kind::Datagram {
+        if events & libc::POLLERR != 0 {
+            error_queue::absorb(engine, target.id, target.twin);
+        }
+        if events & libc::POLLRDHUP != 0 {
+            // After `SHUT_RD` the kernel calls it readable, whatever waits.
+            return sys::peek(target.twin).is_ok();
+        }
     }
     events & !libc::POLLERR != 0
 }

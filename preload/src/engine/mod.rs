@@ -645,8 +645,10 @@ thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a polling thread also checks the kernel now. That is a system call, so it does after
-/// [`KERNEL_LOOKS`] attempts, and not again within [`LOOK_EVERY_NS`].
+/// Whether a polling thread also checks the kernel now. That is a system call, so it does after at
+/// most [`KERNEL_LOOKS`] attempts, and not again within [`LOOK_EVERY_NS`]. The number varies with
+/// the time: a constant one could fall on the same socket each time where a program polls some in
+/// turn, and what the kernel has for the others would never be reported.
 #[inline]
 pub(crate) fn looks_at_kernel(now: ClockReading) -> bool {
     LOOKS.with(|looks| {
@@ -656,18 +658,19 @@ pub(crate) fn looks_at_kernel(now: ClockReading) -> bool {
             looks.set((count.saturating_add(1), at));
             return false;
         }
-        looks.set((0, now.ns));
+        looks.set((now.ns as u32 % (KERNEL_LOOKS / 2), now.ns));
         true
     })
 }
 
 /// Whether the twin of a socket with equal rights has its turn before the engine, in this call of
-/// the thread: in one of [`KERNEL_LOOKS`].
+/// the thread: in one of [`KERNEL_LOOKS`], at random (an LCG), so that each of a program's sockets
+/// has its turn whatever the order of calls.
 pub(crate) fn is_twins_turn() -> bool {
     CALLS.with(|calls| {
-        let next = calls.get().wrapping_add(1);
+        let next = calls.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         calls.set(next);
-        next.is_multiple_of(KERNEL_LOOKS)
+        next < u32::MAX / KERNEL_LOOKS
     })
 }
 

@@ -105,6 +105,15 @@ impl Socket {
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// `Err` with what Linux reports before it reads the bytes of a datagram.
+    pub(crate) fn refuse_datagrams(&mut self) -> Result<(), Errno> {
+        self.report_error()?;
+        match &self.state {
+            State::Datagram(datagrams) if datagrams.is_write_shut => Err(Errno::EPIPE),
+            _ => Ok(()),
+        }
+    }
+
     /// The result of reading from a stream without bytes (Linux `tcp_recvmsg_locked`).
     pub(crate) fn end_of_stream(&mut self) -> Result<usize, Errno> {
         let State::Stream(stream) = &self.state else { return Err(Errno::ENOTCONN) };

@@ -58,6 +58,8 @@ pub(crate) struct Stream {
     pub(crate) is_peer_closed: bool,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
+    /// The connection sends its FIN. One of a socket that was shut before it connected does not.
+    pub(crate) sends_fin: bool,
     /// The last send was complete, or there is room again.
     pub(crate) is_writable: bool,
     /// Bytes that wait for further bytes, or for room, before they are sent.
@@ -96,6 +98,7 @@ impl Stream {
             is_peer_closed: false,
             is_read_shut: false,
             is_write_shut: false,
+            sends_fin: false,
             is_writable: false,
             pending: Vec::new(),
             corked_until: None,

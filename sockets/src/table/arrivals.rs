@@ -147,8 +147,9 @@ impl App for Sockets {
         let is_copied = self.buffers.are_scarce(cx);
         let Some((id, socket)) = self.stream_of(connection) else { return };
         let Socket { state: State::Stream(stream), options, watches, .. } = socket else { return };
-        if stream.is_read_shut && stream.is_write_shut {
+        if stream.is_read_shut && stream.sends_fin {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).
+            // That of a socket that was shut before it connected waits, as on Linux.
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
         stream.push(Payload::of(data.hold(), is_copied));

@@ -130,6 +130,7 @@ impl Sockets {
                 }
                 stream.is_read_shut |= how.reads();
                 stream.is_write_shut |= how.writes();
+                stream.sends_fin |= sends;
                 self.wake(id);
                 if phase == Phase::Closed {
                     // Linux shuts the direction and returns this error nevertheless.
@@ -228,6 +229,7 @@ impl Sockets {
         let mut stream = Stream::accepted(connection, info.remote);
         (stream.is_read_shut, stream.is_write_shut) = shut;
         if stream.is_write_shut {
+            stream.sends_fin = true;
             let _ = cx.tcp().shutdown(connection);
         }
         let mut socket = Socket::new(State::Stream(stream), options);

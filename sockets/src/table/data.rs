@@ -91,7 +91,7 @@ impl Sockets {
         Ok(match &self.get(id)?.state {
             State::Stream(stream) => stream.len(),
             State::Datagram(datagrams) => datagrams.peek(&mut []).map_or(0, |(_, info)| info.len),
-            State::Listener(_) => 0,
+            State::Listener(_) => return Err(Errno::EINVAL),
         })
     }
 }

@@ -71,11 +71,17 @@ impl Sockets {
         if remote.ip().is_broadcast() && !socket.options.broadcast {
             return Err(Errno::EACCES);
         }
-        socket.report_error()?;
-        if matches!(&socket.state, State::Datagram(datagrams) if datagrams.is_write_shut) {
-            return Err(Errno::EPIPE);
-        }
+        socket.refuse_datagrams()?;
         self.transmit(id, bytes, remote, cx)
+    }
+
+    /// The error of a send that is reported before its bytes are read: a pending one, once, and
+    /// `EPIPE` after `SHUT_WR`.
+    ///
+    /// # Errors
+    /// That error; `EBADF`.
+    pub fn refuse_datagrams(&mut self, id: SocketId) -> Result<(), Errno> {
+        self.find(id)?.refuse_datagrams()
     }
 
     /// Sends a datagram that has passed all checks.

@@ -31,5 +31,6 @@ pub(crate) fn play_all(count: u64, play: impl FnMut(u64) -> Result<(), String>) 
     let count = seeds.end - seeds.start;
     let parted: Vec<String> = seeds.map(play).filter_map(Result::err).collect();
     let shortest = parted.iter().min_by_key(|parted| parted.len());
+    parted.iter().for_each(|parted| eprintln!("{parted}"));
     assert!(parted.is_empty(), "{} of {count} scripts part; the shortest:\n{}", parted.len(), shortest.unwrap());
 }

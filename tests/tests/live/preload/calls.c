@@ -496,7 +496,29 @@ static void found_by_scripts(void) {
     ready(listener, POLLIN, 0);
     say("shutdown of its sends", shutdown(listener, SHUT_WR));
     say("it listens", ioctl(listener, FIONREAD, &waiting));
-    close(fresh), close(talks), close(fd), close(listener);
+    say("shutdown", shutdown(fd, SHUT_WR));
+    say("send of nowhere after it", send(fd, (void *)8, 16, MSG_NOSIGNAL));
+    int shut = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in silent = at(peer, 7009);
+    say("sendto", sendto(shut, "x", 1, 0, (struct sockaddr *)&silent, sizeof silent));
+    say("shutdown without a peer", shutdown(shut, SHUT_RD));
+    fcntl(shut, F_SETFL, O_NONBLOCK);
+    say("recv after it", recv(shut, &waiting, 1, MSG_PEEK));
+    close(fresh), close(talks), close(fd), close(listener), close(shut);
+}
+
+// Sockets that are polled one after the other: what reaches the last by loopback is reported.
+static void polled_in_turn(void) {
+    enum { COUNT = 17 };
+    struct sockaddr_in names[COUNT];
+    int fds[COUNT], sender = socket(AF_INET, SOCK_DGRAM, 0), polls = 0, found = -1;
+    for (int i = 0; i < COUNT; i++) fds[i] = bound_to_any(&names[i]);
+    say("sendto", sendto(sender, "near", 4, 0, (struct sockaddr *)&names[COUNT - 1], sizeof *names));
+    while (found < 0 && polls < 1000000)
+        if (ready(fds[polls++ % COUNT], POLLIN | POLLOUT, 0) & POLLIN) found = (polls - 1) % COUNT;
+    printf("found %d\n", found);
+    for (int i = 0; i < COUNT; i++) close(fds[i]);
+    close(sender);
 }
 
 // A port that the program has not named is free again when its connection has failed or ended.
@@ -650,7 +672,7 @@ int main(int count, char **arguments) {
         {"found by scripts", found_by_scripts}, {"bound again", bound_again}, {"shut before", shut_before},
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
-        {"masks", masks}, {"by loopback", by_loopback}, {"sharers", sharers},
+        {"masks", masks}, {"by loopback", by_loopback}, {"polled in turn", polled_in_turn}, {"sharers", sharers},
         {"time left", time_left}, {"refused options", refused_options}, {"ends", ends}, {"other names", other_names}, {"other signals", other_signals},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);

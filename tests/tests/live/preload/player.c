@@ -1,0 +1,269 @@
+// Plays the calls that it is sent: player SOCKET ADDRESS-OF-THE-PEER. A line from the unix socket is
+// a call, `OP A B C SEED`, with sockets and epoll sets named by small numbers; the line that it
+// answers has what the call returned, and the bytes as a hash. scripts.rs knows the same numbers.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <linux/sockios.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLOTS = 12, SETS = 3, LEN_MAX = 70000 };
+
+static int fds[SLOTS], sets[SETS];
+static const char *peer;
+static unsigned char bytes[LEN_MAX];
+static char answer[4096];
+static int used;
+
+// The thread that waits in a call.
+static pthread_t waiter;
+static int waits_on, waits_for;
+static volatile int has_ended;
+static char waited[256];
+
+static void put(const char *format, long number) {
+    used += snprintf(answer + used, sizeof answer - used, format, number);
+}
+
+static void put_result(long result) {
+    int error = result < 0 ? errno : 0;
+    put("%ld", result);
+    if (error) used += snprintf(answer + used, sizeof answer - used, " %s", strerrorname_np(error));
+}
+
+static unsigned hash(const unsigned char *from, long len) {
+    unsigned value = 2166136261u;
+    for (long i = 0; i < len; i++) value = (value ^ from[i]) * 16777619u;
+    return value;
+}
+
+static void fill(unsigned seed, long len) {
+    unsigned value = seed | 1;
+    for (long i = 0; i < len; i++) {
+        value ^= value << 13, value ^= value >> 17, value ^= value << 5;
+        bytes[i] = value;
+    }
+}
+
+static struct sockaddr_in at(const char *ip, int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, ip, &address.sin_addr);
+    return address;
+}
+
+static void put_name(struct sockaddr_in *name) {
+    int port = ntohs(name->sin_port);
+    used += snprintf(answer + used, sizeof answer - used, " %s:", inet_ntoa(name->sin_addr));
+    // The kernel chooses those above, another in each run.
+    put(port >= 32768 ? "any" : "%ld", port);
+}
+
+static void named(int fd, int (*ask)(int, struct sockaddr *, socklen_t *)) {
+    struct sockaddr_in name = {0};
+    socklen_t len = sizeof name;
+    int result = ask(fd, (struct sockaddr *)&name, &len);
+    put_result(result);
+    if (result == 0) put_name(&name);
+    put(" ", 0);
+}
+
+static void sends(int fd, int len, int way, unsigned seed) {
+    struct sockaddr_in to = at(peer, 7000);
+    struct iovec parts[3] = {{bytes, len / 3}, {NULL, 0}, {bytes + len / 3, len - len / 3}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    struct mmsghdr messages[2] = {{message}, {message}};
+    fill(seed, len);
+    switch (way) {
+    case 0: put_result(send(fd, bytes, len, MSG_NOSIGNAL)); break;
+    case 1: put_result(writev(fd, parts, 3)); break;
+    case 2: put_result(sendmsg(fd, &message, MSG_NOSIGNAL)); break;
+    case 3: put_result(sendto(fd, bytes, len, MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to)); break;
+    case 4: put_result(write(fd, bytes, len)); break;
+    default: put_result(sendmmsg(fd, messages, 2, MSG_NOSIGNAL));
+    }
+}
+
+static void receives(int fd, int len, int flags, int way) {
+    struct sockaddr_in from = {0};
+    struct iovec parts[2] = {{bytes, len / 2}, {bytes + len / 2, len - len / 2}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_name = &from, .msg_namelen = sizeof from};
+    socklen_t name_len = sizeof from;
+    long got;
+    memset(bytes, 0, len);
+    switch (way) {
+    case 0: got = recv(fd, bytes, len, flags); break;
+    case 1: got = readv(fd, parts, 2); break;
+    case 2: got = recvmsg(fd, &message, flags); break;
+    case 3: got = recvfrom(fd, bytes, len, flags, (struct sockaddr *)&from, &name_len); break;
+    default: got = read(fd, bytes, len);
+    }
+    put_result(got);
+    if (got < 0) return;
+    put(" %08lx", hash(bytes, got < len ? got : len));
+    if (way == 2) put(" flags %lx", message.msg_flags);
+    if (way >= 2 && from.sin_family) put_name(&from);
+}
+
+static void *wait_in_call(void *unused) {
+    static unsigned char into[LEN_MAX];
+    fcntl(waits_on, F_SETFL, 0);
+    long got = recv(waits_on, into, waits_for, 0);
+    int error = got < 0 ? errno : 0;
+    snprintf(waited, sizeof waited, "%ld %s %08x", got, error ? strerrorname_np(error) : "", got > 0 ? hash(into, got) : 0);
+    has_ended = 1;
+    return NULL;
+}
+
+static void is_interrupted(int number) {
+}
+
+// What `poll` reports of all, how many bytes wait, and whether some are on their way.
+static void states(void) {
+    long moving = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        struct pollfd entry = {fds[i], POLLIN | POLLOUT | POLLRDHUP | POLLPRI, 0};
+        int waiting = 0, unsent = 0;
+        if (fds[i] < 0) {
+            put(" -", 0);
+            continue;
+        }
+        poll(&entry, 1, 0);
+        put(" %lx", entry.revents);
+        put(":%ld", ioctl(fds[i], FIONREAD, &waiting) == 0 ? waiting : -errno);
+        if (ioctl(fds[i], SIOCOUTQ, &unsent) == 0 && !(entry.revents & (POLLERR | POLLHUP))) moving += unsent;
+    }
+    put(" moving %ld", moving > 0);
+}
+
+static void selects(void) {
+    fd_set readable, writable;
+    struct timeval now = {0};
+    FD_ZERO(&readable);
+    FD_ZERO(&writable);
+    for (int i = 0; i < SLOTS; i++)
+        if (fds[i] >= 0) {
+            FD_SET(fds[i], &readable);
+            FD_SET(fds[i], &writable);
+        }
+    put_result(select(FD_SETSIZE, &readable, &writable, NULL, &now));
+    for (int i = 0; i < SLOTS; i++)
+        if (fds[i] >= 0) put(" %ld", FD_ISSET(fds[i], &readable) * 2 + FD_ISSET(fds[i], &writable));
+}
+
+// What a set reports in some calls: one call may leave out sockets that the next one reports, here
+// those of the kernel while the library has others.
+static void waits(int set, int max) {
+    struct epoll_event events[16];
+    unsigned reported[SLOTS] = {0};
+    for (int calls = 0; calls < 40; calls++) {
+        struct timespec pause = {0, 50000};
+        int count = epoll_wait(set, events, max, 0);
+        if (count < 0) return put_result(count);
+        for (int i = 0; i < count; i++) reported[events[i].data.u64] |= events[i].events;
+        nanosleep(&pause, NULL);
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (reported[i]) put(" %ld", i), put(":%lx", reported[i]);
+}
+
+static void act(int op, int a, int b, int c, unsigned seed) {
+    struct sockaddr_in address = {0};
+    socklen_t len = sizeof address;
+    int fd = fds[a % SLOTS], on = 1, error = 0, result;
+    switch (op) {
+    case 0: put_result((fds[a] = socket(AF_INET, (b ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0)) < 0 ? -1 : 0); break;
+    case 1: address = at("0.0.0.0", b), put_result(bind(fd, (struct sockaddr *)&address, len)); break;
+    case 2: put_result(listen(fd, b)); break;
+    case 3: address = at(peer, b), put_result(connect(fd, (struct sockaddr *)&address, len)); break;
+    case 4:
+        result = accept4(fd, (struct sockaddr *)&address, &len, SOCK_NONBLOCK);
+        put_result(result < 0 ? result : 0);
+        if (result >= 0) put_name(&address), fds[b] = result;
+        break;
+    case 5: sends(fd, b, c, seed); break;
+    case 6: receives(fd, b, seed, c); break;
+    case 7: put_result(shutdown(fd, b)); break;
+    case 8:
+        result = c == 0 ? dup(fd) : c == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : dup2(fd, fds[b] >= 0 ? fds[b] : 200 + b);
+        put_result(result < 0 ? result : 0);
+        if (result >= 0) fds[b] = result;
+        break;
+    case 9: put_result(close(fd)), fds[a] = -1; break;
+    case 10: put_result((sets[a] = epoll_create1(EPOLL_CLOEXEC)) < 0 ? -1 : 0); break;
+    case 11: {
+        struct epoll_event event = {seed, {.u64 = a}};
+        put_result(epoll_ctl(sets[b], c, fd, &event));
+        break;
+    }
+    case 12: waits(sets[a], b); break;
+    case 13:
+        len = sizeof error;
+        put_result(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len)), put(" error %ld", error);
+        break;
+    case 14: states(); break;
+    case 15:
+        waits_on = fd, waits_for = b, has_ended = 0;
+        pthread_create(&waiter, NULL, wait_in_call, NULL);
+        put("0", 0);
+        break;
+    case 16:
+        for (int i = 0; i < SLOTS; i++) fds[i] >= 0 ? close(fds[i]) : 0, fds[i] = -1;
+        for (int i = 0; i < SETS; i++) sets[i] >= 0 ? close(sets[i]) : 0, sets[i] = -1;
+        put("0", 0);
+        break;
+    case 17:
+        // A signal that comes before the call does not interrupt it: another follows.
+        while (b && !has_ended) {
+            struct timespec pause = {0, 2000000};
+            nanosleep(&pause, NULL);
+            if (!has_ended) pthread_kill(waiter, SIGUSR1);
+        }
+        pthread_join(waiter, NULL);
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        used += snprintf(answer + used, sizeof answer - used, "%s", waited);
+        break;
+    case 18: put_result(recv(fd, (void *)8, 16, MSG_DONTWAIT)), put(" ", 0), put_result(send(fd, (void *)8, 16, MSG_NOSIGNAL)); break;
+    case 19: named(fd, getsockname), named(fd, getpeername); break;
+    case 20: put_result(fcntl(fd, F_GETFL)); break;
+    case 21: selects(); break;
+    case 22: put_result(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on)); break;
+    default: put("no such call", 0);
+    }
+}
+
+int main(int count, char **arguments) {
+    struct sockaddr_un place = {.sun_family = AF_UNIX};
+    struct sigaction handler = {.sa_handler = is_interrupted};
+    int op, a, b, c;
+    unsigned seed;
+    peer = arguments[2];
+    strncpy(place.sun_path, arguments[1], sizeof place.sun_path - 1);
+    int control = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(control, (struct sockaddr *)&place, sizeof place) != 0) return 1;
+    sigaction(SIGUSR1, &handler, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    FILE *calls = fdopen(dup(control), "r");
+    memset(fds, -1, sizeof fds), memset(sets, -1, sizeof sets);
+    while (fscanf(calls, "%d %d %d %d %u", &op, &a, &b, &c, &seed) == 5) {
+        used = 0;
+        act(op, a, b, c, seed);
+        put("\n", 0);
+        if (write(control, answer, used) != used) return 1;
+    }
+    return 0;
+}
