@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
-//! 2. A `va_list` is passed as a pointer to at most [`LIST_LEN`] bytes, on x86-64 because it is an
+//! 2. A `va_list` is passed as a pointer to at most `LIST_LEN` bytes, on x86-64 because it is an
 //!    array, on aarch64 because it is a structure of more than 16 bytes; a copy of its bytes is a
 //!    copy of the list (`va_copy`).
 //! 3. The functions of a stream get the cookie that the stream was made with, its descriptor, and
