@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wirepath::device::steering::Rule;
+use rustix::net::{self as kernel, AddressFamily, SendFlags, SocketType};
 use wirepath::pipeline::{Checksum, HostStackConfig, Ipv4Config, UdpOptions};
 use wirepath::time::Duration;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, Wire};
@@ -177,16 +177,28 @@ fn datagram_that_lacks_a_fragment_is_a_named_drop_and_told() {
     let Some(wire) = Wire::new("datagram_that_lacks_a_fragment_is_a_named_drop_and_told") else { return };
     let own = LiveConfig::own(NEAR);
     let ipv4 = Ipv4Config { reassembly_timeout: Duration::from_millis(50), ..own.stack.ipv4 };
-    // Of the fragments on one queue only the first has ports: a rule with a port leaves the others
-    // to the kernel.
-    let rules = vec![Rule::arp(), Rule::udp(OURS, OUR_PORT)];
-    let live =
-        Live::start(&wire.near, &LiveConfig { rules, stack: HostStackConfig { ipv4, ..own.stack }, ..own }).unwrap();
+    let stack = HostStackConfig { ipv4, ..own.stack };
+    let live = Live::start(&wire.near, &LiveConfig { stack, ..own }).unwrap();
     live.bind(OUR_PORT);
-    let socket = wire.socket((THEIRS, THEIR_PORT));
-    socket.send_to(&[0; 4_000], (OURS, OUR_PORT)).unwrap();
+    wire.far.run(|| send_first_fragment(OURS, OUR_PORT));
     live.until_count("ipv4/drop/fragment_timeout", 1);
     live.until_count("egress/icmp_errors/sent", 1);
     assert_eq!(live.take_datagrams(), []);
     live.stop();
+}
+
+/// Sends the first fragment of a datagram, and no other, by a raw socket of the kernel.
+fn send_first_fragment(to: Ipv4Addr, port: u16) {
+    let mut packet = [0; 28 + 1_400];
+    let [high, low] = port.to_be_bytes();
+    // Version and length, time to live, UDP; the kernel fills in the rest (ip(7), IP_HDRINCL).
+    (packet[0], packet[8], packet[9]) = (0x45, 64, 17);
+    packet[4..6].copy_from_slice(&[0, 7]);
+    // "More fragments".
+    packet[6] = 0x20;
+    packet[16..20].copy_from_slice(&to.octets());
+    packet[20..26].copy_from_slice(&[high, low, high, low, 15, 168]);
+    let socket = kernel::socket(AddressFamily::INET, SocketType::RAW, Some(kernel::ipproto::RAW)).unwrap();
+    let sent = kernel::sendto(&socket, &packet, SendFlags::empty(), &SocketAddrV4::new(to, 0)).unwrap();
+    assert_eq!(sent, packet.len());
 }

@@ -252,9 +252,10 @@ impl Listeners {
         if sharers.is_empty() {
             return Some(first);
         }
-        let address = |end: SocketAddrV4| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port());
-        // The upper half: the quality of a folded product is there.
-        let hash = self.seed.fold_pair(address(flow.local), address(flow.remote)) >> 32;
+        let addresses = u64::from(flow.local.ip().to_bits()) << 32 | u64::from(flow.remote.ip().to_bits());
+        let ports = u32::from(flow.local.port()) << 16 | u32::from(flow.remote.port());
+        // SipHash: a folded product leaves neighboring ports close together, and a sharer without any.
+        let hash = self.seed.sip_flow(addresses, ports) >> 32;
         Some(sharers[((hash * sharers.len() as u64) >> 32) as usize])
     }
 }
