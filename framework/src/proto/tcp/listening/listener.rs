@@ -254,7 +254,8 @@ impl Listeners {
         }
         let addresses = u64::from(flow.local.ip().to_bits()) << 32 | u64::from(flow.remote.ip().to_bits());
         let ports = u32::from(flow.local.port()) << 16 | u32::from(flow.remote.port());
-        // SipHash: a folded product leaves neighboring ports close together, and a sharer without any.
+        // SipHash: a folded product leaves neighboring ports close together, and then one of the
+        // sharers has no connection.
         let hash = self.seed.sip_flow(addresses, ports) >> 32;
         Some(sharers[((hash * sharers.len() as u64) >> 32) as usize])
     }
