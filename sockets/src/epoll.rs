@@ -84,6 +84,11 @@ pub(crate) struct Epoll {
 }
 
 impl Epoll {
+    /// The sockets of the set, with the descriptors by which they were added and their events.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (SocketId, i32, Interest)> {
+        self.items.iter().flatten().map(|item| (item.key.0, item.key.1, item.interest))
+    }
+
     /// `EPOLL_CTL_ADD`. The next wait checks the item. Returns its number.
     ///
     /// # Errors

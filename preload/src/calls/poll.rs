@@ -223,6 +223,64 @@ fn one_shot_value(fd: c_int) -> u64 {
     0x7769_7265_0000_0000 | u64::from(fd as u32)
 }
 
+/// Leaves out what the kernel reports of the errors of twins, and returns how many events remain.
+/// The engine reports a socket's errors. One about a flow of ours may reach it after the twin: a
+/// program that was woken by the kernel's event would not find it.
+fn leave_errors_of_twins(
+    engine: &mut Engine,
+    file: FileId,
+    epfd: c_int,
+    events: &mut [libc::epoll_event],
+) -> Result<usize, Errno> {
+    const ERROR: u32 = libc::EPOLLERR as u32;
+    let ours = engine.files.set(file)?.ours;
+    let (Some(ours), true) = (ours, events.iter().any(|event| event.events & ERROR != 0)) else {
+        return Ok(events.len());
+    };
+    let items = engine.look(|sockets| sockets.epoll_items(ours))?;
+    let mut remaining = 0;
+    for idx in 0..events.len() {
+        let mut event = events[idx];
+        if event.events & ERROR != 0 {
+            for (id, fd, interest) in &items {
+                let is_one_shot = one_shot_value(*fd) == event.u64;
+                if (is_one_shot || interest.data == event.u64) && take_errors_of_twin(engine, *id, *fd) {
+                    event.events &= !(ERROR | libc::EPOLLPRI as u32);
+                    if is_one_shot && event.events == 0 {
+                        arm_twin_again(epfd, *fd, interest.ready);
+                    }
+                }
+            }
+        }
+        if event.events != 0 {
+            events[remaining] = event;
+            remaining += 1;
+        }
+    }
+    Ok(remaining)
+}
+
+/// Turns the kernel's one-shot item of a twin on again, whose only event was left out.
+fn arm_twin_again(epfd: c_int, fd: c_int, ready: Ready) {
+    let events = ready.0 & !(libc::EPOLLOUT as u32) | libc::EPOLLONESHOT as u32;
+    let event = libc::epoll_event { events, u64: one_shot_value(fd) };
+    // A descriptor that was closed meanwhile has no item.
+    let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
+}
+
+/// Takes the errors of a datagram socket's twin; `false` if it has none.
+fn take_errors_of_twin(engine: &mut Engine, id: SocketId, fd: c_int) -> bool {
+    let is_datagrams = table::find_ours(fd)
+        .and_then(|file| engine.files.socket(file).ok())
+        .is_some_and(|socket| socket.ours() == Some(id) && socket.kind == Kind::Datagram);
+    let mut twin = [libc::pollfd { fd, events: 0, revents: 0 }];
+    if !is_datagrams || sys::ppoll(&mut twin, Some(0)) != Ok(1) || twin[0].revents & libc::POLLERR == 0 {
+        return false;
+    }
+    error_queue::absorb(engine, id, fd);
+    true
+}
+
 /// Puts the program's values in the kernel's events of one-shot items, and turns the engine's items
 /// off.
 fn settle_one_shots(engine: &mut Engine, file: FileId, events: &mut [libc::epoll_event]) -> Result<(), Errno> {
@@ -306,6 +364,7 @@ pub(crate) fn wait_for_events(
         if sides == Sides::Both && has_kernel {
             hide_outside(engine, file)?;
             count = sys::epoll_poll(epfd, events)?;
+            count = leave_errors_of_twins(engine, file, epfd, &mut events[..count])?;
             settle_one_shots(engine, file, &mut events[..count])?;
         }
         if let Some(ours) = ours {

@@ -68,6 +68,15 @@ impl Sockets {
         Ok(())
     }
 
+    /// The sockets of a set, with the descriptors by which they were added and their events.
+    /// Allocates.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_items(&mut self, set: usize) -> Result<Vec<(SocketId, i32, Interest)>, Errno> {
+        Ok(self.set(set)?.items().collect())
+    }
+
     /// Turns a one-shot item off, as if it were reported: its event came by another way, from a
     /// second descriptor of the same socket.
     ///
