@@ -642,7 +642,8 @@ pub(crate) fn panic_in_tests(place: &str) {
 thread_local! {
     /// The thread's attempts since it has checked the kernel, and when that was.
     static LOOKS: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// Calls until the kernel's side has its turn, and the last number of the LCG.
+    static TURNS: Cell<(u32, u32)> = const { Cell::new((KERNEL_LOOKS, 0)) };
 }
 
 /// Whether a polling thread also checks the kernel now. That is a system call, so it does after at
@@ -664,13 +665,17 @@ pub(crate) fn looks_at_kernel(now: ClockReading) -> bool {
 }
 
 /// Whether the twin of a socket with equal rights has its turn before the engine, in this call of
-/// the thread: in one of [`KERNEL_LOOKS`], at random (an LCG), so that each of a program's sockets
-/// has its turn whatever the order of calls.
+/// the thread: in one of at most [`KERNEL_LOOKS`]. The number varies (by an LCG), as above.
 pub(crate) fn is_twins_turn() -> bool {
-    CALLS.with(|calls| {
-        let next = calls.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        calls.set(next);
-        next < u32::MAX / KERNEL_LOOKS
+    TURNS.with(|turns| {
+        let (left, random) = turns.get();
+        if left > 1 {
+            turns.set((left - 1, random));
+            return false;
+        }
+        let random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        turns.set((KERNEL_LOOKS - (random >> 16) % (KERNEL_LOOKS / 2), random));
+        true
     })
 }
 
