@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut near, mut far) = pair("wire", MemoryConfig::default());
     let (strategy, mut orders) = spsc::lossless::ring::<Tick>(1_024)?;
     let screen = spsc::lossy::ring::<Tick>(1_024)?;
-    let mut watched = screen.reader();
+    let screen_reader = screen.reader();
     let block = Block::heap();
     let (near_scope, far_scope) = (block.scope("exchange"), block.scope("feed"));
 
@@ -100,22 +100,25 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(format!("received {received}"))
         }),
-        WorkerSpec::new("screen", move |post| {
-            while !watched.is_closed() && !post.stop.is_stopping() {
-                while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
-                thread::sleep(Duration::from_millis(2));
-            }
-            while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
-            let (read, lost) = (watched.read_count(), watched.lost_count());
-            assert_eq!(read + lost, COUNT, "a lossy reader accounts for every event");
-            Ok(format!("saw {read}, missed {lost}"))
-        }),
+        WorkerSpec::new("screen", move |post| watch(screen_reader, &post.stop)),
     ];
     let group = WorkerGroup::start(specs, &stop)?;
     for (name, outcome) in ["exchange", "feed", "strategy", "screen"].iter().zip(group.join()?) {
         println!("{name:<9} {}", outcome.map_err(|error| error.to_string())?);
     }
     Ok(())
+}
+
+/// Reads the screen's ring, slowly.
+fn watch(mut watched: spsc::lossy::Reader<Tick>, stop: &StopFlag) -> Outcome {
+    while !watched.is_closed() && !stop.is_stopping() {
+        while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
+        thread::sleep(Duration::from_millis(2));
+    }
+    while !matches!(watched.read(), spsc::lossy::Next::Empty) {}
+    let (read, lost) = (watched.read_count(), watched.lost_count());
+    assert_eq!(read + lost, COUNT, "a lossy reader accounts for every event");
+    Ok(format!("saw {read}, missed {lost}"))
 }
 
 fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {

@@ -92,6 +92,14 @@ impl Kernels {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, if port == 0 { DEAD_PORT } else { port })
     }
 
+    fn wait(&self, set: usize) -> Answer {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        epoll::wait(&self.sets[set], rustix::buffer::spare_capacity(&mut events), Some(&NOW)).unwrap();
+        let mut events: Vec<_> = events.iter().map(|event| (event.data.u64(), { event.flags }.bits())).collect();
+        events.sort_unstable();
+        Ok((events.len(), events))
+    }
+
     fn play(&mut self, call: Call, byte: u8) -> Answer {
         match call {
             Call::Socket(_) => {
@@ -126,14 +134,7 @@ impl Kernels {
                 count.map(|(count, _)| (count, vec![(u64::from(into.first().copied().unwrap_or(0)), 0)]))
             }
             Call::Readable(idx) => self.with(idx, |fd| ioctl_fionread(fd).map(|len| len as usize)),
-            Call::Shutdown(idx, how) => {
-                let how = match how {
-                    Shutdown::Read => kernel::Shutdown::Read,
-                    Shutdown::Write => kernel::Shutdown::Write,
-                    Shutdown::Both => kernel::Shutdown::Both,
-                };
-                self.with(idx, |fd| kernel::shutdown(fd, how).map(|()| 0))
-            }
+            Call::Shutdown(idx, how) => self.with(idx, |fd| kernel::shutdown(fd, ends_of(how)).map(|()| 0)),
             Call::TakeError(idx) => self.with(idx, |fd| {
                 sockopt::socket_error(fd).map(|error| error.err().map_or(0, |error| error.raw_os_error() as usize))
             }),
@@ -153,14 +154,7 @@ impl Kernels {
                 self.with(idx, |fd| epoll::modify(&self.sets[set], fd, data, flags_of(&interest)).map(|()| 0))
             }
             Call::Delete(set, idx) => self.with(idx, |fd| epoll::delete(&self.sets[set], fd).map(|()| 0)),
-            Call::Wait(set) => {
-                let mut events = Vec::with_capacity(EVENTS_MAX);
-                epoll::wait(&self.sets[set], rustix::buffer::spare_capacity(&mut events), Some(&NOW)).unwrap();
-                let mut events: Vec<_> =
-                    events.iter().map(|event| (event.data.u64(), { event.flags }.bits())).collect();
-                events.sort_unstable();
-                Ok((events.len(), events))
-            }
+            Call::Wait(set) => self.wait(set),
         }
     }
 
@@ -172,6 +166,37 @@ impl Kernels {
             Ready(entry[0].revents().bits().into()) & REPORTED
         };
         self.fds.iter().map(|fd| fd.as_ref().map(look)).collect()
+    }
+}
+
+fn ends_of(how: Shutdown) -> kernel::Shutdown {
+    match how {
+        Shutdown::Read => kernel::Shutdown::Read,
+        Shutdown::Write => kernel::Shutdown::Write,
+        Shutdown::Both => kernel::Shutdown::Both,
+    }
+}
+
+impl Call {
+    /// The socket that it is made on, by its index.
+    fn socket(self) -> usize {
+        match self {
+            Call::Socket(_) | Call::Wait(_) => 0,
+            Call::Bind(idx)
+            | Call::Connect(idx, _)
+            | Call::Disconnect(idx)
+            | Call::Send(idx, ..)
+            | Call::SendTo(idx, ..)
+            | Call::Recv(idx, ..)
+            | Call::Readable(idx)
+            | Call::Shutdown(idx, _)
+            | Call::TakeError(idx)
+            | Call::Dup(idx)
+            | Call::Close(idx)
+            | Call::Add(_, idx, _)
+            | Call::Modify(_, idx, _)
+            | Call::Delete(_, idx) => idx,
+        }
     }
 }
 
@@ -218,24 +243,19 @@ impl Ours {
         result
     }
 
+    fn wait(&self, set: usize) -> Answer {
+        let mut all = Vec::new();
+        for (host, set) in [1, 2].into_iter().zip(self.sets[set]) {
+            let mut events = [EpollEvent { ready: Ready::NONE, data: 0 }; EVENTS_MAX];
+            let count = self.stack(host).call(|sockets, _| sockets.epoll_wait(set, &mut events))?;
+            all.extend(events[..count].iter().map(|event| (event.data, event.ready.0)));
+        }
+        all.sort_unstable();
+        Ok((all.len(), all))
+    }
+
     fn make(&mut self, call: Call, byte: u8, new_fd: i32) -> Answer {
-        let of = match call {
-            Call::Socket(_) | Call::Wait(_) => 0,
-            Call::Bind(idx)
-            | Call::Connect(idx, _)
-            | Call::Disconnect(idx)
-            | Call::Send(idx, ..)
-            | Call::SendTo(idx, ..)
-            | Call::Recv(idx, ..)
-            | Call::Readable(idx)
-            | Call::Shutdown(idx, _)
-            | Call::TakeError(idx)
-            | Call::Dup(idx)
-            | Call::Close(idx)
-            | Call::Add(_, idx, _)
-            | Call::Modify(_, idx, _)
-            | Call::Delete(_, idx) => idx,
-        };
+        let of = call.socket();
         if let Call::Socket(host) = call {
             let id = self.stack(host).call(|sockets, _| sockets.socket(Kind::Datagram))?;
             self.files.open(new_fd, File::Socket(id), true, true)?;
@@ -243,14 +263,7 @@ impl Ours {
             return Ok((0, Vec::new()));
         }
         if let Call::Wait(set) = call {
-            let mut all = Vec::new();
-            for (host, set) in [1, 2].into_iter().zip(self.sets[set]) {
-                let mut events = [EpollEvent { ready: Ready::NONE, data: 0 }; EVENTS_MAX];
-                let count = self.stack(host).call(|sockets, _| sockets.epoll_wait(set, &mut events))?;
-                all.extend(events[..count].iter().map(|event| (event.data, event.ready.0)));
-            }
-            all.sort_unstable();
-            return Ok((all.len(), all));
+            return self.wait(set);
         }
         let (stack, id, fd, host) = self.find(of)?;
         let set_of = |set: usize| self.sets[set][usize::from(host) - 1];

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
@@ -115,95 +115,140 @@ fn socket(shm: &Path, fits: impl Fn(&Value) -> bool) -> Value {
     sockets.into_iter().find(fits).unwrap_or_default()
 }
 
-#[test]
-fn each_socket_of_a_program_is_listed_with_its_owner_its_reason_and_its_figures() {
-    let test = "each_socket_of_a_program_is_listed_with_its_owner_its_reason_and_its_figures";
-    if !has_program(test, "python3") {
-        return;
+/// The program, which has answered a connection and read a datagram, and the listing then.
+struct Served {
+    running: Running,
+    peer: TcpStream,
+    listed: Value,
+    folder: TempDir,
+    _wire: Wire,
+}
+
+impl Served {
+    fn new(test: &str) -> Option<Self> {
+        if !has_program(test, "python3") {
+            return None;
+        }
+        let wire = Wire::new(test)?;
+        wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let shm = folder.path().join("shm");
+        let mut running = run(&wire, &folder, &[], &["python3", "-c", PROGRAM, &THEIRS.to_string()]);
+        running.until_it_says("ready");
+        let mut peer = wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
+        peer.set_read_timeout(Some(TIMEOUT)).unwrap();
+        peer.write_all(&[7; 1_000]).unwrap();
+        peer.read_exact(&mut [0; 3_000]).unwrap();
+        let sender = wire.far.run(|| UdpSocket::bind((THEIRS, 7_201))).unwrap();
+        (0..3).for_each(|_| _ = sender.send_to(&[1; 40], (OURS, 7_200)).unwrap());
+        running.until_it_says("served");
+        wait_until("the listing has the datagrams", || socket(&shm, |socket| is_at(socket, 7_200))["rx_packets"] == 3);
+        let listed = process(&shm).unwrap();
+        Some(Self { running, peer, listed, folder, _wire: wire })
     }
-    let Some(wire) = Wire::new(test) else { return };
-    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let shm = folder.path().join("shm");
-    let theirs = THEIRS.to_string();
-    let mut running = run(&wire, &folder, &[], &["python3", "-c", PROGRAM, &theirs]);
-    running.until_it_says("ready");
 
-    let mut peer = wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
-    peer.set_read_timeout(Some(TIMEOUT)).unwrap();
-    peer.write_all(&[7; 1_000]).unwrap();
-    peer.read_exact(&mut [0; 3_000]).unwrap();
-    let sender = wire.far.run(|| UdpSocket::bind((THEIRS, 7_201))).unwrap();
-    (0..3).for_each(|_| _ = sender.send_to(&[1; 40], (OURS, 7_200)).unwrap());
-    running.until_it_says("served");
-    let ends_at = |port: u16| move |socket: &Value| socket["local"].as_str().unwrap().ends_with(&format!(":{port}"));
-    wait_until("the listing has the datagrams", || socket(&shm, ends_at(7_200))["rx_packets"] == 3);
+    fn shm(&self) -> PathBuf {
+        self.folder.path().join("shm")
+    }
 
-    let listed = process(&shm).unwrap();
-    let sockets = listed["sockets"].as_array().unwrap();
-    let all = || serde_json::to_string_pretty(&listed).unwrap();
-    let found = |what: &str, fits: &dyn Fn(&Value) -> bool| {
-        let mut found = sockets.iter().filter(|socket| fits(socket));
+    /// The only socket that fits.
+    fn found(&self, what: &str, fits: impl Fn(&Value) -> bool) -> &Value {
+        let all = || serde_json::to_string_pretty(&self.listed).unwrap();
+        let mut found = self.listed["sockets"].as_array().unwrap().iter().filter(|socket| fits(socket));
         let first = found.next().unwrap_or_else(|| panic!("no {what} in {}", all()));
         assert!(found.next().is_none(), "several of {what}: {}", all());
-        first.clone()
-    };
-    let at = |port: u16, state: &str| {
-        found(&format!("{state} at {port}"), &|socket| ends_at(port)(socket) && socket["state"] == *state)
-    };
-    let check = |socket: &Value, fields: &[(&str, Value)]| {
-        for (name, value) in fields {
-            assert_eq!(&socket[*name], value, "{name} of {socket}");
-        }
-    };
-    check(&listed, &[("program", "python3".into()), ("interface", NEAR.into())]);
-    for cause in ["device", "sleep", "twin", "port"] {
-        assert!(listed["system_calls"][cause].as_u64().unwrap() > 0, "{cause}: {}", all());
+        first
     }
 
-    let listener = at(7_100, "listen");
-    check(
-        &listener,
-        &[
-            ("whose", "both".into()),
-            ("why", "no rule of trading.toml fits".into()),
-            ("receive_queue", 0.into()),
-            ("receive_limit", 5.into()),
-        ],
-    );
-    check(&listener, &[("epoll_sets", 1.into()), ("remote", Value::Null)]);
-    let connection = at(7_100, "established");
-    check(
-        &connection,
-        &[
-            ("whose", "wirepath".into()),
-            ("rx_bytes", 1_000.into()),
-            ("tx_bytes", 3_000.into()),
-            ("retransmits", 0.into()),
-        ],
-    );
-    check(&connection, &[("remote", peer.local_addr().unwrap().to_string().into()), ("send_queue", 0.into())]);
+    fn at(&self, port: u16, state: &str) -> &Value {
+        self.found(&format!("{state} at {port}"), |socket| is_at(socket, port) && socket["state"] == *state)
+    }
+}
+
+fn is_at(socket: &Value, port: u16) -> bool {
+    socket["local"].as_str().unwrap().ends_with(&format!(":{port}"))
+}
+
+fn check(socket: &Value, fields: &[(&str, Value)]) {
+    for (name, value) in fields {
+        assert_eq!(&socket[*name], value, "{name} of {socket}");
+    }
+}
+
+#[test]
+fn each_socket_of_a_program_is_listed_with_its_owner_and_the_reason() {
+    let Some(served) = Served::new("each_socket_of_a_program_is_listed_with_its_owner_and_the_reason") else { return };
+    let owned = |socket: &Value, whose: &str, why: &str| check(socket, &[("whose", whose.into()), ("why", why.into())]);
+    owned(served.at(7_100, "listen"), "both", "no rule of trading.toml fits");
+    check(served.at(7_100, "established"), &[("whose", "wirepath".into())]);
+    check(served.at(7_200, "bound"), &[("whose", "both".into())]);
+    owned(served.at(9_100, "listen"), "kernel", "rule 1 of trading.toml");
+    owned(served.at(9_100, "established"), "kernel", "rule 1 of trading.toml");
+    let client = served.found("client", |socket| socket["remote"] == "127.0.0.1:9100");
+    owned(client, "kernel", "loopback or broadcast");
+    let six = served.found("listener of IPv6", |socket| socket["why"].as_str().unwrap().contains("IPv6"));
+    check(six, &[("whose", "kernel".into()), ("state", "listen".into())]);
+    owned(served.found("refused one", |socket| socket["whose"] == "refused"), "refused", "rule 2 of trading.toml");
+    served.found("unused one", |socket| socket["whose"] == "undecided" && socket["why"] == "not used yet");
+    served.running.end();
+}
+
+#[test]
+fn listener_is_listed_with_its_queue_and_its_epoll_sets() {
+    let Some(served) = Served::new("listener_is_listed_with_its_queue_and_its_epoll_sets") else { return };
+    let queue = [("receive_queue", 0.into()), ("receive_limit", 5.into())];
+    check(served.at(7_100, "listen"), &queue);
+    check(served.at(7_100, "listen"), &[("epoll_sets", 1.into()), ("remote", Value::Null)]);
+    check(served.at(9_100, "listen"), &[("receive_limit", 7.into())]);
+    served.running.end();
+}
+
+#[test]
+fn connection_is_listed_with_what_it_has_carried() {
+    let Some(served) = Served::new("connection_is_listed_with_what_it_has_carried") else { return };
+    let connection = served.at(7_100, "established");
+    check(connection, &[("remote", served.peer.local_addr().unwrap().to_string().into())]);
+    check(connection, &[("rx_bytes", 1_000.into()), ("tx_bytes", 3_000.into())]);
+    check(connection, &[("retransmits", 0.into()), ("send_queue", 0.into())]);
     assert!(connection["rx_packets"].as_u64() > Some(1) && connection["tx_packets"].as_u64() > Some(1), "{connection}");
-    let datagrams = at(7_200, "bound");
-    check(&datagrams, &[("whose", "both".into()), ("rx_packets", 3.into()), ("rx_bytes", 120.into())]);
-    check(&datagrams, &[("receive_queue", 80.into()), ("drops", 0.into()), ("epoll_sets", 1.into())]);
+    served.running.end();
+}
+
+#[test]
+fn connection_of_the_kernel_is_listed_with_what_it_has_carried() {
+    let Some(served) = Served::new("connection_of_the_kernel_is_listed_with_what_it_has_carried") else { return };
+    check(served.at(9_100, "established"), &[("rx_bytes", 500.into()), ("receive_queue", 500.into())]);
+    let client = served.found("client", |socket| socket["remote"] == "127.0.0.1:9100");
+    check(client, &[("tx_bytes", 500.into())]);
+    served.running.end();
+}
+
+#[test]
+fn datagrams_that_wait_are_listed() {
+    let Some(served) = Served::new("datagrams_that_wait_are_listed") else { return };
+    let datagrams = served.at(7_200, "bound");
+    check(datagrams, &[("rx_packets", 3.into()), ("rx_bytes", 120.into()), ("epoll_sets", 1.into())]);
+    check(datagrams, &[("receive_queue", 80.into()), ("drops", 0.into())]);
     let [active, opened] = ["active_unix_seconds", "opened_unix_seconds"].map(|name| datagrams[name].as_f64().unwrap());
     assert!(active >= opened, "{datagrams}");
+    served.running.end();
+}
 
-    let kept = at(9_100, "listen");
-    check(&kept, &[("whose", "kernel".into()), ("why", "rule 1 of trading.toml".into()), ("receive_limit", 7.into())]);
-    let served = at(9_100, "established");
-    check(&served, &[("whose", "kernel".into()), ("why", "rule 1 of trading.toml".into())]);
-    check(&served, &[("rx_bytes", 500.into()), ("receive_queue", 500.into())]);
-    let client = found("client", &|socket| socket["remote"] == "127.0.0.1:9100");
-    check(&client, &[("whose", "kernel".into()), ("why", "loopback or broadcast".into()), ("tx_bytes", 500.into())]);
-    let six = found("listener of IPv6", &|socket| socket["why"].as_str().unwrap().contains("IPv6"));
-    check(&six, &[("whose", "kernel".into()), ("state", "listen".into())]);
-    let refused = found("refused one", &|socket| socket["whose"] == "refused");
-    check(&refused, &[("why", "rule 2 of trading.toml".into())]);
-    found("unused one", &|socket| socket["whose"] == "undecided" && socket["why"] == "not used yet");
+#[test]
+fn program_is_listed_with_its_interface_and_system_calls() {
+    let Some(served) = Served::new("program_is_listed_with_its_interface_and_system_calls") else { return };
+    check(&served.listed, &[("program", "python3".into()), ("interface", NEAR.into())]);
+    for cause in ["device", "sleep", "twin", "port"] {
+        let calls = &served.listed["system_calls"];
+        assert!(calls[cause].as_u64().unwrap() > 0, "{cause}: {calls}");
+    }
+    served.running.end();
+}
 
-    let table = wirepath(&shm, &["sockets"]);
+#[test]
+fn table_of_sockets_has_a_row_for_each() {
+    let Some(served) = Served::new("table_of_sockets_has_a_row_for_each") else { return };
+    let table = wirepath(&served.shm(), &["sockets"]);
     let row = |words: &[&str]| {
         let mut rows = table.lines().filter(|line| words.iter().all(|word| line.contains(word)));
         assert!(rows.next().is_some(), "no row of {words:?} in\n{table}");
@@ -212,14 +257,26 @@ fn each_socket_of_a_program_is_listed_with_its_owner_its_reason_and_its_figures(
     row(&["tcp", "established", "10.9.0.1:7100", "wirepath", "1,000", "3,000"]);
     row(&["tcp", "listen", "0.0.0.0:9100", "kernel", "rule 1 of trading.toml", "0/7"]);
     row(&["turns", "system calls: device", "twin"]);
+    served.running.end();
+}
 
-    let said = running.end();
+#[test]
+fn each_reason_to_stay_with_the_kernel_is_said_once() {
+    let Some(served) = Served::new("each_reason_to_stay_with_the_kernel_is_said_once") else { return };
+    let said = served.running.end();
     let lines: Vec<&str> = said.lines().collect();
     for why in ["rule 1 of trading.toml", "loopback or broadcast", "IPv6"] {
         let count = lines.iter().filter(|line| line.contains("stays with the kernel") && line.contains(why)).count();
         assert_eq!(count, 1, "{why}: {said}");
     }
     assert_eq!(lines.len(), 3, "{said}");
+}
+
+#[test]
+fn listing_ends_with_its_program() {
+    let Some(served) = Served::new("listing_ends_with_its_program") else { return };
+    let shm = served.shm();
+    served.running.end();
     assert!(process(&shm).is_none(), "the listing outlives its program");
 }
 

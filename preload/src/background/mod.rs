@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::background::listing::Published;
-use crate::engine::thread as thread_state;
 use crate::engine::wait::readable;
+use crate::engine::{Engine, thread as thread_state};
 use crate::{engine, sys};
 
 mod listing;
@@ -63,70 +63,111 @@ fn keep(number: u32) {
     // Descriptors that this thread opens belong to the library, like those of a thread within the
     // engine.
     thread_state::enter();
-    let wakes = thread_state::eventfd().ok();
-    let (mut turns, mut looks, mut quiet) = (0, 0_u32, 0_u32);
-    let mut published = Published::new();
-    let mut written = None;
+    let mut thread = BackgroundThread {
+        wakes: thread_state::eventfd().ok(),
+        turns: 0,
+        looks: 0,
+        quiet: 0,
+        published: Published::new(),
+        written: None,
+    };
     while NUMBER.load(Ordering::Relaxed) == number {
-        let (mut sleep, mut device) = (BUSY_NS, None);
-        let mut collected = None;
-        if let Some(mut engine) = engine::try_enter() {
-            engine.background = None;
-            if !engine.is_open() {
-                sleep = IDLE_NS;
-            } else if engine.has_waiters() {
-                sleep = IDLE_NS;
-                quiet = 0;
-                // A sleeping thread wakes for a due timer, unless it fell asleep before the timer
-                // was set.
-                if engine.sleep().is_none() {
-                    engine.turn();
-                    engine.note_timer();
-                }
-            } else if engine.turns == turns {
-                // No thread has turned the worker since the last look.
-                quiet = if engine.turn() == 0 { quiet.saturating_add(1) } else { 0 };
-                engine.note_timer();
-            } else {
-                quiet = 0;
-            }
-            turns = engine.turns;
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
-                engine.lose_if_gone();
-            }
-            if written.is_none_or(|at: Instant| at.elapsed() >= PUBLISHED_EVERY) {
-                written = Some(Instant::now());
-                engine.destinations.clear();
-                collected = published.as_ref().map(|published| published.collect(&mut engine));
-            }
-            if quiet >= QUIET_LOOKS
-                && let Some(how) = engine.sleep()
-                && let Some(fd) = how.fd
-            {
-                let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
-                sleep = due.min(PUBLISHED_EVERY).as_nanos() as u64;
-                device = Some(fd);
-                engine.leave_to_sleep(wakes);
-            }
+        let rest = thread.look();
+        thread.rest(&rest);
+    }
+}
+
+/// The thread's own state.
+struct BackgroundThread {
+    /// Wakes the thread when another one has used the engine.
+    wakes: Option<i32>,
+    /// The worker's turns at the last look.
+    turns: u64,
+    looks: u32,
+    /// Looks without any use of the worker, one after the other.
+    quiet: u32,
+    published: Option<Published>,
+    /// When the listing was written.
+    written: Option<Instant>,
+}
+
+/// The time until the next look.
+struct Rest {
+    ns: u64,
+    /// The device's descriptor, which ends it early.
+    device: Option<i32>,
+}
+
+impl BackgroundThread {
+    /// Looks after the worker, unless a thread is within the engine.
+    fn look(&mut self) -> Rest {
+        let mut rest = Rest { ns: BUSY_NS, device: None };
+        let Some(mut engine) = engine::try_enter() else { return rest };
+        engine.background = None;
+        rest.ns = self.turn(&mut engine);
+        self.turns = engine.turns;
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
+            engine.lose_if_gone();
         }
-        if let (Some(published), Some(collected)) = (&mut published, collected) {
+        let mut collected = None;
+        if self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY) {
+            self.written = Some(Instant::now());
+            engine.destinations.clear();
+            collected = self.published.as_ref().map(|published| published.collect(&mut engine));
+        }
+        if self.quiet >= QUIET_LOOKS
+            && let Some(how) = engine.sleep()
+            && let Some(fd) = how.fd
+        {
+            let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
+            rest = Rest { ns: due.min(PUBLISHED_EVERY).as_nanos() as u64, device: Some(fd) };
+            engine.leave_to_sleep(self.wakes);
+        } else {
+            drop(engine);
+        }
+        if let (Some(published), Some(collected)) = (&mut self.published, collected) {
             published.write(collected);
         }
-        match (device, wakes) {
-            (Some(device), Some(wakes)) => {
-                let mut fds = [readable(wakes), readable(device)];
-                let woken = sys::ppoll(&mut fds, Some(sleep)).unwrap_or(0);
-                let _ = sys::read(wakes, &mut [0; 8]);
-                // A thread that has just begun to use the engine comes first.
-                if woken > 0 {
-                    sys::sleep(BUSY_NS);
-                }
-                if fds[0].revents != 0 {
-                    quiet = 0;
-                }
+        rest
+    }
+
+    /// Turns the worker if no thread has since the last look. Returns the time until the next look.
+    fn turn(&mut self, engine: &mut Engine) -> u64 {
+        if !engine.is_open() {
+            return IDLE_NS;
+        }
+        if engine.has_waiters() {
+            self.quiet = 0;
+            // A sleeping thread wakes for a due timer, unless it fell asleep before the timer was
+            // set.
+            if engine.sleep().is_none() {
+                engine.turn();
+                engine.note_timer();
             }
-            _ => sys::sleep(sleep),
+            return IDLE_NS;
+        }
+        if engine.turns == self.turns {
+            self.quiet = if engine.turn() == 0 { self.quiet.saturating_add(1) } else { 0 };
+            engine.note_timer();
+        } else {
+            self.quiet = 0;
+        }
+        BUSY_NS
+    }
+
+    /// Sleeps until the next look.
+    fn rest(&mut self, rest: &Rest) {
+        let (Some(device), Some(wakes)) = (rest.device, self.wakes) else { return sys::sleep(rest.ns) };
+        let mut fds = [readable(wakes), readable(device)];
+        let woken = sys::ppoll(&mut fds, Some(rest.ns)).unwrap_or(0);
+        let _ = sys::read(wakes, &mut [0; 8]);
+        // A thread that has just begun to use the engine comes first.
+        if woken > 0 {
+            sys::sleep(BUSY_NS);
+        }
+        if fds[0].revents != 0 {
+            self.quiet = 0;
         }
     }
 }

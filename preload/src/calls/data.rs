@@ -444,18 +444,28 @@ pub(crate) fn send_controlled(
     drop(engine);
     match target.kind {
         Kind::Stream => send_all(file, &target, parts, flags, first),
-        Kind::Datagram => {
-            let sent = match first {
-                Err(Errno::EAGAIN) => send_datagram(file, &target, parts, (to, control), flags),
-                done => done,
-            };
-            let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
-            if let (Ok(_), Some(group)) = (&sent, group) {
-                groups::loop_back(&mut engine::enter(), file, parts, group, flags);
-            }
-            Ours(sent)
-        }
+        Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
     }
+}
+
+/// Sends a datagram that found no room, once there is some; groups have their copy on this host.
+fn end_datagram(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    towards: Towards<'_>,
+    flags: c_int,
+    first: Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let sent = match first {
+        Err(Errno::EAGAIN) => send_datagram(file, target, parts, towards, flags),
+        done => done,
+    };
+    let group = towards.0.or(target.peer_group).filter(|to| to.ip().is_multicast());
+    if let (Ok(_), Some(group)) = (&sent, group) {
+        groups::loop_back(&mut engine::enter(), file, parts, group, flags);
+    }
+    sent
 }
 
 /// The content of a send's control messages; `None` if they name a source or an interface that is

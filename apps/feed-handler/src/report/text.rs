@@ -148,6 +148,12 @@ impl Summary {
             let from = if self.live { "from a stack on this machine" } else { "taken on the sending host" };
             writeln!(f, "  {count} {from}: their UDP checksums are of the pseudo header only")?;
         }
+        self.write_refused_messages(f)?;
+        self.write_messages(f)
+    }
+
+    /// Messages that were not decoded, not believed or not kept.
+    fn write_refused_messages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let undecoded = self.undecoded.unknown_type + self.undecoded.wrong_length + self.undecoded.empty;
         if undecoded > 0 {
             writeln!(
@@ -177,7 +183,7 @@ impl Summary {
                  in fragments takes one for each"
             )?;
         }
-        self.write_messages(f)
+        Ok(())
     }
 
     /// The sum of messages, with its parts.

@@ -40,35 +40,13 @@ impl Pitch {
                 self.add(&m.head, m.order, m.side, m.qty.get().into(), (Symbol::from_six(m.symbol), price2(m.price)))
             }
             Message::AddExpanded(m) => self.add(&m.head, m.order, m.side, m.qty.get(), (m.symbol, price4(m.price))),
-            Message::Executed(m) => Event::Execute(event::Execute {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                printable: true,
-                order: OrderRef(m.order.get()),
-                qty: m.qty.get(),
-                remaining: None,
-                price: None,
-                trade: m.execution.get(),
-            }),
-            Message::ExecutedAtPrice(m) => Event::Execute(event::Execute {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                printable: true,
-                order: OrderRef(m.order.get()),
-                qty: m.qty.get(),
-                remaining: Some(m.remaining.get()),
-                price: Some(price4(m.price)),
-                trade: m.execution.get(),
-            }),
+            Message::Executed(m) => self.executed(m),
+            Message::ExecutedAtPrice(m) => self.executed_at_price(m),
             Message::ReduceLong(m) => self.cancel(&m.head, m.order, m.qty.get()),
             Message::ReduceShort(m) => self.cancel(&m.head, m.order, m.qty.get().into()),
             Message::ModifyLong(m) => self.modify(&m.head, m.order, m.qty.get(), price4(m.price)),
             Message::ModifyShort(m) => self.modify(&m.head, m.order, m.qty.get().into(), price2(m.price)),
-            Message::Delete(m) => Event::Delete(event::Delete {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                order: OrderRef(m.order.get()),
-            }),
+            Message::Delete(m) => self.delete(m),
             Message::TradeLong(m) => self.trade(
                 &m.head,
                 m.side,
@@ -89,13 +67,7 @@ impl Pitch {
             Message::TradeBreak(m) => {
                 Event::TradeBreak(event::TradeBreak { at_ns: self.at_ns(&m.head), trade: m.execution.get() })
             }
-            Message::TradingStatus(m) => Event::Status(event::Status {
-                at_ns: self.at_ns(&m.head),
-                locate: Locate::default(),
-                symbol: m.symbol,
-                state: m.state,
-                operational: false,
-            }),
+            Message::TradingStatus(m) => self.status(m),
             Message::EndOfSession(m) => {
                 Event::System(event::System { at_ns: self.at_ns(&m.head), code: event::System::END_OF_MESSAGES })
             }
@@ -105,6 +77,54 @@ impl Pitch {
                 Event::Other(event::Other { at_ns: self.at_ns(head), kind: head.kind })
             }
         }
+    }
+
+    #[inline(always)]
+    fn executed(&self, m: &Executed) -> Event {
+        Event::Execute(event::Execute {
+            at_ns: self.at_ns(&m.head),
+            locate: Locate::default(),
+            printable: true,
+            order: OrderRef(m.order.get()),
+            qty: m.qty.get(),
+            remaining: None,
+            price: None,
+            trade: m.execution.get(),
+        })
+    }
+
+    #[inline(always)]
+    fn executed_at_price(&self, m: &ExecutedAtPrice) -> Event {
+        Event::Execute(event::Execute {
+            at_ns: self.at_ns(&m.head),
+            locate: Locate::default(),
+            printable: true,
+            order: OrderRef(m.order.get()),
+            qty: m.qty.get(),
+            remaining: Some(m.remaining.get()),
+            price: Some(price4(m.price)),
+            trade: m.execution.get(),
+        })
+    }
+
+    #[inline(always)]
+    fn delete(&self, m: &Delete) -> Event {
+        Event::Delete(event::Delete {
+            at_ns: self.at_ns(&m.head),
+            locate: Locate::default(),
+            order: OrderRef(m.order.get()),
+        })
+    }
+
+    #[inline(always)]
+    fn status(&self, m: &TradingStatus) -> Event {
+        Event::Status(event::Status {
+            at_ns: self.at_ns(&m.head),
+            locate: Locate::default(),
+            symbol: m.symbol,
+            state: m.state,
+            operational: false,
+        })
     }
 
     #[inline]

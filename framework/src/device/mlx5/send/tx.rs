@@ -157,41 +157,10 @@ pub(in crate::device::mlx5) struct TxParts {
     pub(in crate::device::mlx5) may_send: Option<Arc<AtomicBool>>,
 }
 
-impl Mlx5Tx {
-    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has
-    /// blocks: that many WQEs may be flushed.
-    pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
-        let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
-        if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
-            return Err(DeviceError::new(
-                DeviceErrorKind::InvalidConfig,
-                format!(
-                    "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
-                ),
-            ));
-        }
-        if entries < blocks {
-            return Err(DeviceError::new(
-                DeviceErrorKind::InvalidConfig,
-                format!(
-                    "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
-                ),
-            ));
-        }
-        let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
-        let prepost_units_max =
-            parts.sq.wqe_units_max.min(PREPOST_BLOCKS_MAX * BLOCK_UNITS).min(blocks / 8 * BLOCK_UNITS);
-        let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
-        let limits = WqeLimits {
-            capabilities: parts.capabilities,
-            inline_len_min: parts.sq.inline_len_min.into(),
-            inline_len_max: inline_blocks_max as usize * BLOCK_LEN - (HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST),
-            wqe_units_max: sq.wqe_units_max(),
-            segmentation_header_len_max: segmentation_header_len_max(sq.wqe_units_max()),
-        };
-        let scope = scope.scope("tx");
+impl TxCounters {
+    fn new(scope: &Scope) -> Self {
         let events = |name| scope.counter(name, CounterUnit::Events);
-        let counters = TxCounters {
+        Self {
             frames: scope.counter("frames", CounterUnit::Frames),
             bytes: scope.counter("bytes", CounterUnit::Bytes),
             ring_full: events("ring_full"),
@@ -204,7 +173,50 @@ impl Mlx5Tx {
             completions_invalid: events("completions_invalid"),
             completions_missed: events("completions_missed"),
             timestamps_lost: events("timestamps_lost"),
+        }
+    }
+}
+
+/// Whether a ring works with this number of blocks, and of completion entries.
+fn check_lengths(blocks: u32, entries: u32) -> Result<(), DeviceError> {
+    if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
+        return Err(DeviceError::new(
+            DeviceErrorKind::InvalidConfig,
+            format!(
+                "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
+            ),
+        ));
+    }
+    if entries < blocks {
+        return Err(DeviceError::new(
+            DeviceErrorKind::InvalidConfig,
+            format!(
+                "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+impl Mlx5Tx {
+    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has
+    /// blocks: that many WQEs may be flushed.
+    pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
+        let blocks = parts.sq.wqebb_count;
+        check_lengths(blocks, parts.cq.entry_count)?;
+        let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
+        let prepost_units_max =
+            parts.sq.wqe_units_max.min(PREPOST_BLOCKS_MAX * BLOCK_UNITS).min(blocks / 8 * BLOCK_UNITS);
+        let sq = Sq::new(&parts.sq, pool, MemoryKey::new(parts.lkey));
+        let limits = WqeLimits {
+            capabilities: parts.capabilities,
+            inline_len_min: parts.sq.inline_len_min.into(),
+            inline_len_max: inline_blocks_max as usize * BLOCK_LEN - (HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST),
+            wqe_units_max: sq.wqe_units_max(),
+            segmentation_header_len_max: segmentation_header_len_max(sq.wqe_units_max()),
         };
+        let scope = scope.scope("tx");
+        let counters = TxCounters::new(&scope);
         Ok(Self {
             cq: Cq::new(parts.cq),
             sq,

@@ -203,12 +203,19 @@ impl Mlx5Queue {
         // When this returns its ring has all buffers that the pool could give, and if a later step
         // fails it frees them.
         let rx = Mlx5Rx::new(parts, pool, scope);
-        match (way, info.config.hash()) {
+        self.steer_to(way)?;
+        Ok(rx)
+    }
+
+    /// Steers this queue's frames to its receiver.
+    fn steer_to(&self, receiver: Receiver) -> Result<(), DeviceError> {
+        let port = &*self.port;
+        match (receiver, port.info().config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.steer_queue(self.idx, qp)?,
             (Receiver::Work(wq), Some(hash)) => port.join(self.idx, wq, &hash)?,
             (Receiver::Work(wq), None) => port.steer_queue(self.idx, port.pair_for(&wq)?)?,
         }
-        Ok(rx)
+        Ok(())
     }
 
     /// The buffer of a striding ring, registered with the device; frames are copied out of it.

@@ -1499,6 +1499,39 @@ impl Ledger {
         self.fetch();
     }
 
+    fn post_burst(&mut self, count: usize, len: usize, checksums: bool) {
+        let frames: Vec<_> = (0..count).map(|idx| frame(len, self.seed + idx)).collect();
+        let mut burst: Burst = frames.iter().map(|bytes| self.rig.mbuf(bytes)).collect();
+        for mbuf in &burst {
+            let bytes = mbuf.bytes();
+            self.rig.registered.push_back((bytes.as_ptr().addr() as u64, bytes.to_vec()));
+        }
+        let offload = Offload::IP_CHECKSUM.when(checksums) | Offload::L4_CHECKSUM.when(checksums);
+        let dropped = self.rig.all_dropped();
+        let taken = self.rig.tx().post_burst(&mut burst, offload);
+        assert_eq!(taken + burst.len(), count);
+        for (mbuf, bytes) in burst.drain(..).zip(&frames[taken..]) {
+            assert_eq!(mbuf.bytes(), bytes);
+            mbuf.free();
+        }
+        if self.rig.all_dropped() == dropped {
+            frames.into_iter().take(taken).for_each(|bytes| self.expect(bytes, (checksums, checksums), None, None));
+        }
+    }
+
+    fn warm(&mut self, deep: bool) {
+        let depth = if deep { WarmUp::Doorbell } else { WarmUp::Ring };
+        let mbufs = [self.rig.mbuf(&frame(64, 1)), self.rig.mbuf(&frame(400, 1)), self.rig.mbuf(&frame(64, 1))];
+        let now = self.rig.now;
+        self.rig.tx().warm(depth, |tx| {
+            mbufs.into_iter().for_each(|mbuf| _ = tx.post(mbuf, Offload::NONE).map_err(Mbuf::free));
+            tx.room();
+            tx.ring_doorbell(now);
+            tx.reap();
+        });
+        self.fetch();
+    }
+
     fn step(&mut self, step: &Step) {
         self.seed += 1;
         match step {
@@ -1526,46 +1559,14 @@ impl Ledger {
                 let (bytes, payload) = if is_cut { whole.split_at(header_len) } else { (&whole[..], &[][..]) };
                 self.post(mbuf, offload, bytes.to_vec(), is_cut.then(|| (payload.to_vec(), (*mss).into())));
             }
-            Step::Burst { count, len, checksums } => {
-                let frames: Vec<_> = (0..*count).map(|idx| frame(*len, self.seed + idx)).collect();
-                let mut burst: Burst = frames.iter().map(|bytes| self.rig.mbuf(bytes)).collect();
-                for mbuf in &burst {
-                    let bytes = mbuf.bytes();
-                    self.rig.registered.push_back((bytes.as_ptr().addr() as u64, bytes.to_vec()));
-                }
-                let offload = Offload::IP_CHECKSUM.when(*checksums) | Offload::L4_CHECKSUM.when(*checksums);
-                let dropped = self.rig.all_dropped();
-                let taken = self.rig.tx().post_burst(&mut burst, offload);
-                assert_eq!(taken + burst.len(), *count);
-                for (mbuf, bytes) in burst.drain(..).zip(&frames[taken..]) {
-                    assert_eq!(mbuf.bytes(), bytes);
-                    mbuf.free();
-                }
-                if self.rig.all_dropped() == dropped {
-                    frames
-                        .into_iter()
-                        .take(taken)
-                        .for_each(|bytes| self.expect(bytes, (*checksums, *checksums), None, None));
-                }
-            }
+            Step::Burst { count, len, checksums } => self.post_burst(*count, *len, *checksums),
             Step::Ring => {
                 self.rig.ring();
                 self.fetch();
             }
             Step::Complete(wqes) => _ = self.rig.complete(*wqes),
             Step::Reap => _ = self.rig.tx().reap(),
-            Step::Warm(deep) => {
-                let depth = if *deep { WarmUp::Doorbell } else { WarmUp::Ring };
-                let mbufs = [self.rig.mbuf(&frame(64, 1)), self.rig.mbuf(&frame(400, 1)), self.rig.mbuf(&frame(64, 1))];
-                let now = self.rig.now;
-                self.rig.tx().warm(depth, |tx| {
-                    mbufs.into_iter().for_each(|mbuf| _ = tx.post(mbuf, Offload::NONE).map_err(Mbuf::free));
-                    tx.room();
-                    tx.ring_doorbell(now);
-                    tx.reap();
-                });
-                self.fetch();
-            }
+            Step::Warm(deep) => self.warm(*deep),
             Step::Prepost(len) => {
                 let bytes = frame(*len, self.seed);
                 self.standing = self.rig.tx().prepost(&bytes).map(|which| (which, bytes));

@@ -4,12 +4,28 @@
 use super::Arrival;
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
-use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::output::interface::Output;
 use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::state::connection::{AckOwed, AppFlags, State};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
+
+impl<P: Payload, O: Output<P>> Context<'_, P, O> {
+    /// The peer has not received our SYN, so the acknowledgment that the RFC prescribes would mean
+    /// nothing to it: sends the SYN again. The timer keeps running, so that a peer that only sends
+    /// SYNs does not keep its slot. A few are sent in a second at most, because the sender may be
+    /// forged.
+    fn repeat_syn(&mut self) -> TcpDrop {
+        if !self.connection.take_challenge(self.now) {
+            return TcpDrop::SynRateExceeded;
+        }
+        let (timer, at) = (self.connection.clock.timer, self.connection.clock.timer_at);
+        self.send_syn();
+        self.connection.clock.start(timer, at);
+        TcpDrop::NotAcceptable
+    }
+}
 
 impl<P: Payload> Tcp<P> {
     pub(super) fn arrive_in_syn_received<O: Output<P>>(
@@ -25,17 +41,7 @@ impl<P: Payload> Tcp<P> {
         let is_first =
             segment.seq == cx.connection.rare_rcv.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
-            // The peer has not received our SYN, so the acknowledgment that the RFC prescribes
-            // would mean nothing to it: we send the SYN again. The timer keeps running, so that a
-            // peer that only sends SYNs does not keep its slot. We send a few in a second at most,
-            // because the sender may be forged.
-            if !cx.connection.take_challenge(now) {
-                return Err(TcpDrop::SynRateExceeded);
-            }
-            let (timer, at) = (cx.connection.clock.timer, cx.connection.clock.timer_at);
-            cx.send_syn();
-            cx.connection.clock.start(timer, at);
-            return Err(TcpDrop::NotAcceptable);
+            return Err(cx.repeat_syn());
         }
         if is_first {
             // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC
@@ -54,11 +60,7 @@ impl<P: Payload> Tcp<P> {
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
         if segment.ack != cx.connection.snd.nxt {
             let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
-            match self.listeners.choose(arrival.flow).filter(|_| was_embryonic) {
-                Some(listener) => self.refuse_ack(arrival, listener, now, output),
-                None => self.answer_with_reset(arrival, now, output),
-            }
-            return Err(TcpDrop::BadAck);
+            return Err(self.refuse_other_ack(was_embryonic, arrival, now, output));
         }
         let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
         if was_embryonic {
@@ -82,6 +84,21 @@ impl<P: Payload> Tcp<P> {
             self.count_embryonic_out(slot);
         }
         text
+    }
+
+    /// The segment acknowledges another SYN than ours.
+    fn refuse_other_ack<O: Output<P>>(
+        &mut self,
+        was_embryonic: bool,
+        arrival: &Arrival,
+        now: Instant,
+        output: &mut O,
+    ) -> TcpDrop {
+        match self.listeners.choose(arrival.flow).filter(|_| was_embryonic) {
+            Some(listener) => self.refuse_ack(arrival, listener, now, output),
+            None => self.answer_with_reset(arrival, now, output),
+        }
+        TcpDrop::BadAck
     }
 
     /// Handshakes are not counted as sessions, so more may be open than are accepted: the peer,
