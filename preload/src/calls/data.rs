@@ -453,7 +453,7 @@ fn end_datagram(
     file: FileId,
     target: &Target,
     parts: &[IoSlice<'_>],
-    towards: Towards<'_>,
+    towards: SendTo<'_>,
     flags: c_int,
     first: Result<usize, Errno>,
 ) -> Result<usize, Errno> {
