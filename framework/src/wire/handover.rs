@@ -1,7 +1,7 @@
 //! How a connection goes from one process to another that listens at the same port, where a broker
 //! passes frames on: a frame of a type for local experiments (IEEE 802 9.2.3), whose payload is the
-//! segment that the peer would have sent. It never leaves the host, and one from the wire reaches
-//! nobody, because the broker alone marks a frame as its own ([`MARK`]).
+//! segment that the peer would have sent. It never leaves the host. One from the wire is ignored,
+//! because the broker alone marks a frame as its own ([`MARK`]).
 //!
 //! ```text
 //!  MAC addresses │ type │ flags │ ─ │ number of our SYN │ our timestamp │ IPv4 packet of a segment
@@ -23,7 +23,7 @@ const ETHERNET_LEN: usize = 14;
 const BEGINS: u8 = 1;
 const LAST: u8 = 2;
 
-/// Sets the flag in a frame that nobody else takes the connection.
+/// Sets the flag in a frame that no other process has taken the connection.
 pub(crate) fn mark_last(frame: &mut [u8]) {
     if let Some(flags) = frame.get_mut(ETHERNET_LEN) {
         *flags |= LAST;
@@ -35,7 +35,8 @@ pub(crate) fn mark_last(frame: &mut [u8]) {
 pub(crate) struct Handover {
     /// The segment is the peer's SYN, with which the connection begins for its next owner.
     pub(crate) begins: bool,
-    /// Nobody else has taken the connection: who gets this resets it unless he listens.
+    /// No other process has taken the connection: the one that gets this resets it, unless it listens
+    /// again.
     pub(crate) is_last: bool,
     /// The number of our SYN.
     pub(crate) iss: u32,

@@ -68,7 +68,7 @@ impl Handovers {
         self.arriving.take()
     }
 
-    /// Whether nobody listens at a local end any more since a moment ago, while others still do:
+    /// Whether this machine has stopped to listen at a local end a moment ago, where others still do:
     /// the peer sends its SYN again, to one of them.
     pub(in crate::proto::tcp) fn listens_elsewhere(&self, local: SocketAddrV4, now: Instant) -> bool {
         let is_it =

@@ -27,7 +27,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use self::dispatch::{Dispatch, Recipients};
-use self::packet::Packet;
+use self::packet::{Ends, Packet};
 use self::parked::{Parked, ParkedFrames};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::af_xdp::broker::forwarded::{ForwardedQueue, Taken, Undelivered};
@@ -328,24 +328,29 @@ impl<Q: Queue> Work<Q> {
     /// A client hands a connection over, or sends one of its segments after it.
     #[cold]
     fn hand_over(&mut self, place: Place, frame: &[u8], now: Instant) {
-        let Some((handover, bytes)) = Handover::of_frame(frame) else { return };
-        let Some(packet) = Packet::of_ipv4(bytes) else { return };
+        let packet = Handover::of_frame(frame).and_then(|(handover, bytes)| Some((handover, Packet::of_ipv4(bytes)?)));
+        let Some((handover, packet)) = packet else { return self.counters.drops.count(ForwardDrop::ClientInvalid) };
         let ends = packet.ends;
-        if handover.begins {
-            match self.dispatch.hand_over(place, &ends, now) {
-                Some(next) => self.deliver_own(next, frame),
-                None if self.dispatch.may_hand_over(place, &ends) => {
-                    if let Some(user) = self.user_of(place) {
-                        self.parked.begin(Parked { from: place, user, ends, since: now, frames: vec![frame.to_vec()] });
-                    }
-                }
-                None => self.counters.drops.count(ForwardDrop::NoClient),
-            }
-        } else if let Some(next) = self.dispatch.has_handed_over(place, &ends) {
-            self.deliver_own(next, frame);
+        let next = if handover.begins {
+            self.dispatch.hand_over(place, &ends, now)
         } else {
-            self.parked.add(place, &ends, frame);
+            self.dispatch.has_handed_over(place, &ends)
+        };
+        let is_kept = match (next, handover.begins) {
+            (Some(next), _) => return self.deliver_own(next, frame),
+            (None, true) => self.park(place, ends, frame, now),
+            (None, false) => self.parked.add(place, &ends, frame),
+        };
+        if !is_kept {
+            self.counters.drops.count(ForwardDrop::NoClient);
         }
+    }
+
+    /// Has a connection wait for someone who listens; `false` if it is not the client's to give, or
+    /// too many wait.
+    fn park(&mut self, from: Place, ends: Ends, frame: &[u8], since: Instant) -> bool {
+        let user = self.user_of(from).filter(|_| self.dispatch.may_hand_over(from, &ends));
+        user.is_some_and(|user| self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
     }
 
     /// Passes connections on that waited for someone who listens. Another user may have the port by
@@ -356,7 +361,8 @@ impl<Q: Queue> Work<Q> {
             match self.dispatch.give(parked.from, &parked.ends, now) {
                 Some(next) if self.user_of(next) == Some(parked.user) => self.deliver_parked(next, &parked),
                 Some(_) => self.counters.drops.count(ForwardDrop::NoClient),
-                None => self.parked.begin(parked),
+                // It has the room that it had.
+                None => _ = self.parked.begin(parked),
             }
         }
     }

@@ -26,19 +26,24 @@ pub(super) struct Parked {
 pub(super) struct ParkedFrames(Vec<Parked>);
 
 impl ParkedFrames {
-    pub(super) fn begin(&mut self, parked: Parked) {
+    /// A connection begins to wait; `false` if too many do.
+    #[must_use]
+    pub(super) fn begin(&mut self, parked: Parked) -> bool {
         self.0.retain(|other| other.ends != parked.ends);
-        if self.0.len() < CONNECTIONS_MAX {
+        let has_room = self.0.len() < CONNECTIONS_MAX;
+        if has_room {
             self.0.push(parked);
         }
+        has_room
     }
 
-    /// One more frame of a connection that waits.
-    pub(super) fn add(&mut self, from: Place, ends: &Ends, frame: &[u8]) {
+    /// One more frame of a connection; `false` if it does not wait, or has too many.
+    #[must_use]
+    pub(super) fn add(&mut self, from: Place, ends: &Ends, frame: &[u8]) -> bool {
         let found = self.0.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
-        if let Some(parked) = found.filter(|parked| parked.frames.len() < FRAMES_MAX) {
-            parked.frames.push(frame.to_vec());
-        }
+        let Some(parked) = found.filter(|parked| parked.frames.len() < FRAMES_MAX) else { return false };
+        parked.frames.push(frame.to_vec());
+        true
     }
 
     /// A client is gone: its place may be another's next.

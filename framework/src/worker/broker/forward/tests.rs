@@ -95,6 +95,19 @@ fn no_part_of_an_invalid_chain_goes_out() {
     assert_eq!((rig.drops("client_short"), rig.drops("client_invalid")), (0, 2));
 }
 
+#[test]
+fn connection_that_is_not_the_clients_to_give_and_what_is_none_are_named_drops() {
+    let mut rig = Rig::new(1);
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1, 1, 187, 0, 80];
+    packet.resize(40, 0);
+    for begins in [true, false] {
+        let handover = Handover { begins, is_last: false, iss: 7, timestamp: 8 };
+        rig.work.hand_over(0, &handover.emit([2; 6], &packet), Instant::now());
+        rig.work.hand_over(0, &handover.emit([2; 6], &packet[..19]), Instant::now());
+    }
+    assert_eq!((rig.drops("no_client"), rig.drops("client_invalid")), (2, 2));
+}
+
 /// What was taken is on the wire or dropped by name, whatever the rings hold.
 #[test]
 fn random_rings_put_whole_frames_on_the_wire_or_none() {
