@@ -35,8 +35,8 @@ pub(crate) fn mark_last(frame: &mut [u8]) {
 pub(crate) struct Handover {
     /// The segment is the peer's SYN, with which the connection begins for its next owner.
     pub(crate) begins: bool,
-    /// No other process has taken the connection: the one that gets this resets it, unless it listens
-    /// again.
+    /// No other process has taken the connection: the one that gets this resets it, unless it
+    /// listens again.
     pub(crate) is_last: bool,
     /// The number of our SYN.
     pub(crate) iss: u32,

@@ -68,8 +68,8 @@ impl Handovers {
         self.arriving.take()
     }
 
-    /// Whether this machine has stopped to listen at a local end a moment ago, where others still do:
-    /// the peer sends its SYN again, to one of them.
+    /// Whether this machine has stopped listening at a local end a moment ago, where others still
+    /// do: the peer sends its SYN again, to one of them.
     pub(in crate::proto::tcp) fn listens_elsewhere(&self, local: SocketAddrV4, now: Instant) -> bool {
         let is_it =
             |at: &SocketAddrV4| at.port() == local.port() && (at.ip().is_unspecified() || at.ip() == local.ip());
