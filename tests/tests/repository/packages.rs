@@ -43,8 +43,16 @@ fn published_packages_are_those_that_lint_packs() {
 fn published_packages_have_names_that_nobody_else_has() {
     // The names on crates.io, where `rdma-core-sys` and `market` belong to others. These were free
     // in November 2026.
-    let ours =
-        ["hugepage-setup", "wirepath", "wirepath-cli", "wirepath-market", "wirepath-rdma-core-sys", "wirepath-sockets"];
+    let ours = [
+        "hugepage-setup",
+        "wirepath",
+        "wirepath-cli",
+        "wirepath-market",
+        "wirepath-matching-engine",
+        "wirepath-order-entry",
+        "wirepath-rdma-core-sys",
+        "wirepath-sockets",
+    ];
     for package in packages().iter().filter(|package| is_published(package)) {
         assert!(ours.contains(&name(package)), "is {} free on crates.io? then add it here", name(package));
     }

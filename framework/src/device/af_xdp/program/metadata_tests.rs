@@ -258,6 +258,9 @@ fn nothing_is_asked_behind_the_driver() {
 
 /// Attaches a program to `veth0` that gives every packet a VLAN tag outside its bytes, as the
 /// kernel's VLAN interfaces do. veth delivers it in the same form, like a NIC that strips tags.
+///
+/// A test detaches the link before it attaches another program: dropping the link is not enough,
+/// because a child that another thread is just starting has the descriptor until its `exec`.
 fn tag_beside_the_frame(tci: i32) -> (Program, super::bpf::BpfLink) {
     let mut asm = Assembler::default();
     asm.mov(Reg::R2, i32::from(0x8100u16.to_be()));
@@ -278,16 +281,16 @@ fn tag_beside_the_frame_is_matched_and_reaches_us() {
         if !rig.device.capabilities().rx.vlan {
             return println!("SKIPPED {test}: {}", rig.device.describe());
         }
-        let _other = tag_beside_the_frame(0x2008);
+        let (_program, link) = tag_beside_the_frame(0x2008);
         send();
-        drop(_other);
-        let _ours = tag_beside_the_frame(0x6007);
+        link.detach().unwrap();
+        let (_program, link) = tag_beside_the_frame(0x6007);
         send();
         let (info, frame) = rig.receive().unwrap();
         assert_eq!((info.vlan, &frame[12..14]), (Some(0x6007), &[0x08, 0x00][..]));
         // A rule without a VLAN matches them all, with their tags.
         rig.device.steer(&Rule::udp(GROUP, 9000).from(Ipv4Addr::new(10, 9, 0, 1)), 0).unwrap();
-        drop(_ours);
+        link.detach().unwrap();
         let _other = tag_beside_the_frame(0x2008);
         send();
         assert_eq!(rig.receive().unwrap().0.vlan, Some(0x2008));

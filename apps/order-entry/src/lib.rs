@@ -1,0 +1,7 @@
+//! Order entry as pure functions and machines: sessions and codecs of venues, order states, risk
+//! checks, the order journal's records.
+//!
+//! Nothing here reads a clock, opens a file or knows the framework: time is an argument in
+//! nanoseconds, a machine allocates when it is constructed, and bad input from the network ends the
+//! session with the name of the rule that it broke.
+#![forbid(unsafe_code)]
