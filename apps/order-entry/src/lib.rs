@@ -5,3 +5,5 @@
 //! nanoseconds, a machine allocates when it is constructed, and bad input from the network ends the
 //! session with the name of the rule that it broke.
 #![forbid(unsafe_code)]
+
+pub mod risk;

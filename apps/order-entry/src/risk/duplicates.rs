@@ -1,0 +1,98 @@
+//! Recent orders by the hash of their terms, so that a loop that repeats itself is stopped.
+//!
+//! The table has sets of four, a cache line each. A set that is full loses its oldest entry, which
+//! is counted where the entry was still inside the window: the table is then too small.
+
+use market::{Price, Side};
+
+use super::order::InstrumentIdx;
+
+const WAYS: usize = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// 0 where the entry is free: the lowest bit of a key is set.
+    key: u64,
+    at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Set([Entry; WAYS]);
+
+/// What [`Duplicates::find`] found, and where [`Duplicates::insert`] writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    key: u64,
+    set: usize,
+    /// Age of an equal order inside the window.
+    pub(super) age_ns: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Duplicates {
+    sets: Box<[Set]>,
+    evicted: u64,
+}
+
+impl Duplicates {
+    /// Room for `orders` in the window.
+    pub(super) fn new(orders: usize) -> Self {
+        // Twice the room, because the hash fills some sets before others.
+        let sets = (orders * 2).div_ceil(WAYS).next_power_of_two();
+        Self { sets: vec![Set::default(); sets].into_boxed_slice(), evicted: 0 }
+    }
+
+    /// Looks for an equal order that is younger than `window_ns`.
+    pub(super) fn find(
+        &self,
+        (instrument, side): (InstrumentIdx, Side),
+        (qty, price): (u32, Price),
+        now_ns: u64,
+        window_ns: u64,
+    ) -> Found {
+        let key = key(instrument, side, qty, price);
+        let set = (key >> 32) as usize & (self.sets.len() - 1);
+        // A clock that stepped back makes an entry of the future, whose age is 0.
+        let equal = self.sets[set].0.iter().find(|entry| entry.key == key);
+        let age_ns = equal.map(|entry| now_ns.saturating_sub(entry.at_ns)).filter(|age| *age < window_ns);
+        Found { key, set, age_ns }
+    }
+
+    /// Remembers the order of `found`.
+    pub(super) fn insert(&mut self, found: Found, now_ns: u64, window_ns: u64) {
+        let entries = &mut self.sets[found.set].0;
+        let mut oldest = 0;
+        for (way, entry) in entries.iter().enumerate() {
+            if entry.key == found.key || entry.key == 0 {
+                oldest = way;
+                break;
+            }
+            if entry.at_ns < entries[oldest].at_ns {
+                oldest = way;
+            }
+        }
+        let entry = &mut entries[oldest];
+        if entry.key != 0 && entry.key != found.key && now_ns.saturating_sub(entry.at_ns) < window_ns {
+            self.evicted += 1;
+        }
+        *entry = Entry { key: found.key, at_ns: now_ns };
+    }
+
+    /// Entries that were dropped inside the window.
+    pub(super) const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+}
+
+/// Two rounds of multiply and fold, as in wyhash: the terms of orders are few and near each other.
+fn key(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> u64 {
+    let side = u64::from(side == Side::Sell) << 63;
+    let first = (u64::from(instrument.0) << 32 | u64::from(qty)) ^ side;
+    fold(fold(first ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db) ^ price.0 as u64, 0x8ebc_6af0_9c88_c6e3) | 1
+}
+
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    (product >> 64) as u64 ^ product as u64
+}

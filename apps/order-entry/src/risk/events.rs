@@ -1,0 +1,130 @@
+//! What became of orders that passed: reservations shrink, move and end.
+
+use market::{Price, Side};
+
+use super::gate::RiskGate;
+use super::order::InstrumentIdx;
+use super::reservation::{Reservation, Terms};
+
+impl RiskGate {
+    /// The order in `slot` traded: the position moves, and the reservation shrinks.
+    pub fn traded(&mut self, slot: usize, qty: u32, price: Price) {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return };
+        reservation.working.leaves = reservation.working.leaves.saturating_sub(qty);
+        // Their totals count executions of any id of the chain.
+        for (_, terms) in &mut reservation.pending {
+            terms.leaves = terms.leaves.saturating_sub(qty);
+        }
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        self.exposures.trade(instrument, side, (qty, price), 1);
+        self.rehold(slot);
+    }
+
+    /// A trade of an order that holds nothing any more: after its end, of a drop copy, of the
+    /// journal, or the opening position. An instrument without limits is ignored.
+    pub fn book_trade(&mut self, instrument: InstrumentIdx, side: Side, qty: u32, price: Price) {
+        self.book(instrument, side, (qty, price), 1);
+    }
+
+    /// A trade was busted or corrected: it counts no more.
+    pub fn reverse_trade(&mut self, instrument: InstrumentIdx, side: Side, qty: u32, price: Price) {
+        self.book(instrument, side, (qty, price), -1);
+    }
+
+    fn book(&mut self, instrument: InstrumentIdx, side: Side, trade: (u32, Price), sign: i64) {
+        if (instrument.0 as usize) < self.exposures.instruments.len() {
+            self.exposures.trade(instrument, side, trade, sign);
+        }
+    }
+
+    /// The venue accepted the replace `id`: its terms hold, and those of replaces before it are
+    /// void, because a session keeps the order of messages.
+    pub fn replaced(&mut self, slot: usize, id: u64) {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return };
+        let Some(place) = reservation.pending.iter().position(|(pending, _)| *pending == id) else { return };
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
+        levels.remove(side, reservation.working.price);
+        for (idx, (_, terms)) in reservation.pending.drain(..=place).enumerate() {
+            if idx < place {
+                levels.remove(side, terms.price);
+            } else {
+                reservation.working = terms;
+            }
+        }
+        self.rehold(slot);
+    }
+
+    /// The venue refused the replace `id`, or ignored it for good: the terms before it hold.
+    pub fn replace_refused(&mut self, slot: usize, id: u64) {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return };
+        let Some(place) = reservation.pending.iter().position(|(pending, _)| *pending == id) else { return };
+        let (_, terms) = reservation.pending.remove(place);
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        self.exposures.instruments[instrument.0 as usize].levels.of_mut(side).remove(side, terms.price);
+        self.rehold(slot);
+    }
+
+    /// The venue changed the order by itself, or canceled a part of it: `leaves` are open at
+    /// `price`. Quantities of unanswered replaces stay, because they are intended totals.
+    pub fn restated(&mut self, slot: usize, leaves: u32, price: Price) {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return };
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        if price != reservation.working.price {
+            let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
+            levels.remove(side, reservation.working.price);
+            // A full side keeps the old price, which is as near as the gate can say.
+            if levels.has_room(side, price) {
+                reservation.working.price = price;
+            }
+            levels.add(side, reservation.working.price);
+        }
+        reservation.working.leaves = leaves;
+        self.rehold(slot);
+    }
+
+    /// The order is dead: the slot is free, and all that it held is released.
+    pub fn ended(&mut self, slot: usize) {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return };
+        reservation.is_live = false;
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
+        levels.remove(side, reservation.working.price);
+        for (_, terms) in reservation.pending.drain(..) {
+            levels.remove(side, terms.price);
+        }
+        reservation.working = Terms::default();
+        self.rehold(slot);
+    }
+
+    /// Takes an order over that lives at the venue, from the journal or from a standby: it is
+    /// reserved without a check. Whether there was a free slot, and limits for the instrument.
+    pub fn restore_order(&mut self, slot: usize, instrument: InstrumentIdx, side: Side, open: (u32, Price)) -> bool {
+        let Some(exposure) = self.exposures.instruments.get_mut(instrument.0 as usize) else { return false };
+        let Some(reservation) = self.reservations.get_mut(slot).filter(|reservation| !reservation.is_live) else {
+            return false;
+        };
+        let (leaves, price) = open;
+        if !exposure.levels.of(side).has_room(side, price) {
+            return false;
+        }
+        exposure.levels.of_mut(side).add(side, price);
+        *reservation =
+            Reservation { is_live: true, side, instrument, working: Terms { price, leaves }, ..Reservation::FREE };
+        self.rehold(slot);
+        true
+    }
+
+    /// Makes what `slot` holds what its terms need.
+    fn rehold(&mut self, slot: usize) {
+        let reservation = &mut self.reservations[slot];
+        let (held, needed) = (reservation.held, reservation.needed());
+        reservation.held = needed;
+        self.exposures.hold(reservation.instrument, reservation.side, held, needed);
+    }
+}
+
+/// The order that lives in `slot`.
+fn live(reservations: &mut [Reservation], slot: usize) -> Option<&mut Reservation> {
+    reservations.get_mut(slot).filter(|reservation| reservation.is_live)
+}

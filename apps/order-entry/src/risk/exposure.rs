@@ -1,0 +1,128 @@
+//! Positions, open quantities and credit: sums that checks read and events move.
+
+use market::{Price, Side};
+
+use super::limits::{AccountLimits, InstrumentLimits};
+use super::order::InstrumentIdx;
+use super::own_levels::OwnLevels;
+use super::rate::Bucket;
+use super::reject::Limit;
+use super::reservation::{Held, notional};
+
+/// One value for buys and one for sells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BySide<T> {
+    buy: T,
+    sell: T,
+}
+
+impl<T> BySide<T> {
+    pub(super) const fn new(buy: T, sell: T) -> Self {
+        Self { buy, sell }
+    }
+
+    pub(super) const fn of(&self, side: Side) -> &T {
+        match side {
+            Side::Buy => &self.buy,
+            Side::Sell => &self.sell,
+        }
+    }
+
+    pub(super) const fn of_mut(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::Buy => &mut self.buy,
+            Side::Sell => &mut self.sell,
+        }
+    }
+}
+
+pub(super) const fn other(side: Side) -> Side {
+    match side {
+        Side::Buy => Side::Sell,
+        Side::Sell => Side::Buy,
+    }
+}
+
+/// What one instrument has traded and has open.
+#[derive(Clone, Debug)]
+pub(super) struct Exposure {
+    /// Bought less sold.
+    pub(super) position: i64,
+    /// Quantity of live orders.
+    pub(super) open: BySide<i64>,
+    pub(super) orders_bucket: Bucket,
+    pub(super) cancels_bucket: Bucket,
+    pub(super) levels: BySide<OwnLevels>,
+}
+
+impl Exposure {
+    pub(super) fn new() -> Self {
+        Self {
+            position: 0,
+            open: BySide::default(),
+            orders_bucket: Bucket::default(),
+            cancels_bucket: Bucket::default(),
+            levels: BySide::new(OwnLevels::EMPTY, OwnLevels::EMPTY),
+        }
+    }
+
+    /// The limit, its value and the position with all open orders of `side` and `more` filled.
+    pub(super) const fn worst(&self, side: Side, more: i64, limits: &InstrumentLimits) -> (Limit, i64, i64) {
+        let open = self.open.of(side).saturating_add(more);
+        match side {
+            Side::Buy => (Limit::LongPosition, limits.long_max, self.position.saturating_add(open)),
+            Side::Sell => (Limit::ShortPosition, limits.short_max, open.saturating_sub(self.position)),
+        }
+    }
+}
+
+/// What all instruments have traded and have open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    /// Spent less earned.
+    pub(super) cash: i64,
+    /// Notional of live orders.
+    pub(super) open: BySide<i64>,
+}
+
+impl Account {
+    /// The limit, its value and the credit used with `more`. An open sell gives no room to a buy,
+    /// because it may never trade.
+    pub(super) const fn used(&self, side: Side, more: i64, limits: &AccountLimits) -> (Limit, i64, i64) {
+        let open = self.open.of(side).saturating_add(more);
+        let (limit, allowed, spent) = match side {
+            Side::Buy => (Limit::BuyCredit, limits.buy_credit_max, self.cash),
+            Side::Sell => (Limit::SellCredit, limits.sell_credit_max, self.cash.saturating_neg()),
+        };
+        let spent = if spent > 0 { spent } else { 0 };
+        (limit, allowed, open.saturating_add(spent))
+    }
+}
+
+/// The sums of all instruments and of the account.
+#[derive(Clone, Debug)]
+pub(super) struct Exposures {
+    pub(super) instruments: Box<[Exposure]>,
+    pub(super) account: Account,
+}
+
+impl Exposures {
+    pub(super) fn new(instruments: usize) -> Self {
+        Self { instruments: vec![Exposure::new(); instruments].into_boxed_slice(), account: Account::default() }
+    }
+
+    /// Moves what an order holds from `held` to `needed`.
+    pub(super) fn hold(&mut self, instrument: InstrumentIdx, side: Side, held: Held, needed: Held) {
+        let open = self.instruments[instrument.0 as usize].open.of_mut(side);
+        *open += i64::from(needed.qty) - i64::from(held.qty);
+        *self.account.open.of_mut(side) += needed.notional - held.notional;
+    }
+
+    /// Books a trade; `sign` −1 reverses one.
+    pub(super) fn trade(&mut self, instrument: InstrumentIdx, side: Side, (qty, price): (u32, Price), sign: i64) {
+        let sign = if side == Side::Buy { sign } else { -sign };
+        let position = &mut self.instruments[instrument.0 as usize].position;
+        *position = position.saturating_add(sign * i64::from(qty));
+        self.account.cash = self.account.cash.saturating_add(sign * notional(qty, price));
+    }
+}

@@ -1,0 +1,159 @@
+//! The gate: its state, and everything about it but the checks and the events of orders.
+
+use super::duplicates::Duplicates;
+use super::exposure::Exposures;
+use super::kill::KillSwitch;
+use super::limits::{Limits, StaleLimits};
+use super::order::InstrumentIdx;
+use super::rate::Bucket;
+use super::reject::{Limit, RiskReject};
+use super::reservation::Reservation;
+
+/// Sizes of a gate's tables. All memory is allocated at construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RiskCapacity {
+    /// Slots of live orders, 160 bytes each. By default 65,536.
+    pub orders: usize,
+    /// Orders that are sent inside the duplicates' window, 32 bytes each. By default 65,536.
+    pub recent: usize,
+}
+
+impl Default for RiskCapacity {
+    /// 65,536 of each.
+    fn default() -> Self {
+        Self { orders: 1 << 16, recent: 1 << 16 }
+    }
+}
+
+/// What the gate decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RiskCounts {
+    /// Orders, replaces and cancels that passed.
+    pub passed: u64,
+    /// Those that were refused, by [`Limit`] as a number.
+    pub refused: [u64; Limit::ALL.len()],
+    /// Entries of the duplicates' table that were lost inside the window: it is too small.
+    pub duplicates_evicted: u64,
+}
+
+/// Buckets of a port or of a unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Buckets {
+    pub(super) orders: Bucket,
+    pub(super) cancels: Bucket,
+}
+
+/// What an unarmed gate is armed for: more throws than any switch sees.
+const DISARMED: u64 = u64::MAX;
+
+/// All checks of one account, and the sums that they need. One thread owns it.
+#[derive(Debug)]
+pub struct RiskGate {
+    pub(super) limits: Box<Limits>,
+    kill: KillSwitch,
+    /// The switch's count when the gate was armed.
+    armed_for: u64,
+    pub(super) exposures: Exposures,
+    /// By order slot.
+    pub(super) reservations: Box<[Reservation]>,
+    pub(super) ports: Box<[Buckets]>,
+    pub(super) units: Box<[Buckets]>,
+    pub(super) duplicates: Duplicates,
+    pub(super) passed: u64,
+    refused: [u64; Limit::ALL.len()],
+}
+
+impl RiskGate {
+    /// A disarmed gate with `limits`, whose numbers of instruments, ports and units are the gate's.
+    pub fn new(limits: Box<Limits>, kill: KillSwitch, capacity: RiskCapacity) -> Self {
+        Self {
+            kill,
+            armed_for: DISARMED,
+            exposures: Exposures::new(limits.instruments.len()),
+            reservations: vec![Reservation::FREE; capacity.orders].into_boxed_slice(),
+            ports: vec![Buckets::default(); limits.ports.len()].into_boxed_slice(),
+            units: vec![Buckets::default(); limits.units.len()].into_boxed_slice(),
+            duplicates: Duplicates::new(capacity.recent),
+            limits,
+            passed: 0,
+            refused: [0; Limit::ALL.len()],
+        }
+    }
+
+    /// Lets orders pass, until the gate is disarmed or the kill switch is thrown.
+    pub fn arm(&mut self) {
+        self.armed_for = self.kill.throws();
+    }
+
+    /// Refuses orders and replaces from now on; cancels pass.
+    pub fn disarm(&mut self) {
+        self.armed_for = DISARMED;
+    }
+
+    /// Whether orders may pass.
+    pub fn is_armed(&self) -> bool {
+        self.kill.throws() == self.armed_for
+    }
+
+    /// Why the gate refuses orders.
+    #[cold]
+    pub(super) const fn disarmed(&self) -> RiskReject {
+        let limit = if self.armed_for == DISARMED { Limit::Disarmed } else { Limit::KillSwitch };
+        RiskReject { limit, allowed: 0, value: 0 }
+    }
+
+    /// Puts `limits` in force and returns those before, for another thread to free. Orders that
+    /// live keep what they reserved, also where the new limits are lower. A block that is refused
+    /// comes back with the reason.
+    pub fn swap_limits(&mut self, limits: Box<Limits>) -> Result<Box<Limits>, (StaleLimits, Box<Limits>)> {
+        let current = &self.limits;
+        if limits.version <= current.version {
+            let (current, offered) = (current.version, limits.version);
+            return Err((StaleLimits::Version { current, offered }, limits));
+        }
+        let shape = |limits: &Limits| (limits.instruments.len(), limits.ports.len(), limits.units.len());
+        if shape(&limits) != shape(current) {
+            return Err((StaleLimits::Shape, limits));
+        }
+        Ok(core::mem::replace(&mut self.limits, limits))
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What was decided so far.
+    pub fn counts(&self) -> RiskCounts {
+        let duplicates_evicted = self.duplicates.evicted();
+        RiskCounts { passed: self.passed, refused: self.refused, duplicates_evicted }
+    }
+
+    /// Bought less sold; `None` for an instrument without limits.
+    pub fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.exposures.instruments.get(instrument.0 as usize).map(|exposure| exposure.position)
+    }
+
+    /// Spent less earned, in units of [`Price`](market::Price).
+    pub const fn cash(&self) -> i64 {
+        self.exposures.account.cash
+    }
+
+    /// Notional that open buys and open sells hold.
+    pub const fn open_notional(&self) -> (i64, i64) {
+        let open = &self.exposures.account.open;
+        (*open.of(market::Side::Buy), *open.of(market::Side::Sell))
+    }
+
+    /// Quantity that open buys and open sells of one instrument hold; `None` without limits.
+    pub fn open_qty(&self, instrument: InstrumentIdx) -> Option<(i64, i64)> {
+        let open = &self.exposures.instruments.get(instrument.0 as usize)?.open;
+        Some((*open.of(market::Side::Buy), *open.of(market::Side::Sell)))
+    }
+
+    #[cold]
+    pub(super) fn count_refused(&mut self, reject: RiskReject) -> RiskReject {
+        self.refused[reject.limit as usize] += 1;
+        reject
+    }
+}

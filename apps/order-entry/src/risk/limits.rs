@@ -1,0 +1,147 @@
+//! The limits: one block with a version, which is swapped whole.
+
+use std::{error, fmt};
+
+use super::order::InstrumentIdx;
+use super::rate::Rate;
+
+/// Rates of orders and, apart from them, of cancels: a burst of orders must not delay a cancel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// New orders and replaces. By default none.
+    pub orders: Rate,
+    /// Cancels. By default none.
+    pub cancels: Rate,
+}
+
+/// The limits of one instrument. One cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct InstrumentLimits {
+    /// Quantity of one order. By default 0.
+    pub qty_max: u32,
+    /// Distance from the reference price, in hundredths of a percent of it. By default 0.
+    pub collar_bps: u32,
+    /// Quantity times price of one order, in units of [`Price`](market::Price). By default 0.
+    pub notional_max: i64,
+    /// The greatest long position, with all open buys filled. By default 0.
+    pub long_max: i64,
+    /// The greatest short position, as a positive number, with all open sells filled. By default 0.
+    pub short_max: i64,
+    /// Messages about this instrument.
+    pub rates: RateLimits,
+}
+
+/// Who prevents a trade with oneself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SelfMatch {
+    /// The gate refuses an order that could meet an own one.
+    #[default]
+    Refuse,
+    /// The venue does, by its own rules.
+    Venue,
+}
+
+/// The limits of the account, over all instruments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountLimits {
+    /// Open buys and what was spent net of sales, in units of [`Price`](market::Price). By default
+    /// 0.
+    pub buy_credit_max: i64,
+    /// Open sells and what was earned net of purchases. By default 0.
+    pub sell_credit_max: i64,
+    /// A second order of the same instrument, side, quantity and price is refused for so long;
+    /// usual are 0.1 to 1 s. By default 0, which means that it is not set: each order is refused.
+    pub duplicate_window_ns: u64,
+    /// No orders when the feed has been silent for longer. By default 0: any silence is too long.
+    pub silence_max_ns: u64,
+    /// Who prevents a trade with oneself. By default the gate.
+    pub self_match: SelfMatch,
+}
+
+/// One bit for each instrument.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bitmap(Box<[u64]>);
+
+impl Bitmap {
+    /// Clear bits for `count` instruments.
+    pub fn new(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)].into_boxed_slice())
+    }
+
+    /// Sets or clears a bit. An instrument beyond the last one is ignored.
+    pub fn set(&mut self, instrument: InstrumentIdx, is_set: bool) {
+        let bit = 1 << (instrument.0 % 64);
+        if let Some(word) = self.0.get_mut(instrument.0 as usize / 64) {
+            if is_set { *word |= bit } else { *word &= !bit }
+        }
+    }
+
+    /// The bit; clear beyond the last one.
+    pub fn is_set(&self, instrument: InstrumentIdx) -> bool {
+        self.0.get(instrument.0 as usize / 64).is_some_and(|word| word >> (instrument.0 % 64) & 1 == 1)
+    }
+}
+
+/// All limits of a gate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Rises with each block: an older one is refused.
+    pub version: u64,
+    /// Over all instruments.
+    pub account: AccountLimits,
+    /// By [`InstrumentIdx`].
+    pub instruments: Box<[InstrumentLimits]>,
+    /// By [`Route::port`](super::Route).
+    pub ports: Box<[RateLimits]>,
+    /// By [`Route::unit`](super::Route).
+    pub units: Box<[RateLimits]>,
+    /// Instruments that must not be traded.
+    pub restricted: Bitmap,
+    /// Instruments that may be sold short: located, or easy to borrow. By default none.
+    pub shortable: Bitmap,
+}
+
+impl Limits {
+    /// A block of version 0 for so many instruments, ports and units: all limits zero, so that no
+    /// order passes.
+    pub fn zero(instruments: usize, ports: usize, units: usize) -> Self {
+        Self {
+            version: 0,
+            account: AccountLimits::default(),
+            instruments: vec![InstrumentLimits::default(); instruments].into_boxed_slice(),
+            ports: vec![RateLimits::default(); ports].into_boxed_slice(),
+            units: vec![RateLimits::default(); units].into_boxed_slice(),
+            restricted: Bitmap::new(instruments),
+            shortable: Bitmap::new(instruments),
+        }
+    }
+}
+
+/// A block that was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StaleLimits {
+    /// Its version is not above that of the limits in force.
+    Version {
+        /// In force.
+        current: u64,
+        /// Of the block.
+        offered: u64,
+    },
+    /// It is for other numbers of instruments, ports or units than the gate has.
+    Shape,
+}
+
+impl fmt::Display for StaleLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version { current, offered } => {
+                write!(f, "limits of version {offered} are not newer than version {current}, which is in force")
+            }
+            Self::Shape => f.write_str("the limits are for other numbers of instruments, ports or units"),
+        }
+    }
+}
+
+impl error::Error for StaleLimits {}

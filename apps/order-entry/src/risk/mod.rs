@@ -1,0 +1,36 @@
+//! Risk checks in line: each order passes all of them before a byte of it is written.
+//!
+//! ```text
+//!  NewOrder, Replace ── RiskGate::check_… ──> Ok: reserved, send    Err(RiskReject): nothing changed
+//!                            │ reads                 │
+//!         Limits (a block, swapped whole)            └─ RiskGate::traded, replaced, ended, …: released
+//! ```
+//!
+//! Limits are zero until they are set, and a gate is constructed disarmed, so a gate that nobody
+//! configured refuses each order. An order reserves position and credit when it is sent, buys and
+//! sells apart, and the reservation ends with the order. A replace reserves the greater of old and
+//! new until the venue has answered. All sums are integers. The gate allocates when it is
+//! constructed, reads no clock, and a check costs some hundred instructions.
+
+mod checks;
+mod duplicates;
+mod events;
+mod exposure;
+mod gate;
+mod kill;
+mod limits;
+mod order;
+mod own_levels;
+mod rate;
+mod reject;
+mod reservation;
+
+pub use gate::{RiskCapacity, RiskCounts, RiskGate};
+pub use kill::KillSwitch;
+pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, StaleLimits};
+pub use order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
+pub use rate::Rate;
+pub use reject::{Limit, RiskReject};
+
+#[cfg(test)]
+mod tests;

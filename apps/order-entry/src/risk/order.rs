@@ -1,0 +1,67 @@
+//! What a check is asked about: an order, a replace, and the state of the market.
+
+use market::{Price, Side};
+
+/// The firm's number for an instrument: the position of its limits in the block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstrumentIdx(pub u32);
+
+/// Where an order goes: both have rate limits of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The session that carries the order, by its position in [`Limits::ports`](super::Limits).
+    pub port: u16,
+    /// The venue's matching unit, by its position in [`Limits::units`](super::Limits).
+    pub unit: u16,
+}
+
+/// The price of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderPrice {
+    /// No worse than this.
+    Limit(Price),
+    /// Any: valued at the edge of the collar, the worst price that a limit order could have.
+    Market,
+}
+
+/// An order that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewOrder {
+    /// What is traded.
+    pub instrument: InstrumentIdx,
+    /// Buy or sell.
+    pub side: Side,
+    /// Shares or contracts.
+    pub qty: u32,
+    /// The price, or market.
+    pub price: OrderPrice,
+    /// The session and unit.
+    pub route: Route,
+}
+
+/// A change of a live order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replace {
+    /// The client's id of this replace, with which its answer is reported.
+    pub id: u64,
+    /// The intended total with executions, as OUCH and FIX 38 count.
+    pub qty: u32,
+    /// Executed until now.
+    pub cum: u32,
+    /// The new price.
+    pub price: Price,
+    /// The session and unit.
+    pub route: Route,
+}
+
+/// What the feed says about the instrument when the order is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Market {
+    /// The price that the collar surrounds: the last trade, the middle of the best bid and offer,
+    /// or the reference of the limit up/limit down band. Without one each order is refused.
+    pub reference: Option<Price>,
+    /// The book has a gap, or its feed is not trusted.
+    pub is_stale: bool,
+    /// When the feed last delivered anything, heartbeats included.
+    pub heard_ns: u64,
+}

@@ -1,0 +1,171 @@
+//! Why an order was refused: the limit's name, its value and the order's.
+
+use std::{error, fmt};
+
+use market::Price;
+
+/// A limit, or a condition, that an order must keep. The first one that it breaks is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Limit {
+    /// The kill switch is thrown.
+    KillSwitch,
+    /// The gate is not armed.
+    Disarmed,
+    /// The block has no limits for the instrument.
+    UnknownInstrument,
+    /// The block has no limits for the port.
+    UnknownPort,
+    /// The block has no limits for the matching unit.
+    UnknownUnit,
+    /// The order table has no such slot, or the slot has an order already.
+    OrderSlot,
+    /// The instrument is on the restricted list.
+    Restricted,
+    /// The book has a gap.
+    StaleBook,
+    /// The feed has been silent for too long.
+    SilentFeed,
+    /// Quantity of one order.
+    Quantity,
+    /// There is no reference price to judge by.
+    NoReference,
+    /// Distance from the reference price.
+    Collar,
+    /// Quantity times price of one order.
+    Notional,
+    /// A short sale without a locate.
+    ShortSale,
+    /// The long position with all open buys.
+    LongPosition,
+    /// The short position with all open sells.
+    ShortPosition,
+    /// The account's credit for buys.
+    BuyCredit,
+    /// The account's credit for sells.
+    SellCredit,
+    /// The order could trade with an own one.
+    SelfMatch,
+    /// Own orders rest at too many prices of one side.
+    OwnLevels,
+    /// Replaces of one order that the venue has not answered.
+    PendingReplaces,
+    /// The same order was sent a moment ago.
+    Duplicate,
+    /// Messages of the instrument.
+    InstrumentRate,
+    /// Messages of the port.
+    PortRate,
+    /// Messages of the matching unit.
+    UnitRate,
+}
+
+impl Limit {
+    /// All of them, for counters and tables.
+    pub const ALL: [Self; 25] = [
+        Self::KillSwitch,
+        Self::Disarmed,
+        Self::UnknownInstrument,
+        Self::UnknownPort,
+        Self::UnknownUnit,
+        Self::OrderSlot,
+        Self::Restricted,
+        Self::StaleBook,
+        Self::SilentFeed,
+        Self::Quantity,
+        Self::NoReference,
+        Self::Collar,
+        Self::Notional,
+        Self::ShortSale,
+        Self::LongPosition,
+        Self::ShortPosition,
+        Self::BuyCredit,
+        Self::SellCredit,
+        Self::SelfMatch,
+        Self::OwnLevels,
+        Self::PendingReplaces,
+        Self::Duplicate,
+        Self::InstrumentRate,
+        Self::PortRate,
+        Self::UnitRate,
+    ];
+
+    /// The name in reports and in the journal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KillSwitch => "kill switch",
+            Self::Disarmed => "disarmed",
+            Self::UnknownInstrument => "unknown instrument",
+            Self::UnknownPort => "unknown port",
+            Self::UnknownUnit => "unknown unit",
+            Self::OrderSlot => "order slot",
+            Self::Restricted => "restricted instrument",
+            Self::StaleBook => "stale book",
+            Self::SilentFeed => "silent feed",
+            Self::Quantity => "quantity",
+            Self::NoReference => "no reference price",
+            Self::Collar => "price collar",
+            Self::Notional => "notional",
+            Self::ShortSale => "short sale",
+            Self::LongPosition => "long position",
+            Self::ShortPosition => "short position",
+            Self::BuyCredit => "buy credit",
+            Self::SellCredit => "sell credit",
+            Self::SelfMatch => "self match",
+            Self::OwnLevels => "own price levels",
+            Self::PendingReplaces => "pending replaces",
+            Self::Duplicate => "duplicate",
+            Self::InstrumentRate => "rate of the instrument",
+            Self::PortRate => "rate of the port",
+            Self::UnitRate => "rate of the unit",
+        }
+    }
+
+    /// What the two values of a reject count.
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Collar | Self::Notional | Self::BuyCredit | Self::SellCredit | Self::SelfMatch => Unit::Money,
+            Self::SilentFeed | Self::Duplicate => Unit::Nanoseconds,
+            Self::InstrumentRate | Self::PortRate | Self::UnitRate => Unit::Messages,
+            Self::KillSwitch | Self::Disarmed | Self::Restricted | Self::StaleBook | Self::NoReference => Unit::None,
+            _ => Unit::Count,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    None,
+    Count,
+    Money,
+    Nanoseconds,
+    Messages,
+}
+
+/// An order was refused, and nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RiskReject {
+    /// Which limit.
+    pub limit: Limit,
+    /// Its value, in the limit's own unit: shares, units of [`Price`], nanoseconds, messages.
+    pub allowed: i64,
+    /// What the order would have made of it.
+    pub value: i64,
+}
+
+impl fmt::Display for RiskReject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, allowed, value } = *self;
+        let name = limit.name();
+        match limit.unit() {
+            Unit::None => f.write_str(name),
+            Unit::Count => write!(f, "{name}: the limit is {allowed}, the order's value {value}"),
+            Unit::Money => write!(f, "{name}: the limit is {}, the order's value {}", Price(allowed), Price(value)),
+            Unit::Nanoseconds => write!(f, "{name}: the limit is {allowed} ns, the order's value {value} ns"),
+            Unit::Messages => write!(f, "{name}: the limit is {allowed} messages at once, this would be {value}"),
+        }
+    }
+}
+
+impl error::Error for RiskReject {}

@@ -1,0 +1,72 @@
+//! What one live order holds of position and credit.
+
+use arrayvec::ArrayVec;
+use market::{Price, Side};
+
+use super::order::InstrumentIdx;
+
+/// Replaces of one order that may be unanswered at once. Venues answer within microseconds, and a
+/// strategy that is further ahead has lost count.
+pub(super) const PENDING: usize = 4;
+
+/// A price, and the quantity that is open at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) price: Price,
+    pub(super) leaves: u32,
+}
+
+impl Terms {
+    /// Quantity times price.
+    pub(super) const fn notional(self) -> i64 {
+        notional(self.leaves, self.price)
+    }
+}
+
+/// Quantity times the price's magnitude, because a spread's price may be negative.
+pub(super) const fn notional(qty: u32, price: Price) -> i64 {
+    price.0.saturating_abs().saturating_mul(qty as i64)
+}
+
+/// The greatest of an order's terms: what is reserved for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) qty: u32,
+    pub(super) notional: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Reservation {
+    pub(super) is_live: bool,
+    pub(super) side: Side,
+    pub(super) instrument: InstrumentIdx,
+    /// What the venue accepted last, or was asked for first.
+    pub(super) working: Terms,
+    /// Replaces without an answer, the oldest first, by the client's id.
+    pub(super) pending: ArrayVec<(u64, Terms), PENDING>,
+    pub(super) held: Held,
+}
+
+impl Reservation {
+    pub(super) const FREE: Self = Self {
+        is_live: false,
+        side: Side::Buy,
+        instrument: InstrumentIdx(0),
+        working: Terms { price: Price(0), leaves: 0 },
+        pending: ArrayVec::new_const(),
+        held: Held { qty: 0, notional: 0 },
+    };
+
+    /// What the order needs now: the greatest quantity and the greatest notional of its terms.
+    pub(super) fn needed(&self) -> Held {
+        let working = Held { qty: self.working.leaves, notional: self.working.notional() };
+        self.pending.iter().fold(working, |held, (_, terms)| held.or(*terms))
+    }
+}
+
+impl Held {
+    /// The greater of both, in each of the two sums.
+    pub(super) fn or(self, terms: Terms) -> Self {
+        Self { qty: self.qty.max(terms.leaves), notional: self.notional.max(terms.notional()) }
+    }
+}
