@@ -7,3 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod risk;
+pub mod session;
+pub mod soupbin;
