@@ -6,6 +6,7 @@
 //! session with the name of the rule that it broke.
 #![forbid(unsafe_code)]
 
+pub mod fix;
 pub mod risk;
 pub mod session;
 pub mod soupbin;

@@ -1,0 +1,15 @@
+//! The messages of orders, with their fields by name: what a trader sends as templates, and each
+//! message as a view that either side reads or writes.
+
+mod defect;
+mod enums;
+mod messages;
+mod templates;
+mod value;
+
+pub use defect::{BusinessReason, Defect, Reason};
+pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
+pub use messages::{CancelReject, CancelRequest, ExecutionReport, MassCancel, MassCancelReport, NewOrderSingle};
+pub use messages::{OrderOutcome, ReplaceRequest};
+pub use templates::{CancelOrder, NewOrder, OrderSpec, OrderTemplates, ReplaceOrder};
+pub use value::Utc;
