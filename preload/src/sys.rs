@@ -312,13 +312,15 @@ pub(crate) fn interface_idx(name: &str) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
-/// Whether an interface of this index is in the network namespace of this thread, or that cannot be
-/// asked, for lack of descriptors.
-pub(crate) fn has_interface(idx: u32) -> bool {
-    let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: libc stores at most IF_NAMESIZE bytes. Its function makes system calls of its own.
-    let is_named = !unsafe { libc::if_indextoname(idx, name.as_mut_ptr()) }.is_null();
-    is_named || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENXIO | libc::ENODEV))
+/// Whether there is an interface of this number in the network namespace of `socket`. It opens no
+/// descriptor, as `if_indextoname` would.
+pub(crate) fn has_interface(socket: c_int, idx: u32) -> bool {
+    const SIOCGIFNAME: usize = 0x8910;
+    // `struct ifreq`: a name of 16 bytes, and the number at the head of a union of 24.
+    let mut request = [0_u8; 40];
+    request[libc::IF_NAMESIZE..][..4].copy_from_slice(&idx.to_ne_bytes());
+    let named = call!(libc::SYS_ioctl, socket, SIOCGIFNAME, request.as_mut_ptr());
+    !matches!(named, Err(Errno(libc::ENXIO | libc::ENODEV)))
 }
 
 /// Sets a variable of the environment, before the program begins.

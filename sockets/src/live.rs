@@ -1,5 +1,6 @@
 //! Sockets on an interface of this machine, beside the kernel's: from a name to a [`Stack`].
 
+use std::sync::Arc;
 use std::{fs, thread};
 
 use wirepath::Error;
@@ -46,12 +47,12 @@ impl Stack {
     pub fn open_with(config: &LiveConfig, sockets_max: usize) -> wirepath::Result<Self> {
         // The clock measures its rate meanwhile.
         let clock = thread::Builder::new().name("wirepath-clock".into()).spawn(SystemClock::start);
-        let block = Block::create_in(&default_directory(), &config.app, COUNTERS)?;
+        let block = Arc::new(Block::create_in(&default_directory(), &config.app, COUNTERS)?);
         let mut port = LivePort::open(config, &block.scope("port"), &StopFlag::new())?;
         let queue =
             port.take_queue()?.ok_or_else(|| Error::Config("the configuration names no queue: take queue 0".into()))?;
         let scope = block.scope("worker0");
-        let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
+        let mut sockets = Sockets::steered(sockets_max, Live { port, block });
         let clock = clock.ok().and_then(|clock| clock.join().ok()).unwrap_or_else(SystemClock::start);
         sockets.follow_wall(SystemWall::beside(clock.clone()));
         sockets.count_in(&scope);
@@ -107,7 +108,7 @@ impl Clock for SystemClock {
 /// The port, and the counters, which it needs as long as it lives.
 struct Live {
     port: LivePort,
-    _block: Block,
+    block: Arc<Block>,
 }
 
 impl Steering for Live {
@@ -125,6 +126,10 @@ impl Steering for Live {
 
     fn hands_over(&self) -> bool {
         Steering::hands_over(&self.port)
+    }
+
+    fn counters(&self) -> Option<Arc<Block>> {
+        Some(Arc::clone(&self.block))
     }
 }
 

@@ -3,7 +3,9 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
+use wirepath::counters::Block;
 use wirepath::device::steering::SteerError;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{ConnectionId, State as TcpState};
@@ -42,6 +44,11 @@ pub trait Steering {
     /// its port. By default not.
     fn hands_over(&self) -> bool {
         false
+    }
+
+    /// The counters of the port's device, if they are kept with it. By default none.
+    fn counters(&self) -> Option<Arc<Block>> {
+        None
     }
 }
 
@@ -108,6 +115,10 @@ struct Leaving {
 impl Flows {
     pub(crate) fn new(steering: Box<dyn Steering>) -> Self {
         Self { steering, held: HashMap::new(), closed: VecDeque::new(), closing: VecDeque::new(), changes: 0 }
+    }
+
+    pub(crate) fn counters(&self) -> Option<Arc<Block>> {
+        self.steering.counters()
     }
 
     /// Adds the flows of a socket: all of them, or none if one fails.

@@ -467,32 +467,74 @@ fn start_of_root(wire: &Wire, folder: &TempDir, options: &[&str], program: &[&st
     wire.near.run(|| command.spawn()).unwrap()
 }
 
+/// A sender that `wirepath run --share` starts as root, with more options.
+fn sharer(rig: &Rig, options: &[&str]) -> Ended {
+    let options = [&["--share"], options].concat();
+    let program = start_of_root(&rig.wire, &rig.folder, &options, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);
+    Ended(program)
+}
+
+/// Has it send a line, which the far end answers.
+fn talks(program: &mut Ended, line: &str) {
+    writeln!(program.0.stdin.as_mut().unwrap(), "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    if answer.trim_end() != line {
+        let mut said = String::new();
+        program.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("no answer to {line}, but {said}");
+    }
+}
+
+/// The operator's broker ends; what follows has only what `wirepath run` starts.
+fn without_the_operators_broker(rig: &mut Rig) {
+    assert!(Command::new("kill").arg(rig.broker.id().to_string()).status().unwrap().success());
+    wait_until("the operator's broker has ended", || rig.broker.try_wait().unwrap().is_some());
+    assert!(!rig.folder.path().join("socket").exists());
+}
+
 #[test]
 fn run_starts_a_broker_for_programs_that_share_and_it_ends_after_the_last() {
     let test = "run_starts_a_broker_for_programs_that_share_and_it_ends_after_the_last";
-    let Some(rig) = Rig::new(test) else { return };
+    let Some(mut rig) = Rig::new(test) else { return };
     echo(&rig.wire);
-    let Rig { wire, folder, broker, .. } = &rig;
-    // The operator's broker ends; what follows has only what `wirepath run` starts.
-    let mut kill = Command::new("kill");
-    assert!(kill.arg(broker.id().to_string()).status().unwrap().success());
-    wait_until("the operator's broker has ended", || !folder.path().join("socket").exists());
+    without_the_operators_broker(&mut rig);
     let user = SERVED.to_string();
-    let sender = format!("UDP:{THEIRS}:7000");
-    let mut programs: Vec<Ended> = [&["--share", "--user", &user][..], &["--share"]]
-        .map(|options| Ended(start_of_root(wire, folder, options, &["socat", "-", &sender])))
-        .into();
-    for (idx, program) in programs.iter_mut().enumerate() {
-        writeln!(program.0.stdin.as_mut().unwrap(), "line {idx}").unwrap();
-        let mut answer = String::new();
-        BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut answer).unwrap();
-        assert_eq!(answer, format!("line {idx}\n"));
-    }
-    let status = fs::read_to_string(format!("/proc/{}/status", programs[0].0.id())).unwrap();
+    let (mut first, mut second) = (sharer(&rig, &["--user", &user]), sharer(&rig, &[]));
+    talks(&mut first, "first");
+    talks(&mut second, "second");
+    let status = fs::read_to_string(format!("/proc/{}/status", first.0.id())).unwrap();
     assert!(status.contains(&format!("Uid:\t{user}\t{user}\t{user}")), "{status}");
     assert!(status.contains("CapPrm:\t0000000000000000"), "{status}");
-    drop(programs);
-    wait_until("the broker has ended", || !folder.path().join("socket").exists());
+    drop((first, second));
+    wait_until("the broker has ended", || !rig.folder.path().join("socket").exists());
+}
+
+#[test]
+fn broker_that_run_has_started_serves_the_users_of_later_programs() {
+    let test = "broker_that_run_has_started_serves_the_users_of_later_programs";
+    let Some(mut rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    without_the_operators_broker(&mut rig);
+    let mut programs = Vec::new();
+    for options in [&[][..], &["--user", &SERVED.to_string()], &["--user", &STRANGER.to_string()]] {
+        let mut program = sharer(&rig, options);
+        talks(&mut program, "a line");
+        programs.push(program);
+    }
+}
+
+#[test]
+fn operators_broker_serves_no_user_that_run_names() {
+    let test = "operators_broker_serves_no_user_that_run_names";
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let stranger = STRANGER.to_string();
+    let refused = start_of_root(&rig.wire, &rig.folder, &["--share", "--user", &stranger], &["true"]);
+    let output = refused.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let says = format!("wirepath: the broker does not serve user {stranger}: start it with --uid {stranger}");
+    assert!(said.starts_with(&says) && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// An haproxy that hands a port on, and names itself at another.

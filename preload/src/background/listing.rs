@@ -2,11 +2,12 @@
 //! second: what it knows of our sockets under the engine's lock, what it asks the kernel after
 //! that.
 
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
 use sockets::listing::{Entry, Header, Listing, Place as Whose, State, SystemCalls};
-use wirepath::counters::{Reading, Snapshot, default_directory};
+use wirepath::counters::{Block, Reading};
 
 use crate::calls::offload;
 use crate::engine::Engine;
@@ -18,6 +19,8 @@ pub(crate) struct Published {
     listing: Listing,
     used: usize,
     writes: u32,
+    /// The counters of the device, which belong to the worker and go with it.
+    counters: Weak<Block>,
 }
 
 /// The values of all sockets, before the kernel is asked for those of its own.
@@ -39,14 +42,17 @@ impl Published {
             config::say(format_args!("wirepath sockets will not show this program: {error}"));
         });
         let listing = listing.ok()?;
-        Some(Self { listing, used: 0, writes: 0 })
+        Some(Self { listing, used: 0, writes: 0, counters: Weak::new() })
     }
 
     /// Reads the values that are under the engine's lock.
-    pub(crate) fn collect(&self, engine: &mut Engine) -> PartialListing {
+    pub(crate) fn collect(&mut self, engine: &mut Engine) -> PartialListing {
         let now = SystemTime::now();
         let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
         let count = files.len();
+        if let Ok(Some(counters)) = engine.look(|sockets| Ok(sockets.counters())) {
+            self.counters = Arc::downgrade(&counters);
+        }
         let room = self.listing.capacity();
         let sockets = files.iter().take(room).map(|listed| listed.entry(engine, now)).collect();
         let mut header = Header {
@@ -87,17 +93,15 @@ impl Published {
         }
         (used..self.used).for_each(|slot| self.listing.clear(slot));
         self.used = used;
-        header.system_calls.device = doorbells(&header.program);
+        header.system_calls.device = self.counters.upgrade().map_or(0, |counters| doorbells(&counters));
         self.listing.header(&header);
     }
 }
 
-/// System calls of the device, which counts them among the counters of this process.
-fn doorbells(program: &str) -> u64 {
-    let pid = sys::getpid();
-    let path = default_directory().join(format!("{program}.{pid}.counters"));
-    let Ok(counters) = Snapshot::read(&path) else { return 0 };
-    let made = counters.samples.iter().filter(|sample| sample.name.ends_with("/wakeups"));
+/// System calls of the device, which counts them.
+fn doorbells(counters: &Block) -> u64 {
+    let samples = counters.snapshot().samples;
+    let made = samples.iter().filter(|sample| sample.name.ends_with("/wakeups"));
     made.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
 }
 

@@ -2,6 +2,10 @@
 //! does so rarely while a thread of the program sleeps in a call, because that thread wakes for
 //! packets and timers itself, and not at all while other threads turn the worker. Once nothing has
 //! happened for a while it sleeps until a frame comes, a timer is due, or a thread makes a call.
+//!
+//! The thread opens no descriptor: for a moment it would have the lowest number that is free, and a
+//! program may count on that number for its own next file (POSIX `open`). The call of the program
+//! that starts the thread makes those that it needs.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -9,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::background::listing::Published;
 use crate::engine::wait::readable;
-use crate::engine::{Engine, thread as thread_state};
+use crate::engine::{Engine, signals, thread as thread_state};
 use crate::{engine, sys};
 
 mod listing;
@@ -43,7 +47,12 @@ pub(crate) fn end() {
 pub(crate) fn start() {
     IS_RUNNING.store(true, Ordering::Relaxed);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || keep(number));
+    thread_state::enter();
+    let wakes = thread_state::wake_descriptor().ok();
+    let published = Published::new();
+    signals::leave();
+    let thread = BackgroundThread { wakes, turns: 0, looks: 0, quiet: 0, published, written: None };
+    let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
             "no thread for timers: {error}; peers get no answer while the program computes"
@@ -58,24 +67,6 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// because its worker was closed before a `fork`.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
-
-fn keep(number: u32) {
-    // Descriptors that this thread opens belong to the library, like those of a thread within the
-    // engine.
-    thread_state::enter();
-    let mut thread = BackgroundThread {
-        wakes: thread_state::eventfd().ok(),
-        turns: 0,
-        looks: 0,
-        quiet: 0,
-        published: Published::new(),
-        written: None,
-    };
-    while NUMBER.load(Ordering::Relaxed) == number {
-        let rest = thread.look();
-        thread.rest(&rest);
-    }
-}
 
 /// The thread's own state.
 struct BackgroundThread {
@@ -99,6 +90,18 @@ struct Rest {
 }
 
 impl BackgroundThread {
+    fn keep(mut self, number: u32) {
+        // The calls of this thread are the library's, like those of a thread within the engine.
+        thread_state::enter();
+        while NUMBER.load(Ordering::Relaxed) == number {
+            let rest = self.look();
+            self.rest(&rest);
+        }
+        if let Some(wakes) = self.wakes {
+            thread_state::give_back(wakes);
+        }
+    }
+
     /// Looks after the worker, unless a thread is within the engine.
     fn look(&mut self) -> Rest {
         let mut rest = Rest { ns: BUSY_NS, device: None };
@@ -114,7 +117,7 @@ impl BackgroundThread {
         if self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY) {
             self.written = Some(Instant::now());
             engine.destinations.clear();
-            collected = self.published.as_ref().map(|published| published.collect(&mut engine));
+            collected = self.published.as_mut().map(|published| published.collect(&mut engine));
         }
         if self.quiet >= QUIET_LOOKS
             && let Some(how) = engine.sleep()

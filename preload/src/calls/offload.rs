@@ -16,7 +16,7 @@ use crate::calls::{error_queue, groups, poll};
 use crate::engine::file::{Groups, Owner, ShutdownMask, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
-use crate::engine::{self, Engine, State};
+use crate::engine::{self, Engine, State, thread};
 use crate::{config, sys};
 
 /// Sockets that may be open at one time.
@@ -249,6 +249,8 @@ fn open(engine: &mut Engine) -> bool {
     let is_open = match opened {
         Ok(stack) => {
             engine.state = State::Open(stack);
+            let asks = sys::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+            engine.asks = asks.ok().map(thread::move_high);
             engine.wake_all();
             crate::background::start();
             true

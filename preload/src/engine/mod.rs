@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     pub(crate) turns: u64,
     /// The interface is gone, and the worker with it.
     pub(crate) is_gone: bool,
+    /// A socket of the kernel's that asks for the interface, as long as the worker runs.
+    pub(crate) asks: Option<c_int>,
     /// A stream was offloaded: its last data may be unacknowledged.
     pub(crate) had_streams: bool,
     /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
@@ -157,6 +159,7 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     has_moved: false,
     turns: 0,
     is_gone: false,
+    asks: None,
     had_streams: false,
     offloads: 0,
     sleeps: 0,
@@ -402,7 +405,7 @@ impl Engine {
     /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
     pub(crate) fn forget_waiters(&mut self) {
         self.waiters.clear();
-        (self.leader, self.background) = (0, None);
+        (self.leader, self.background, self.asks) = (0, None, None);
         (self.polling, self.gathering) = (Polling::new(), Gathering::new());
         self.shown.clear();
         self.files.hide_sets();
@@ -422,8 +425,11 @@ impl Engine {
     /// Ends all sockets of an interface that is gone. Returns whether it is.
     pub(crate) fn lose_if_gone(&mut self) -> bool {
         let idx = config::system().interface_idx;
-        if self.is_gone || !self.is_open() || idx == 0 || sys::has_interface(idx) {
+        let Some(asks) = self.asks.filter(|_| !self.is_gone && self.is_open() && idx != 0) else {
             return self.is_gone;
+        };
+        if sys::has_interface(asks, idx) {
+            return false;
         }
         self.is_gone = true;
         let _ = self.call(|sockets, cx| {
@@ -448,6 +454,9 @@ impl Engine {
     pub(crate) fn close(&mut self) {
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Closed) {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
+        }
+        if let Some(asks) = self.asks.take() {
+            thread::give_back(asks);
         }
         self.is_gone = false;
         self.gathering = Gathering::new();

@@ -202,6 +202,12 @@ pub(crate) fn wake_descriptor() -> Result<i32, Errno> {
     Ok(fd)
 }
 
+/// Closes such a descriptor.
+pub(crate) fn give_back(fd: i32) {
+    table::clear(fd);
+    sys::close(fd);
+}
+
 /// The thread is among the engine's waiters from now on, or no longer. Returns whether it was.
 pub(crate) fn set_waits(waits: bool) -> bool {
     with(|thread| thread.waits.replace(waits)).unwrap_or(false)
@@ -259,8 +265,7 @@ impl Drop for Eventfd {
         let fd = self.0.get();
         if fd != 0 {
             with(|thread| thread.eventfd.set(0));
-            table::clear(fd);
-            sys::close(fd);
+            give_back(fd);
         }
     }
 }
@@ -271,8 +276,7 @@ pub(crate) fn forget_eventfd() {
         let fd = closed.0.replace(0);
         with(|thread| thread.eventfd.set(0));
         if fd != 0 {
-            table::clear(fd);
-            sys::close(fd);
+            give_back(fd);
         }
     });
 }

@@ -1,7 +1,9 @@
 //! What a listing shows of a socket: its state, its queues, and what it has received and sent.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use wirepath::counters::Block;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{ConnectionId, State as TcpState, TcpInfo};
 use wirepath::time::Instant;
@@ -77,6 +79,12 @@ impl Sockets {
     /// How often the port was asked to add or remove a flow, which costs system calls.
     pub fn flow_changes(&self) -> u64 {
         self.flows.changes()
+    }
+
+    /// The counters of the worker and its device, where [`Stack::open`](crate::Stack::open) has
+    /// made them: another thread may take snapshots of them, which opens no file.
+    pub fn counters(&self) -> Option<Arc<Block>> {
+        self.flows.counters()
     }
 }
 

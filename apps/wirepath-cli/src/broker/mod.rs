@@ -81,6 +81,8 @@ impl Options {
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
         config.rules = self.rules(root)?;
         config.forward = self.forward;
+        // Who ran a program had it started, and may run others for other users.
+        config.serves_added_users = self.until_exit.is_some();
         if let Some(path) = &self.socket {
             config.path = path.clone();
         }

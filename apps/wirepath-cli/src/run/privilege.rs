@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use wirepath::device::af_xdp::{AfXdpConfig, broker_of, check_broker};
+use wirepath::device::DeviceError;
+use wirepath::device::af_xdp::{AfXdpConfig, ask_broker_to_serve, broker_of, check_broker};
 
 use crate::capabilities::missing_capabilities;
 use crate::obstacle::Obstacle;
@@ -26,10 +27,14 @@ pub(super) fn broker(
     let path = match (wanted, check(root)) {
         (wanted, Ok(())) if new.is_some() => {
             let path = wanted.unwrap_or_else(|| broker_of(interface));
-            if let Some(new) = new
-                && check_broker(&path, interface).is_err()
-            {
-                new.start(interface, &path)?;
+            if let Some(new) = new {
+                if check_broker(&path, interface).is_err() {
+                    new.start(interface, &path)?;
+                }
+                // Another program may have had it started, for another user.
+                new.uid
+                    .map_or(Ok(()), |uid| ask_broker_to_serve(&path, interface, uid))
+                    .map_err(|error| refused(&error))?;
             }
             path
         }
@@ -55,12 +60,15 @@ pub(super) fn broker(
     };
     match check_broker(&path, interface) {
         Ok(()) => Ok(Some(path)),
-        Err(error) => {
-            let sentence = error.to_string();
-            let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
-            Err(Obstacle::new(what, remedy))
-        }
+        Err(error) => Err(refused(&error)),
     }
+}
+
+/// A broker's refusal, whose sentence ends with the way on.
+fn refused(error: &DeviceError) -> Obstacle {
+    let sentence = error.to_string();
+    let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
+    Obstacle::new(what, remedy)
 }
 
 /// A broker that is started for a program, and ends after it.

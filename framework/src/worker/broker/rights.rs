@@ -110,6 +110,20 @@ impl Rights {
         Self::Rules(rules.into_iter().map(Arc::new).collect())
     }
 
+    /// Serves another user, or finds that he is served. The rules of a file decide when the user's
+    /// program asks, because they may name groups and programs.
+    pub(super) fn serve(&mut self, uid: u32, may_add: bool) -> Result<(), Refusal> {
+        let Self::Users(users) = self else { return Ok(()) };
+        if uid == ROOT || users.iter().any(|user| user.uid == uid) {
+            return Ok(());
+        }
+        if !may_add {
+            return Err(not_served(&format!("user {uid}"), &self.way_on(uid)));
+        }
+        users.push(BrokerUser { uid, low_ports: Vec::new() });
+        Ok(())
+    }
+
     /// As [`of`](Self::of), but only a user who is served in no program is refused at once:
     /// `wirepath run` asks for the program that it is about to start whether its user is served.
     pub(super) fn admit(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
@@ -125,15 +139,9 @@ impl Rights {
     /// file.
     pub(super) fn of(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
         let uid = peer.uid;
-        let (found, way_on) = match self {
-            Self::Users(users) => {
-                let user = users.iter().find(|user| user.uid == uid).cloned().map(ClientRights::User);
-                (user, format!("start it with --uid {uid}, or run the program as a user that it serves"))
-            }
-            Self::Rules(rules) => {
-                let rule = rules.iter().find(|rule| rule.fits(peer, program)).cloned().map(ClientRights::Rule);
-                (rule, "add a rule to its file, and have it read that again with `kill -HUP`".to_owned())
-            }
+        let found = match self {
+            Self::Users(users) => users.iter().find(|user| user.uid == uid).cloned().map(ClientRights::User),
+            Self::Rules(rules) => rules.iter().find(|rule| rule.fits(peer, program)).cloned().map(ClientRights::Rule),
         };
         let root = (uid == ROOT).then_some(ClientRights::Root);
         found.or(root).ok_or_else(|| {
@@ -142,9 +150,21 @@ impl Rights {
                 (Self::Rules(_), None) => format!("user {uid} in a program whose path it cannot read"),
                 (Self::Users(_), _) => format!("user {uid}"),
             };
-            Refusal::new(libc::EACCES, format!("the broker does not serve {which}: {way_on}"))
+            not_served(&which, &self.way_on(uid))
         })
     }
+
+    /// What makes a broker serve this user.
+    fn way_on(&self, uid: u32) -> String {
+        match self {
+            Self::Users(_) => format!("start it with --uid {uid}, or run the program as a user that it serves"),
+            Self::Rules(_) => "add a rule to its file, and have it read that again with `kill -HUP`".to_owned(),
+        }
+    }
+}
+
+fn not_served(which: &str, way_on: &str) -> Refusal {
+    Refusal::new(libc::EACCES, format!("the broker does not serve {which}: {way_on}"))
 }
 
 impl BrokerRule {
@@ -276,6 +296,24 @@ mod tests {
         let refusal = rights.of(&peer(1001), None).unwrap_err();
         assert!(refusal.sentence.contains("does not serve user 1001: start it with --uid 1001"), "{refusal:?}");
         assert_eq!(rights.of(&peer(0), None), Ok(ClientRights::Root));
+    }
+
+    #[test]
+    fn user_is_added_where_the_broker_was_started_for_programs() {
+        let mut rights = Rights::Users(vec![user()]);
+        let refusal = rights.serve(1001, false).unwrap_err();
+        assert!(refusal.sentence.contains("does not serve user 1001: start it with --uid 1001"), "{refusal:?}");
+        for served in [0, 1000] {
+            rights.serve(served, false).unwrap();
+        }
+        for _ in 0..2 {
+            rights.serve(1001, true).unwrap();
+        }
+        assert_eq!(rights, Rights::Users(vec![user(), BrokerUser { uid: 1001, low_ports: vec![] }]));
+        // A rule may be for a group that this user is in.
+        let mut rights = Rights::of_rules(vec![rule()]);
+        rights.serve(1001, true).unwrap();
+        assert_eq!(rights, Rights::of_rules(vec![rule()]));
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub struct BrokerConfig {
     /// Keeps all queues, and passes frames on to the clients and from them, so that more programs
     /// than queues share the interface. By default off: each client gets a queue.
     pub forward: bool,
+    /// Serves further users where root's programs ask for it, as `wirepath run --user` does. By
+    /// default off: it serves `users`.
+    pub serves_added_users: bool,
 }
 
 impl BrokerConfig {
@@ -74,7 +77,15 @@ impl BrokerConfig {
     /// client, three times what the library of `wirepath run` takes.
     pub fn new(interface: &str) -> Self {
         let port = AfXdpConfig { rules_max: 16_384, ..AfXdpConfig::new(interface) };
-        Self { port, path: broker_of(interface), users: Vec::new(), rules: None, memory_max: 256 << 20, forward: false }
+        Self {
+            port,
+            path: broker_of(interface),
+            users: Vec::new(),
+            rules: None,
+            memory_max: 256 << 20,
+            forward: false,
+            serves_added_users: false,
+        }
     }
 }
 
@@ -355,6 +366,13 @@ impl Broker {
                 Ok(Reply::Done.into())
             }
             Request::Resolve(address) => self.resolve(id, address),
+            Request::Serve { uid } => {
+                if client.peer.uid != 0 {
+                    return Err(Refusal::new(libc::EPERM, "only root says whom the broker serves: run this as root"));
+                }
+                self.rights.serve(uid, self.config.serves_added_users)?;
+                Ok(Reply::Done.into())
+            }
         }
     }
 

@@ -90,6 +90,19 @@ static void numbers(void) {
     close(pair[0]), close(pair[1]), close(listener), close(near);
 }
 
+// The lowest number that is free is the program's, while the library works beside it.
+static void lowest(void) {
+    int fd = call(7000), first = eventfd(0, 0), others = 0;
+    close(first);
+    for (int i = 0; i < 1000000; i++) {
+        int next = eventfd(0, 0);
+        others += next != first;
+        close(next);
+    }
+    printf("other numbers %d\n", others);
+    close(fd);
+}
+
 static void streams(void) {
     int fd = call(7000);
     char line[64] = "";
@@ -227,7 +240,7 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
-        {"numbers", numbers}, {"streams", streams}, {"all closed", all_closed}, {"children", children},
+        {"numbers", numbers}, {"lowest", lowest}, {"streams", streams}, {"all closed", all_closed}, {"children", children},
         {"daemonise", daemonise}, {"refusals", refusals},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);

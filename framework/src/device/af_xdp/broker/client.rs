@@ -38,6 +38,22 @@ pub fn check_broker(path: &Path, interface: &str) -> Result<(), DeviceError> {
     Ok(LentPort::open(path, interface).map(drop)?)
 }
 
+/// Asks the broker at `path` to serve `uid` as well, until it ends. It does so for root alone, and
+/// only where it was started for programs, as by `wirepath run --user`: an operator's broker serves
+/// whom the operator has named.
+///
+/// # Errors
+/// Those of [`check_broker`], and that the broker does not serve this user.
+pub fn ask_broker_to_serve(path: &Path, interface: &str, uid: u32) -> Result<(), DeviceError> {
+    let port = LentPort::open(path, interface)?;
+    match port.ask(Request::Serve { uid }) {
+        Ok(Reply::Done) => Ok(()),
+        Ok(Reply::Refused { errno, sentence }) => Err(AfXdpSetupError::Broker { errno, sentence }.into()),
+        Ok(_) => Err(silent(path, &io::ErrorKind::InvalidData.into()).into()),
+        Err(error) => Err(silent(path, &error).into()),
+    }
+}
+
 /// A port whose program, maps and rules are a broker's.
 pub(in crate::device::af_xdp) struct LentPort {
     path: PathBuf,

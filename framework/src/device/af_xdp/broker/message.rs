@@ -8,7 +8,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -47,6 +47,8 @@ pub(crate) enum Request {
     /// Whether connections that begin may come by the flow with this number. Those that the client
     /// has keep it.
     SetListening { id: u32, listening: bool },
+    /// The broker is to serve this user as well; of root alone.
+    Serve { uid: u32 },
 }
 
 /// What a broker answers.
@@ -136,6 +138,10 @@ impl Request {
                 bytes.extend(id.to_le_bytes());
                 bytes.push(u8::from(listening));
             }
+            Self::Serve { uid } => {
+                bytes.push(9);
+                bytes.extend(uid.to_le_bytes());
+            }
         }
         bytes
     }
@@ -157,6 +163,7 @@ impl Request {
             6 => Self::Unsteer { id: fields.u32()? },
             7 => Self::Resolve(fields.address()?),
             8 => Self::SetListening { id: fields.u32()?, listening: fields.bool()? },
+            9 => Self::Serve { uid: fields.u32()? },
             _ => return None,
         };
         fields.is_over().then_some(request)
@@ -341,6 +348,7 @@ mod tests {
             Request::Unsteer { id: u32::MAX },
             Request::Resolve(Ipv4Addr::new(192, 0, 2, 7)),
             Request::SetListening { id: 7, listening: true },
+            Request::Serve { uid: 1000 },
         ]
     }
 
@@ -425,7 +433,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_one_message_or_none(kind in 0u8..9, rest in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_one_message_or_none(kind in 0u8..10, rest in prop::collection::vec(any::<u8>(), 0..40)) {
             let bytes = [&[kind], &rest[..]].concat();
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes.clone());
