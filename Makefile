@@ -118,8 +118,8 @@ test: tools ## every test; ends with what could not run here, and why
 
 .PHONY: check
 check: tools ## the tests of the libraries and of their documentation: no root, nothing installed, some minutes
-	cargo test -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p hugepage-setup --lib
-	cargo test -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine --doc
+	cargo test -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-market-ring -p hugepage-setup --lib
+	cargo test -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-market-ring --doc
 
 .PHONY: lint
 lint: tools ## format, clippy, documentation and packages; warnings are errors

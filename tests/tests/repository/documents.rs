@@ -263,10 +263,9 @@ fn options(text: &str) -> Vec<(String, String)> {
 fn each_option_says_its_default() {
     let is_public = |file: &PathBuf| {
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
-        ["framework/src/", "sockets/src/", "apps/market/src/", "apps/order-entry/src/", "apps/matching-engine/src/"]
-            .iter()
-            .any(|folder| name.starts_with(folder))
-            && !name.contains("/testing/")
+        let folders =
+            ["framework", "sockets", "apps/market", "apps/market-ring", "apps/matching-engine", "apps/order-entry"];
+        folders.iter().any(|folder| name.starts_with(&format!("{folder}/src/"))) && !name.contains("/testing/")
     };
     let texts = files("rs").into_iter().filter(is_public).map(|file| fs::read_to_string(file).unwrap());
     let found: Vec<_> = texts.flat_map(|text| options(&text)).collect();

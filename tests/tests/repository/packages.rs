@@ -48,6 +48,7 @@ fn published_packages_have_names_that_nobody_else_has() {
         "wirepath",
         "wirepath-cli",
         "wirepath-market",
+        "wirepath-market-ring",
         "wirepath-matching-engine",
         "wirepath-order-entry",
         "wirepath-rdma-core-sys",

@@ -1,0 +1,297 @@
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::fs;
+use std::path::PathBuf;
+
+use market::event::{
+    Add, Cancel, Clear, Clock, Delete, Directory, Event, Execute, Modify, Other, PriceLevel, Replace, Status, System,
+    Trade, TradeBreak,
+};
+use market::{Locate, OrderRef, Price, Side, Symbol, event};
+use tempfile::TempDir;
+
+use crate::{Conflated, Flags, OpenProblem, Quote, Read, Record, RingConfig, RingReader, RingWriter};
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+struct Rig {
+    writer: RingWriter,
+    reader: RingReader,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+fn rig(records: usize, quotes: usize) -> Rig {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ring");
+    let writer = RingWriter::create(&path, &RingConfig { records, quotes, ..RingConfig::default() }).unwrap();
+    let reader = RingReader::open(&path).unwrap();
+    Rig { writer, reader, path, _folder: folder }
+}
+
+/// A record whose every field says its number.
+fn numbered(number: u64) -> Record {
+    let event = Event::Delete(Delete { locate: Locate(7), at_ns: number, order: OrderRef(number) });
+    Record { receive_ns: number, publish_ns: number, ..Record::new(number, event) }
+}
+
+#[test]
+fn records_are_read_in_order_and_once() {
+    let mut rig = rig(8, 0);
+    assert_eq!(rig.reader.read(), Read::Empty);
+    for number in 0..20 {
+        assert_eq!(rig.writer.publish(&numbered(number)), number);
+        assert_eq!(rig.reader.behind(), 1);
+        assert_eq!(rig.reader.read(), Read::Record { seq: number, record: numbered(number) });
+        assert_eq!(rig.reader.read(), Read::Empty);
+    }
+}
+
+#[test]
+fn ring_that_is_just_full_loses_nothing() {
+    let mut rig = rig(8, 0);
+    (0..8).for_each(|number| _ = rig.writer.publish(&numbered(number)));
+    for number in 0..8 {
+        assert_eq!(rig.reader.read(), Read::Record { seq: number, record: numbered(number) });
+    }
+}
+
+#[test]
+fn reader_that_is_overrun_is_told_what_it_missed() {
+    let mut rig = rig(8, 0);
+    (0..9).for_each(|number| _ = rig.writer.publish(&numbered(number)));
+    assert_eq!(rig.reader.read(), Read::Overrun { first: 0, last: 4 });
+    for number in 5..9 {
+        assert_eq!(rig.reader.read(), Read::Record { seq: number, record: numbered(number) });
+    }
+    assert_eq!(rig.reader.read(), Read::Empty);
+}
+
+#[test]
+fn reader_starts_with_what_follows_and_may_go_back_half_a_ring() {
+    let mut rig = rig(8, 0);
+    (0..30).for_each(|number| _ = rig.writer.publish(&numbered(number)));
+    let mut late = RingReader::open(&rig.path).unwrap();
+    assert_eq!(late.read(), Read::Empty);
+    late.rewind();
+    assert_eq!(late.read(), Read::Record { seq: 26, record: numbered(26) });
+}
+
+#[test]
+fn every_event_arrives_as_it_was() {
+    let (locate, at_ns, order, price, symbol) =
+        (Locate(65_535), u64::MAX, OrderRef(u64::MAX - 1), Price(i64::MIN), Symbol(*b"ABCDEFGH"));
+    let (side, qty) = (Side::Sell, u32::MAX);
+    let execute = Execute { locate, printable: true, qty, at_ns, order, trade: 9, price: None, remaining: None };
+    let trade = Trade { locate, side: None, at_ns, price, trade: 3, symbol, qty: u64::MAX };
+    let events = [
+        Event::Add(Add { locate, side, qty, at_ns, order, price, symbol }),
+        Event::Execute(execute),
+        Event::Execute(Execute { printable: false, price: Some(Price(0)), remaining: Some(0), ..execute }),
+        Event::Cancel(Cancel { locate, qty, at_ns, order }),
+        Event::Delete(Delete { locate, at_ns, order }),
+        Event::Replace(Replace { locate, qty, at_ns, old: order, new: OrderRef(1), price }),
+        Event::Modify(Modify { qty, at_ns, order, price }),
+        Event::Trade(trade),
+        Event::Trade(Trade { side: Some(Side::Buy), ..trade }),
+        Event::TradeBreak(TradeBreak { at_ns, trade: 8 }),
+        Event::Quote(event::Quote {
+            available: true,
+            bid_qty: 1,
+            at_ns,
+            bid_px: price,
+            ask_px: Price(5),
+            symbol,
+            ask_qty: qty,
+        }),
+        Event::PriceLevel(PriceLevel { side, complete: true, qty, at_ns, price, symbol }),
+        Event::Directory(Directory { locate, round_lot: qty, at_ns, symbol }),
+        Event::Status(Status { locate, state: b'H', operational: true, at_ns, symbol }),
+        Event::System(System { code: b'C', at_ns }),
+        Event::Clear(Clear { at_ns }),
+        Event::Clock(Clock { at_ns }),
+        Event::Other(Other { kind: b'I', at_ns }),
+    ];
+    let mut rig = rig(32, 0);
+    for event in events {
+        let flags = Flags::SNAPSHOT.and(Flags::STALE);
+        let record = Record { channel: 65_535, flags, receive_ns: 1, publish_ns: 2, ..Record::new(3, event) };
+        let seq = rig.writer.publish(&record);
+        assert_eq!(rig.reader.read(), Read::Record { seq, record });
+    }
+}
+
+#[test]
+fn record_of_a_newer_writer_is_told_and_passed_over() {
+    let rig = rig(8, 0);
+    let mut words = numbered(0).to_words();
+    words[4] = (words[4] & !0xff) | 200;
+    assert_eq!(Record::from_words(&words), None);
+    drop(rig);
+}
+
+#[test]
+fn reader_on_another_thread_sees_no_torn_record_and_misses_none_unseen() {
+    const COUNT: u64 = 300_000;
+    let Rig { mut writer, mut reader, _folder, .. } = rig(64, 0);
+    let reading = std::thread::spawn(move || {
+        let mut expected = 0;
+        loop {
+            match reader.read() {
+                Read::Record { seq, record } => {
+                    assert_eq!((seq, record), (expected, numbered(seq)));
+                    expected += 1;
+                }
+                Read::Overrun { first, last } => {
+                    assert!(first == expected && last >= first, "{first} to {last}, expected {expected}");
+                    expected = last + 1;
+                }
+                Read::Empty => std::thread::yield_now(),
+                Read::Closed => return expected,
+                Read::Unknown { seq } => panic!("record {seq} is torn"),
+            }
+        }
+    });
+    (0..COUNT).for_each(|number| _ = writer.publish(&numbered(number)));
+    drop(writer);
+    assert_eq!(reading.join().unwrap(), COUNT);
+}
+
+fn quote(number: u64) -> Quote {
+    let px = Price(number as i64);
+    Quote { venue_seq: number, bid_px: px, bid_qty: number, ask_px: px, ask_qty: number, ..Quote::default() }
+}
+
+fn changed(reader: &mut RingReader) -> Vec<(usize, Conflated)> {
+    let mut found = Vec::new();
+    reader.read_quotes(|idx, conflated| found.push((idx, conflated)));
+    found
+}
+
+#[test]
+fn quotes_that_changed_are_read_once_with_the_updates_between() {
+    let mut rig = rig(8, 130);
+    assert_eq!(rig.writer.quotes(), 192, "rounded up");
+    assert!(rig.writer.update(3, &quote(1)) && rig.writer.update(129, &quote(2)) && rig.writer.update(3, &quote(3)));
+    assert!(!rig.writer.update(192, &quote(4)), "there is no such quote");
+    let of = |number, merged| Conflated { quote: quote(number), merged };
+    assert_eq!(changed(&mut rig.reader), [(3, of(3, 1)), (129, of(2, 0))]);
+    assert_eq!(changed(&mut rig.reader), []);
+    rig.writer.update(129, &quote(5));
+    assert_eq!(rig.reader.read_quote(129), Some(of(5, 0)));
+    assert_eq!(rig.reader.read_quote(129), None);
+    assert_eq!(rig.reader.read_quote(192), None);
+    assert_eq!(changed(&mut RingReader::open(&rig.path).unwrap()), [(3, of(3, 1)), (129, of(5, 1))]);
+}
+
+#[test]
+fn quote_is_never_torn_and_its_last_state_is_always_found() {
+    let Rig { mut writer, mut reader, _folder, .. } = rig(8, 64);
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let reading = std::thread::spawn(move || {
+        let mut last = 0;
+        loop {
+            let done = DONE.load(Ordering::Acquire);
+            for (_, Conflated { quote: found, .. }) in changed(&mut reader) {
+                assert_eq!(found, quote(found.venue_seq));
+                assert!(found.venue_seq > last);
+                last = found.venue_seq;
+            }
+            if done {
+                return last;
+            }
+        }
+    });
+    (1..=300_000).for_each(|number| _ = writer.update(5, &quote(number)));
+    DONE.store(true, Ordering::Release);
+    assert_eq!(reading.join().unwrap(), 300_000);
+}
+
+#[test]
+fn writer_that_ends_is_told_and_its_file_goes() {
+    let Rig { mut writer, mut reader, path, _folder } = rig(8, 0);
+    writer.publish(&numbered(0));
+    assert!(!reader.is_writer_gone().unwrap());
+    drop(writer);
+    assert!(!path.exists());
+    assert_eq!(reader.read(), Read::Record { seq: 0, record: numbered(0) });
+    assert_eq!(reader.read(), Read::Closed);
+    assert!(reader.is_writer_gone().unwrap());
+    let error = RingReader::open(&path).err().unwrap();
+    assert!(matches!(error.problem, OpenProblem::NoWriter), "{error}");
+}
+
+#[test]
+fn ring_of_a_living_writer_is_not_taken_and_that_of_a_dead_one_is() {
+    let rig = rig(8, 0);
+    let error = RingWriter::create(&rig.path, &RingConfig::default()).err().unwrap();
+    assert!(matches!(error.problem, OpenProblem::InUse), "{error}");
+    let session = rig.reader.session();
+    // A writer that was killed leaves its file, without a lock.
+    let left = rig.path.with_file_name("left");
+    fs::copy(&rig.path, &left).unwrap();
+    let next = RingWriter::create(&left, &RingConfig::default()).unwrap();
+    assert_ne!(RingReader::open(&left).unwrap().session(), session);
+    drop(next);
+    assert_eq!(fs::read_dir(rig.path.parent().unwrap()).unwrap().count(), 1, "no draft stays behind");
+}
+
+#[test]
+fn file_that_is_no_ring_is_refused_in_a_sentence() {
+    let rig = rig(8, 64);
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(&rig.path).unwrap();
+        change(&mut bytes);
+        let path = rig.path.with_file_name("changed");
+        fs::write(&path, bytes).unwrap();
+        RingReader::open(&path).err().unwrap().to_string()
+    };
+    assert!(refused(&|bytes| bytes.truncate(100)).contains("this is no ring"));
+    assert!(refused(&|bytes| _ = bytes.pop()).contains("this is no ring"));
+    assert!(refused(&|bytes| bytes[0] = 0).contains("this is no ring"));
+    assert!(refused(&|bytes| bytes[8] = 2).contains("writes version 2"));
+    assert!(refused(&|bytes| bytes[16..24].fill(0xff)).contains("this is no ring"));
+    assert!(refused(&|bytes| bytes[24] = 63).contains("this is no ring"));
+    let large = RingWriter::create(&rig.path, &RingConfig { records: usize::MAX, ..RingConfig::default() });
+    assert!(large.err().unwrap().to_string().contains("at most 2^30 records"));
+}
+
+#[test]
+fn words_that_a_hostile_writer_chooses_end_no_reader() {
+    let Rig { writer, mut reader, path, _folder } = rig(8, 64);
+    let noise = |seed: u64| {
+        let mut bytes = fs::read(&path).unwrap();
+        let mut state = seed;
+        for word in bytes[512 * 8..].chunks_mut(8).chain(std::iter::empty()) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let small = if state >> 63 == 0 { state >> 60 } else { u64::MAX - (state >> 60) };
+            word.copy_from_slice(&small.to_le_bytes());
+        }
+        bytes[16 * 8..17 * 8].copy_from_slice(&state.to_le_bytes());
+        fs::write(&path, &bytes).unwrap();
+    };
+    for seed in 0..50 {
+        noise(seed);
+        (0..100).for_each(|_| _ = reader.read());
+        changed(&mut reader);
+        reader.rewind();
+        reader.behind();
+    }
+    drop(writer);
+}
+
+#[test]
+fn write_and_read_allocate_nothing() {
+    let mut rig = rig(8, 64);
+    let record = numbered(1);
+    let before = allocations::count();
+    for number in 0..100 {
+        rig.writer.publish(&record);
+        rig.writer.update(number % 64, &quote(1));
+        std::hint::black_box(rig.reader.read());
+        rig.reader.read_quotes(|_, found| _ = std::hint::black_box(found));
+    }
+    assert_eq!(allocations::count(), before);
+}
