@@ -68,6 +68,7 @@ pub mod truth;
 pub use arbitration::{
     AnswerCounts, Arbiter, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Verdict, Window,
 };
+pub use book::levels;
 pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBooks, Quotes, TopOfBook};
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};

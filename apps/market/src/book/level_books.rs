@@ -4,7 +4,7 @@
 //! top changes only with the message that completes it.
 
 use super::lazy_table::LazyTable;
-use super::levels::{Ladder, Levels};
+use super::levels::{Ladder, Levels, Total};
 use super::symbols::Symbols;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
 use crate::event::{Event, PriceLevel};
@@ -15,7 +15,7 @@ use crate::units::{Price, Side, Symbol};
 pub struct LevelBooks {
     symbols: Symbols,
     books: LazyTable<Book>,
-    levels: Levels,
+    levels: Levels<Total>,
     is_stale: bool,
     counts: BookCounts,
 }
@@ -83,7 +83,7 @@ impl LevelBooks {
     pub const fn memory(books_max: usize, levels_max: usize) -> u128 {
         Symbols::memory(books_max as u128)
             + LazyTable::<Book>::memory(books_max as u128)
-            + Levels::memory(levels_max as u128)
+            + Levels::<Total>::memory(levels_max as u128)
     }
 
     /// Prices with shares now.
@@ -106,7 +106,7 @@ impl LevelBooks {
             (Some(idx), 0) => self.levels.remove(ladder, idx),
             (Some(idx), qty) => self.levels.get_mut(idx).qty = qty.into(),
             (None, 0) => {}
-            (None, qty) => match self.levels.insert(ladder, book.0, update.side, update.price) {
+            (None, qty) => match self.levels.insert(ladder, update.side, update.price, Total::none(book.0)) {
                 Some(idx) => self.levels.get_mut(idx).qty = qty.into(),
                 None => self.counts.levels_full += 1,
             },

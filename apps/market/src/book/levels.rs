@@ -5,33 +5,50 @@
 //! tree is a treap: its shape follows from randomly drawn priorities, not from the prices that a
 //! feed sends, so no order of arrival makes it deep. The left side has the better prices.
 
+use core::ops::{Deref, DerefMut};
+
 use super::TopOfBook;
 use crate::units::{Price, Side};
 
-pub(super) const NONE: u32 = u32::MAX;
+/// No level: where a side is empty, and beyond its last level.
+pub const NONE: u32 = u32::MAX;
 
 /// One side of one book.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ladder {
+pub struct Ladder {
     root: u32,
     best: u32,
 }
 
 impl Ladder {
-    pub(super) const EMPTY: Self = Self { root: NONE, best: NONE };
+    /// A side without levels.
+    pub const EMPTY: Self = Self { root: NONE, best: NONE };
 
     /// The level with the best price, or [`NONE`].
-    pub(super) const fn best(&self) -> u32 {
+    pub const fn best(&self) -> u32 {
         self.best
     }
 }
 
-/// The total at one price.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
+/// The total at one price, which the books of a feed keep at each level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
     pub(super) qty: u64,
     pub(super) orders: u32,
     pub(super) book: u32,
+}
+
+impl Total {
+    /// Nothing yet, in `book`.
+    pub(super) const fn none(book: u32) -> Self {
+        Self { qty: 0, orders: 0, book }
+    }
+}
+
+/// One price of one side, with what its owner keeps there: a level is used as its `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct Level<T> {
+    data: T,
     /// Smaller is better, on both sides.
     key: i64,
     side: Side,
@@ -42,13 +59,36 @@ pub(super) struct Level {
     worse: u32,
 }
 
-impl Level {
-    pub(super) const fn side(&self) -> Side {
+impl<T> Level<T> {
+    /// The side of its ladder.
+    pub const fn side(&self) -> Side {
         self.side
     }
 
-    pub(super) const fn price(&self) -> Price {
+    /// Its price.
+    pub const fn price(&self) -> Price {
         Price(key(self.side, Price(self.key)))
+    }
+
+    /// The next level of the ladder, with a worse price, or [`NONE`].
+    pub const fn worse(&self) -> u32 {
+        self.worse
+    }
+}
+
+impl<T> Deref for Level<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.data
+    }
+}
+
+impl<T> DerefMut for Level<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.data
     }
 }
 
@@ -61,10 +101,10 @@ const fn key(side: Side, price: Price) -> i64 {
     }
 }
 
-/// The pool.
+/// The pool. It allocates when it is constructed, and never again.
 #[derive(Clone, Debug)]
-pub(super) struct Levels {
-    pool: Vec<Level>,
+pub struct Levels<T> {
+    pool: Vec<Level<T>>,
     /// First level that was freed; the others follow by `worse`.
     free: u32,
     /// Levels from here on were not used since the last clear.
@@ -81,13 +121,11 @@ enum ChildLink {
     Right(u32),
 }
 
-impl Levels {
-    /// Room for `capacity` levels of 56 bytes.
-    pub(super) fn new(capacity: usize) -> Self {
+impl<T: Copy + Default> Levels<T> {
+    /// Room for `capacity` levels of 40 bytes and a `T` each.
+    pub fn new(capacity: usize) -> Self {
         let unused = Level {
-            qty: 0,
-            orders: 0,
-            book: NONE,
+            data: T::default(),
             key: 0,
             side: Side::Buy,
             priority: 0,
@@ -100,34 +138,42 @@ impl Levels {
     }
 
     /// Bytes that [`Levels::new`] allocates.
-    pub(super) const fn memory(capacity: u128) -> u128 {
-        capacity * size_of::<Level>() as u128
+    pub const fn memory(capacity: u128) -> u128 {
+        capacity * size_of::<Level<T>>() as u128
     }
 
     /// Frees all levels of all ladders. The cost does not depend on their number.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.free = NONE;
         self.unused = 0;
         self.len = 0;
     }
 
+    /// A level by its index.
     #[inline]
-    pub(super) fn get(&self, idx: u32) -> &Level {
+    pub fn get(&self, idx: u32) -> &Level<T> {
         &self.pool[idx as usize]
     }
 
+    /// A level by its index, to change what its owner keeps there.
     #[inline]
-    pub(super) fn get_mut(&mut self, idx: u32) -> &mut Level {
+    pub fn get_mut(&mut self, idx: u32) -> &mut Level<T> {
         &mut self.pool[idx as usize]
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Levels in all ladders.
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// No ladder has a level.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The level at `price`. Most updates are at the best price, so that is tested first.
     #[inline]
-    pub(super) fn find(&self, ladder: &Ladder, side: Side, price: Price) -> Option<u32> {
+    pub fn find(&self, ladder: &Ladder, side: Side, price: Price) -> Option<u32> {
         let key = key(side, price);
         if ladder.best != NONE && self.get(ladder.best).key == key {
             return Some(ladder.best);
@@ -143,9 +189,9 @@ impl Levels {
         None
     }
 
-    /// Inserts a level without shares at a `price` that [`Levels::find`] does not find. `None`
+    /// Inserts a level that holds `data` at a `price` that [`Levels::find`] does not find. `None`
     /// where the pool is empty.
-    pub(super) fn insert(&mut self, ladder: &mut Ladder, book: u32, side: Side, price: Price) -> Option<u32> {
+    pub fn insert(&mut self, ladder: &mut Ladder, side: Side, price: Price, data: T) -> Option<u32> {
         let new = self.take_free()?;
         self.len += 1;
         let (key, priority) = (key(side, price), self.draw_priority());
@@ -177,7 +223,7 @@ impl Levels {
         self.set(ladder, right, NONE);
 
         let level = self.get_mut(new);
-        (level.qty, level.orders, level.book) = (0, 0, book);
+        level.data = data;
         (level.key, level.side, level.priority) = (key, side, priority);
         self.join(ladder, better, new);
         self.join(ladder, new, worse);
@@ -185,7 +231,7 @@ impl Levels {
     }
 
     /// Takes a level out of its ladder and frees it.
-    pub(super) fn remove(&mut self, ladder: &mut Ladder, idx: u32) {
+    pub fn remove(&mut self, ladder: &mut Ladder, idx: u32) {
         let Level { key, mut left, mut right, better, worse, .. } = *self.get(idx);
         let (mut link, mut at) = (ChildLink::Root, ladder.root);
         while at != idx {
@@ -215,19 +261,8 @@ impl Levels {
         self.len -= 1;
     }
 
-    /// Best bid and offer of a book's two sides, [`Side::Buy`] first.
-    #[inline]
-    pub(super) fn top(&self, [bids, asks]: &[Ladder; 2]) -> TopOfBook {
-        let best = |ladder: &Ladder| match ladder.best() {
-            NONE => (Price::default(), 0),
-            idx => (self.get(idx).price(), self.get(idx).qty),
-        };
-        let ((bid_px, bid_qty), (ask_px, ask_qty)) = (best(bids), best(asks));
-        TopOfBook { bid_px, bid_qty, ask_px, ask_qty }
-    }
-
     /// The levels of a side, the best first.
-    pub(super) fn iter(&self, ladder: &Ladder) -> impl Iterator<Item = &Level> {
+    pub fn iter(&self, ladder: &Ladder) -> impl Iterator<Item = &Level<T>> {
         let mut at = ladder.best;
         core::iter::from_fn(move || {
             let level = self.pool.get(at as usize)?;
@@ -278,6 +313,19 @@ impl Levels {
     }
 }
 
+impl Levels<Total> {
+    /// Best bid and offer of a book's two sides, [`Side::Buy`] first.
+    #[inline]
+    pub(super) fn top(&self, [bids, asks]: &[Ladder; 2]) -> TopOfBook {
+        let best = |ladder: &Ladder| match ladder.best() {
+            NONE => (Price::default(), 0),
+            idx => (self.get(idx).price(), self.get(idx).qty),
+        };
+        let ((bid_px, bid_qty), (ask_px, ask_qty)) = (best(bids), best(asks));
+        TopOfBook { bid_px, bid_qty, ask_px, ask_qty }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -286,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    fn depth(levels: &Levels, at: u32) -> usize {
+    fn depth(levels: &Levels<Total>, at: u32) -> usize {
         if at == NONE {
             return 0;
         }
@@ -298,11 +346,11 @@ mod tests {
         let mut levels = Levels::new(4096);
         let mut ladder = Ladder::EMPTY;
         for price in 0..4096 {
-            levels.insert(&mut ladder, 0, Side::Sell, Price(price)).unwrap();
+            levels.insert(&mut ladder, Side::Sell, Price(price), Total::none(0)).unwrap();
         }
         // Twelve steps are the least for 4,096 levels; a treap needs about twice that.
         assert!(depth(&levels, ladder.root) < 40);
-        assert_eq!(levels.insert(&mut ladder, 0, Side::Sell, Price(-1)), None);
+        assert_eq!(levels.insert(&mut ladder, Side::Sell, Price(-1), Total::none(0)), None);
     }
 
     #[test]
@@ -310,7 +358,7 @@ mod tests {
         let mut levels = Levels::new(3);
         let mut ladder = Ladder::EMPTY;
         for price in [i64::MIN, i64::MAX, 0] {
-            levels.insert(&mut ladder, 0, Side::Buy, Price(price)).unwrap();
+            levels.insert(&mut ladder, Side::Buy, Price(price), Total::none(0)).unwrap();
         }
         let prices: Vec<_> = levels.iter(&ladder).map(|level| level.price().0).collect();
         assert_eq!(prices, [i64::MAX, 0, i64::MIN]);
@@ -334,7 +382,7 @@ mod tests {
                     }
                     None => {
                         prop_assert!(!map.contains_key(&price));
-                        let inserted = levels.insert(&mut ladder, 7, side, Price(price));
+                        let inserted = levels.insert(&mut ladder, side, Price(price), Total::none(7));
                         prop_assert_eq!(inserted.is_some(), map.len() < 24);
                         inserted.map(|idx| map.insert(price, idx));
                     }

@@ -19,7 +19,7 @@
 
 mod lazy_table;
 mod level_books;
-mod levels;
+pub mod levels;
 mod order_books;
 mod orders;
 mod quotes;

@@ -5,7 +5,7 @@
 //! nothing here. A clear empties all books of the value, so each Cboe unit needs its own.
 
 use super::lazy_table::LazyTable;
-use super::levels::{Ladder, Levels, NONE};
+use super::levels::{Ladder, Levels, NONE, Total};
 use super::orders::{Order, Orders, Position};
 use super::symbols::Symbols;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
@@ -39,7 +39,7 @@ pub struct OrderBooks {
     by_locate: Vec<u32>,
     books: LazyTable<[Ladder; 2]>,
     orders: Orders,
-    levels: Levels,
+    levels: Levels<Total>,
     is_stale: bool,
     counts: BookCounts,
 }
@@ -113,7 +113,7 @@ impl OrderBooks {
             + by_locate
             + LazyTable::<[Ladder; 2]>::memory(books as u128)
             + Orders::memory(orders as u128)
-            + Levels::memory(levels as u128)
+            + Levels::<Total>::memory(levels as u128)
     }
 
     /// Orders that rest now.
@@ -234,7 +234,7 @@ impl OrderBooks {
         let LevelKey { book, side, price } = place;
         let ladder = &mut self.books.get_mut(book.0 as usize)[side as usize];
         let found = self.levels.find(ladder, side, price);
-        let Some(idx) = found.or_else(|| self.levels.insert(ladder, book.0, side, price)) else {
+        let Some(idx) = found.or_else(|| self.levels.insert(ladder, side, price, Total::none(book.0))) else {
             self.counts.levels_full += 1;
             return None;
         };

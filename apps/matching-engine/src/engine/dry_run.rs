@@ -1,0 +1,85 @@
+//! What an order would do, without doing it.
+
+use market::levels::NONE;
+use market::{Price, Side};
+
+use super::Engine;
+use crate::arena::Slot;
+use crate::book::{lane, opposite, reaches};
+use crate::order::SelfTradeRule;
+
+impl Engine {
+    /// Shares that a loose order would trade up to `limit`, counted until `need` are found. Walks
+    /// over the orders that it would meet.
+    pub(super) fn available(&self, taker: Slot, limit: Price, need: u32) -> u32 {
+        let order = self.orders.get(taker);
+        let mut walk = Walk { leaves: order.leaves, need, found: 0, group: order.group, rule: order.rule };
+        let mut at = self.book(order.symbol).ladders[usize::from(lane::resting(opposite(order.side)))].best();
+        while at != NONE && reaches(order.side, limit, self.levels.get(at).price()) {
+            let level = self.levels.get(at);
+            for head in [level.shown_head(), level.hidden_head()] {
+                if !self.walk_queue(head, &mut walk) {
+                    return walk.found;
+                }
+            }
+            at = level.worse();
+        }
+        walk.found
+    }
+
+    /// False where the walk is over.
+    fn walk_queue(&self, head: Slot, walk: &mut Walk) -> bool {
+        let mut at = head;
+        while at != NONE {
+            let order = self.orders.get(at);
+            at = order.next;
+            let is_hidden = order.shown == 0;
+            if is_hidden && order.min_qty() > walk.leaves {
+                continue;
+            }
+            if walk.group != 0 && walk.group == order.group {
+                match walk.rule {
+                    SelfTradeRule::CancelOldest => continue,
+                    SelfTradeRule::CancelNewest | SelfTradeRule::CancelBoth | SelfTradeRule::Decrement => return false,
+                }
+            }
+            let qty = order.leaves.min(walk.leaves);
+            walk.leaves -= qty;
+            walk.found += qty;
+            if walk.found >= walk.need {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The price of the first trade that an order of `qty` shares would make up to `limit`.
+    pub(super) fn would_trade_at(&self, symbol: u16, side: Side, limit: Price, qty: u32) -> Option<Price> {
+        let mut at = self.book(symbol).ladders[usize::from(lane::resting(opposite(side)))].best();
+        while at != NONE && reaches(side, limit, self.levels.get(at).price()) {
+            let level = self.levels.get(at);
+            if level.shown_head() != NONE {
+                return Some(level.price());
+            }
+            let mut hidden = level.hidden_head();
+            while hidden != NONE {
+                let order = self.orders.get(hidden);
+                if order.min_qty() <= qty {
+                    return Some(level.price());
+                }
+                hidden = order.next;
+            }
+            at = level.worse();
+        }
+        None
+    }
+}
+
+/// How far a dry run is.
+struct Walk {
+    leaves: u32,
+    need: u32,
+    found: u32,
+    group: u32,
+    rule: SelfTradeRule,
+}
