@@ -6,7 +6,12 @@
 //! session with the name of the rule that it broke.
 #![forbid(unsafe_code)]
 
+mod codec;
 pub mod fix;
+pub mod ouch;
 pub mod risk;
 pub mod session;
 pub mod soupbin;
+mod text;
+
+pub use text::Text;

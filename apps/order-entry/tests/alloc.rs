@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use allocations::Counting;
+use order_entry::ouch::OrderTemplate;
+use order_entry::ouch::v50::{CancelOrder, EnterOrder, Field, Inbound};
 use order_entry::session::Output;
 use order_entry::soupbin::{Client, ClientConfig, Credentials, Server, ServerConfig, SessionId};
+use zerocopy::FromBytes;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -31,5 +34,20 @@ fn soupbin_allocates_nothing_after_construction() {
     let mut input = up.written();
     while server.receive(0, &mut input).unwrap().is_some() {}
     assert_eq!(client.next_number(), 2);
+    assert_eq!(allocations::count() - before, 0);
+}
+
+#[test]
+fn ouch_allocates_nothing() {
+    let before = allocations::count();
+    let mut buffer = [0; 64];
+    let cancel = CancelOrder { user_ref: 1.into(), quantity: 0.into() };
+    let len = cancel.emit(&[Field::UserRefIdx(1)], &mut buffer).unwrap();
+    let (message, appendage) = Inbound::parse(&buffer[..len]).unwrap();
+    assert_eq!((message, appendage.user_ref_idx()), (Inbound::CancelOrder(&cancel), 1));
+    let order = EnterOrder::read_from_bytes(&[b'N'; EnterOrder::LEN - 1]).unwrap();
+    let mut template = OrderTemplate::new(&order, &[]).unwrap();
+    template.patch(2, 100, 1_503_400);
+    assert_eq!(template.bytes().len(), 50);
     assert_eq!(allocations::count() - before, 0);
 }

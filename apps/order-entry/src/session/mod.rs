@@ -1,5 +1,5 @@
 //! The common part of all sessions: the caller's output buffer, frames out of a stream of bytes,
-//! heartbeats and silence.
+//! heartbeats and silence, and the question which messages were processed before the line broke.
 //!
 //! ```text
 //!  bytes of TCP ─ Reassembly ─ frame ─ session machine ─ event
@@ -15,11 +15,13 @@ mod escaped;
 mod keep_alive;
 mod output;
 mod reassembly;
+mod recovery;
 
 pub use escaped::Escaped;
 pub use keep_alive::KeepAlive;
 pub use output::{Output, OutputFull};
 pub use reassembly::Reassembly;
+pub use recovery::{Fate, Recovery, Resend};
 
 /// Nanoseconds of a second.
 pub const SECOND_NS: u64 = 1_000_000_000;
