@@ -130,13 +130,15 @@ const LENGTH_FIELDS: [u64; 32] = {
     bits
 };
 
-/// The data field whose length the field `tag` is; one load where there is none.
-#[inline]
+/// Whether `tag` may be a length field; a few tags beyond 2047 share a bit with one.
+#[inline(always)]
+pub(crate) fn may_be_length(tag: u32) -> bool {
+    // The least is 90, and most fields of an order are below.
+    tag >= 90 && LENGTH_FIELDS[(tag / 64 % 32) as usize] >> (tag % 64) & 1 != 0
+}
+
+/// The data field whose length the field `tag` is.
 pub(crate) fn data_field_of(tag: u32) -> Option<u32> {
-    let bits = LENGTH_FIELDS.get((tag / 64) as usize)?;
-    if bits >> (tag % 64) & 1 == 0 {
-        return None;
-    }
     DATA_FIELDS.iter().find(|(length, _)| *length == tag).map(|(_, data)| *data)
 }
 
@@ -150,5 +152,6 @@ mod tests {
         assert_eq!(data_field_of(93), Some(89));
         assert_eq!(data_field_of(96), None);
         assert_eq!(data_field_of(u32::MAX), None);
+        assert!(may_be_length(95) && !may_be_length(96));
     }
 }

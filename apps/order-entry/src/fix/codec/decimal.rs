@@ -47,39 +47,33 @@ impl Decimal {
     /// Some 10 instructions for each text of up to eight bytes, a loop for a longer one.
     #[inline]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        if let (Some(value), true) = (parse_short(text), text.len() <= 8) {
-            return Some(Self(value));
+        let short = (1..=8).contains(&text.len()).then(|| Self::parse_word(digits::load(text), text.len()));
+        short.flatten().or_else(|| parse_long(text).map(Self))
+    }
+
+    /// The same of the first `len` bytes of `word`, 1 to 8, without a sign: the point is taken out
+    /// of the word, and the rest is one number.
+    #[inline(always)]
+    pub(super) fn parse_word(word: u64, len: usize) -> Option<Self> {
+        // Bytes that differ from the point keep a high bit; the lowest zero byte is exact.
+        let differs = word ^ 0x2e2e_2e2e_2e2e_2e2e;
+        let found = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
+        let before = (found.trailing_zeros() / 8) as usize;
+        if before >= len {
+            return Some(Self(digits::parse8(word, len)? as i64 * Self::SCALE));
         }
-        parse_long(text).map(Self)
+        if len == 1 {
+            return None;
+        }
+        let low = (1_u64 << (8 * before)) - 1;
+        let joined = (word & low) | (word >> 8 & !low);
+        let units = TO_UNITS[(len - 1 - before) % TO_UNITS.len()];
+        Some(Self(digits::parse8(joined, len - 1)? as i64 * units))
     }
 }
 
 /// Powers of ten that bring a number with n decimals to units.
 const TO_UNITS: [i64; 9] = [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
-
-/// Up to eight bytes without a sign: the point is taken out of the word, and the rest is one
-/// number.
-#[inline(always)]
-fn parse_short(text: &[u8]) -> Option<i64> {
-    let len = text.len();
-    if len == 0 || len > 8 {
-        return None;
-    }
-    let word = digits::load(text);
-    // Bytes that differ from the point keep a high bit; the lowest zero byte is exact.
-    let differs = word ^ 0x2e2e_2e2e_2e2e_2e2e;
-    let found = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
-    let before = (found.trailing_zeros() / 8) as usize;
-    if before >= len {
-        return Some(digits::parse8(word, len)? as i64 * Decimal::SCALE);
-    }
-    if len == 1 {
-        return None;
-    }
-    let low = (1_u64 << (8 * before)) - 1;
-    let joined = (word & low) | (word >> 8 & !low);
-    Some(digits::parse8(joined, len - 1)? as i64 * TO_UNITS[len - 1 - before])
-}
 
 fn parse_long(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text {

@@ -7,6 +7,7 @@
 use super::SOH;
 use super::digits;
 use super::index::Garbled;
+use super::scan::{BLOCK_LEN, soh_bits};
 
 /// The longest message that is read: a field's place is kept in 16 bits.
 pub const MESSAGE_LEN_MAX: usize = 65_535;
@@ -41,7 +42,7 @@ pub enum Frame {
 /// a caller reads until it gets [`Frame::Incomplete`].
 pub fn frame(bytes: &[u8], len_max: usize) -> Frame {
     let len_max = len_max.min(MESSAGE_LEN_MAX);
-    let head = match Head::parse(bytes) {
+    let head = match Head::of_block(bytes).map_or_else(|| Head::parse(bytes), |head| Ok(Some(head))) {
         Ok(Some(head)) => head,
         Ok(None) => return Frame::Incomplete,
         Err(reason) => return resume(bytes, len_max, reason),
@@ -60,19 +61,34 @@ pub fn frame(bytes: &[u8], len_max: usize) -> Frame {
 
 /// BeginString and BodyLength, which each message begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    /// Where the value of BeginString ends; it begins at 2.
-    pub(super) begin_end: usize,
+struct Head {
     /// Where MsgType begins.
-    pub(super) body_at: usize,
+    body_at: usize,
     /// BodyLength.
-    pub(super) body_len: usize,
+    body_len: usize,
 }
 
 impl Head {
+    /// The head of a message of 64 bytes or more, as nearly all are. `None` says nothing.
+    #[inline(always)]
+    fn of_block(bytes: &[u8]) -> Option<Self> {
+        let block: &[u8; BLOCK_LEN] = bytes.first_chunk()?;
+        let soh = soh_bits(block, 0);
+        let begin_end = soh.trailing_zeros() as usize;
+        let length_end = (soh & soh.wrapping_sub(1)).trailing_zeros() as usize;
+        let digit_count = length_end.wrapping_sub(begin_end + 3);
+        let is_head = block[..2] == *b"8=" && begin_end <= 2 + BEGIN_STRING_LEN_MAX && (1..=8).contains(&digit_count);
+        let rest: &[u8; 11] = block.get(begin_end..)?.first_chunk()?;
+        if !is_head || rest[..3] != *b"\x019=" {
+            return None;
+        }
+        let digits: [u8; 8] = *rest.last_chunk()?;
+        let body_len = digits::parse8(u64::from_le_bytes(digits), digit_count)? as usize;
+        Some(Self { body_at: length_end + 1, body_len })
+    }
+
     /// `None` where `bytes` end too soon.
-    #[inline]
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Garbled> {
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, Garbled> {
         if !begins(bytes, b"8=") {
             return Err(Garbled::BeginString);
         }
@@ -89,7 +105,7 @@ impl Head {
             return incomplete_below(rest, 2 + 8 + 1, Garbled::BodyLength);
         };
         let body_len = rest.get(2..2 + digit_count).and_then(digits::parse).ok_or(Garbled::BodyLength)?;
-        Ok(Some(Self { begin_end, body_at: begin_end + 1 + 2 + digit_count + 1, body_len: body_len as usize }))
+        Ok(Some(Self { body_at: begin_end + 1 + 2 + digit_count + 1, body_len: body_len as usize }))
     }
 }
 

@@ -48,7 +48,7 @@ impl<'a> Entry<'a> {
 
     /// The value of the first field of the entry with this tag.
     pub fn get(&self, tag: u32) -> Option<&'a [u8]> {
-        self.fields.iter().find(|field| field.tag == tag).map(|field| self.message.value(field))
+        self.fields.iter().find(|field| field.tag() == tag).map(|field| self.message.value(*field))
     }
 
     /// That value as a price or quantity.
@@ -69,17 +69,17 @@ fn group<'a>(
     members: &[u32],
 ) -> Result<Entries<'a>, GroupError> {
     let first_tag = members.first().copied().unwrap_or(0);
-    let Some(at) = fields.iter().position(|field| field.tag == count_tag) else {
+    let Some(at) = fields.iter().position(|field| field.tag() == count_tag) else {
         return Ok(Entries { message, fields: &[], first_tag });
     };
-    let count = digits::parse(message.value(&fields[at])).ok_or(GroupError::Format)?;
+    let count = digits::parse(message.value(fields[at])).ok_or(GroupError::Format)?;
     let behind = &fields[at + 1..];
-    let len = behind.iter().position(|field| !members.contains(&field.tag)).unwrap_or(behind.len());
+    let len = behind.iter().position(|field| !members.contains(&field.tag())).unwrap_or(behind.len());
     let fields = &behind[..len];
-    if fields.first().is_some_and(|field| field.tag != first_tag) {
+    if fields.first().is_some_and(|field| field.tag() != first_tag) {
         return Err(GroupError::Order);
     }
-    if fields.iter().filter(|field| field.tag == first_tag).count() as u64 != count {
+    if fields.iter().filter(|field| field.tag() == first_tag).count() as u64 != count {
         return Err(GroupError::Count);
     }
     Ok(Entries { message, fields, first_tag })
@@ -90,7 +90,7 @@ impl<'a> Iterator for Entries<'a> {
 
     fn next(&mut self) -> Option<Entry<'a>> {
         let (_, behind) = self.fields.split_first()?;
-        let next = behind.iter().position(|field| field.tag == self.first_tag).unwrap_or(behind.len());
+        let next = behind.iter().position(|field| field.tag() == self.first_tag).unwrap_or(behind.len());
         let (fields, rest) = self.fields.split_at(next + 1);
         self.fields = rest;
         Some(Entry { message: self.message, fields })

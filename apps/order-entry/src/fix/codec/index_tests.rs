@@ -34,7 +34,7 @@ fn fields_are_found_with_their_values() {
     assert_eq!(message.get(58), Some(&b"a=b=c"[..]));
     assert_eq!(message.decimal(44), Some(Decimal(1_250_000_000)));
     assert!(message.flag(97) && !message.flag(43));
-    assert_eq!(message.fields().iter().map(|field| field.tag).collect::<Vec<_>>(), [8, 9, 35, 34, 58, 44, 97]);
+    assert_eq!(message.fields().iter().map(|field| field.tag()).collect::<Vec<_>>(), [8, 9, 35, 34, 58, 44, 97]);
 }
 
 #[test]
@@ -72,12 +72,15 @@ fn each_defect_has_its_reason() {
     bytes[sum] = b'x';
     assert_eq!(reason(&bytes), Garbled::Trailer);
     assert_eq!(reason(&good[1..]), Garbled::BeginString);
-    assert_eq!(reason(&[&good[..], b" "].concat()), Garbled::BodyLength);
+    assert_eq!(reason(&[&good[..], b" "].concat()), Garbled::Trailer);
+    assert_eq!(reason(&good[..4]), Garbled::Trailer);
+    let long = raw(b"35=0\x01").escape_ascii().to_string().replace("9=5", "9=6").replace(r"\x01", "\x01");
+    assert_eq!(reason(long.replace("163", "164").as_bytes()), Garbled::BodyLength);
     for body in [
         &b"35=0\x0158\x01"[..],
         b"35=0\x01=a\x01",
         b"35=0\x01x=a\x01",
-        b"35=0\x01058=a\x01",
+        b"35=0\x015a8=a\x01",
         b"35=0\x01123456789=a\x01",
     ] {
         assert_eq!(reason(&raw(body)), Garbled::Tag, "{}", body.escape_ascii());

@@ -47,6 +47,9 @@ impl fmt::Display for TemplateError {
 
 impl core::error::Error for TemplateError {}
 
+/// Bytes in front of the body, of which the head takes the last: so places are known before the
+/// head's length is.
+const HEAD_ROOM: usize = 32;
 /// Sixteen digits.
 const ID_MAX: u64 = 9_999_999_999_999_999;
 const EIGHT_MAX: u32 = 99_999_999;
@@ -54,8 +57,8 @@ const EIGHT_MAX: u32 = 99_999_999;
 /// Builds a [`Template`], field by field in the order of the message. Allocates.
 #[derive(Debug)]
 pub struct TemplateBuilder {
-    begin_string: Vec<u8>,
-    body: Vec<u8>,
+    begin_string: String,
+    bytes: Vec<u8>,
     precision: Precision,
     times: Vec<usize>,
     seq: usize,
@@ -64,8 +67,8 @@ pub struct TemplateBuilder {
 impl TemplateBuilder {
     /// Begins with the header: 35, 34, 49, 52, 56.
     pub fn new(begin_string: &str, msg_type: &str, sender: &str, target: &str, precision: Precision) -> Self {
-        let (begin_string, body) = (begin_string.as_bytes().to_vec(), Vec::new());
-        let mut builder = Self { begin_string, body, precision, times: Vec::new(), seq: 0 };
+        let (begin_string, bytes) = (begin_string.to_owned(), vec![0; HEAD_ROOM]);
+        let mut builder = Self { begin_string, bytes, precision, times: Vec::new(), seq: 0 };
         builder.text(tags::MSG_TYPE, msg_type);
         builder.seq = builder.digits(tags::MSG_SEQ_NUM).0;
         builder.text(tags::SENDER_COMP_ID, sender);
@@ -111,23 +114,25 @@ impl TemplateBuilder {
 
     /// The template. Places of the builder are places of this template alone.
     pub fn build(&self) -> Template {
-        let head = format!("8={}\x019={}\x01", self.begin_string.escape_ascii(), self.body.len());
-        let mut bytes = [head.as_bytes(), &self.body, b"10=000\x01"].concat();
-        let (head_len, sum_at) = (head.len(), bytes.len() - 4);
-        let sum = checksum(&bytes[..bytes.len() - 7]);
-        bytes[sum_at..sum_at + 3].copy_from_slice(&SUMS[usize::from(sum)][..3]);
-        let times = self.times.iter().map(|at| at + head_len).collect();
-        let utc = UtcText::new(self.precision);
-        let bytes = bytes.into();
-        Template { bytes, sum, head_len, seq: Digits(self.seq), times, utc, second: 0, sum_at }
+        let body_len = self.bytes.len() - HEAD_ROOM;
+        let head = format!("8={}\x019={body_len}\x01", self.begin_string);
+        let start = HEAD_ROOM.saturating_sub(head.len());
+        let mut bytes = self.bytes.clone();
+        bytes.splice(start..HEAD_ROOM, head.bytes().take(HEAD_ROOM));
+        let sum = checksum(&bytes[start..]);
+        let sum_at = bytes.len() + 3;
+        bytes.extend_from_slice(b"10=000\x01");
+        let times = self.times.clone().into();
+        let (bytes, clock) = (bytes.into(), Clock::new(self.precision));
+        Template { bytes, start, sum, seq: Digits(self.seq), times, clock, sum_at }
     }
 
-    /// Adds the field and returns where in the body its value begins.
+    /// Adds the field and returns where its value begins.
     fn place(&mut self, tag: u32, value: &[u8]) -> usize {
-        self.body.extend_from_slice(format!("{tag}=").as_bytes());
-        let at = self.body.len();
-        self.body.extend_from_slice(value);
-        self.body.push(SOH);
+        self.bytes.extend_from_slice(format!("{tag}=").as_bytes());
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.bytes.push(SOH);
         at
     }
 }
@@ -146,16 +151,15 @@ const SUMS: [[u8; 4]; 256] = {
 /// A message whose values are written in place. Nothing is allocated after [`TemplateBuilder`].
 #[derive(Clone, Debug)]
 pub struct Template {
+    /// The message from `start` on.
     bytes: Box<[u8]>,
-    /// The sum of all bytes before the trailer.
+    start: usize,
+    /// The sum of the message's bytes before the trailer.
     sum: u8,
-    head_len: usize,
     seq: Digits,
     /// Where the timestamps are, SendingTime first.
     times: Box<[usize]>,
-    utc: UtcText,
-    /// The second that the timestamps have.
-    second: u64,
+    clock: Clock,
     sum_at: usize,
 }
 
@@ -165,7 +169,7 @@ impl Template {
     pub fn set_digits(&mut self, place: Digits, value: u64) -> Result<(), TemplateError> {
         match u32::try_from(value) {
             Ok(value @ 0..=EIGHT_MAX) => {
-                self.patch(self.head_len + place.0, digits::eight(value));
+                self.patch(place.0, digits::eight(value));
                 Ok(())
             }
             _ => Err(TemplateError::TooWide { max: EIGHT_MAX.into() }),
@@ -178,7 +182,7 @@ impl Template {
         if value > ID_MAX {
             return Err(TemplateError::TooWide { max: ID_MAX });
         }
-        let at = self.head_len + place.0;
+        let at = place.0;
         self.patch(at, digits::eight((value / 100_000_000) as u32));
         self.patch(at + 8, digits::eight((value % 100_000_000) as u32));
         Ok(())
@@ -190,7 +194,7 @@ impl Template {
         let Some(units @ 0..=ID_MAX) = u64::try_from(value.0).ok() else {
             return Err(TemplateError::TooWide { max: ID_MAX });
         };
-        let at = self.head_len + place.0;
+        let at = place.0;
         self.patch(at, digits::eight((units / 100_000_000) as u32));
         self.patch(at + 9, digits::eight((units % 100_000_000) as u32));
         Ok(())
@@ -200,7 +204,7 @@ impl Template {
     #[inline(always)]
     pub fn set_char(&mut self, place: Char, value: u8) {
         let value = if value == SOH { b'?' } else { value };
-        let old = &mut self.bytes[self.head_len + place.0];
+        let old = &mut self.bytes[place.0];
         self.sum = self.sum.wrapping_sub(*old).wrapping_add(value);
         *old = value;
     }
@@ -213,52 +217,93 @@ impl Template {
         self.set_times(utc_ns);
         let sum = SUMS[usize::from(self.sum)];
         self.bytes[self.sum_at..self.sum_at + 4].copy_from_slice(&sum);
-        Ok(&self.bytes)
+        Ok(&self.bytes[self.start..])
     }
 
     /// MsgType (35).
     pub fn msg_type(&self) -> &[u8] {
-        let value = self.bytes.get(self.head_len + 3..).unwrap_or(&[]);
+        let value = self.bytes.get(HEAD_ROOM + 3..).unwrap_or(&[]);
         value.split(|byte| *byte == SOH).next().unwrap_or(&[])
     }
 
     #[inline(always)]
     fn set_times(&mut self, utc_ns: u64) {
-        if utc_ns / 1_000_000_000 != self.second {
+        let Some(last) = self.clock.last_bytes(utc_ns) else {
             self.set_whole_times(utc_ns);
             return;
-        }
-        let text = *self.utc.set(utc_ns);
-        let len = self.utc.precision().text_len();
-        let last: [u8; 8] = *text[len - 8..].first_chunk().expect("a timestamp is longer than 8 bytes");
-        let before: [u8; 8] = *text[len - 16..].first_chunk().expect("a timestamp is longer than 16 bytes");
+        };
+        let len = self.clock.precision.text_len();
         for idx in 0..self.times.len() {
-            let at = self.times[idx] + len;
-            self.patch(at - 8, last);
-            if self.utc.precision() == Precision::Nanos {
-                self.patch(at - 16, before);
-            }
+            self.patch(self.times[idx] + len - 8, last);
         }
     }
 
-    /// All of the timestamps, once a second.
+    /// All of the timestamps: once a second, and each time where they have nanoseconds.
     #[cold]
     fn set_whole_times(&mut self, utc_ns: u64) {
-        let text = self.utc.write(utc_ns);
+        let text = self.clock.whole(utc_ns);
         for at in &self.times {
             let old = &mut self.bytes[*at..*at + text.len()];
             self.sum = self.sum.wrapping_sub(checksum(old)).wrapping_add(checksum(text));
             old.copy_from_slice(text);
         }
-        self.second = utc_ns / 1_000_000_000;
     }
 
     #[inline(always)]
     fn patch(&mut self, at: usize, new: [u8; 8]) {
-        let place: &mut [u8; 8] = self.bytes[at..].first_chunk_mut().expect("a place of this template");
+        let place: &mut [u8; 8] =
+            self.bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()).expect("a place of this template");
         let (old, new_word) = (u64::from_le_bytes(*place), u64::from_le_bytes(new));
         self.sum = self.sum.wrapping_sub(digits::sum8(old)).wrapping_add(digits::sum8(new_word));
         *place = new;
+    }
+}
+
+/// The timestamps of a template: within a second only the last eight bytes change, the fraction and
+/// what is before it.
+#[derive(Clone, Debug)]
+struct Clock {
+    precision: Precision,
+    text: UtcText,
+    /// When the second began whose text the template has.
+    second_ns: u64,
+    /// The last eight bytes, with zeros where the fraction is.
+    before: u64,
+}
+
+impl Clock {
+    fn new(precision: Precision) -> Self {
+        // A second that no time is in: the year is 2262.
+        Self { precision, text: UtcText::new(precision), second_ns: 1 << 63, before: 0 }
+    }
+
+    /// The last eight bytes of the timestamp; `None` where bytes before them change as well.
+    #[inline(always)]
+    fn last_bytes(&self, utc_ns: u64) -> Option<[u8; 8]> {
+        let nanos = utc_ns.wrapping_sub(self.second_ns);
+        if nanos >= 1_000_000_000 || self.precision == Precision::Nanos {
+            return None;
+        }
+        let fraction = u64::from_le_bytes(digits::eight(nanos as u32 / 10));
+        Some((self.before | fraction << self.shift()).to_le_bytes())
+    }
+
+    fn whole(&mut self, utc_ns: u64) -> &[u8] {
+        self.second_ns = utc_ns / 1_000_000_000 * 1_000_000_000;
+        let shift = self.shift();
+        let text = self.text.write(utc_ns);
+        let last = text.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        self.before = last & ((1 << shift) - 1);
+        text
+    }
+
+    /// Bits of the last eight bytes that are before the fraction.
+    #[inline(always)]
+    const fn shift(&self) -> u32 {
+        match self.precision {
+            Precision::Millis => 40,
+            Precision::Micros | Precision::Nanos => 16,
+        }
     }
 }
 

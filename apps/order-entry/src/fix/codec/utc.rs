@@ -47,8 +47,8 @@ pub struct UtcText {
 impl UtcText {
     /// Bytes of `YYYYMMDD-HH:MM:SS`.
     pub(super) const WHOLE: usize = 17;
-    /// Bytes of the longest timestamp. The last three are not part of any.
-    const LEN_MAX: usize = 30;
+    /// Bytes of the longest timestamp.
+    const LEN_MAX: usize = 27;
 
     /// A writer at 1970.
     pub fn new(precision: Precision) -> Self {
@@ -61,27 +61,13 @@ impl UtcText {
     /// second, some 20 where the second changes.
     #[inline]
     pub fn write(&mut self, utc_ns: u64) -> &[u8] {
-        self.set(utc_ns);
-        &self.text[..self.precision.text_len()]
-    }
-
-    /// Digits of the fraction.
-    pub(super) const fn precision(&self) -> Precision {
-        self.precision
-    }
-
-    /// The timestamp with nine digits of fraction, and three bytes behind them.
-    #[inline(always)]
-    pub(super) fn set(&mut self, utc_ns: u64) -> &[u8; UtcText::LEN_MAX] {
         let (second, nanos) = (utc_ns / SECOND_NS, (utc_ns % SECOND_NS) as u32);
         if second != self.second {
             self.set_second(second);
         }
-        // Eight digits, of which the third and the sixth end their precision; the ninth is apart.
-        let eight = digits::eight(nanos / 10);
-        self.text[18..26].copy_from_slice(&eight);
+        self.text[18..26].copy_from_slice(&digits::eight(nanos / 10));
         self.text[26] = b'0' + (nanos % 10) as u8;
-        &self.text
+        &self.text[..self.precision.text_len()]
     }
 
     #[cold]
@@ -103,14 +89,18 @@ impl UtcText {
 /// Nanoseconds since 1970 of a timestamp; `None` where it is none. A leap second (`:60`) is the
 /// second after. Finer digits than nine are refused.
 pub fn parse_utc(text: &[u8]) -> Option<u64> {
-    let (whole, fraction) = text.split_at_checked(UtcText::WHOLE)?;
-    let date = digits::parse(&whole[..8])? as u32;
+    let (whole, fraction) = text.split_first_chunk::<{ UtcText::WHOLE }>()?;
+    let (date, time): (&[u8; 8], &[u8; 8]) = (whole.first_chunk()?, whole.last_chunk()?);
+    let date = digits::parse8(u64::from_le_bytes(*date), 8)? as u32;
     let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
-    if whole[8] != b'-' || whole[11] != b':' || whole[14] != b':' {
+    // Digits become their values, and colons zero; then each pair is one number.
+    let digits = u64::from_le_bytes(*time) ^ u64::from_le_bytes(*b"00:00:00");
+    let above_nine = digits.wrapping_add(0x7676_7f76_767f_7676) | digits;
+    if whole[8] != b'-' || above_nine & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
-    let two = |at: usize| digits::parse(&whole[at..at + 2]);
-    let (hour, minute, second) = (two(9)?, two(12)?, two(15)?);
+    let pairs = (digits.wrapping_mul(10).wrapping_add(digits >> 8)).to_le_bytes();
+    let (hour, minute, second) = (u64::from(pairs[0]), u64::from(pairs[3]), u64::from(pairs[6]));
     if !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
         return None;
     }

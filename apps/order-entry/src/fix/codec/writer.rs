@@ -169,7 +169,7 @@ mod tests {
             let mut index = FieldIndex::new(64);
             let message = index.parse(bytes).unwrap();
             prop_assert_eq!(message.get(96), Some(&data[..]));
-            let read = message.fields().iter().map(|field| (field.tag, message.value(field).to_vec()));
+            let read = message.fields().iter().map(|field| (field.tag(), message.value(*field).to_vec()));
             let read: Vec<_> = read.filter(|(tag, _)| *tag > 2048).collect();
             let wrote: Vec<_> = before.into_iter().chain(behind).map(|(tag, text)| (tag, text.into_bytes())).collect();
             prop_assert_eq!(read, wrote);

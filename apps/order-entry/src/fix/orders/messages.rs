@@ -6,14 +6,14 @@
 use super::defect::{Defect, Reason};
 use super::enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
 use super::value::{Utc, Value, messages};
-use crate::fix::codec::Decimal;
+use crate::fix::codec::{Decimal, Field, Message};
 
 #[inline(always)]
-fn set<'a, T: Value<'a>>(field: &mut Option<T>, tag: u32, text: &'a [u8]) -> Result<(), Defect> {
-    if field.is_some() {
+fn set<'a, T: Value<'a>>(place: &mut Option<T>, tag: u32, message: &Message<'a>, field: Field) -> Result<(), Defect> {
+    if place.is_some() {
         return Err(Defect { tag, reason: Reason::Repeated });
     }
-    *field = Some(T::read(text).map_err(|reason| Defect { tag, reason })?);
+    *place = Some(T::read(message, field).map_err(|reason| Defect { tag, reason })?);
     Ok(())
 }
 

@@ -222,11 +222,11 @@ mod tests {
         let mut templates = templates();
         let mut index = FieldIndex::new(64);
         let cancel = CancelOrder { id: 43, orig_id: 42, side: Side::Sell, quantity: 300 };
-        let cancel = templates.cancel(8, 0, &cancel).unwrap();
+        let cancel = templates.cancel(8, 1_000, &cancel).unwrap();
         let cancel = CancelRequest::parse(&index.parse(cancel).unwrap()).unwrap();
         assert_eq!((cancel.cl_ord_id, cancel.orig_cl_ord_id), (&b"X0000000000000043"[..], &b"X0000000000000042"[..]));
         let replace = ReplaceOrder { orig_id: 43, order: NewOrder { id: 44, ..ORDER } };
-        let replace = templates.replace(9, 0, &replace).unwrap();
+        let replace = templates.replace(9, 1_000, &replace).unwrap();
         let replace = ReplaceRequest::parse(&index.parse(replace).unwrap()).unwrap();
         assert_eq!((replace.cl_ord_id, replace.orig_cl_ord_id), (&b"X0000000000000044"[..], &b"X0000000000000043"[..]));
         assert_eq!(replace.price, Some(ORDER.price));

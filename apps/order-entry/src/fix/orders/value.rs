@@ -2,7 +2,7 @@
 
 use super::defect::Reason;
 use super::enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
-use crate::fix::codec::{Decimal, Precision, UtcText, Writer, parse_number, parse_utc};
+use crate::fix::codec::{Decimal, Field, Message, Precision, UtcText, Writer, parse_utc};
 
 /// A UTCTimestamp as nanoseconds since 1970. It is written with milliseconds, or with more digits
 /// where it has more.
@@ -11,14 +11,14 @@ pub struct Utc(pub u64);
 
 /// A value as a field has it.
 pub(super) trait Value<'a>: Sized {
-    fn read(text: &'a [u8]) -> Result<Self, Reason>;
+    fn read(message: &Message<'a>, field: Field) -> Result<Self, Reason>;
     fn write(&self, tag: u32, out: &mut Writer<'_>);
 }
 
 impl<'a> Value<'a> for &'a [u8] {
     #[inline(always)]
-    fn read(text: &'a [u8]) -> Result<Self, Reason> {
-        Ok(text)
+    fn read(message: &Message<'a>, field: Field) -> Result<Self, Reason> {
+        Ok(message.value(field))
     }
 
     fn write(&self, tag: u32, out: &mut Writer<'_>) {
@@ -28,8 +28,8 @@ impl<'a> Value<'a> for &'a [u8] {
 
 impl Value<'_> for u64 {
     #[inline(always)]
-    fn read(text: &[u8]) -> Result<Self, Reason> {
-        parse_number(text).ok_or(Reason::Format)
+    fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
+        message.number_of(field).ok_or(Reason::Format)
     }
 
     fn write(&self, tag: u32, out: &mut Writer<'_>) {
@@ -39,8 +39,8 @@ impl Value<'_> for u64 {
 
 impl Value<'_> for Decimal {
     #[inline(always)]
-    fn read(text: &[u8]) -> Result<Self, Reason> {
-        Self::parse(text).ok_or(Reason::Format)
+    fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
+        message.decimal_of(field).ok_or(Reason::Format)
     }
 
     fn write(&self, tag: u32, out: &mut Writer<'_>) {
@@ -50,8 +50,8 @@ impl Value<'_> for Decimal {
 
 impl Value<'_> for Utc {
     #[inline(always)]
-    fn read(text: &[u8]) -> Result<Self, Reason> {
-        parse_utc(text).map(Self).ok_or(Reason::Format)
+    fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
+        parse_utc(message.value(field)).map(Self).ok_or(Reason::Format)
     }
 
     fn write(&self, tag: u32, out: &mut Writer<'_>) {
@@ -68,11 +68,11 @@ macro_rules! char_values {
     ($($name:ident)*) => { $(
         impl Value<'_> for $name {
             #[inline(always)]
-            fn read(text: &[u8]) -> Result<Self, Reason> {
-                match text {
-                    [wire] => Self::from_wire(*wire).ok_or(Reason::Value),
-                    _ => Err(Reason::Format),
+            fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
+                if field.value_len() != 1 {
+                    return Err(Reason::Format);
                 }
+                Self::from_wire(message.word(field) as u8).ok_or(Reason::Value)
             }
 
             fn write(&self, tag: u32, out: &mut Writer<'_>) {
@@ -108,9 +108,9 @@ macro_rules! messages {
             #[inline]
             pub fn parse(message: &$crate::fix::codec::Message<'a>) -> Result<Self, Defect> {
                 $(let mut $field: Option<$type> = None;)*
-                for found in message.fields() {
-                    match found.tag {
-                        $($tag => set(&mut $field, $tag, message.value(found))?,)*
+                for &found in message.fields() {
+                    match found.tag() {
+                        $($tag => set(&mut $field, $tag, message, found)?,)*
                         _ => {}
                     }
                 }
