@@ -6,6 +6,7 @@
 //! session with the name of the rule that it broke.
 #![forbid(unsafe_code)]
 
+pub mod boe;
 mod codec;
 pub mod fix;
 pub mod ouch;

@@ -10,3 +10,8 @@ use script::check_folder;
 fn soupbin_scripts_hold() {
     check_folder("soupbin", script::soupbin::machine);
 }
+
+#[test]
+fn boe_scripts_hold() {
+    check_folder("boe", script::boe::machine);
+}

@@ -50,6 +50,23 @@ impl<'a> Output<'a> {
         self.len = 0;
     }
 
+    /// Appends what `write` does, or nothing where it fails: messages of several parts.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`.
+    pub fn write_whole(
+        &mut self,
+        write: impl FnOnce(&mut Output<'a>) -> Result<(), OutputFull>,
+    ) -> Result<&mut [u8], OutputFull> {
+        let start = self.len;
+        if let Err(full) = write(self) {
+            self.len = start;
+            return Err(full);
+        }
+        Ok(&mut self.buffer[start..self.len])
+    }
+
     /// Appends `bytes`.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! `in`: before the next one, and at the end, all that was written and happened must have been
 //! expected. Each script is played with the arriving bytes whole, byte by byte, and three by three.
 
+pub(crate) mod boe;
 mod bytes;
 pub(crate) mod soupbin;
 
