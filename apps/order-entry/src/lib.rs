@@ -9,6 +9,7 @@
 pub mod boe;
 mod codec;
 pub mod fix;
+pub mod orders;
 pub mod ouch;
 pub mod risk;
 pub mod session;

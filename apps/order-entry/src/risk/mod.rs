@@ -16,6 +16,7 @@ mod checks;
 mod duplicates;
 mod events;
 mod exposure;
+mod follow;
 mod gate;
 mod kill;
 mod limits;

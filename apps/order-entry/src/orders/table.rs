@@ -1,0 +1,351 @@
+//! The table of orders: what the client asks, and where an order is found.
+
+use std::collections::VecDeque;
+use std::{error, fmt};
+
+use market::{Price, Side};
+
+use super::event::Effect;
+use super::executions::Executions;
+use super::id_map::IdMap;
+use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
+use crate::risk::{Bitmap, InstrumentIdx};
+
+/// Orders that one [`OrderTable::poll_unanswered`] looks at: the bound on its work.
+const LOOKS: usize = 8;
+
+/// Sizes of the table. All memory is allocated at construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderCapacity {
+    /// Live orders, and ended ones that can still be found; some 600 bytes each with their ids. By
+    /// default 65,536.
+    pub orders: usize,
+    /// Executions that are known again, 100 bytes each. By default 262,144.
+    pub executions: usize,
+    /// Instruments that can be blocked. By default 16,384.
+    pub instruments: usize,
+}
+
+impl Default for OrderCapacity {
+    /// 65,536 orders, 262,144 executions, 16,384 instruments.
+    fn default() -> Self {
+        Self { orders: 1 << 16, executions: 1 << 18, instruments: 1 << 14 }
+    }
+}
+
+/// How the venue answers where venues differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderRules {
+    /// A fill of the whole order voids its unanswered replaces without an answer, as OUCH does. By
+    /// default no: the order stays live until each greater replace is answered.
+    pub full_fill_voids_replaces: bool,
+}
+
+/// By what an event names its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKey {
+    /// Any client id of its chain.
+    Client(u64),
+    /// The venue's id.
+    Venue(u64),
+}
+
+/// A request that the table does not take. Nothing must be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Every slot has a live order.
+    Full,
+    /// The client id was used before.
+    IdUsed,
+    /// The instrument is blocked, because the venue's numbers were not ours.
+    Blocked,
+    /// The order has ended, or never was.
+    Ended,
+    /// A cancel of the order is not answered.
+    CancelPending,
+    /// Too many replaces of the order are not answered.
+    ReplacesPending,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "every slot has a live order",
+            Self::IdUsed => "the client id was used before",
+            Self::Blocked => "the instrument is blocked, because the venue's numbers are not ours",
+            Self::Ended => "the order has ended",
+            Self::CancelPending => "a cancel of the order is not answered",
+            Self::ReplacesPending => "four replaces of the order are not answered",
+        })
+    }
+}
+
+impl error::Error for RequestError {}
+
+/// An order whose status the venue should be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The order's slot.
+    pub slot: usize,
+    /// The client id that the venue knows it by, as far as we know.
+    pub id: u64,
+}
+
+/// All orders of one session.
+#[derive(Clone, Debug)]
+pub struct OrderTable {
+    pub(super) rules: OrderRules,
+    pub(super) orders: Box<[Order]>,
+    /// Slots below were used.
+    used: usize,
+    /// Ended orders, the longest ended first; revived ones are skipped when they come up.
+    ended: VecDeque<u32>,
+    live: usize,
+    /// Orders that were ever opened.
+    opened: u32,
+    by_client: IdMap<u64>,
+    by_venue: IdMap<u64>,
+    pub(super) executions: Executions,
+    pub(super) blocked: Bitmap,
+    /// The next slot that [`OrderTable::poll_unanswered`] looks at.
+    look: usize,
+}
+
+impl OrderTable {
+    /// A table without orders.
+    pub fn new(capacity: OrderCapacity, rules: OrderRules) -> Self {
+        let orders = capacity.orders.max(1);
+        Self {
+            rules,
+            orders: vec![Order::default(); orders].into_boxed_slice(),
+            used: 0,
+            ended: VecDeque::with_capacity(orders),
+            live: 0,
+            opened: 0,
+            by_client: IdMap::new(orders * CHAIN),
+            by_venue: IdMap::new(orders * VENUE_IDS),
+            executions: Executions::new(capacity.executions),
+            blocked: Bitmap::new(capacity.instruments),
+            look: 0,
+        }
+    }
+
+    /// The slot that the next [`OrderTable::open`] takes, for the risk checks before it. `None`
+    /// where every slot has a live order.
+    pub fn next_slot(&mut self) -> Option<usize> {
+        if self.used < self.orders.len() {
+            return Some(self.used);
+        }
+        while let Some(slot) = self.ended.front() {
+            let order = &mut self.orders[*slot as usize];
+            if !order.is_live() {
+                return Some(*slot as usize);
+            }
+            order.is_queued = false;
+            self.ended.pop_front();
+        }
+        None
+    }
+
+    /// An order that is about to be sent as `id`. Call it before the send, so that no answer can
+    /// come before the order is known.
+    pub fn open(
+        &mut self,
+        id: u64,
+        (instrument, side): (InstrumentIdx, Side),
+        (qty, price): (u32, Price),
+        now_ns: u64,
+    ) -> Result<usize, RequestError> {
+        if self.blocked.is_set(instrument) {
+            return Err(RequestError::Blocked);
+        }
+        if self.by_client.find(id).is_some() {
+            return Err(RequestError::IdUsed);
+        }
+        let slot = self.next_slot().ok_or(RequestError::Full)?;
+        if slot == self.used {
+            self.used += 1;
+        } else {
+            self.ended.pop_front();
+            self.forget(slot);
+        }
+        self.by_client.insert(id, slot as u32);
+        let order = &mut self.orders[slot];
+        *order = Order { instrument, side, qty, price, accepted: id, sent_ns: now_ns, ..Order::default() };
+        (order.life, order.serial) = (Life::Sent, self.opened);
+        order.chain.push(id);
+        self.opened = self.opened.wrapping_add(1);
+        self.live += 1;
+        Ok(slot)
+    }
+
+    /// The order in `slot` was not sent after all.
+    pub fn abandon(&mut self, slot: usize) {
+        if self.orders.get(slot).is_some_and(|order| order.life == Life::Sent) {
+            self.end(slot, End::Unsent);
+        }
+    }
+
+    /// A cancel is about to be sent. Returns the client id that it must name. An order in doubt may
+    /// be canceled again, because the first cancel may be lost.
+    pub fn request_cancel(&mut self, slot: usize, now_ns: u64) -> Result<u64, RequestError> {
+        let order = self.live_order(slot)?;
+        if order.cancel_sent_ns.is_some() && !order.is_in_doubt {
+            return Err(RequestError::CancelPending);
+        }
+        order.cancel_sent_ns = Some(now_ns);
+        Ok(order.accepted)
+    }
+
+    /// Whether [`OrderTable::request_replace`] would take `id`; for a call before the risk checks.
+    pub fn may_replace(&self, slot: usize, id: u64) -> Result<(), RequestError> {
+        let order = self.get(slot).filter(|order| order.is_live()).ok_or(RequestError::Ended)?;
+        if order.cancel_sent_ns.is_some() {
+            return Err(RequestError::CancelPending);
+        }
+        if order.pending.len() == PENDING {
+            return Err(RequestError::ReplacesPending);
+        }
+        if self.blocked.is_set(order.instrument) {
+            return Err(RequestError::Blocked);
+        }
+        if self.by_client.find(id).is_some() { Err(RequestError::IdUsed) } else { Ok(()) }
+    }
+
+    /// A replace is about to be sent as `id`, with the intended total `qty`. Returns the client id
+    /// that it must name: the last accepted one, also where other replaces are unanswered.
+    pub fn request_replace(
+        &mut self,
+        slot: usize,
+        id: u64,
+        (qty, price): (u32, Price),
+        now_ns: u64,
+    ) -> Result<u64, RequestError> {
+        self.may_replace(slot, id)?;
+        let order = &mut self.orders[slot];
+        if order.chain.is_full() {
+            let is_old = |old: &u64| *old != order.accepted && order.pending.iter().all(|pending| pending.id != *old);
+            // Eight ids less the accepted one and three unanswered ones leave four.
+            if let Some(place) = order.chain.iter().position(is_old) {
+                self.by_client.remove(order.chain.remove(place));
+            }
+        }
+        order.chain.push(id);
+        order.pending.push(PendingReplace { id, qty, price, sent_ns: now_ns });
+        self.by_client.insert(id, slot as u32);
+        Ok(order.accepted)
+    }
+
+    /// An order whose answer is overdue by `timeout_ns`: the venue should be asked for its status.
+    /// The order is in doubt from now on, and nothing else changes. Each call looks at 8 slots, so
+    /// call it in each turn, or in a timer until it has gone round.
+    pub fn poll_unanswered(&mut self, now_ns: u64, timeout_ns: u64) -> Option<Query> {
+        for _ in 0..LOOKS.min(self.used) {
+            let slot = self.look;
+            self.look = if slot + 1 < self.used { slot + 1 } else { 0 };
+            let order = &mut self.orders[slot];
+            let Some(since_ns) = order.is_live().then(|| order.unanswered_since_ns()).flatten() else { continue };
+            if now_ns.saturating_sub(since_ns.max(order.queried_ns)) >= timeout_ns {
+                order.is_in_doubt = true;
+                order.queried_ns = now_ns;
+                return Some(Query { slot, id: order.accepted });
+            }
+        }
+        None
+    }
+
+    /// The session restarted: every live order is in doubt until the venue has told its status.
+    pub fn restart(&mut self) {
+        for order in self.orders[..self.used].iter_mut().filter(|order| order.is_live()) {
+            order.is_in_doubt = true;
+            order.queried_ns = 0;
+        }
+    }
+
+    /// A person has compared the instrument's orders with the venue's: orders may be sent again.
+    pub fn unblock(&mut self, instrument: InstrumentIdx) {
+        self.blocked.set(instrument, false);
+    }
+
+    /// Whether orders of `instrument` are refused because the venue's numbers were not ours.
+    pub fn is_blocked(&self, instrument: InstrumentIdx) -> bool {
+        self.blocked.is_set(instrument)
+    }
+
+    /// The slot of the order that `key` names.
+    pub fn find(&self, key: OrderKey) -> Option<usize> {
+        let slot = match key {
+            OrderKey::Client(id) => self.by_client.find(id),
+            OrderKey::Venue(id) => self.by_venue.find(id),
+        };
+        slot.map(|slot| slot as usize)
+    }
+
+    /// The order in `slot`, live or ended; `None` for a slot that was never used.
+    pub fn get(&self, slot: usize) -> Option<&Order> {
+        self.orders[..self.used].get(slot)
+    }
+
+    /// Slots and orders that live: a look at each slot that was ever used.
+    pub fn live(&self) -> impl Iterator<Item = (usize, &Order)> {
+        self.orders[..self.used].iter().enumerate().filter(|(_, order)| order.is_live())
+    }
+
+    /// How many orders live.
+    pub const fn live_count(&self) -> usize {
+        self.live
+    }
+
+    /// Adds an id by which the venue names the order.
+    pub(super) fn learn_venue_id(&mut self, slot: usize, venue_id: u64) {
+        let order = &mut self.orders[slot];
+        if order.venue_ids.contains(&venue_id) {
+            return;
+        }
+        if order.venue_ids.is_full() {
+            self.by_venue.remove(order.venue_ids.remove(0));
+        }
+        order.venue_ids.push(venue_id);
+        self.by_venue.insert(venue_id, slot as u32);
+    }
+
+    /// Ends a live order. Its unanswered replaces stay, for a venue that accepts one after all.
+    pub(super) fn end(&mut self, slot: usize, end: End) {
+        let order = &mut self.orders[slot];
+        order.life = Life::Ended(end);
+        order.cancel_sent_ns = None;
+        order.is_in_doubt = false;
+        if !order.is_queued {
+            order.is_queued = true;
+            self.ended.push_back(slot as u32);
+        }
+        self.live -= 1;
+    }
+
+    /// Makes an ended order live again. Its reservation covers its unanswered replaces too.
+    pub(super) fn revive(&mut self, slot: usize) -> Effect {
+        self.live += 1;
+        let order = &mut self.orders[slot];
+        order.life = Life::Live;
+        let qty = order.pending.iter().fold(order.qty, |qty, pending| qty.max(pending.qty));
+        Effect::Revived { leaves: qty.saturating_sub(order.cum), price: order.price }
+    }
+
+    fn live_order(&mut self, slot: usize) -> Result<&mut Order, RequestError> {
+        self.orders.get_mut(slot).filter(|order| order.is_live()).ok_or(RequestError::Ended)
+    }
+
+    /// Takes the ended order in `slot` out of the table.
+    fn forget(&mut self, slot: usize) {
+        let order = &mut self.orders[slot];
+        order.chain.drain(..).for_each(|id| self.by_client.remove(id));
+        // An id that another order was given since is that order's.
+        for id in order.venue_ids.drain(..) {
+            if self.by_venue.find(id) == Some(slot as u32) {
+                self.by_venue.remove(id);
+            }
+        }
+        *order = Order::default();
+    }
+}
