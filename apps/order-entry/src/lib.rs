@@ -9,6 +9,7 @@
 pub mod boe;
 mod codec;
 pub mod fix;
+pub mod journal;
 pub mod orders;
 pub mod ouch;
 pub mod risk;

@@ -206,7 +206,8 @@ impl OrderTable {
         }
     }
 
-    /// Makes the terms of the replace `id` the order's, if it is unanswered. Those before it are void.
+    /// Makes the terms of the replace `id` the order's, if it is unanswered. Those before it are
+    /// void.
     fn take_replace(&mut self, slot: usize, id: u64, outcome: &mut Outcome) {
         let order = &mut self.orders[slot];
         let Some(place) = order.pending.iter().position(|pending| pending.id == id) else { return };
@@ -238,8 +239,8 @@ impl OrderTable {
     }
 }
 
-/// The replace that a fill shows to be accepted, although it does not name it: the first whose total
-/// covers what has traded, where the total in force does not.
+/// The replace that a fill shows to be accepted, although it does not name it: the first whose
+/// total covers what has traded, where the total in force does not.
 fn accepted_by_fill(order: &Order) -> Option<u64> {
     if order.cum <= order.qty {
         return None;

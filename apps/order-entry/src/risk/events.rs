@@ -115,6 +115,22 @@ impl RiskGate {
         true
     }
 
+    /// Takes a replace over that the venue may have, as [`RiskGate::restore_order`] does an order.
+    /// `open` are the shares that would be open, and the price.
+    pub fn restore_replace(&mut self, slot: usize, id: u64, open: (u32, Price)) -> bool {
+        let Some(reservation) = live(&mut self.reservations, slot) else { return false };
+        let (instrument, side) = (reservation.instrument, reservation.side);
+        let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
+        let (leaves, price) = open;
+        if reservation.pending.is_full() || !levels.has_room(side, price) {
+            return false;
+        }
+        levels.add(side, price);
+        reservation.pending.push((id, Terms { price, leaves }));
+        self.rehold(slot);
+        true
+    }
+
     /// Makes what `slot` holds what its terms need.
     fn rehold(&mut self, slot: usize) {
         let reservation = &mut self.reservations[slot];

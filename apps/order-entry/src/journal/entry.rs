@@ -1,0 +1,323 @@
+//! What an order gateway records, as the payloads of records.
+
+use arrayvec::ArrayVec;
+use market::{Price, Side, Symbol};
+
+use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
+use crate::risk::{InstrumentIdx, Limit, RiskReject};
+
+/// A payload of an [`Entry`].
+pub type EntryBytes = ArrayVec<u8, 64>;
+
+/// What is about to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// An order.
+    New {
+        /// The client id.
+        id: u64,
+        /// What is traded, by its name: positions of instruments may change between runs.
+        symbol: Symbol,
+        /// What is traded, by the position of its limits.
+        instrument: InstrumentIdx,
+        /// Buy or sell.
+        side: Side,
+        /// Shares.
+        qty: u32,
+        /// The price, or that at which a market order was valued.
+        price: Price,
+    },
+    /// A replace.
+    Replace {
+        /// The client id that it names.
+        target: u64,
+        /// Its own client id.
+        id: u64,
+        /// The intended total with executions.
+        qty: u32,
+        /// The new price.
+        price: Price,
+    },
+    /// A cancel.
+    Cancel {
+        /// The client id that it names.
+        target: u64,
+    },
+}
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionMark {
+    /// The venue's name for the session, padded with spaces.
+    pub session: [u8; 10],
+    /// The number of the next message from the venue.
+    pub next_inbound: u64,
+    /// The next client id that was not used.
+    pub next_id: u64,
+}
+
+/// One entry of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Entry {
+    /// Before the send.
+    Intent(Intent),
+    /// The order of this client id was not sent after all.
+    Unsent {
+        /// The client id.
+        id: u64,
+    },
+    /// What the venue said.
+    Answer {
+        /// By what it named the order.
+        key: OrderKey,
+        /// What it said.
+        event: VenueEvent,
+    },
+    /// The risk gate refused an order.
+    Refused {
+        /// What was ordered.
+        instrument: InstrumentIdx,
+        /// The limit, its value and the order's.
+        reject: RiskReject,
+    },
+    /// A session was accepted, or a position in it is marked.
+    Session(SessionMark),
+    /// The gate was armed, or disarmed.
+    Armed(bool),
+    /// Limits of this version are in force.
+    Limits {
+        /// Their version.
+        version: u64,
+    },
+    /// A person unblocked the instrument.
+    Unblocked(InstrumentIdx),
+}
+
+impl Entry {
+    /// The record's kind.
+    pub const fn kind(&self) -> u16 {
+        match self {
+            Self::Intent(Intent::New { .. }) => 1,
+            Self::Intent(Intent::Replace { .. }) => 2,
+            Self::Intent(Intent::Cancel { .. }) => 3,
+            Self::Unsent { .. } => 4,
+            Self::Answer { .. } => 5,
+            Self::Refused { .. } => 6,
+            Self::Session(_) => 7,
+            Self::Armed(_) => 8,
+            Self::Limits { .. } => 9,
+            Self::Unblocked(_) => 10,
+        }
+    }
+
+    /// The record's payload: at most 64 bytes, on the stack.
+    pub fn encode(&self) -> EntryBytes {
+        let mut out = Writer(EntryBytes::new());
+        match *self {
+            Self::Intent(intent) => encode_intent(&intent, &mut out),
+            Self::Unsent { id } => out.put(id.to_le_bytes()),
+            Self::Answer { key, event } => {
+                let (tag, id) = match key {
+                    OrderKey::Client(id) => (0, id),
+                    OrderKey::Venue(id) => (1, id),
+                };
+                out.put([tag]);
+                out.put(id.to_le_bytes());
+                encode_event(&event, &mut out);
+            }
+            Self::Refused { instrument, reject } => {
+                out.put(instrument.0.to_le_bytes());
+                out.put([reject.limit as u8]);
+                out.put(reject.allowed.to_le_bytes());
+                out.put(reject.value.to_le_bytes());
+            }
+            Self::Session(mark) => {
+                out.put(mark.session);
+                out.put(mark.next_inbound.to_le_bytes());
+                out.put(mark.next_id.to_le_bytes());
+            }
+            Self::Armed(is_armed) => out.put([u8::from(is_armed)]),
+            Self::Limits { version } => out.put(version.to_le_bytes()),
+            Self::Unblocked(instrument) => out.put(instrument.0.to_le_bytes()),
+        }
+        out.0
+    }
+
+    /// The entry of a record; `None` where the kind is not known, or the payload is not its own.
+    pub fn decode(kind: u16, payload: &[u8]) -> Option<Self> {
+        let mut from = Reader(payload);
+        let entry = match kind {
+            1..=3 => Self::Intent(decode_intent(kind, &mut from)?),
+            4 => Self::Unsent { id: from.u64()? },
+            5 => {
+                let tag = from.u8()?;
+                let id = from.u64()?;
+                let key = if tag == 0 { OrderKey::Client(id) } else { OrderKey::Venue(id) };
+                Self::Answer { key, event: decode_event(&mut from)? }
+            }
+            6 => {
+                let instrument = InstrumentIdx(from.u32()?);
+                let limit = *Limit::ALL.get(usize::from(from.u8()?))?;
+                Self::Refused { instrument, reject: RiskReject { limit, allowed: from.i64()?, value: from.i64()? } }
+            }
+            7 => {
+                let session = from.take()?;
+                Self::Session(SessionMark { session, next_inbound: from.u64()?, next_id: from.u64()? })
+            }
+            8 => Self::Armed(from.u8()? != 0),
+            9 => Self::Limits { version: from.u64()? },
+            10 => Self::Unblocked(InstrumentIdx(from.u32()?)),
+            _ => return None,
+        };
+        from.0.is_empty().then_some(entry)
+    }
+}
+
+fn encode_intent(intent: &Intent, out: &mut Writer) {
+    match *intent {
+        Intent::New { id, symbol, instrument, side, qty, price } => {
+            out.put(id.to_le_bytes());
+            out.put(symbol.0);
+            out.put(instrument.0.to_le_bytes());
+            out.put([side.to_wire()]);
+            out.terms(qty, price);
+        }
+        Intent::Replace { target, id, qty, price } => {
+            out.put(target.to_le_bytes());
+            out.put(id.to_le_bytes());
+            out.terms(qty, price);
+        }
+        Intent::Cancel { target } => out.put(target.to_le_bytes()),
+    }
+}
+
+fn decode_intent(kind: u16, from: &mut Reader<'_>) -> Option<Intent> {
+    let first = from.u64()?;
+    Some(match kind {
+        1 => {
+            let symbol = Symbol(from.take()?);
+            let instrument = InstrumentIdx(from.u32()?);
+            let side = Side::from_wire(from.u8()?);
+            Intent::New { id: first, symbol, instrument, side, qty: from.u32()?, price: from.price()? }
+        }
+        2 => Intent::Replace { target: first, id: from.u64()?, qty: from.u32()?, price: from.price()? },
+        _ => Intent::Cancel { target: first },
+    })
+}
+
+fn encode_event(event: &VenueEvent, out: &mut Writer) {
+    match *event {
+        VenueEvent::Accepted { venue_id } => out.number(1, venue_id),
+        VenueEvent::Rejected { reason } => out.number(2, u64::from(reason)),
+        VenueEvent::Filled { exec, qty, price } => out.execution(3, exec, qty, price),
+        VenueEvent::Reduced { by, reason } => {
+            out.number(4, u64::from(reason));
+            out.put(by.to_le_bytes());
+        }
+        VenueEvent::Canceled { reason } => out.number(5, u64::from(reason)),
+        VenueEvent::CancelRefused { reason } => out.number(6, u64::from(reason)),
+        VenueEvent::Replaced { id, venue_id } => {
+            out.number(7, id);
+            out.put(venue_id.to_le_bytes());
+        }
+        VenueEvent::ReplaceRefused { id, reason } => {
+            out.number(8, id);
+            out.put(reason.to_le_bytes());
+        }
+        VenueEvent::Restated { qty, price, reason } => {
+            out.number(9, u64::from(reason));
+            out.terms(qty, price);
+        }
+        VenueEvent::Busted { exec } => out.execution(10, exec, 0, Price(0)),
+        VenueEvent::Corrected { exec, qty, price } => out.execution(11, exec, qty, price),
+        VenueEvent::Status(status) => {
+            out.number(12, u64::from(status.is_live));
+            out.put(status.cum.to_le_bytes());
+            out.put(status.leaves.to_le_bytes());
+        }
+    }
+}
+
+fn decode_event(from: &mut Reader<'_>) -> Option<VenueEvent> {
+    let tag = from.u8()?;
+    if matches!(tag, 3 | 10 | 11) {
+        let exec = ExecId(u128::from_le_bytes(from.take()?));
+        let (qty, price) = (from.u32()?, from.price()?);
+        return Some(match tag {
+            3 => VenueEvent::Filled { exec, qty, price },
+            10 => VenueEvent::Busted { exec },
+            _ => VenueEvent::Corrected { exec, qty, price },
+        });
+    }
+    let number = from.u64()?;
+    let reason = number as u16;
+    Some(match tag {
+        1 => VenueEvent::Accepted { venue_id: number },
+        2 => VenueEvent::Rejected { reason },
+        4 => VenueEvent::Reduced { reason, by: from.u32()? },
+        5 => VenueEvent::Canceled { reason },
+        6 => VenueEvent::CancelRefused { reason },
+        7 => VenueEvent::Replaced { id: number, venue_id: from.u64()? },
+        8 => VenueEvent::ReplaceRefused { id: number, reason: u16::from_le_bytes(from.take()?) },
+        9 => VenueEvent::Restated { reason, qty: from.u32()?, price: from.price()? },
+        12 => VenueEvent::Status(VenueStatus { is_live: number != 0, cum: from.u32()?, leaves: from.u32()? }),
+        _ => return None,
+    })
+}
+
+struct Writer(EntryBytes);
+
+impl Writer {
+    /// The longest entry has 38 bytes, so nothing is ever cut.
+    fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) {
+        let written = self.0.try_extend_from_slice(&bytes);
+        debug_assert!(written.is_ok(), "an entry is longer than its bytes");
+    }
+
+    fn number(&mut self, tag: u8, number: u64) {
+        self.put([tag]);
+        self.put(number.to_le_bytes());
+    }
+
+    fn terms(&mut self, qty: u32, price: Price) {
+        self.put(qty.to_le_bytes());
+        self.put(price.0.to_le_bytes());
+    }
+
+    fn execution(&mut self, tag: u8, exec: ExecId, qty: u32, price: Price) {
+        self.put([tag]);
+        self.put(exec.0.to_le_bytes());
+        self.terms(qty, price);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    fn price(&mut self) -> Option<Price> {
+        self.i64().map(Price)
+    }
+}

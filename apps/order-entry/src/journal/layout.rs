@@ -1,0 +1,108 @@
+//! The bytes of the file's header and of a record's.
+
+use std::{error, fmt};
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes before the first record.
+pub const HEADER_LEN: usize = 64;
+/// Bytes before a record's payload.
+pub const RECORD_HEADER_LEN: usize = 40;
+/// Bytes of the longest payload: the longest message of a session with a length of two bytes.
+pub const PAYLOAD_MAX: usize = u16::MAX as usize;
+
+const MAGIC: [u8; 8] = *b"WPORDERS";
+const VERSION: u32 = 1;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct FileHeader {
+    magic: [u8; 8],
+    version: U32,
+    crc: U32,
+    id: U64,
+    created_ns: U64,
+    zero: [u8; 32],
+}
+
+/// A record's header. The payload follows, with zeros up to a multiple of eight.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RecordHeader {
+    /// Over everything behind `len`, from the sum of the record before and the length.
+    pub(super) crc: U32,
+    /// Bytes of the payload.
+    pub(super) len: U32,
+    pub(super) seq: U64,
+    pub(super) at_ns: U64,
+    pub(super) event_ns: U64,
+    pub(super) kind: U16,
+    pub(super) zero: [u8; 6],
+}
+
+const _: () = assert!(size_of::<FileHeader>() == HEADER_LEN);
+const _: () = assert!(size_of::<RecordHeader>() == RECORD_HEADER_LEN);
+
+/// Bytes that `crc` and `len` take, which the sum does not cover.
+const UNCOVERED: usize = 8;
+
+/// Memory that is no journal, or has no room for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// It is shorter than the file header.
+    Short,
+    /// It does not begin as a journal.
+    NotAJournal,
+    /// It is a journal of another version.
+    Version(u32),
+    /// The sum of the file header is wrong.
+    HeaderSum,
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => write!(f, "a journal has at least {HEADER_LEN} bytes"),
+            Self::NotAJournal => f.write_str("the file is no order journal"),
+            Self::Version(version) => write!(f, "the journal has version {version}, this program reads {VERSION}"),
+            Self::HeaderSum => f.write_str("the sum of the journal's header is wrong"),
+        }
+    }
+}
+
+impl error::Error for JournalError {}
+
+/// The file header of the journal `id`, and the sum from which the first record's starts.
+pub(super) fn file_header(id: u64, created_ns: u64) -> ([u8; HEADER_LEN], u32) {
+    let (id, created_ns) = (id.into(), created_ns.into());
+    let (version, zero) = (VERSION.into(), [0; 32]);
+    let mut header = FileHeader { magic: MAGIC, version, crc: 0.into(), id, created_ns, zero };
+    let crc = crc32c::crc32c(header.as_bytes());
+    header.crc = crc.into();
+    (zerocopy::transmute!(header), crc)
+}
+
+/// The journal's id and the sum from which the first record's starts.
+pub(super) fn parse_file_header(memory: &[u8]) -> Result<(u64, u32), JournalError> {
+    let (header, _) = FileHeader::read_from_prefix(memory).map_err(|_| JournalError::Short)?;
+    if header.magic != MAGIC {
+        return Err(JournalError::NotAJournal);
+    }
+    if header.version != VERSION {
+        return Err(JournalError::Version(header.version.get()));
+    }
+    let crc = crc32c::crc32c(FileHeader { crc: 0.into(), ..header }.as_bytes());
+    if crc == header.crc.get() { Ok((header.id.get(), crc)) } else { Err(JournalError::HeaderSum) }
+}
+
+/// Bytes of a record with `len` bytes of payload.
+pub(super) const fn record_len(len: usize) -> usize {
+    RECORD_HEADER_LEN + len.next_multiple_of(8)
+}
+
+/// The sum of `record`, a whole one of [`record_len`] bytes, behind a record with the sum `before`.
+pub(super) fn sum(before: u32, len: u32, record: &[u8]) -> u32 {
+    crc32c::crc32c_append(before ^ len, &record[UNCOVERED..])
+}

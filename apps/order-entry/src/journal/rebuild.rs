@@ -1,0 +1,113 @@
+//! Order states and risk sums from a journal, after a crash or in a standby.
+
+use super::entry::{Entry, Intent, SessionMark};
+use super::reader::Record;
+use crate::orders::{OrderKey, OrderTable};
+use crate::risk::RiskGate;
+
+/// What a replay met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuildCounts {
+    /// Entries that were applied.
+    pub applied: u64,
+    /// Records of kinds that this version does not know.
+    pub unknown: u64,
+    /// Requests that the table or the gate did not take: they are smaller than those before, or the
+    /// instruments are others.
+    pub refused: u64,
+}
+
+/// Applies records in order. The table and the gate are empty at first; the gate stays disarmed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rebuild {
+    counts: RebuildCounts,
+    session: SessionMark,
+    limits_version: u64,
+}
+
+impl Rebuild {
+    /// Before the first record.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies one record. A request becomes an order that was sent, because the journal cannot
+    /// know that it was not.
+    pub fn apply(&mut self, record: &Record<'_>, table: &mut OrderTable, gate: &mut RiskGate) {
+        let Some(entry) = Entry::decode(record.kind, record.payload) else {
+            self.counts.unknown += 1;
+            return;
+        };
+        let now_ns = record.stamp.at_ns;
+        let is_taken = match entry {
+            Entry::Intent(intent) => self.request(&intent, now_ns, table, gate),
+            Entry::Unsent { id } => match table.find(OrderKey::Client(id)) {
+                Some(slot) => {
+                    table.abandon(slot);
+                    gate.ended(slot);
+                    true
+                }
+                None => false,
+            },
+            Entry::Answer { key, event } => {
+                gate.follow(&table.apply(key, &event));
+                true
+            }
+            Entry::Session(mark) => {
+                let next_id = self.session.next_id.max(mark.next_id);
+                self.session = SessionMark { next_id, ..mark };
+                true
+            }
+            Entry::Limits { version } => {
+                self.limits_version = version;
+                true
+            }
+            Entry::Unblocked(instrument) => {
+                table.unblock(instrument);
+                true
+            }
+            Entry::Refused { .. } | Entry::Armed(_) => true,
+        };
+        if is_taken {
+            self.counts.applied += 1;
+        } else {
+            self.counts.refused += 1;
+        }
+    }
+
+    fn request(&mut self, intent: &Intent, now_ns: u64, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
+        match *intent {
+            Intent::New { id, instrument, side, qty, price, .. } => {
+                self.session.next_id = self.session.next_id.max(id.saturating_add(1));
+                let slot = table.open(id, (instrument, side), (qty, price), now_ns);
+                slot.is_ok_and(|slot| gate.restore_order(slot, instrument, side, (qty, price)))
+            }
+            Intent::Replace { target, id, qty, price } => {
+                self.session.next_id = self.session.next_id.max(id.saturating_add(1));
+                let Some(slot) = table.find(OrderKey::Client(target)) else { return false };
+                let cum = table.get(slot).map_or(0, |order| order.cum());
+                table.request_replace(slot, id, (qty, price), now_ns).is_ok()
+                    && gate.restore_replace(slot, id, (qty.saturating_sub(cum), price))
+            }
+            Intent::Cancel { target } => {
+                let slot = table.find(OrderKey::Client(target));
+                slot.is_some_and(|slot| table.request_cancel(slot, now_ns).is_ok())
+            }
+        }
+    }
+
+    /// What was met so far.
+    pub const fn counts(&self) -> RebuildCounts {
+        self.counts
+    }
+
+    /// The session's last mark, with the next client id that no request used.
+    pub const fn session(&self) -> SessionMark {
+        self.session
+    }
+
+    /// The version of the limits that were in force.
+    pub const fn limits_version(&self) -> u64 {
+        self.limits_version
+    }
+}

@@ -1,0 +1,68 @@
+use market::{Price, Side, Symbol};
+
+use super::*;
+use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
+use crate::risk::{InstrumentIdx, Limit, RiskReject};
+
+pub(super) fn all() -> Vec<Entry> {
+    let exec = ExecId(u128::MAX / 3);
+    let (qty, price) = (7, Price(-3));
+    let events = [
+        VenueEvent::Accepted { venue_id: u64::MAX },
+        VenueEvent::Rejected { reason: 1 },
+        VenueEvent::Filled { exec, qty, price },
+        VenueEvent::Reduced { by: 3, reason: u16::MAX },
+        VenueEvent::Canceled { reason: 2 },
+        VenueEvent::CancelRefused { reason: 3 },
+        VenueEvent::Replaced { id: 1, venue_id: 2 },
+        VenueEvent::ReplaceRefused { id: 1, reason: 2 },
+        VenueEvent::Restated { qty, price, reason: 4 },
+        VenueEvent::Busted { exec },
+        VenueEvent::Corrected { exec, qty, price },
+        VenueEvent::Status(VenueStatus { is_live: true, cum: 1, leaves: 2 }),
+    ];
+    let keys = [OrderKey::Client(5), OrderKey::Venue(6)];
+    let answers = events.into_iter().flat_map(|event| keys.map(|key| Entry::Answer { key, event }));
+    let refused = Limit::ALL.map(|limit| {
+        let reject = RiskReject { limit, allowed: -1, value: i64::MAX };
+        Entry::Refused { instrument: InstrumentIdx(4), reject }
+    });
+    let (symbol, instrument) = (Symbol(*b"ZIEXT   "), InstrumentIdx(9));
+    let others = [
+        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, qty, price }),
+        Entry::Intent(Intent::Replace { target: 1, id: 2, qty, price }),
+        Entry::Intent(Intent::Cancel { target: 2 }),
+        Entry::Unsent { id: 3 },
+        Entry::Session(SessionMark { session: *b"   SESSION", next_inbound: 8, next_id: 9 }),
+        Entry::Armed(true),
+        Entry::Armed(false),
+        Entry::Limits { version: 3 },
+        Entry::Unblocked(instrument),
+    ];
+    answers.chain(refused).chain(others).collect()
+}
+
+#[test]
+fn each_entry_comes_back_as_it_was() {
+    for entry in all() {
+        assert_eq!(Entry::decode(entry.kind(), &entry.encode()), Some(entry));
+    }
+}
+
+#[test]
+fn entry_that_is_cut_or_too_long_is_none() {
+    for entry in all() {
+        let mut payload = entry.encode();
+        payload.push(0);
+        assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
+        for cut in 0..payload.len() - 1 {
+            assert_eq!(Entry::decode(entry.kind(), &payload[..cut]), None, "{entry:?} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn unknown_kinds_are_none() {
+    assert_eq!(Entry::decode(0, &[]), None);
+    assert_eq!(Entry::decode(11, &[0; 40]), None);
+}

@@ -1,0 +1,107 @@
+//! A morning of orders, journaled before each step, and rebuilt from every cut of the journal.
+
+use market::{Price, Side, Symbol};
+
+use super::*;
+use crate::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
+use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate};
+
+const STOCK: InstrumentIdx = InstrumentIdx(0);
+
+/// What must be the same after a replay: live orders by id, executed and open shares; position;
+/// what is held.
+type State = (Vec<(u64, u32, u32)>, Option<i64>, Option<(i64, i64)>);
+
+struct World {
+    table: OrderTable,
+    gate: RiskGate,
+    rebuild: Rebuild,
+}
+
+impl World {
+    fn new() -> Self {
+        let capacity = OrderCapacity { orders: 16, executions: 64, instruments: 1 };
+        let limits = Box::new(Limits::zero(1, 1, 1));
+        Self {
+            table: OrderTable::new(capacity, OrderRules::default()),
+            gate: RiskGate::new(limits, KillSwitch::new(), RiskCapacity { orders: 16, recent: 16 }),
+            rebuild: Rebuild::new(),
+        }
+    }
+
+    fn apply(&mut self, record: &Record<'_>) {
+        self.rebuild.apply(record, &mut self.table, &mut self.gate);
+    }
+
+    fn state(&self) -> State {
+        let live = self.table.live().map(|(_, order)| (order.accepted_id(), order.cum(), order.leaves()));
+        (live.collect(), self.gate.position(STOCK), self.gate.open_qty(STOCK))
+    }
+}
+
+fn morning() -> Vec<Entry> {
+    let price = Price(1_000_000);
+    let answer = |id, event| Entry::Answer { key: OrderKey::Client(id), event };
+    let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
+    let new = |id, side, qty| {
+        let symbol = Symbol(*b"ZIEXT   ");
+        Entry::Intent(Intent::New { id, symbol, instrument: STOCK, side, qty, price })
+    };
+    vec![
+        Entry::Session(SessionMark { session: *b"   SESSION", next_inbound: 1, next_id: 1 }),
+        Entry::Armed(true),
+        new(1, Side::Buy, 100),
+        answer(1, VenueEvent::Accepted { venue_id: 901 }),
+        new(2, Side::Sell, 50),
+        fill(1, 1, 40),
+        Entry::Intent(Intent::Replace { target: 1, id: 3, qty: 150, price: Price(1_010_000) }),
+        answer(2, VenueEvent::Rejected { reason: 1 }),
+        fill(1, 2, 10),
+        answer(1, VenueEvent::Replaced { id: 3, venue_id: 903 }),
+        Entry::Intent(Intent::Cancel { target: 3 }),
+        fill(3, 3, 30),
+        answer(3, VenueEvent::Canceled { reason: 1 }),
+        answer(3, VenueEvent::Busted { exec: ExecId::from_number(2) }),
+        new(4, Side::Sell, 10),
+        Entry::Unsent { id: 4 },
+        new(5, Side::Buy, 20),
+    ]
+}
+
+#[test]
+fn state_rebuilt_from_a_journal_cut_at_any_byte_is_that_of_its_whole_records() {
+    let mut journal = empty(8_192);
+    let mut world = World::new();
+    let mut states = vec![(journal.end(), world.state())];
+    for entry in morning() {
+        journal.append(entry.kind(), STAMP, &entry.encode()).unwrap();
+        // The world of the process that wrote the journal.
+        let payload = entry.encode();
+        world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &payload });
+        states.push((journal.end(), world.state()));
+    }
+    assert_eq!(world.rebuild.counts(), RebuildCounts { applied: 17, unknown: 0, refused: 0 });
+    assert_eq!(world.state(), (vec![(5, 0, 20)], Some(70), Some((20, 0))));
+    assert_eq!(world.rebuild.session().next_id, 6);
+    for cut in HEADER_LEN..=journal.end() {
+        let mut again = World::new();
+        Journal::recover(journal.memory()[..cut].to_vec(), 0, |record| again.apply(record)).unwrap();
+        let expected = states.iter().rfind(|(end, _)| *end <= cut).unwrap();
+        assert_eq!(again.state(), expected.1, "cut at {cut}");
+    }
+}
+
+#[test]
+fn request_without_an_answer_was_sent_as_far_as_anybody_knows() {
+    let mut world = World::new();
+    let entry = morning()[2];
+    world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &entry.encode() });
+    assert_eq!(world.state(), (vec![(1, 0, 100)], Some(0), Some((100, 0))));
+}
+
+#[test]
+fn record_of_an_unknown_kind_is_counted() {
+    let mut world = World::new();
+    world.apply(&Record { seq: 0, kind: 999, stamp: STAMP, payload: &[] });
+    assert_eq!(world.rebuild.counts().unknown, 1);
+}

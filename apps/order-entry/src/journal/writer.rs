@@ -1,0 +1,179 @@
+//! Appends records, and goes on where an earlier process ended.
+
+use std::{error, fmt};
+
+use zerocopy::IntoBytes;
+
+use super::layout::{
+    HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN, RecordHeader, file_header, record_len, sum,
+};
+use super::reader::{Record, Records, Tail};
+
+/// The times of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// When it was appended, in nanoseconds since the epoch.
+    pub at_ns: u64,
+    /// When its cause happened: the arrival of the tick or of the answer, or the venue's time.
+    pub event_ns: u64,
+}
+
+/// The record does not fit. Nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// Bytes that it needs, with those that are kept for answers.
+    pub needed: usize,
+    /// Bytes that are left.
+    pub left: usize,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the journal has {} bytes left, and {} are needed", self.left, self.needed)
+    }
+}
+
+impl error::Error for Full {}
+
+/// What [`Journal::recover`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Records that were replayed.
+    pub records: u64,
+    /// What follows the last of them.
+    pub tail: Tail,
+}
+
+/// A journal in `memory`: a mapped file, or a plain vector.
+#[derive(Debug)]
+pub struct Journal<M> {
+    memory: M,
+    id: u64,
+    /// Where the next record goes.
+    end: usize,
+    /// The next record's number; the first has 1.
+    seq: u64,
+    /// The sum of the record before.
+    crc: u32,
+    /// Bytes that requests leave for answers.
+    reserve: usize,
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
+    /// An empty journal. `id` must never have been used for another one, because it tells the
+    /// records of this journal from those that the memory may have had before. Requests leave
+    /// `reserve` bytes for answers, so that a journal stops orders before it stops itself.
+    pub fn create(mut memory: M, id: u64, created_ns: u64, reserve: usize) -> Result<Self, JournalError> {
+        let (header, crc) = file_header(id, created_ns);
+        memory.as_mut().get_mut(..HEADER_LEN).ok_or(JournalError::Short)?.copy_from_slice(&header);
+        Ok(Self { memory, id, end: HEADER_LEN, seq: 1, crc, reserve })
+    }
+
+    /// Gives each record of an existing journal to `replay`, up to the first bad one, and goes on
+    /// behind the last good one.
+    pub fn recover(
+        memory: M,
+        reserve: usize,
+        mut replay: impl FnMut(&Record<'_>),
+    ) -> Result<(Self, Recovery), JournalError> {
+        let mut records = Records::new(memory.as_ref())?;
+        records.by_ref().for_each(|record| replay(&record));
+        let (id, end, seq, crc) = (records.id(), records.end(), records.next_seq(), records.last_sum());
+        let recovery = Recovery { records: seq - 1, tail: records.tail() };
+        Ok((Self { memory, id, end, seq, crc, reserve }, recovery))
+    }
+
+    /// Appends an answer, or anything else that must not be lost. Returns its number. One copy and
+    /// one sum over the record.
+    ///
+    /// Panics where the payload is longer than [`PAYLOAD_MAX`].
+    pub fn append(&mut self, kind: u16, stamp: Stamp, payload: &[u8]) -> Result<u64, Full> {
+        self.write(kind, stamp, payload, 0)
+    }
+
+    /// Appends what is about to be sent. If it does not fit, it must not be sent.
+    ///
+    /// Panics where the payload is longer than [`PAYLOAD_MAX`].
+    pub fn append_request(&mut self, kind: u16, stamp: Stamp, payload: &[u8]) -> Result<u64, Full> {
+        self.write(kind, stamp, payload, self.reserve)
+    }
+
+    fn write(&mut self, kind: u16, stamp: Stamp, payload: &[u8], reserve: usize) -> Result<u64, Full> {
+        assert!(payload.len() <= PAYLOAD_MAX, "a record's payload has {} bytes", payload.len());
+        let total = record_len(payload.len());
+        let memory = self.memory.as_mut();
+        let left = memory.len() - self.end;
+        if left < total + reserve {
+            return Err(Full { needed: total + reserve, left });
+        }
+        let (seq, len) = (self.seq, payload.len() as u32);
+        let record = &mut memory[self.end..self.end + total];
+        let mut header = RecordHeader {
+            crc: 0.into(),
+            len: len.into(),
+            seq: seq.into(),
+            at_ns: stamp.at_ns.into(),
+            event_ns: stamp.event_ns.into(),
+            kind: kind.into(),
+            zero: [0; 6],
+        };
+        // The last word before the payload, so that a shorter payload leaves zeros behind it.
+        record[total - 8..].fill(0);
+        record[..RECORD_HEADER_LEN].copy_from_slice(header.as_bytes());
+        record[RECORD_HEADER_LEN..RECORD_HEADER_LEN + payload.len()].copy_from_slice(payload);
+        self.crc = sum(self.crc, len, record);
+        header.crc = self.crc.into();
+        record[..4].copy_from_slice(header.crc.as_bytes());
+        self.end += total;
+        self.seq += 1;
+        Ok(seq)
+    }
+
+    /// Appends the whole records at the start of `bytes`, which [`Journal::written`] of another
+    /// process's copy of this journal returned. Returns the bytes that were taken, or `None` where
+    /// they do not continue this copy.
+    pub fn follow(&mut self, bytes: &[u8], mut replay: impl FnMut(&Record<'_>)) -> Option<usize> {
+        let mut records = Records::behind(bytes, self.seq, self.crc);
+        let mut taken = 0;
+        while let Some(record) = records.next() {
+            let place = self.memory.as_mut().get_mut(self.end + taken..self.end + records.end())?;
+            place.copy_from_slice(&bytes[taken..records.end()]);
+            taken = records.end();
+            replay(&record);
+        }
+        let is_bad = records.is_bad();
+        (self.end, self.seq, self.crc) = (self.end + taken, records.next_seq(), records.last_sum());
+        (!is_bad).then_some(taken)
+    }
+
+    /// The bytes of the records from the position `from` on, which [`Journal::end`] returned
+    /// before; for a standby, and for a sync.
+    pub fn written(&self, from: usize) -> &[u8] {
+        self.memory.as_ref().get(from..self.end).unwrap_or_default()
+    }
+
+    /// The file header, with which a standby begins.
+    pub fn header(&self) -> &[u8] {
+        &self.memory.as_ref()[..HEADER_LEN]
+    }
+
+    /// The journal's id.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The position behind the last record.
+    pub const fn end(&self) -> usize {
+        self.end
+    }
+
+    /// The number of the next record.
+    pub const fn next_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The memory, to sync it.
+    pub const fn memory(&self) -> &M {
+        &self.memory
+    }
+}
