@@ -9,6 +9,7 @@
 pub mod boe;
 mod codec;
 pub mod fix;
+pub mod ilink3;
 pub mod journal;
 pub mod orders;
 pub mod ouch;

@@ -15,3 +15,8 @@ fn soupbin_scripts_hold() {
 fn boe_scripts_hold() {
     check_folder("boe", script::boe::machine);
 }
+
+#[test]
+fn ilink3_scripts_hold() {
+    check_folder("ilink3", script::ilink3::machine);
+}

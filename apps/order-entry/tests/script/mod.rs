@@ -16,6 +16,7 @@
 
 pub(crate) mod boe;
 mod bytes;
+pub(crate) mod ilink3;
 pub(crate) mod soupbin;
 
 use std::fmt::Write as _;

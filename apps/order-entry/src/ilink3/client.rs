@@ -1,0 +1,745 @@
+//! The client's end: negotiates, establishes, counts both ways, keeps the connection alive.
+
+use zerocopy::IntoBytes;
+
+use super::{
+    Establish, EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Key, MESSAGE_LEN_MAX,
+    NO_UUID, Negotiate, NegotiationReject, NegotiationResponse, NotApplied, RETRANSMIT_MAX, Retransmission,
+    RetransmitReject, RetransmitRequest, Sequence, Terminate, emit, establish_signature, negotiate_signature,
+};
+use crate::Text;
+use crate::session::{Fate, KeepAlive, Output, Reassembly, Recovery, Resend, SECOND_NS};
+
+/// Who logs in.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The session.
+    pub session: Text<3>,
+    /// The firm.
+    pub firm: Text<5>,
+    /// The key's identifier.
+    pub access_key: Text<20>,
+    /// The key.
+    pub key: Key,
+    /// Name of the trading system.
+    pub system: Text<30>,
+    /// Its version.
+    pub system_version: Text<10>,
+    /// Its vendor.
+    pub system_vendor: Text<10>,
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Who logs in.
+    pub identity: Identity,
+    /// Bytes of the largest message to receive, of which the machine keeps one in pieces. By
+    /// default 65,535, all that the length field allows.
+    pub message_len_max: usize,
+    /// The longest silence before a keep-alive, ms. By default 10,000.
+    pub keep_alive_ms: u16,
+    /// A request of the session has failed after this time without an answer. By default 15 s.
+    pub login_ns_max: u64,
+}
+
+impl ClientConfig {
+    /// All defaults, with `identity`.
+    pub const fn new(identity: Identity) -> Self {
+        Self { identity, message_len_max: MESSAGE_LEN_MAX, keep_alive_ms: 10_000, login_ns_max: 15 * SECOND_NS }
+    }
+}
+
+/// Messages that are missing: `count` from `from` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The first number.
+    pub from: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl Missing {
+    pub(super) fn has(self, number: u32) -> bool {
+        number.checked_sub(self.from).is_some_and(|idx| idx < self.count)
+    }
+}
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClientEvent<'a> {
+    /// The session is negotiated: establish it.
+    Negotiated {
+        /// In how many days the key expires; 65535 is not said.
+        key_expires_days: u16,
+    },
+    /// The session or connection is refused. The venue closes the connection.
+    Refused {
+        /// The code of the reason.
+        error: u16,
+        /// The reason.
+        reason: Text<48>,
+        /// The number of ours that the venue expects, where an establishment was refused.
+        next: Option<u32>,
+    },
+    /// The connection is established: orders may be sent.
+    Established {
+        /// The venue's messages that we have not received, under this identifier of the session.
+        /// Ask for them with [`Client::request_retransmit`].
+        missed: Option<Missing>,
+        /// The venue's identifier of the session before, and the last number of it.
+        previous: (u64, u32),
+    },
+    /// An application message.
+    Message {
+        /// Its number.
+        number: u32,
+        /// The message.
+        frame: Frame<'a>,
+        /// Messages that are missing before this one: ask for them, and hold this and the next
+        /// ones back until they came.
+        missing: Option<Missing>,
+        /// It was asked for again.
+        is_retransmitted: bool,
+    },
+    /// The messages that were asked for follow.
+    Retransmission(Missing),
+    /// The messages that were asked for do not follow.
+    RetransmitRejected {
+        /// The code of the reason.
+        error: u16,
+        /// The reason.
+        reason: Text<48>,
+    },
+    /// The venue has not seen these of our messages: send them again, or skip them.
+    NotApplied(Missing),
+    /// Nothing, from a venue that is alive.
+    KeepAlive {
+        /// Messages of the venue that are missing.
+        missing: Option<Missing>,
+        /// The venue has heard nothing from us for an interval.
+        is_lapsed: bool,
+    },
+    /// The venue ended the connection. [`Client::tick`] answers; then close.
+    Terminated {
+        /// The code of the reason.
+        error: u16,
+        /// The reason.
+        reason: Text<48>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Negotiating,
+    Negotiated,
+    Establishing,
+    Established,
+    Terminating,
+}
+
+impl State {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Negotiating => "negotiating",
+            Self::Negotiated => "negotiated",
+            Self::Establishing => "establishing",
+            Self::Established => "established",
+            Self::Terminating => "terminating",
+        }
+    }
+}
+
+/// The client of one session, over any number of connections, one after the other. Memory is one
+/// message, taken at the start.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    reassembly: Reassembly,
+    keep_alive: KeepAlive,
+    facts: Facts,
+    /// A sequence with the lapsed flag was sent in this silence.
+    is_lapse_told: bool,
+    /// The venue terminated, and waits for our answer.
+    owes_terminate: bool,
+}
+
+/// What received messages change.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    state: State,
+    uuid: u64,
+    /// When the open request was made, on the clock of the machine and of the wall.
+    asked_ns: u64,
+    asked_at_ns: u64,
+    /// Our next number, and what it was when the connection was established.
+    next: u32,
+    next_at_login: u32,
+    /// The venue's next number.
+    expected: u32,
+    /// The request for messages again that is open, and the session that it is about.
+    open_request: Option<(Missing, u64)>,
+    not_applied: Option<Missing>,
+    /// The venue spoke of something else after its acknowledgment, so that it missed nothing but
+    /// what it told.
+    is_gap_told: bool,
+}
+
+impl Client {
+    /// A client that is not connected, without a session.
+    pub fn new(config: ClientConfig) -> Self {
+        let interval_ns = u64::from(config.keep_alive_ms) * 1_000_000;
+        Self {
+            reassembly: Reassembly::new(config.message_len_max),
+            keep_alive: KeepAlive::new(interval_ns, 2 * interval_ns, 0),
+            facts: Facts {
+                state: State::Closed,
+                uuid: 0,
+                asked_ns: 0,
+                asked_at_ns: 0,
+                next: 1,
+                next_at_login: 1,
+                expected: 1,
+                open_request: None,
+                not_applied: None,
+                is_gap_told: false,
+            },
+            is_lapse_told: false,
+            owes_terminate: false,
+            config,
+        }
+    }
+
+    /// Continues a session from a journal: its identifier, our next number, the venue's next.
+    pub fn resume(&mut self, uuid: u64, next: u32, expected: u32) {
+        self.facts = Facts { uuid, next, next_at_login: next, expected, ..self.facts };
+    }
+
+    /// Begins a session on a connection that was just made. `uuid` must be above that of each
+    /// session before, such as the microseconds since 1970; `wall_ns` is the time since 1970.
+    ///
+    /// # Errors
+    ///
+    /// `uuid` is not above the last, or the output is too small for 90 bytes.
+    pub fn negotiate(
+        &mut self,
+        now_ns: u64,
+        wall_ns: u64,
+        uuid: u64,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        if uuid <= self.facts.uuid {
+            return Err(IlinkError::UuidNotRising { last: self.facts.uuid, found: uuid });
+        }
+        let identity = &self.config.identity;
+        let mut message = Negotiate {
+            signature: [0; 32],
+            access_key: identity.access_key,
+            uuid: uuid.into(),
+            at_ns: wall_ns.into(),
+            session: identity.session,
+            firm: identity.firm,
+        };
+        message.signature = negotiate_signature(&identity.key, &message).unwrap_or_default();
+        emit(Negotiate::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
+        self.facts = Facts { uuid, next: 1, next_at_login: 1, expected: 1, not_applied: None, ..self.facts };
+        self.begin(State::Negotiating, now_ns, wall_ns);
+        Ok(())
+    }
+
+    /// Establishes the session: after a negotiation on the same connection, or on one that was just
+    /// made.
+    ///
+    /// # Errors
+    ///
+    /// There is no session, or the output is too small for 146 bytes.
+    pub fn establish(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        if self.facts.uuid == 0 || self.facts.state == State::Negotiating {
+            return Err(IlinkError::State { state: "without a session" });
+        }
+        let identity = &self.config.identity;
+        let mut message = Establish {
+            signature: [0; 32],
+            access_key: identity.access_key,
+            system: identity.system,
+            system_version: identity.system_version,
+            system_vendor: identity.system_vendor,
+            uuid: self.facts.uuid.into(),
+            at_ns: wall_ns.into(),
+            next_seq: self.facts.next.into(),
+            session: identity.session,
+            firm: identity.firm,
+            keep_alive_ms: self.config.keep_alive_ms.into(),
+        };
+        message.signature = establish_signature(&identity.key, &message).unwrap_or_default();
+        emit(Establish::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
+        self.begin(State::Establishing, now_ns, wall_ns);
+        Ok(())
+    }
+
+    fn begin(&mut self, state: State, now_ns: u64, wall_ns: u64) {
+        let interval_ns = u64::from(self.config.keep_alive_ms) * 1_000_000;
+        if self.facts.state != State::Negotiated {
+            self.reassembly.clear();
+        }
+        self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
+        (self.is_lapse_told, self.owes_terminate) = (false, false);
+        self.facts = Facts {
+            state,
+            asked_ns: now_ns,
+            asked_at_ns: wall_ns,
+            open_request: None,
+            is_gap_told: false,
+            ..self.facts
+        };
+    }
+
+    /// Takes one message from the front of `input`; `None` where `input` is used up. Call it until
+    /// then. Where the session is over, input is discarded.
+    ///
+    /// # Errors
+    ///
+    /// The message breaks a rule; the session is over, and the caller closes the connection.
+    #[inline]
+    pub fn receive<'s, 'i: 's>(
+        &'s mut self,
+        now_ns: u64,
+        input: &mut &'i [u8],
+    ) -> Result<Option<ClientEvent<'s>>, IlinkError> {
+        let Self { config, reassembly, keep_alive, facts, is_lapse_told, owes_terminate } = self;
+        if facts.state == State::Closed {
+            *input = &[];
+            return Ok(None);
+        }
+        if !input.is_empty() {
+            keep_alive.received(now_ns);
+            *is_lapse_told = false;
+        }
+        let too_long = |len| IlinkError::TooLong { len, len_max: config.message_len_max };
+        let event = match reassembly.next(input, Frame::len, too_long) {
+            Ok(None) => return Ok(None),
+            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| facts.take(frame)),
+            Err(error) => Err(error),
+        };
+        match event {
+            Err(_) => facts.state = State::Closed,
+            Ok(ClientEvent::Terminated { .. }) => {
+                *owes_terminate = facts.state != State::Terminating;
+                facts.state = if *owes_terminate { State::Terminating } else { State::Closed };
+            }
+            Ok(_) => {}
+        }
+        event.map(Some)
+    }
+
+    /// Sends an application message of `template`, and returns its number, which is written into
+    /// the block where all messages of a client have it.
+    ///
+    /// # Errors
+    ///
+    /// Not established, the block is too short for a number, the numbers are used up, or the output
+    /// is too small.
+    pub fn send(
+        &mut self,
+        now_ns: u64,
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<u32, IlinkError> {
+        let number = self.facts.next;
+        let after = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        self.emit_numbered(now_ns, number, template, block, tail, output)?;
+        self.facts.next = after;
+        Ok(number)
+    }
+
+    /// Sends a message again that the venue has not applied, under its number.
+    ///
+    /// # Errors
+    ///
+    /// The venue did not say that it misses `number`; else as [`send`](Self::send).
+    pub fn send_again(
+        &mut self,
+        now_ns: u64,
+        number: u32,
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        if !self.facts.not_applied.is_some_and(|missing| missing.has(number)) {
+            return Err(IlinkError::NotMissing { number });
+        }
+        self.emit_numbered(now_ns, number, template, block, tail, output)
+    }
+
+    fn emit_numbered(
+        &mut self,
+        now_ns: u64,
+        number: u32,
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.established()?;
+        let short = IlinkError::Length { template, expected: CLIENT_NUMBER_AT + 4, found: block.len() };
+        if block.len() < CLIENT_NUMBER_AT + 4 {
+            return Err(short);
+        }
+        let block = emit(template, block, tail, output)?;
+        block[CLIENT_NUMBER_AT..CLIENT_NUMBER_AT + 4].copy_from_slice(&number.to_le_bytes());
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+
+    /// Skips what the venue has not applied: tells our next number.
+    ///
+    /// # Errors
+    ///
+    /// Not established, or the output is too small for 26 bytes.
+    pub fn skip(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        self.established()?;
+        self.emit_sequence(now_ns, false, output)?;
+        self.facts.not_applied = None;
+        Ok(())
+    }
+
+    /// Asks for messages of the venue again, of this session, or of an earlier one by its
+    /// identifier `last_uuid`. One request at a time.
+    ///
+    /// # Errors
+    ///
+    /// Another request is open, none or more than 2,500 messages, not established, or the output
+    /// is too small for 42 bytes.
+    pub fn request_retransmit(
+        &mut self,
+        now_ns: u64,
+        wall_ns: u64,
+        missing: Missing,
+        last_uuid: Option<u64>,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.established()?;
+        let count = u16::try_from(missing.count).ok().filter(|count| (1..=RETRANSMIT_MAX).contains(count));
+        let count = count.filter(|_| self.facts.open_request.is_none()).ok_or(IlinkError::Retransmit)?;
+        let request = RetransmitRequest {
+            uuid: self.facts.uuid.into(),
+            last_uuid: last_uuid.unwrap_or(NO_UUID).into(),
+            at_ns: wall_ns.into(),
+            from_seq: missing.from.into(),
+            count: count.into(),
+        };
+        emit(RetransmitRequest::KIND, request.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        self.facts.open_request = Some((missing, last_uuid.unwrap_or(self.facts.uuid)));
+        self.facts.asked_at_ns = wall_ns;
+        Ok(())
+    }
+
+    /// Ends the connection; the venue answers with the same.
+    ///
+    /// # Errors
+    ///
+    /// Not established, or the output is too small for 79 bytes.
+    pub fn terminate(
+        &mut self,
+        now_ns: u64,
+        wall_ns: u64,
+        error: u16,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.established()?;
+        self.emit_terminate(now_ns, wall_ns, error, output)?;
+        self.facts.state = State::Terminating;
+        Ok(())
+    }
+
+    /// Sends a keep-alive where one is due, and the answer to a termination. Call it at
+    /// [`deadline_ns`](Self::deadline_ns), after received bytes were taken.
+    ///
+    /// # Errors
+    ///
+    /// The venue has been silent for two intervals (a termination was written), or a request of the
+    /// session has no answer: the session is over. Or the output is too small.
+    pub fn tick(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        if self.owes_terminate {
+            self.emit_terminate(now_ns, wall_ns, 0, output)?;
+            self.owes_terminate = false;
+            self.facts.state = State::Closed;
+        }
+        match self.facts.state {
+            State::Closed | State::Negotiated => return Ok(()),
+            State::Negotiating | State::Establishing => {
+                let waited_ns = now_ns.saturating_sub(self.facts.asked_ns);
+                if waited_ns < self.config.login_ns_max {
+                    return Ok(());
+                }
+                self.facts.state = State::Closed;
+                return Err(IlinkError::LoginTimeout { waited_ns });
+            }
+            State::Established | State::Terminating => {}
+        }
+        if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
+            if self.facts.state == State::Established {
+                self.emit_terminate(now_ns, wall_ns, KEEP_ALIVE_LAPSED, output)?;
+            }
+            self.facts.state = State::Closed;
+            return Err(IlinkError::Silence { silence_ns });
+        }
+        let lapse = !self.is_lapse_told && now_ns >= self.lapse_at_ns();
+        if self.facts.state == State::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
+            self.emit_sequence(now_ns, lapse, output)?;
+            self.is_lapse_told |= lapse;
+        }
+        Ok(())
+    }
+
+    /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let facts = &self.facts;
+        match facts.state {
+            _ if self.owes_terminate => Some(0),
+            State::Closed | State::Negotiated => None,
+            State::Negotiating | State::Establishing => Some(facts.asked_ns.saturating_add(self.config.login_ns_max)),
+            State::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
+            State::Established => Some(self.keep_alive.deadline_ns()),
+            State::Terminating => Some(self.keep_alive.dead_at_ns()),
+        }
+    }
+
+    /// The connection is closed or broken. Session and numbers are kept.
+    pub fn disconnected(&mut self) {
+        self.facts.state = State::Closed;
+        self.owes_terminate = false;
+    }
+
+    /// Whether orders may be sent.
+    pub fn is_established(&self) -> bool {
+        self.facts.state == State::Established
+    }
+
+    /// The session's identifier, our next number and the venue's next, for a journal.
+    pub fn numbers(&self) -> (u64, u32, u32) {
+        (self.facts.uuid, self.facts.next, self.facts.expected)
+    }
+
+    fn lapse_at_ns(&self) -> u64 {
+        self.keep_alive.dead_at_ns().saturating_sub(u64::from(self.config.keep_alive_ms) * 1_000_000)
+    }
+
+    fn established(&self) -> Result<(), IlinkError> {
+        match self.facts.state {
+            State::Established => Ok(()),
+            state => Err(IlinkError::State { state: state.text() }),
+        }
+    }
+
+    fn emit_sequence(&mut self, now_ns: u64, is_lapsed: bool, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        let message = Sequence {
+            uuid: self.facts.uuid.into(),
+            next_seq: self.facts.next.into(),
+            fault_tolerance: u8::MAX,
+            lapsed: u8::from(is_lapsed),
+        };
+        emit(Sequence::KIND, message.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+
+    fn emit_terminate(
+        &mut self,
+        now_ns: u64,
+        wall_ns: u64,
+        error: u16,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        let message = Terminate {
+            reason: Text([0; 48]),
+            uuid: self.facts.uuid.into(),
+            at_ns: wall_ns.into(),
+            error: error.into(),
+            split: u8::MAX,
+        };
+        emit(Terminate::KIND, message.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+}
+
+/// The length of the credentials after a negotiation and an establishment: there are none.
+const NO_CREDENTIALS: &[u8] = &[0, 0];
+
+/// Where a client's messages have their number, and the venue's.
+pub(super) const CLIENT_NUMBER_AT: usize = 17;
+pub(super) const VENUE_NUMBER_AT: usize = 0;
+
+/// The four bytes at `at`, a number.
+pub(super) fn number_at(frame: &Frame<'_>, at: usize) -> Result<u32, IlinkError> {
+    let short = IlinkError::Length { template: frame.template, expected: at + 4, found: frame.block.len() };
+    let bytes = frame.block.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or(short)?;
+    Ok(u32::from_le_bytes(*bytes))
+}
+
+impl Facts {
+    #[inline]
+    fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
+        let template = frame.template;
+        let is_live = matches!(self.state, State::Established | State::Terminating);
+        match template {
+            // Of the venue's application messages all have number and identifier in front.
+            519.. if is_live => self.message(frame),
+            Sequence::KIND if is_live => self.sequence(frame.view()?),
+            NotApplied::KIND if is_live => {
+                let message: &NotApplied = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                let told = Missing { from: message.from_seq.get(), count: message.count.get() };
+                self.not_applied = Some(told);
+                Ok(ClientEvent::NotApplied(told))
+            }
+            Terminate::KIND => {
+                let message: &Terminate = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                Ok(ClientEvent::Terminated { error: message.error.get(), reason: message.reason })
+            }
+            _ => self.rare(frame),
+        }
+    }
+
+    /// Answers to requests of the session.
+    #[cold]
+    fn rare<'p>(&mut self, frame: Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
+        match (frame.template, self.state) {
+            (NegotiationResponse::KIND, State::Negotiating) => {
+                let message: &NegotiationResponse = frame.view()?;
+                self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
+                self.state = State::Negotiated;
+                Ok(ClientEvent::Negotiated { key_expires_days: message.key_expires_days.get() })
+            }
+            (NegotiationReject::KIND, State::Negotiating) => {
+                let message: &NegotiationReject = frame.view()?;
+                self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
+                self.state = State::Closed;
+                Ok(ClientEvent::Refused { error: message.error.get(), reason: message.reason, next: None })
+            }
+            (EstablishmentAck::KIND, State::Establishing) => self.established(&frame),
+            (EstablishmentReject::KIND, State::Establishing) => {
+                let message: &EstablishmentReject = frame.view()?;
+                self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
+                self.state = State::Closed;
+                let next = Some(message.next_seq.get());
+                Ok(ClientEvent::Refused { error: message.error.get(), reason: message.reason, next })
+            }
+            (Retransmission::KIND, State::Established) => {
+                let message: &Retransmission = frame.view()?;
+                self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
+                let follows = Missing { from: message.from_seq.get(), count: message.count.get().into() };
+                if !self.open_request.is_some_and(|(asked, _)| asked == follows) {
+                    return Err(IlinkError::Echo { template: frame.template });
+                }
+                Ok(ClientEvent::Retransmission(follows))
+            }
+            (RetransmitReject::KIND, State::Established) => {
+                let message: &RetransmitReject = frame.view()?;
+                self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
+                self.open_request = None;
+                Ok(ClientEvent::RetransmitRejected { error: message.error.get(), reason: message.reason })
+            }
+            (template, state) => Err(IlinkError::Unexpected { template, state: state.text() }),
+        }
+    }
+
+    fn established<'p>(&mut self, frame: &Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
+        let message: &EstablishmentAck = frame.view()?;
+        self.echo(frame, message.uuid.get(), message.at_ns.get())?;
+        let (uuid, last) = (message.previous_uuid.get(), message.previous_seq.get());
+        let missed = (uuid == self.uuid).then(|| self.missing_before(last.saturating_add(1))).flatten();
+        if let Some(Missing { from, count }) = missed {
+            self.expected = from.saturating_add(count);
+        }
+        self.state = State::Established;
+        self.next_at_login = self.next;
+        Ok(ClientEvent::Established { missed, previous: (uuid, last) })
+    }
+
+    fn sequence<'p>(&mut self, message: &Sequence) -> Result<ClientEvent<'p>, IlinkError> {
+        self.same_uuid(message.uuid.get())?;
+        let next = message.next_seq.get();
+        if next < self.expected {
+            return Err(IlinkError::LowNumber { expected: self.expected, found: next });
+        }
+        let missing = self.missing_before(next);
+        self.expected = next;
+        self.is_gap_told = true;
+        Ok(ClientEvent::KeepAlive { missing, is_lapsed: message.lapsed == 1 })
+    }
+
+    #[inline]
+    fn message<'p>(&mut self, frame: Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
+        let number = number_at(&frame, VENUE_NUMBER_AT)?;
+        let short = IlinkError::Length { template: frame.template, expected: 12, found: frame.block.len() };
+        let uuid = frame.block.get(4..).and_then(|rest| rest.first_chunk::<8>()).ok_or(short)?;
+        let uuid = u64::from_le_bytes(*uuid);
+        self.is_gap_told = true;
+        if let Some((asked, of)) = self.open_request
+            && asked.has(number)
+            && (uuid == of || uuid == self.uuid)
+            && (number < self.expected || of != self.uuid)
+        {
+            // The last one ends the request.
+            if number - asked.from + 1 == asked.count {
+                self.open_request = None;
+            }
+            return Ok(ClientEvent::Message { number, frame, missing: None, is_retransmitted: true });
+        }
+        self.same_uuid(uuid)?;
+        if number < self.expected {
+            return Err(IlinkError::LowNumber { expected: self.expected, found: number });
+        }
+        let missing = self.missing_before(number);
+        self.expected = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        Ok(ClientEvent::Message { number, frame, missing, is_retransmitted: false })
+    }
+
+    fn missing_before(&self, number: u32) -> Option<Missing> {
+        let count = number.saturating_sub(self.expected);
+        (count > 0).then_some(Missing { from: self.expected, count })
+    }
+
+    fn same_uuid(&self, found: u64) -> Result<(), IlinkError> {
+        if found == self.uuid { Ok(()) } else { Err(IlinkError::Uuid { expected: self.uuid, found }) }
+    }
+
+    fn echo(&self, frame: &Frame<'_>, uuid: u64, at_ns: u64) -> Result<(), IlinkError> {
+        if uuid == self.uuid && at_ns == self.asked_at_ns {
+            Ok(())
+        } else {
+            Err(IlinkError::Echo { template: frame.template })
+        }
+    }
+}
+
+impl Recovery for Client {
+    /// By our number. The venue tells what it has not applied right after its acknowledgment of a
+    /// connection, so that a message of an earlier connection was processed where the venue has
+    /// told nothing of it and gone on to something else.
+    fn fate(&self, number: u64) -> Fate {
+        let facts = &self.facts;
+        if !matches!(facts.state, State::Established | State::Terminating) {
+            return Fate::Unknown { resend: None };
+        }
+        if let Ok(number) = u32::try_from(number)
+            && facts.not_applied.is_some_and(|missing| missing.has(number))
+        {
+            return Fate::NotProcessed { resend: Resend::SameNumber };
+        }
+        if number < u64::from(facts.next_at_login) && facts.is_gap_told {
+            return Fate::Processed;
+        }
+        Fate::Unknown { resend: None }
+    }
+}

@@ -1,0 +1,632 @@
+//! The venue's end: judges negotiation and establishment, counts both ways, keeps the connection
+//! alive.
+
+use zerocopy::IntoBytes;
+
+use super::client::{CLIENT_NUMBER_AT, VENUE_NUMBER_AT, number_at};
+use super::{
+    Establish, EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, MESSAGE_LEN_MAX, Missing,
+    Negotiate, NegotiationReject, NegotiationResponse, NotApplied, RETRANSMIT_MAX, Retransmission, RetransmitReject,
+    RetransmitRequest, Sequence, Terminate, emit,
+};
+use crate::Text;
+use crate::session::{KeepAlive, Output, Reassembly, SECOND_NS};
+
+/// How a server behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// Bytes of the largest message to receive, of which the machine keeps one in pieces. By
+    /// default 65,535, all that the length field allows.
+    pub message_len_max: usize,
+    /// A connection that is not established ends after this time. By default 30 s.
+    pub login_ns_max: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { message_len_max: MESSAGE_LEN_MAX, login_ns_max: 30 * SECOND_NS }
+    }
+}
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerEvent<'a> {
+    /// The client begins a session: check [`negotiate_signature`](super::negotiate_signature), and
+    /// answer with [`Server::accept_negotiation`] or [`Server::reject_negotiation`].
+    Negotiate(&'a Negotiate),
+    /// The client begins a connection: check
+    /// [`establish_signature`](super::establish_signature), and answer with
+    /// [`Server::accept_establishment`] or [`Server::reject_establishment`].
+    Establish(&'a Establish),
+    /// An application message.
+    Message {
+        /// Its number.
+        number: u32,
+        /// The message.
+        frame: Frame<'a>,
+        /// Messages that are missing before this one: [`Server::tick`] tells the client.
+        missing: Option<Missing>,
+        /// It is one of those that were told as not applied.
+        is_sent_again: bool,
+    },
+    /// The client asks for messages again: answer with [`Server::begin_retransmission`] or
+    /// [`Server::reject_retransmission`].
+    RetransmitRequest(&'a RetransmitRequest),
+    /// Nothing, from a client that is alive.
+    KeepAlive {
+        /// The client has heard nothing from us for an interval.
+        is_lapsed: bool,
+    },
+    /// The client ended the connection. [`Server::tick`] answers; then close.
+    Terminated {
+        /// The code of the reason.
+        error: u16,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Connected,
+    Negotiating,
+    Establishing,
+    Established,
+    Terminating,
+}
+
+impl State {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Connected => "not established",
+            Self::Negotiating => "negotiating",
+            Self::Establishing => "establishing",
+            Self::Established => "established",
+            Self::Terminating => "terminating",
+        }
+    }
+}
+
+/// What received messages change.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    state: State,
+    uuid: u64,
+    previous: (u64, u32),
+    /// The identifier, time and next number of the open request.
+    asked: (u64, u64, u32),
+    keep_alive_ms: u16,
+    /// Our next number, and the client's.
+    next: u32,
+    expected: u32,
+    not_applied: Option<Missing>,
+    /// Not applied, and not told yet.
+    owes_not_applied: bool,
+}
+
+/// The venue's end of one session, over any number of connections, one after the other.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    reassembly: Reassembly,
+    keep_alive: KeepAlive,
+    since_ns: u64,
+    facts: Facts,
+    is_lapse_told: bool,
+    owes_terminate: bool,
+}
+
+impl Server {
+    /// A server without a connection and a session.
+    pub fn new(config: ServerConfig) -> Self {
+        Self {
+            reassembly: Reassembly::new(config.message_len_max),
+            keep_alive: KeepAlive::new(u64::MAX, u64::MAX, 0),
+            since_ns: 0,
+            facts: Facts {
+                state: State::Closed,
+                uuid: 0,
+                previous: (0, 0),
+                asked: (0, 0, 0),
+                keep_alive_ms: 0,
+                next: 1,
+                expected: 1,
+                not_applied: None,
+                owes_not_applied: false,
+            },
+            is_lapse_told: false,
+            owes_terminate: false,
+            config,
+        }
+    }
+
+    /// A client has connected. Session and numbers are kept.
+    pub fn connected(&mut self, now_ns: u64) {
+        self.reassembly.clear();
+        self.since_ns = now_ns;
+        self.facts.state = State::Connected;
+        (self.is_lapse_told, self.owes_terminate) = (false, false);
+    }
+
+    /// Takes one message from the front of `input`; `None` where `input` is used up. Call it until
+    /// then. Where the session is over, input is discarded.
+    ///
+    /// # Errors
+    ///
+    /// The message breaks a rule; the session is over, and the caller closes the connection.
+    #[inline]
+    pub fn receive<'s, 'i: 's>(
+        &'s mut self,
+        now_ns: u64,
+        input: &mut &'i [u8],
+    ) -> Result<Option<ServerEvent<'s>>, IlinkError> {
+        let Self { config, reassembly, keep_alive, facts, is_lapse_told, owes_terminate, .. } = self;
+        if facts.state == State::Closed {
+            *input = &[];
+            return Ok(None);
+        }
+        if !input.is_empty() {
+            keep_alive.received(now_ns);
+            *is_lapse_told = false;
+        }
+        let too_long = |len| IlinkError::TooLong { len, len_max: config.message_len_max };
+        let event = match reassembly.next(input, Frame::len, too_long) {
+            Ok(None) => return Ok(None),
+            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| facts.take(frame)),
+            Err(error) => Err(error),
+        };
+        match event {
+            Err(_) => facts.state = State::Closed,
+            Ok(ServerEvent::Terminated { .. }) => {
+                *owes_terminate = facts.state != State::Terminating;
+                facts.state = if *owes_terminate { State::Terminating } else { State::Closed };
+            }
+            Ok(_) => {}
+        }
+        event.map(Some)
+    }
+
+    /// Accepts a negotiation: a new session, whose numbers begin at 1 both ways.
+    ///
+    /// # Errors
+    ///
+    /// No negotiation waits for an answer, its identifier is not above the last, or the output is
+    /// too small for 47 bytes.
+    pub fn accept_negotiation(&mut self, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        self.expect(State::Negotiating)?;
+        let (uuid, at_ns, _) = self.facts.asked;
+        if uuid <= self.facts.uuid {
+            return Err(IlinkError::UuidNotRising { last: self.facts.uuid, found: uuid });
+        }
+        let previous = (self.facts.uuid, self.facts.next - 1);
+        let message = NegotiationResponse {
+            uuid: uuid.into(),
+            at_ns: at_ns.into(),
+            key_expires_days: u16::MAX.into(),
+            fault_tolerance: 1,
+            split: u8::MAX,
+            previous_seq: previous.1.into(),
+            previous_uuid: previous.0.into(),
+            environment: u8::MAX,
+        };
+        emit(NegotiationResponse::KIND, message.as_bytes(), &[0, 0], output)?;
+        self.facts = Facts {
+            state: State::Connected,
+            uuid,
+            previous,
+            next: 1,
+            expected: 1,
+            not_applied: None,
+            owes_not_applied: false,
+            ..self.facts
+        };
+        Ok(())
+    }
+
+    /// Refuses a negotiation. Close the connection after the output was sent.
+    ///
+    /// # Errors
+    ///
+    /// No negotiation waits for an answer, or the output is too small for 81 bytes.
+    pub fn reject_negotiation(
+        &mut self,
+        error: u16,
+        reason: &Text<48>,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.expect(State::Negotiating)?;
+        let (uuid, at_ns, _) = self.facts.asked;
+        let message = NegotiationReject {
+            reason: *reason,
+            uuid: uuid.into(),
+            at_ns: at_ns.into(),
+            error: error.into(),
+            fault_tolerance: 1,
+            split: u8::MAX,
+            environment: u8::MAX,
+        };
+        emit(NegotiationReject::KIND, message.as_bytes(), &[], output)?;
+        self.facts.state = State::Closed;
+        Ok(())
+    }
+
+    /// Accepts an establishment, and tells at once which of the client's messages were not applied.
+    ///
+    /// # Errors
+    ///
+    /// No establishment waits for an answer, it is for another session, the client's next number is
+    /// below what was received (reject it then), or the output is too small for 80 bytes.
+    pub fn accept_establishment(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        self.expect(State::Establishing)?;
+        let (uuid, at_ns, next) = self.facts.asked;
+        if uuid != self.facts.uuid {
+            return Err(IlinkError::Uuid { expected: self.facts.uuid, found: uuid });
+        }
+        if next < self.facts.expected {
+            return Err(IlinkError::LowNumber { expected: self.facts.expected, found: next });
+        }
+        let is_first = self.facts.next == 1;
+        let (previous_uuid, previous_seq) = if is_first { self.facts.previous } else { (uuid, self.facts.next - 1) };
+        let message = EstablishmentAck {
+            uuid: uuid.into(),
+            at_ns: at_ns.into(),
+            next_seq: self.facts.next.into(),
+            previous_seq: previous_seq.into(),
+            previous_uuid: previous_uuid.into(),
+            keep_alive_ms: self.facts.keep_alive_ms.into(),
+            key_expires_days: u16::MAX.into(),
+            fault_tolerance: 1,
+            split: u8::MAX,
+            environment: u8::MAX,
+        };
+        emit(EstablishmentAck::KIND, message.as_bytes(), &[], output)?;
+        let interval_ns = u64::from(self.facts.keep_alive_ms) * 1_000_000;
+        self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
+        self.facts.state = State::Established;
+        self.facts.miss_until(next);
+        self.emit_not_applied(now_ns, output)
+    }
+
+    /// Refuses an establishment, and tells the number that is expected. Close the connection after
+    /// the output was sent.
+    ///
+    /// # Errors
+    ///
+    /// No establishment waits for an answer, or the output is too small for 85 bytes.
+    pub fn reject_establishment(
+        &mut self,
+        error: u16,
+        reason: &Text<48>,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.expect(State::Establishing)?;
+        let (uuid, at_ns, _) = self.facts.asked;
+        let message = EstablishmentReject {
+            reason: *reason,
+            uuid: uuid.into(),
+            at_ns: at_ns.into(),
+            next_seq: self.facts.expected.into(),
+            error: error.into(),
+            fault_tolerance: 1,
+            split: u8::MAX,
+            environment: u8::MAX,
+        };
+        emit(EstablishmentReject::KIND, message.as_bytes(), &[], output)?;
+        self.facts.state = State::Closed;
+        Ok(())
+    }
+
+    /// Sends an application message of `template`, and returns its number: number and identifier
+    /// are written into the block, where all messages of the venue have them.
+    ///
+    /// # Errors
+    ///
+    /// Not established, the block is too short, the numbers are used up, or the output is too
+    /// small.
+    pub fn send(
+        &mut self,
+        now_ns: u64,
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<u32, IlinkError> {
+        let number = self.facts.next;
+        let after = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        self.send_again(now_ns, number, template, block, tail, output)?;
+        self.facts.next = after;
+        Ok(number)
+    }
+
+    /// Sends a message again that the client asked for, under its number. The caller sets its flag
+    /// of a possible repetition.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_again(
+        &mut self,
+        now_ns: u64,
+        number: u32,
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.expect(State::Established)?;
+        let short = IlinkError::Length { template, expected: 12, found: block.len() };
+        if block.len() < 12 {
+            return Err(short);
+        }
+        let uuid = self.facts.uuid;
+        let block = emit(template, block, tail, output)?;
+        block[VENUE_NUMBER_AT..VENUE_NUMBER_AT + 4].copy_from_slice(&number.to_le_bytes());
+        block[4..12].copy_from_slice(&uuid.to_le_bytes());
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+
+    /// Numbers a message that happens while the client is away.
+    ///
+    /// # Errors
+    ///
+    /// The numbers are used up.
+    pub fn number_unsent(&mut self) -> Result<u32, IlinkError> {
+        let number = self.facts.next;
+        self.facts.next = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        Ok(number)
+    }
+
+    /// Tells that the messages of `request` follow; then they do, by
+    /// [`send_again`](Self::send_again).
+    ///
+    /// # Errors
+    ///
+    /// Not established, or the output is too small for 43 bytes.
+    pub fn begin_retransmission(
+        &mut self,
+        now_ns: u64,
+        request: &RetransmitRequest,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.expect(State::Established)?;
+        let message = Retransmission {
+            uuid: request.uuid,
+            last_uuid: request.last_uuid,
+            at_ns: request.at_ns,
+            from_seq: request.from_seq,
+            count: request.count,
+            split: u8::MAX,
+        };
+        emit(Retransmission::KIND, message.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+
+    /// Refuses to send the messages of `request` again.
+    ///
+    /// # Errors
+    ///
+    /// Not established, or the output is too small for 87 bytes.
+    pub fn reject_retransmission(
+        &mut self,
+        now_ns: u64,
+        request: &RetransmitRequest,
+        error: u16,
+        reason: &Text<48>,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
+        self.expect(State::Established)?;
+        let message = RetransmitReject {
+            reason: *reason,
+            uuid: request.uuid,
+            last_uuid: request.last_uuid,
+            at_ns: request.at_ns,
+            error: error.into(),
+            split: u8::MAX,
+        };
+        emit(RetransmitReject::KIND, message.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+
+    /// Ends the connection; the client answers with the same.
+    ///
+    /// # Errors
+    ///
+    /// Not established, or the output is too small for 79 bytes.
+    pub fn terminate(&mut self, now_ns: u64, error: u16, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        self.expect(State::Established)?;
+        self.emit_terminate(now_ns, error, output)?;
+        self.facts.state = State::Terminating;
+        Ok(())
+    }
+
+    /// Sends what is owed: what was not applied, the answer to a termination, a keep-alive. Call it
+    /// after each message that misses others, and at [`deadline_ns`](Self::deadline_ns).
+    ///
+    /// # Errors
+    ///
+    /// The client has been silent for two intervals (a termination was written), or has not
+    /// established a session: the session is over. Or the output is too small.
+    pub fn tick(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        if self.owes_terminate {
+            self.emit_terminate(now_ns, 0, output)?;
+            self.owes_terminate = false;
+            self.facts.state = State::Closed;
+        }
+        match self.facts.state {
+            State::Closed => return Ok(()),
+            State::Connected | State::Negotiating | State::Establishing => {
+                let waited_ns = now_ns.saturating_sub(self.since_ns);
+                if waited_ns < self.config.login_ns_max {
+                    return Ok(());
+                }
+                self.facts.state = State::Closed;
+                return Err(IlinkError::LoginTimeout { waited_ns });
+            }
+            State::Established | State::Terminating => {}
+        }
+        self.emit_not_applied(now_ns, output)?;
+        if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
+            if self.facts.state == State::Established {
+                self.emit_terminate(now_ns, KEEP_ALIVE_LAPSED, output)?;
+            }
+            self.facts.state = State::Closed;
+            return Err(IlinkError::Silence { silence_ns });
+        }
+        let lapse = !self.is_lapse_told && now_ns >= self.lapse_at_ns();
+        if self.facts.state == State::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
+            let message = Sequence {
+                uuid: self.facts.uuid.into(),
+                next_seq: self.facts.next.into(),
+                fault_tolerance: 1,
+                lapsed: u8::from(lapse),
+            };
+            emit(Sequence::KIND, message.as_bytes(), &[], output)?;
+            self.keep_alive.sent(now_ns);
+            self.is_lapse_told |= lapse;
+        }
+        Ok(())
+    }
+
+    /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        match self.facts.state {
+            _ if self.owes_terminate || self.facts.owes_not_applied => Some(0),
+            State::Closed => None,
+            State::Connected | State::Negotiating | State::Establishing => {
+                Some(self.since_ns.saturating_add(self.config.login_ns_max))
+            }
+            State::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
+            State::Established => Some(self.keep_alive.deadline_ns()),
+            State::Terminating => Some(self.keep_alive.dead_at_ns()),
+        }
+    }
+
+    /// The connection is closed or broken.
+    pub fn disconnected(&mut self) {
+        self.facts.state = State::Closed;
+        self.owes_terminate = false;
+    }
+
+    /// The session's identifier, our next number and the client's next.
+    pub fn numbers(&self) -> (u64, u32, u32) {
+        (self.facts.uuid, self.facts.next, self.facts.expected)
+    }
+
+    fn lapse_at_ns(&self) -> u64 {
+        self.keep_alive.dead_at_ns().saturating_sub(u64::from(self.facts.keep_alive_ms) * 1_000_000)
+    }
+
+    fn expect(&self, state: State) -> Result<(), IlinkError> {
+        if self.facts.state == state { Ok(()) } else { Err(IlinkError::State { state: self.facts.state.text() }) }
+    }
+
+    fn emit_not_applied(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        if let (true, Some(Missing { from, count })) = (self.facts.owes_not_applied, self.facts.not_applied) {
+            let message =
+                NotApplied { uuid: self.facts.uuid.into(), from_seq: from.into(), count: count.into(), split: u8::MAX };
+            emit(NotApplied::KIND, message.as_bytes(), &[], output)?;
+            self.facts.owes_not_applied = false;
+            self.keep_alive.sent(now_ns);
+        }
+        Ok(())
+    }
+
+    fn emit_terminate(&mut self, now_ns: u64, error: u16, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        let message = Terminate {
+            reason: Text([0; 48]),
+            uuid: self.facts.uuid.into(),
+            at_ns: 0.into(),
+            error: error.into(),
+            split: u8::MAX,
+        };
+        emit(Terminate::KIND, message.as_bytes(), &[], output)?;
+        self.keep_alive.sent(now_ns);
+        Ok(())
+    }
+}
+
+impl Facts {
+    #[inline]
+    fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
+        let template = frame.template;
+        let is_live = matches!(self.state, State::Established | State::Terminating);
+        match template {
+            514.. if is_live => self.message(frame),
+            Sequence::KIND if is_live => {
+                let message: &Sequence = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                let next = message.next_seq.get();
+                if next < self.expected {
+                    return Err(IlinkError::LowNumber { expected: self.expected, found: next });
+                }
+                // The client skips what it does not send again.
+                self.expected = next;
+                self.not_applied = None;
+                Ok(ServerEvent::KeepAlive { is_lapsed: message.lapsed == 1 })
+            }
+            Terminate::KIND => {
+                let message: &Terminate = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                Ok(ServerEvent::Terminated { error: message.error.get() })
+            }
+            Negotiate::KIND if self.state == State::Connected => {
+                let message: &Negotiate = frame.view()?;
+                self.asked = (message.uuid.get(), message.at_ns.get(), 0);
+                self.state = State::Negotiating;
+                Ok(ServerEvent::Negotiate(message))
+            }
+            Establish::KIND if self.state == State::Connected => {
+                let message: &Establish = frame.view()?;
+                self.asked = (message.uuid.get(), message.at_ns.get(), message.next_seq.get());
+                self.keep_alive_ms = message.keep_alive_ms.get();
+                self.state = State::Establishing;
+                Ok(ServerEvent::Establish(message))
+            }
+            RetransmitRequest::KIND if self.state == State::Established => {
+                let message: &RetransmitRequest = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                if !(1..=RETRANSMIT_MAX).contains(&message.count.get()) {
+                    return Err(IlinkError::Retransmit);
+                }
+                Ok(ServerEvent::RetransmitRequest(message))
+            }
+            _ => Err(IlinkError::Unexpected { template, state: self.state.text() }),
+        }
+    }
+
+    #[inline]
+    fn message<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
+        let number = number_at(&frame, CLIENT_NUMBER_AT)?;
+        if number < self.expected {
+            return if self.not_applied.is_some_and(|missing| missing.has(number)) {
+                Ok(ServerEvent::Message { number, frame, missing: None, is_sent_again: true })
+            } else {
+                Err(IlinkError::LowNumber { expected: self.expected, found: number })
+            };
+        }
+        let missing = self.miss_until(number);
+        self.expected = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        Ok(ServerEvent::Message { number, frame, missing, is_sent_again: false })
+    }
+
+    /// All messages before `number` that have not come are not applied.
+    fn miss_until(&mut self, number: u32) -> Option<Missing> {
+        let count = number.saturating_sub(self.expected);
+        if count == 0 {
+            return None;
+        }
+        let missing = Missing { from: self.expected, count };
+        self.not_applied = Some(missing);
+        self.owes_not_applied = true;
+        self.expected = number;
+        Some(missing)
+    }
+
+    fn same_uuid(&self, found: u64) -> Result<(), IlinkError> {
+        if found == self.uuid { Ok(()) } else { Err(IlinkError::Uuid { expected: self.uuid, found }) }
+    }
+}
