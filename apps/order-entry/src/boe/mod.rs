@@ -28,6 +28,7 @@
 //! passed on by type; the parameters of version 2 for options and other markets than US equities.
 
 mod client;
+mod client_event;
 mod codes;
 mod error;
 mod login;
@@ -36,7 +37,8 @@ pub mod v2;
 pub mod v3;
 mod version;
 
-pub use client::{Client, ClientConfig, ClientEvent};
+pub use client::Client;
+pub use client_event::{ClientConfig, ClientEvent};
 pub use codes::{Capacity, LoginStatus, LogoutReason, OrderType, ReasonCode, RestatementReason, Side, TimeInForce};
 pub use error::BoeError;
 pub use login::{Credentials, LoginAnswer, LoginRequest, UnitSequence, UnitSequences, UnspecifiedUnits};

@@ -31,23 +31,29 @@
 
 mod auth;
 mod client;
+mod client_event;
+mod client_facts;
 mod client_messages;
 mod error;
 mod frame;
 mod reports;
 mod server;
+mod server_event;
+mod server_facts;
 mod session_messages;
 #[cfg(test)]
 mod tests;
 mod venue_messages;
 
 pub use auth::{Key, establish_signature, negotiate_signature};
-pub use client::{Client, ClientConfig, ClientEvent, Identity, Missing};
+pub use client::Client;
+pub use client_event::{ClientConfig, ClientEvent, Identity, Missing};
 pub use client_messages::{CancelOrder, MassAction, NewOrder, ReplaceOrder, StatusRequest};
 pub use error::IlinkError;
 pub use frame::{Frame, emit};
 pub use reports::{OrderAccepted, OrderCancelled, OrderEliminated, OrderReplaced};
-pub use server::{Server, ServerConfig, ServerEvent};
+pub use server::Server;
+pub use server_event::{ServerConfig, ServerEvent};
 pub use session_messages::{
     Establish, EstablishmentAck, EstablishmentReject, Negotiate, NegotiationReject, NegotiationResponse, NotApplied,
     Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate,

@@ -3,107 +3,15 @@
 
 use zerocopy::IntoBytes;
 
-use super::client::{CLIENT_NUMBER_AT, VENUE_NUMBER_AT, number_at};
+use super::client_facts::VENUE_NUMBER_AT;
+use super::server_event::{ServerConfig, ServerEvent};
+use super::server_facts::{Facts, State};
 use super::{
-    Establish, EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, MESSAGE_LEN_MAX, Missing,
-    Negotiate, NegotiationReject, NegotiationResponse, NotApplied, RETRANSMIT_MAX, Retransmission, RetransmitReject,
-    RetransmitRequest, Sequence, Terminate, emit,
+    EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Missing, NegotiationReject,
+    NegotiationResponse, NotApplied, Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate, emit,
 };
 use crate::Text;
-use crate::session::{KeepAlive, Output, Reassembly, SECOND_NS};
-
-/// How a server behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerConfig {
-    /// Bytes of the largest message to receive, of which the machine keeps one in pieces. By
-    /// default 65,535, all that the length field allows.
-    pub message_len_max: usize,
-    /// A connection that is not established ends after this time. By default 30 s.
-    pub login_ns_max: u64,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self { message_len_max: MESSAGE_LEN_MAX, login_ns_max: 30 * SECOND_NS }
-    }
-}
-
-/// What arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ServerEvent<'a> {
-    /// The client begins a session: check [`negotiate_signature`](super::negotiate_signature), and
-    /// answer with [`Server::accept_negotiation`] or [`Server::reject_negotiation`].
-    Negotiate(&'a Negotiate),
-    /// The client begins a connection: check
-    /// [`establish_signature`](super::establish_signature), and answer with
-    /// [`Server::accept_establishment`] or [`Server::reject_establishment`].
-    Establish(&'a Establish),
-    /// An application message.
-    Message {
-        /// Its number.
-        number: u32,
-        /// The message.
-        frame: Frame<'a>,
-        /// Messages that are missing before this one: [`Server::tick`] tells the client.
-        missing: Option<Missing>,
-        /// It is one of those that were told as not applied.
-        is_sent_again: bool,
-    },
-    /// The client asks for messages again: answer with [`Server::begin_retransmission`] or
-    /// [`Server::reject_retransmission`].
-    RetransmitRequest(&'a RetransmitRequest),
-    /// Nothing, from a client that is alive.
-    KeepAlive {
-        /// The client has heard nothing from us for an interval.
-        is_lapsed: bool,
-    },
-    /// The client ended the connection. [`Server::tick`] answers; then close.
-    Terminated {
-        /// The code of the reason.
-        error: u16,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Closed,
-    Connected,
-    Negotiating,
-    Establishing,
-    Established,
-    Terminating,
-}
-
-impl State {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Connected => "not established",
-            Self::Negotiating => "negotiating",
-            Self::Establishing => "establishing",
-            Self::Established => "established",
-            Self::Terminating => "terminating",
-        }
-    }
-}
-
-/// What received messages change.
-#[derive(Clone, Copy, Debug)]
-struct Facts {
-    state: State,
-    uuid: u64,
-    previous: (u64, u32),
-    /// The identifier, time and next number of the open request.
-    asked: (u64, u64, u32),
-    keep_alive_ms: u16,
-    /// Our next number, and the client's.
-    next: u32,
-    expected: u32,
-    not_applied: Option<Missing>,
-    /// Not applied, and not told yet.
-    owes_not_applied: bool,
-}
+use crate::session::{KeepAlive, Output, Reassembly};
 
 /// The venue's end of one session, over any number of connections, one after the other.
 #[derive(Debug)]
@@ -546,87 +454,5 @@ impl Server {
         emit(Terminate::KIND, message.as_bytes(), &[], output)?;
         self.keep_alive.sent(now_ns);
         Ok(())
-    }
-}
-
-impl Facts {
-    #[inline]
-    fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
-        let template = frame.template;
-        let is_live = matches!(self.state, State::Established | State::Terminating);
-        match template {
-            514.. if is_live => self.message(frame),
-            Sequence::KIND if is_live => {
-                let message: &Sequence = frame.view()?;
-                self.same_uuid(message.uuid.get())?;
-                let next = message.next_seq.get();
-                if next < self.expected {
-                    return Err(IlinkError::LowNumber { expected: self.expected, found: next });
-                }
-                // The client skips what it does not send again.
-                self.expected = next;
-                self.not_applied = None;
-                Ok(ServerEvent::KeepAlive { is_lapsed: message.lapsed == 1 })
-            }
-            Terminate::KIND => {
-                let message: &Terminate = frame.view()?;
-                self.same_uuid(message.uuid.get())?;
-                Ok(ServerEvent::Terminated { error: message.error.get() })
-            }
-            Negotiate::KIND if self.state == State::Connected => {
-                let message: &Negotiate = frame.view()?;
-                self.asked = (message.uuid.get(), message.at_ns.get(), 0);
-                self.state = State::Negotiating;
-                Ok(ServerEvent::Negotiate(message))
-            }
-            Establish::KIND if self.state == State::Connected => {
-                let message: &Establish = frame.view()?;
-                self.asked = (message.uuid.get(), message.at_ns.get(), message.next_seq.get());
-                self.keep_alive_ms = message.keep_alive_ms.get();
-                self.state = State::Establishing;
-                Ok(ServerEvent::Establish(message))
-            }
-            RetransmitRequest::KIND if self.state == State::Established => {
-                let message: &RetransmitRequest = frame.view()?;
-                self.same_uuid(message.uuid.get())?;
-                if !(1..=RETRANSMIT_MAX).contains(&message.count.get()) {
-                    return Err(IlinkError::Retransmit);
-                }
-                Ok(ServerEvent::RetransmitRequest(message))
-            }
-            _ => Err(IlinkError::Unexpected { template, state: self.state.text() }),
-        }
-    }
-
-    #[inline]
-    fn message<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
-        let number = number_at(&frame, CLIENT_NUMBER_AT)?;
-        if number < self.expected {
-            return if self.not_applied.is_some_and(|missing| missing.has(number)) {
-                Ok(ServerEvent::Message { number, frame, missing: None, is_sent_again: true })
-            } else {
-                Err(IlinkError::LowNumber { expected: self.expected, found: number })
-            };
-        }
-        let missing = self.miss_until(number);
-        self.expected = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
-        Ok(ServerEvent::Message { number, frame, missing, is_sent_again: false })
-    }
-
-    /// All messages before `number` that have not come are not applied.
-    fn miss_until(&mut self, number: u32) -> Option<Missing> {
-        let count = number.saturating_sub(self.expected);
-        if count == 0 {
-            return None;
-        }
-        let missing = Missing { from: self.expected, count };
-        self.not_applied = Some(missing);
-        self.owes_not_applied = true;
-        self.expected = number;
-        Some(missing)
-    }
-
-    fn same_uuid(&self, found: u64) -> Result<(), IlinkError> {
-        if found == self.uuid { Ok(()) } else { Err(IlinkError::Uuid { expected: self.uuid, found }) }
     }
 }

@@ -19,12 +19,14 @@
 //! Not in: SoupBinTCP 4, whose login has a heartbeat interval; the older SoupTCP of text lines.
 
 mod client;
+mod client_event;
 mod error;
 mod login;
 mod packet;
 mod server;
 
-pub use client::{Client, ClientConfig, ClientEvent, StartNumber};
+pub use client::Client;
+pub use client_event::{ClientConfig, ClientEvent, StartNumber};
 pub use error::SoupError;
 pub use login::{Credentials, LoginAccepted, LoginRejectReason, LoginRequest, NumberField, SessionId};
 pub use packet::{Packet, PacketType, emit};

@@ -6,13 +6,17 @@
 //! Not in, and passed on by type as [`BoeError::Unknown`](super::BoeError::Unknown): options on
 //! futures (1009, 1010, 1011, 1523 to 1527), quotes (1006, 1515 to 1520).
 
-mod messages;
+mod inbound;
+mod outbound;
+mod set;
 #[cfg(test)]
 mod tests;
 
-pub use messages::{
-    CancelOrder, CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelInst, MassCancelOrder,
-    MassCancelRejected, ModifyOrder, ModifyRejected, NewOrder, OrderAcknowledgment, OrderCancelled, OrderExecution,
-    OrderModified, OrderRejected, Outbound, PreventMatch, PurgeAcknowledgment, PurgeOrders, PurgeRejected, ResetRisk,
-    TasRestatement, TradeCancelOrCorrect,
+pub use inbound::{
+    CancelOrder, Inbound, MassCancelInst, MassCancelOrder, ModifyOrder, NewOrder, PreventMatch, PurgeOrders, ResetRisk,
+};
+pub use outbound::{
+    CancelRejected, MassCancelAcknowledgment, MassCancelRejected, ModifyRejected, OrderAcknowledgment, OrderCancelled,
+    OrderExecution, OrderModified, OrderRejected, Outbound, PurgeAcknowledgment, PurgeRejected, TasRestatement,
+    TradeCancelOrCorrect,
 };

@@ -1,0 +1,127 @@
+//! What received messages change of a server: its state, the numbers of both ends, what is missing.
+
+use super::client_facts::{CLIENT_NUMBER_AT, number_at};
+use super::server_event::ServerEvent;
+use super::{Establish, Frame, IlinkError, Missing, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence, Terminate};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Closed,
+    Connected,
+    Negotiating,
+    Establishing,
+    Established,
+    Terminating,
+}
+
+impl State {
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Connected => "not established",
+            Self::Negotiating => "negotiating",
+            Self::Establishing => "establishing",
+            Self::Established => "established",
+            Self::Terminating => "terminating",
+        }
+    }
+}
+
+/// What received messages change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) state: State,
+    pub(super) uuid: u64,
+    pub(super) previous: (u64, u32),
+    /// The identifier, time and next number of the open request.
+    pub(super) asked: (u64, u64, u32),
+    pub(super) keep_alive_ms: u16,
+    /// Our next number, and the client's.
+    pub(super) next: u32,
+    pub(super) expected: u32,
+    pub(super) not_applied: Option<Missing>,
+    /// Not applied, and not told yet.
+    pub(super) owes_not_applied: bool,
+}
+
+impl Facts {
+    #[inline]
+    pub(super) fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
+        let template = frame.template;
+        let is_live = matches!(self.state, State::Established | State::Terminating);
+        match template {
+            514.. if is_live => self.message(frame),
+            Sequence::KIND if is_live => {
+                let message: &Sequence = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                let next = message.next_seq.get();
+                if next < self.expected {
+                    return Err(IlinkError::LowNumber { expected: self.expected, found: next });
+                }
+                // The client skips what it does not send again.
+                self.expected = next;
+                self.not_applied = None;
+                Ok(ServerEvent::KeepAlive { is_lapsed: message.lapsed == 1 })
+            }
+            Terminate::KIND => {
+                let message: &Terminate = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                Ok(ServerEvent::Terminated { error: message.error.get() })
+            }
+            Negotiate::KIND if self.state == State::Connected => {
+                let message: &Negotiate = frame.view()?;
+                self.asked = (message.uuid.get(), message.at_ns.get(), 0);
+                self.state = State::Negotiating;
+                Ok(ServerEvent::Negotiate(message))
+            }
+            Establish::KIND if self.state == State::Connected => {
+                let message: &Establish = frame.view()?;
+                self.asked = (message.uuid.get(), message.at_ns.get(), message.next_seq.get());
+                self.keep_alive_ms = message.keep_alive_ms.get();
+                self.state = State::Establishing;
+                Ok(ServerEvent::Establish(message))
+            }
+            RetransmitRequest::KIND if self.state == State::Established => {
+                let message: &RetransmitRequest = frame.view()?;
+                self.same_uuid(message.uuid.get())?;
+                if !(1..=RETRANSMIT_MAX).contains(&message.count.get()) {
+                    return Err(IlinkError::Retransmit);
+                }
+                Ok(ServerEvent::RetransmitRequest(message))
+            }
+            _ => Err(IlinkError::Unexpected { template, state: self.state.text() }),
+        }
+    }
+
+    #[inline]
+    fn message<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
+        let number = number_at(&frame, CLIENT_NUMBER_AT)?;
+        if number < self.expected {
+            return if self.not_applied.is_some_and(|missing| missing.has(number)) {
+                Ok(ServerEvent::Message { number, frame, missing: None, is_sent_again: true })
+            } else {
+                Err(IlinkError::LowNumber { expected: self.expected, found: number })
+            };
+        }
+        let missing = self.miss_until(number);
+        self.expected = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        Ok(ServerEvent::Message { number, frame, missing, is_sent_again: false })
+    }
+
+    /// All messages before `number` that have not come are not applied.
+    pub(super) fn miss_until(&mut self, number: u32) -> Option<Missing> {
+        let count = number.saturating_sub(self.expected);
+        if count == 0 {
+            return None;
+        }
+        let missing = Missing { from: self.expected, count };
+        self.not_applied = Some(missing);
+        self.owes_not_applied = true;
+        self.expected = number;
+        Some(missing)
+    }
+
+    fn same_uuid(&self, found: u64) -> Result<(), IlinkError> {
+        if found == self.uuid { Ok(()) } else { Err(IlinkError::Uuid { expected: self.uuid, found }) }
+    }
+}
