@@ -4,6 +4,8 @@
 #[allow(unsafe_code)]
 pub(crate) mod files;
 #[allow(unsafe_code)]
+pub(crate) mod interface;
+#[allow(unsafe_code)]
 pub(crate) mod process;
 #[allow(unsafe_code)]
 pub(crate) mod socket;

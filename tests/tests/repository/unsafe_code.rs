@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 /// here.
 const FILES: &[&str] = &[
     "apps/market-ring/src/memory.rs",
-    "apps/wirepath-cli/src/ethtool/sys.rs",
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
     "apps/wirepath-cli/src/program/sys.rs",
@@ -51,6 +50,7 @@ const FILES: &[&str] = &[
     "framework/src/mem/rx_meta.rs",
     "framework/src/mem/rx_slots.rs",
     "framework/src/sys/files.rs",
+    "framework/src/sys/interface.rs",
     "framework/src/sys/process.rs",
     "framework/src/sys/socket.rs",
     "framework/src/time/tsc.rs",

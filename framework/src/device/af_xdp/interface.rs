@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 
 use super::error::AfXdpSetupError;
 use super::netlink::{Answer, Netlink, Request, u32_at};
-use super::rings::sys;
+use crate::sys::interface::{Ethtool, interface_flags, interface_name};
+use crate::sys::socket::socket;
 use crate::wire::MacAddr;
 
 /// linux/rtnetlink.h, linux/if_link.h
@@ -126,9 +127,9 @@ impl Interface {
 
 /// Queues in use, by ethtool; if the driver does not report them, the configured ones.
 fn queues(name: &str, answer: &Answer<'_>) -> u16 {
-    let channels = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::channels(&socket, name));
-    let count = match channels {
-        Ok(channels) if channels.combined + channels.rx > 0 => channels.combined + channels.rx,
+    let count = match Ethtool::open(name).and_then(|ethtool| ethtool.channels()) {
+        // struct ethtool_channels: command, four maxima, then rx, tx, other, combined.
+        Ok(words) if words[8].saturating_add(words[5]) > 0 => words[8].saturating_add(words[5]),
         _ => answer.get_u32(IFLA_NUM_RX_QUEUES).unwrap_or(1),
     };
     u16::try_from(count).unwrap_or(u16::MAX).max(1)
@@ -136,7 +137,7 @@ fn queues(name: &str, answer: &Answer<'_>) -> u16 {
 
 /// If the kernel does not report it, the driver leaves tags in the frames.
 fn strips_vlan(name: &str) -> bool {
-    let flags = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::ethtool_flags(&socket, name));
+    let flags = Ethtool::open(name).and_then(|ethtool| ethtool.flags());
     flags.is_ok_and(|flags| flags & FLAG_RX_VLAN != 0)
 }
 
@@ -156,18 +157,18 @@ pub(in crate::device::af_xdp) struct LinkWatch {
 
 impl LinkWatch {
     pub(in crate::device::af_xdp) fn new(index: u32) -> io::Result<Self> {
-        Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
+        Ok(Self { socket: socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
     }
 
     /// The current state: two system calls that take no such lock. `None` if the kernel does not
     /// report it.
     pub(in crate::device::af_xdp) fn look(&self) -> Option<LinkState> {
-        let name = match sys::interface_name(&self.socket, self.index) {
+        let name = match interface_name(&self.socket, self.index) {
             Ok(name) => name,
             Err(error) => return (error.raw_os_error() == Some(libc::ENODEV)).then_some(LinkState::Gone),
         };
         // If it is being renamed right now, the next call finds it.
-        sys::interface_flags(&self.socket, &name).ok().map(state)
+        interface_flags(&self.socket, &name).ok().map(state)
     }
 }
 

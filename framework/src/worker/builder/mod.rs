@@ -32,8 +32,13 @@ const BURST_LEN: usize = 32;
 #[must_use]
 pub struct WorkerBuilder<Q, H = HostDescription> {
     queue: Q,
-    capabilities: Capabilities,
     hosting: H,
+    settings: Settings,
+}
+
+/// The part of a [`WorkerBuilder`] that depends neither on the kind of its queue nor of its host.
+struct Settings {
+    capabilities: Capabilities,
     sockets: SocketCapacity,
     burst_len: usize,
     pool: Option<Pool>,
@@ -90,30 +95,31 @@ impl<Q: Queue> WorkerBuilder<Q> {
 
 impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
     pub(in crate::worker) fn hosted(queue: Q, capabilities: Capabilities, hosting: H) -> Self {
-        Self {
-            queue,
+        let settings = Settings {
             capabilities,
-            hosting,
             sockets: SocketCapacity::default(),
             burst_len: BURST_LEN,
             pool: None,
             held: Sizing::new(),
             buffers: None,
             requires_hugepages: false,
-        }
+        };
+        Self { queue, hosting, settings }
     }
 
     /// The capacity for groups, ports and consumers. By default 2,048 groups and ports and 4,096
     /// bindings ([`SocketCapacity`]).
-    pub fn sockets(self, sockets: SocketCapacity) -> Self {
-        Self { sockets, ..self }
+    pub fn sockets(mut self, sockets: SocketCapacity) -> Self {
+        self.settings.sockets = sockets;
+        self
     }
 
     /// The most frames received per turn, 1 to [`BURST_MAX`](crate::mem::BURST_MAX). By default 32:
     /// with more, the answer to the first frame of a burst leaves later; with fewer, a doorbell and
     /// a refill serve fewer frames.
-    pub fn burst_len(self, burst_len: usize) -> Self {
-        Self { burst_len, ..self }
+    pub fn burst_len(mut self, burst_len: usize) -> Self {
+        self.settings.burst_len = burst_len;
+        self
     }
 
     /// Adds this many buffers to the pool for the app to hold. By default none: buffers that it
@@ -124,14 +130,15 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
 
     /// As [`held`](Self::held), with a name and a reason for [`sizing`](Self::sizing).
     pub fn held_as(mut self, name: &'static str, buffers: usize, why: &'static str) -> Self {
-        self.held = self.held.part(name, buffers, why);
+        self.settings.held = self.settings.held.part(name, buffers, why);
         self
     }
 
     /// The number of buffers in the pool, instead of the number that its users need. By default the
     /// sum of their needs, [`sizing`](Self::sizing).
-    pub fn buffers(self, buffers: usize) -> Self {
-        Self { buffers: Some(buffers), ..self }
+    pub fn buffers(mut self, buffers: usize) -> Self {
+        self.settings.buffers = Some(buffers);
+        self
     }
 
     /// A pool made by the caller. By default there is one in the largest pages available
@@ -139,48 +146,30 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
     /// run on, if that is a single node. [`Region::mapping`](crate::mem::Region::mapping) of the
     /// worker's pool contains a fallback to small pages, if the kernel made one: report it to the
     /// operator.
-    pub fn pool(self, pool: Pool) -> Self {
-        Self { pool: Some(pool), ..self }
+    pub fn pool(mut self, pool: Pool) -> Self {
+        self.settings.pool = Some(pool);
+        self
     }
 
     /// Makes a lack of hugepages an error. By default the worker falls back to small pages.
-    pub fn require_hugepages(self) -> Self {
-        Self { requires_hugepages: true, ..self }
+    pub fn require_hugepages(mut self) -> Self {
+        self.settings.requires_hugepages = true;
+        self
     }
 
     /// Wraps the queue, for example in one that counts or timestamps.
     pub fn wrap_queue<R: Queue>(self, wrap: impl FnOnce(Q) -> R) -> WorkerBuilder<R, H> {
-        WorkerBuilder {
-            queue: wrap(self.queue),
-            capabilities: self.capabilities,
-            hosting: self.hosting,
-            sockets: self.sockets,
-            burst_len: self.burst_len,
-            pool: self.pool,
-            held: self.held,
-            buffers: self.buffers,
-            requires_hugepages: self.requires_hugepages,
-        }
+        WorkerBuilder { queue: wrap(self.queue), hosting: self.hosting, settings: self.settings }
     }
 
     /// Wraps the source of the host, for a port whose kind is chosen when it is opened.
     pub(crate) fn wrap_host<I: HostProvider>(self, wrap: impl FnOnce(H) -> I) -> WorkerBuilder<Q, I> {
-        WorkerBuilder {
-            queue: self.queue,
-            capabilities: self.capabilities,
-            hosting: wrap(self.hosting),
-            sockets: self.sockets,
-            burst_len: self.burst_len,
-            pool: self.pool,
-            held: self.held,
-            buffers: self.buffers,
-            requires_hugepages: self.requires_hugepages,
-        }
+        WorkerBuilder { queue: self.queue, hosting: wrap(self.hosting), settings: self.settings }
     }
 
     /// The pool's buffers by purpose, for the operator.
     pub fn sizing(&self) -> Sizing {
-        self.hosting.buffers(&self.queue).and(self.held.clone())
+        self.hosting.buffers(&self.queue).and(self.settings.held.clone())
     }
 
     /// Opens the queue and assembles the worker with [`host_stack`]; its counters are registered in
@@ -212,11 +201,11 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
         tree: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
     ) -> Result<Worker<Q::Rx, Q::Tx, N, A>, WorkerBuilderError> {
         let sizing = self.sizing();
-        let pool = match self.pool.take() {
+        let pool = match self.settings.pool.take() {
             Some(pool) => pool,
-            None => self.map_pool(self.buffers.unwrap_or(sizing.total()))?,
+            None => self.map_pool(self.settings.buffers.unwrap_or(sizing.total()))?,
         };
-        if self.requires_hugepages
+        if self.settings.requires_hugepages
             && let Some(fallback) = pool.region().mapping().and_then(|mapping| mapping.fallback())
         {
             return Err(WorkerBuilderError::NoHugepages(fallback.shortage.to_string()));
@@ -226,7 +215,7 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
         let pipeline = tree(stack, &host, scope);
         let tcp = match tcp {
             Some(machine) => {
-                let mut tcp = connections(machine, self.capabilities, seed, scope)?;
+                let mut tcp = connections(machine, self.settings.capabilities, seed, scope)?;
                 tcp.leave(sizing.total() - machine.chunks_max);
                 if let Some(name) = roster {
                     let roster = Roster::create(&name, host.interface(), machine.connections_max);
@@ -236,8 +225,8 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
             }
             None => TcpSockets::none(),
         };
-        let sockets = UdpSockets::new(self.sockets, seed);
-        let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: self.burst_len };
+        let sockets = UdpSockets::new(self.settings.sockets, seed);
+        let parts = Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: self.settings.burst_len };
         let mut worker = Worker::new(parts, scope).with_tcp(tcp);
         if let Some(follower) = follower {
             worker.follow(follower);
@@ -246,7 +235,7 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
     }
 
     fn map_pool(&mut self, buffers: usize) -> Result<Pool, WorkerBuilderError> {
-        let layout = self.hosting.layout(&self.queue, &self.capabilities);
+        let layout = self.hosting.layout(&self.queue, &self.settings.capabilities);
         if let Some(region) = self.queue.region(layout, buffers)? {
             let pool = Pool::new(Arc::new(region), layout).map_err(PoolSetupError::Pool);
             return pool.map_err(WorkerBuilderError::Pool);

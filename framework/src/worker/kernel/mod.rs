@@ -35,6 +35,8 @@ pub(in crate::worker) use mirror::Resolver;
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::KernelLink;
 
+pub use crate::sys::interface::Ethtool;
+
 #[cfg(test)]
 mod bond_tests;
 #[cfg(test)]

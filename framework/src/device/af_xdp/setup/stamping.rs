@@ -6,10 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::super::interface::Interface;
-use super::super::rings::sys::{self, Stamping};
+use crate::sys::interface::{StampFilter, interface_name, set_stamp_filter, stamp_filter};
+use crate::sys::socket::socket;
 
 /// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
 const ALL: u32 = 1;
+/// The word of `struct hwtstamp_config` that selects arrivals.
+const RX_FILTER: usize = 2;
 
 /// Keeps the stamping of all frames enabled. Dropping it restores the former setting, unless
 /// another process has changed the setting meanwhile. A killed process leaves it enabled, which
@@ -17,30 +20,30 @@ const ALL: u32 = 1;
 pub(in crate::device::af_xdp) struct TimestampingGuard {
     socket: OwnedFd,
     index: u32,
-    before: Option<Stamping>,
+    before: Option<StampFilter>,
 }
 
 impl TimestampingGuard {
     /// Switches it on.
     pub(in crate::device::af_xdp) fn start(interface: &Interface) -> io::Result<Self> {
-        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-        let before = sys::stamping(&socket, &interface.name)?;
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        let before = stamp_filter(&socket, &interface.name)?;
         let mut started = Self { socket, index: interface.index, before: None };
-        if before.rx_filter != ALL {
+        if before[RX_FILTER] != ALL {
             let mut wanted = before;
-            wanted.rx_filter = ALL;
-            sys::set_stamping(&started.socket, &interface.name, wanted)?;
+            wanted[RX_FILTER] = ALL;
+            set_stamp_filter(&started.socket, &interface.name, wanted)?;
             started.before = Some(before);
         }
         Ok(started)
     }
 
-    fn restore(&self, before: Stamping) -> io::Result<()> {
+    fn restore(&self, before: StampFilter) -> io::Result<()> {
         // The interface may have another name by now.
-        let name = sys::interface_name(&self.socket, self.index)?;
+        let name = interface_name(&self.socket, self.index)?;
         let name = String::from_utf8_lossy(&name);
-        if sys::stamping(&self.socket, &name)?.rx_filter == ALL {
-            sys::set_stamping(&self.socket, &name, before)?;
+        if stamp_filter(&self.socket, &name)?[RX_FILTER] == ALL {
+            set_stamp_filter(&self.socket, &name, before)?;
         }
         Ok(())
     }
@@ -64,12 +67,5 @@ mod tests {
         let lo = Interface::find("lo").unwrap();
         let error = TimestampingGuard::start(&lo).err().unwrap();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
-    }
-
-    #[test]
-    fn name_of_an_interface_is_asked_by_its_number() {
-        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
-        assert_eq!(sys::interface_name(&socket, Interface::find("lo").unwrap().index).unwrap().as_slice(), b"lo");
-        assert_eq!(sys::interface_name(&socket, u32::MAX >> 1).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -1,9 +1,9 @@
-//! The queries about one interface. Each is one system call or a few.
+//! A driver's report about itself: rings, offloads, interrupts, clocks and its own counters, as
+//! `ethtool` shows them. A driver need not support a query: EOPNOTSUPP is common, and not a fault.
 
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
 
-use super::sys::{self, Command, Set};
+use wirepath::worker::kernel;
 
 /// linux/net_tstamp.h
 const TX_HARDWARE: u32 = 1 << 0;
@@ -11,11 +11,8 @@ const RX_HARDWARE: u32 = 1 << 2;
 const RAW_HARDWARE: u32 = 1 << 6;
 const FILTER_ALL: u32 = 1 << 1;
 
-/// A handle for queries about one interface.
-pub(crate) struct Ethtool {
-    socket: UdpSocket,
-    interface: String,
-}
+/// A handle for queries about one interface. Each is one system call or a few.
+pub(crate) struct Ethtool(kernel::Ethtool);
 
 /// The NIC's timestamping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,22 +57,20 @@ pub(crate) struct Rings {
 impl Ethtool {
     /// Opens `interface` in the calling thread's network namespace.
     pub(crate) fn of(interface: &str) -> io::Result<Self> {
-        // Any socket will do.
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        Ok(Self { socket, interface: interface.to_owned() })
+        kernel::Ethtool::open(interface).map(Self)
     }
 
     /// The driver's name, also of virtual interfaces.
     pub(crate) fn driver(&self) -> io::Result<String> {
         // struct ethtool_drvinfo: command, driver in 32 bytes.
-        let words = sys::ask(&self.socket, &self.interface, Command::Driver)?;
+        let words = self.0.driver()?;
         Ok(words[1..].first_chunk().map(name).unwrap_or_default())
     }
 
     pub(crate) fn timestamping(&self) -> io::Result<Timestamping> {
         // struct ethtool_ts_info: command, so_timestamping, phc_index, tx_types, 3 reserved,
         // rx_filters.
-        let words = sys::ask(&self.socket, &self.interface, Command::Timestamping)?;
+        let words = self.0.timestamping()?;
         let (can, clock, filters) = (words[1], words[2].cast_signed(), words[7]);
         let rx = can & RX_HARDWARE != 0 && can & RAW_HARDWARE != 0;
         Ok(Timestamping {
@@ -89,41 +84,24 @@ impl Ethtool {
     pub(crate) fn coalescing(&self) -> io::Result<Coalescing> {
         // struct ethtool_coalesce: the third word is rx_max_coalesced_frames, the eleventh
         // use_adaptive_rx_coalesce.
-        let words = sys::ask(&self.socket, &self.interface, Command::Coalescing)?;
+        let words = self.0.coalescing()?;
         Ok(Coalescing { rx_microseconds: words[1], rx_frames: words[2], rx_adaptive: words[10] != 0 })
     }
 
     pub(crate) fn rings(&self) -> io::Result<Rings> {
         // struct ethtool_ringparam: the four maxima (rx, mini, jumbo, tx), then the four of now.
-        let words = sys::ask(&self.socket, &self.interface, Command::Rings)?;
+        let words = self.0.rings()?;
         Ok(Rings { rx_max: words[1], tx_max: words[4], rx: words[5], tx: words[8] })
     }
 
     pub(crate) fn offloads(&self) -> io::Result<Vec<Offload>> {
-        let names = self.names(Set::Features)?;
-        let states = sys::features(&self.socket, &self.interface, names.len())?;
+        let (names, states) = self.0.features()?;
         Ok(offloads(names, &states))
     }
 
     /// The driver's own counters, with its own names.
     pub(crate) fn counters(&self) -> io::Result<Vec<(String, u64)>> {
-        let names = self.names(Set::Counters)?;
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let values = sys::counters(&self.socket, &self.interface, names.len())?;
-        let (pairs, _) = values.as_chunks::<2>();
-        Ok(names.into_iter().zip(pairs.iter().map(|&pair| value(pair))).collect())
-    }
-
-    fn names(&self, set: Set) -> io::Result<Vec<String>> {
-        let count = sys::count(&self.socket, &self.interface, set)?;
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let words = sys::strings(&self.socket, &self.interface, set, count)?;
-        let (names, _) = words.as_chunks::<8>();
-        Ok(names.iter().map(name).collect())
+        self.0.counters()
     }
 }
 
@@ -131,11 +109,6 @@ impl Ethtool {
 fn name(words: &[u32; 8]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn value([first, second]: [u32; 2]) -> u64 {
-    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Four words for each 32 features: available, requested, active, never changed.
@@ -151,13 +124,6 @@ fn offloads(names: Vec<String>, states: &[u32]) -> Vec<Offload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unknown_interface_is_an_error() {
-        let ethtool = Ethtool::of("not-there").unwrap();
-        assert_eq!(ethtool.rings().unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert!(ethtool.counters().is_err());
-    }
 
     #[test]
     fn loopback_has_offloads_and_no_hardware_clock() {

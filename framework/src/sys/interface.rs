@@ -1,0 +1,308 @@
+//! ioctl(2) about an interface: its name and flags, its driver's report (`ethtool`), and which
+//! frames its NIC stamps.
+//!
+//! `unsafe`, because ioctl(2) takes addresses, and because how many bytes the kernel writes depends
+//! on the command.
+//!
+//! Invariants:
+//! 1. The request, and the words or the structure that it points to, are borrowed mutably until the
+//!    call has returned; the kernel writes only plain data.
+//! 2. A request is as long as `struct ifreq`, and ends its name with a zero.
+//! 3. The words have room for all that the kernel writes. Of the commands here, those with a fixed
+//!    answer write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
+//!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for.
+//!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever number was
+//!    requested (until Linux 6.18). We request the number that the driver stated just before, and
+//!    have room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues
+//!    in between can add. `struct hwtstamp_config` is three words.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use arrayvec::ArrayVec;
+use zerocopy::IntoBytes;
+
+use super::socket::{check, socket};
+
+/// linux/sockios.h
+const SIOCGIFNAME: libc::Ioctl = 0x8910;
+const SIOCGIFFLAGS: libc::Ioctl = 0x8913;
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+
+/// linux/ethtool.h
+const GDRVINFO: u32 = 0x03;
+const GCOALESCE: u32 = 0x0e;
+const GRINGPARAM: u32 = 0x10;
+const GSTRINGS: u32 = 0x1b;
+const GSTATS: u32 = 0x1d;
+const GFLAGS: u32 = 0x25;
+const GSSET_INFO: u32 = 0x37;
+const GFEATURES: u32 = 0x3a;
+const GCHANNELS: u32 = 0x3c;
+const GET_TS_INFO: u32 = 0x41;
+const STRING_WORDS: usize = 8;
+const STAT_WORDS: usize = 2;
+const FEATURE_WORDS: usize = 4;
+
+/// Words of a fixed answer.
+const FIXED_WORDS: usize = 64;
+/// Items of room beyond four times a list's length.
+const SPARE_ITEMS: usize = 16_384;
+/// A driver that states more items is refused: a large NIC has some ten thousand.
+const ITEMS_MAX: usize = 1 << 20;
+
+/// `struct ifreq` with an address in it.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    data: *mut u32,
+    rest: [u64; 2],
+}
+
+/// Sets of names.
+#[derive(Clone, Copy)]
+enum StringSet {
+    Counters = 1,
+    Features = 4,
+}
+
+/// Which frames the NIC stamps: `struct hwtstamp_config`, flags, departures, arrivals.
+pub(crate) type StampFilter = [u32; 3];
+
+/// The bytes of an interface's name, on the stack because a running queue requests it.
+pub(crate) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
+
+/// What the driver of an interface reports about itself, as `ethtool` prints it, in the words of
+/// the kernel's structures; word 0 of each is the command. Each query is one system call or a few,
+/// so it is for set-up and for tools. A driver need not support a query: EOPNOTSUPP is common, and
+/// not a fault.
+#[derive(Debug)]
+pub struct Ethtool {
+    socket: OwnedFd,
+    interface: String,
+}
+
+impl Ethtool {
+    /// Opens `interface` in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The process has no descriptor left. Whether the interface exists is known at the first query.
+    pub fn open(interface: &str) -> io::Result<Self> {
+        // Any socket will do.
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        Ok(Self { socket, interface: interface.to_owned() })
+    }
+
+    /// `struct ethtool_drvinfo`: the driver's name in the 32 bytes from word 1 on, also of virtual
+    /// interfaces.
+    ///
+    /// # Errors
+    /// Of ioctl(2), as of every query: no such interface, or its driver does not support the query.
+    pub fn driver(&self) -> io::Result<[u32; FIXED_WORDS]> {
+        self.fixed(GDRVINFO)
+    }
+
+    /// `struct ethtool_coalesce`, as in `ethtool -c`.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn coalescing(&self) -> io::Result<[u32; FIXED_WORDS]> {
+        self.fixed(GCOALESCE)
+    }
+
+    /// `struct ethtool_ringparam`, as in `ethtool -g`.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn rings(&self) -> io::Result<[u32; FIXED_WORDS]> {
+        self.fixed(GRINGPARAM)
+    }
+
+    /// `struct ethtool_channels`, as in `ethtool -l`: the maxima of rx, tx, other and combined,
+    /// then the four of now.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn channels(&self) -> io::Result<[u32; FIXED_WORDS]> {
+        self.fixed(GCHANNELS)
+    }
+
+    /// `struct ethtool_ts_info`, as in `ethtool -T`.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn timestamping(&self) -> io::Result<[u32; FIXED_WORDS]> {
+        self.fixed(GET_TS_INFO)
+    }
+
+    /// The five oldest offloads, as bits.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn flags(&self) -> io::Result<u32> {
+        Ok(self.fixed(GFLAGS)?[1])
+    }
+
+    /// The names of the offloads, as in `ethtool -k`, and their states: four words for each 32 of
+    /// them, available, requested, active, never changed.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver), and the driver states more than can be or changes its list
+    /// meanwhile.
+    pub fn features(&self) -> io::Result<(Vec<String>, Vec<u32>)> {
+        const HEAD: usize = 2;
+        let names = self.names(StringSet::Features)?;
+        let blocks = names.len().div_ceil(32);
+        let mut words = vec![0; HEAD + blocks * FEATURE_WORDS];
+        words[..HEAD].copy_from_slice(&[GFEATURES, blocks as u32]);
+        self.call(&mut words)?;
+        words.drain(..HEAD);
+        Ok((names, words))
+    }
+
+    /// The driver's own counters with its own names, as in `ethtool -S`.
+    ///
+    /// # Errors
+    /// As [`features`](Self::features).
+    pub fn counters(&self) -> io::Result<Vec<(String, u64)>> {
+        const HEAD: usize = 2;
+        let names = self.names(StringSet::Counters)?;
+        let count = names.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut words = vec![0; HEAD + (4 * count + SPARE_ITEMS) * STAT_WORDS];
+        words[..HEAD].copy_from_slice(&[GSTATS, count as u32]);
+        self.call(&mut words)?;
+        unchanged(words[1], count)?;
+        let (values, _) = words[HEAD..].as_chunks::<STAT_WORDS>();
+        Ok(names.into_iter().zip(values.iter().map(|&pair| value(pair))).collect())
+    }
+
+    fn names(&self, set: StringSet) -> io::Result<Vec<String>> {
+        const HEAD: usize = 3;
+        let count = self.count(set)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut words = vec![0; HEAD + (4 * count + SPARE_ITEMS) * STRING_WORDS];
+        words[..HEAD].copy_from_slice(&[GSTRINGS, set as u32, count as u32]);
+        self.call(&mut words)?;
+        unchanged(words[2], count)?;
+        let (names, _) = words[HEAD..].as_chunks::<STRING_WORDS>();
+        Ok(names[..count].iter().map(name).collect())
+    }
+
+    /// The number of names in a set.
+    fn count(&self, set: StringSet) -> io::Result<usize> {
+        let mut words = [0; FIXED_WORDS];
+        // Command, a reserved word, 64 bits of requested sets; then the answers.
+        (words[0], words[2]) = (GSSET_INFO, 1 << set as u32);
+        self.call(&mut words)?;
+        let count = if words[2] == 0 { 0 } else { words[4] as usize };
+        if count > ITEMS_MAX {
+            return Err(io::Error::other(format!("the driver states {count} names, which cannot be")));
+        }
+        Ok(count)
+    }
+
+    fn fixed(&self, command: u32) -> io::Result<[u32; FIXED_WORDS]> {
+        let mut words = [0; FIXED_WORDS];
+        words[0] = command;
+        self.call(&mut words)?;
+        Ok(words)
+    }
+
+    /// `words` has room for the answer of the command in its first word (3): every caller above
+    /// ensures it.
+    fn call(&self, words: &mut [u32]) -> io::Result<()> {
+        ask(&self.socket, &self.interface, SIOCETHTOOL, words)
+    }
+}
+
+fn unchanged(answered: u32, asked: usize) -> io::Result<()> {
+    if answered as usize == asked {
+        return Ok(());
+    }
+    Err(io::Error::other("the driver changed its list while it was read"))
+}
+
+/// Up to 32 bytes, terminated by a zero.
+fn name(words: &[u32; STRING_WORDS]) -> String {
+    let bytes = words.as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn value([first, second]: [u32; STAT_WORDS]) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The current timestamp filter of the NIC. `socket` is any socket of the network namespace.
+pub(crate) fn stamp_filter(socket: &OwnedFd, interface: &str) -> io::Result<StampFilter> {
+    let mut filter = StampFilter::default();
+    ask(socket, interface, SIOCGHWTSTAMP, &mut filter)?;
+    Ok(filter)
+}
+
+/// Sets which frames the NIC stamps; it may apply a filter that stamps more.
+pub(crate) fn set_stamp_filter(socket: &OwnedFd, interface: &str, mut wanted: StampFilter) -> io::Result<()> {
+    ask(socket, interface, SIOCSHWTSTAMP, &mut wanted)
+}
+
+/// An ioctl(2) about an interface, with words that the kernel reads and writes: as many as the
+/// command takes (3).
+fn ask(socket: &OwnedFd, interface: &str, command: libc::Ioctl, words: &mut [u32]) -> io::Result<()> {
+    let mut request = Request { name: [0; libc::IFNAMSIZ], data: words.as_mut_ptr(), rest: [0; 2] };
+    // The last byte remains zero.
+    let len = interface.len().min(libc::IFNAMSIZ - 1);
+    request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
+    // SAFETY: request and words are borrowed mutably for the call (1, 2), and the words have room
+    // for the answer (3).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) }).map(drop)
+}
+
+/// The current name of the interface `index`, in the network namespace of `socket`.
+pub(crate) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<InterfaceName> {
+    // `struct ifreq` with an integer in it.
+    let mut request = [0u32; 10];
+    request[libc::IFNAMSIZ / 4] = index;
+    // SAFETY: the request is borrowed mutably for the call (1, 2).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFNAME, request.as_mut_ptr()) })?;
+    let name = request[..libc::IFNAMSIZ / 4].as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(name.iter().copied().collect())
+}
+
+/// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the
+/// kernel.
+pub(crate) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
+    // `struct ifreq`, with the flags as a short behind the name.
+    let mut request = [0u8; 40];
+    // The last byte of the name remains zero.
+    let len = name.len().min(libc::IFNAMSIZ - 1);
+    request[..len].copy_from_slice(&name[..len]);
+    // SAFETY: the request is borrowed mutably for the call (1, 2).
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFFLAGS, request.as_mut_ptr()) })?;
+    Ok(i16::from_ne_bytes([request[libc::IFNAMSIZ], request[libc::IFNAMSIZ + 1]]).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_interface_is_an_error() {
+        let ethtool = Ethtool::open("not-there").unwrap();
+        assert_eq!(ethtool.rings().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(ethtool.counters().is_err());
+    }
+
+    #[test]
+    fn name_of_an_interface_is_asked_by_its_number() {
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+        assert_eq!(interface_name(&socket, 1).unwrap().as_slice(), b"lo");
+        assert_eq!(interface_name(&socket, u32::MAX >> 1).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+}
