@@ -1,43 +1,46 @@
-//! One end of a session: the actions of its app, and the events that it must see. It does not know
-//! the stack: the driver of a stack asks it for the next action and reports events to it.
+//! One end of a session: the actions of its app, and the events that it must see. An end does not
+//! know the stack: the driver of a stack requests the next action from it and reports events to it.
 
 use wirepath::pipeline::tcp::ConnectionOptions;
 
 /// The app's behavior on a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndPlan {
-    /// The data that it sends.
+    /// The data that the app sends.
     pub role: Role,
     /// Bytes of one write, 1 to this many.
     pub write_max: usize,
-    /// Nanoseconds between two writes; 0 is as fast as it goes.
+    /// Nanoseconds between two writes; 0 is without a pause.
     pub write_gap: u64,
-    /// When it closes its side.
+    /// When the app closes its side.
     pub close: Close,
-    /// It aborts when it has sent or received this many bytes.
+    /// When the app aborts, if it does.
     pub abort: Option<Abort>,
-    /// Where it stops reading, and for how many nanoseconds; by rising places.
+    /// The positions, in bytes received, at which the app stops reading, and for how many
+    /// nanoseconds; in rising order.
     pub pauses: Vec<(u64, u64)>,
-    /// Segments that it keeps after it has read them.
+    /// The number of received segments whose buffers the app keeps for a while.
     pub hold: usize,
-    /// How it writes.
+    /// How the app writes.
     pub writes: WriteMethod,
-    /// While its stack takes no more of its data, it reads nothing, and does nothing at all until
-    /// an event reports room.
+    /// While its stack accepts no more of its data, the app reads nothing, and does nothing at all
+    /// until an event reports room.
     pub holds_back: bool,
-    /// It does not close its direction but goes away: further data is not wanted.
+    /// The app closes both directions at once (`close` instead of `shutdown`), so it accepts no
+    /// further data.
     pub hangs_up: bool,
-    /// The positions, in bytes sent and received, at which it changes its options; in rising order.
+    /// The positions, in bytes sent and received, at which the app changes its options; in rising
+    /// order.
     pub changes: Vec<(u64, ConnectionOptions)>,
 }
 
 impl EndPlan {
-    /// Whether it may leave the peer without an end.
+    /// Whether the app may end the connection before the peer has closed.
     pub fn may_break(&self) -> bool {
         self.abort.is_some() || self.hangs_up
     }
 
-    /// Whether it may leave received data unread.
+    /// Whether the app may leave received data unread for a time.
     pub fn may_stop_reading(&self) -> bool {
         !self.pauses.is_empty() || self.holds_back
     }
@@ -46,9 +49,9 @@ impl EndPlan {
 /// How an app writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMethod {
-    /// It has bytes copied.
+    /// It passes bytes, which the stack copies.
     Copies,
-    /// It passes whole buffers.
+    /// It passes whole mbufs.
     HandsOver,
     /// It fires prepared orders.
     Fires,
@@ -57,7 +60,7 @@ pub enum WriteMethod {
 /// The data that an app sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// So many bytes of its own.
+    /// This many bytes of its own stream.
     Source(u64),
     /// All data that it receives.
     Echo,
@@ -75,7 +78,7 @@ pub enum Close {
 /// When an app aborts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Abort {
-    /// So many bytes were taken to be sent.
+    /// The stack has accepted this many bytes.
     Sent(u64),
     /// This many bytes were received.
     Received(u64),
@@ -88,7 +91,7 @@ pub enum Outcome {
     Finished,
     /// We aborted.
     Aborted,
-    /// The peer did.
+    /// The peer aborted.
     Reset,
     /// No socket listened.
     Refused,
@@ -100,29 +103,29 @@ pub enum Outcome {
 
 /// The next action of an app.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wish {
-    /// Nothing, before something happens.
+pub enum Action {
+    /// Nothing until the next event.
     Nothing,
-    /// Nothing before this moment.
+    /// Nothing until this time.
     At(u64),
-    /// Write so many bytes.
+    /// Write this many bytes.
     Write(usize),
-    /// Close its side.
+    /// Close its own direction.
     Shutdown,
-    /// Go away.
+    /// Close both directions.
     HangUp,
     /// Reset the connection.
     Abort,
 }
 
-/// An end, as far as it has come.
+/// An end, and its progress.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Its behavior.
     pub plan: EndPlan,
     /// The stream that it sends, where it is a source, and the stream that it receives.
     streams: [u64; 2],
-    /// Bytes that its stack took.
+    /// Bytes that its stack has accepted.
     pub sent: u64,
     /// Bytes that it has received.
     pub bytes_received: u64,
@@ -134,9 +137,9 @@ pub struct End {
     pub saw_close: bool,
     /// How it ended.
     pub outcome: Option<Outcome>,
-    /// When it ended, where both had closed.
+    /// When the connection ended, if both sides had closed.
     pub finished_at: Option<u64>,
-    /// When it may write again, and read again.
+    /// The times from which the app writes again, and reads again.
     write_at: u64,
     read_at: u64,
     pauses_done: usize,
@@ -166,9 +169,9 @@ impl End {
     }
 
     /// Its next action.
-    pub fn wish(&mut self, now: u64) -> Wish {
+    pub fn next_action(&mut self, now: u64) -> Action {
         if self.outcome.is_some() || !self.is_connected {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         let aborts = match self.plan.abort {
             None => false,
@@ -176,10 +179,10 @@ impl End {
             Some(Abort::Received(count)) => self.bytes_received >= count,
         };
         if aborts {
-            return Wish::Abort;
+            return Action::Abort;
         }
         if self.is_shut {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         let ready = match self.plan.role {
             Role::Source(len) => len - self.sent,
@@ -189,24 +192,24 @@ impl End {
             let has_all = matches!(self.plan.role, Role::Source(_)) || self.saw_close;
             let closes = has_all && (self.plan.close == Close::WhenSent || self.saw_close);
             return match closes {
-                true if self.plan.hangs_up => Wish::HangUp,
-                true => Wish::Shutdown,
-                false => Wish::Nothing,
+                true if self.plan.hangs_up => Action::HangUp,
+                true => Action::Shutdown,
+                false => Action::Nothing,
             };
         }
         if now < self.write_at {
-            return Wish::At(self.write_at);
+            return Action::At(self.write_at);
         }
         self.draws = mix(self.draws, self.sent);
         let most = ready.min(self.plan.write_max as u64);
         if self.plan.writes == WriteMethod::Fires {
-            // Orders are alike.
-            return Wish::Write(most as usize);
+            // Orders have one length, so that their template is used again.
+            return Action::Write(most as usize);
         }
-        Wish::Write((1 + self.draws % most) as usize)
+        Action::Write((1 + self.draws % most) as usize)
     }
 
-    /// The options that it wants from now on, where it is where they change.
+    /// The options to set now, if the connection has reached the next position at which they change.
     pub fn change(&mut self) -> Option<ConnectionOptions> {
         let place = self.sent + self.bytes_received;
         let &(_, options) = self.plan.changes.get(self.changes_done).filter(|(at, _)| *at <= place)?;
@@ -214,7 +217,7 @@ impl End {
         Some(options)
     }
 
-    /// Writes the bytes that come next.
+    /// Fills in the next bytes of its stream.
     pub fn fill(&self, bytes: &mut [u8]) {
         let stream = match self.plan.role {
             Role::Source(_) => self.streams[0],
@@ -223,19 +226,19 @@ impl End {
         fill(stream, self.sent, bytes);
     }
 
-    /// The stack took so many bytes.
+    /// Records that the stack has accepted `count` bytes.
     pub fn wrote(&mut self, count: usize, now: u64) {
         self.sent += count as u64;
         self.write_at = now + self.plan.write_gap;
     }
 
-    /// Bytes came; returns their errors.
-    pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), String> {
+    /// Checks received bytes against the stream of the peer.
+    pub fn receive(&mut self, bytes: &[u8], now: u64) -> Result<(), String> {
         if let Some(outcome) = self.outcome {
             return Err(format!("{} bytes after the end ({outcome:?})", bytes.len()));
         }
         if self.is_shut && self.plan.hangs_up {
-            return Err(format!("{} bytes for an app that has gone", bytes.len()));
+            return Err(format!("{} bytes for an app that has closed", bytes.len()));
         }
         if self.saw_close {
             return Err(format!("{} bytes after the peer's close", bytes.len()));
@@ -262,7 +265,7 @@ impl End {
     }
 }
 
-/// Number `at` of the numbers that belong to `seed`.
+/// Number `at` of the pseudo-random sequence of `seed` (the finalizer of SplitMix64).
 pub fn mix(seed: u64, at: u64) -> u64 {
     let mut word = seed.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -23,17 +23,17 @@ use wirepath::time::{Duration, Instant};
 use wirepath::wire::VlanTags;
 use wirepath::worker::{Parts, Worker};
 
-use super::end::{Outcome, Wish, WriteMethod, mix};
+use super::end::{Action, Outcome, WriteMethod, mix};
 use super::ledger::{EndKey, Ledger, Side, name};
 use super::nic::{SimRx, SimTx};
-use super::script::{HostPlan, Listener, Script, address, end, station};
+use super::script::{HostPlan, Listener, Script, address, end, mac};
 
 type Nodes = Ethernet<Ipv4<Udp, Icmp, Unhandled, Tcp>, Arp>;
 type SimWorker = Worker<SimRx, SimTx, Nodes, SimApp>;
 
 /// Connections of a host, more than any script has.
 const CONNECTIONS_MAX: usize = 256;
-/// The most writes of one turn: as a busy app would make.
+/// The most writes of an end in one turn, as a busy app would make them.
 const WRITES_PER_TURN: usize = 16;
 
 /// A worker, and the block of its counters.
@@ -81,14 +81,14 @@ impl SimHost {
         Self { worker, block, chunks_max: plan.chunks_max, polled_at: None }
     }
 
-    /// One turn. Says whether frames came.
+    /// One turn. Returns whether it received frames.
     pub fn poll(&mut self, now: u64) -> bool {
         let now = Instant::from_nanos(now);
         self.polled_at = Some(now);
         self.worker.poll_once(now) > 0
     }
 
-    /// A frame comes off the line.
+    /// Receives a frame from the line.
     pub fn arrive(&mut self, frame: Vec<u8>) {
         self.worker.rx_mut().arrive(frame);
     }
@@ -120,7 +120,7 @@ impl SimHost {
         self.worker.tcp().is_empty()
     }
 
-    /// Releases the data that the app keeps.
+    /// Frees the buffers that the app keeps.
     pub fn let_go(&mut self, now: u64) {
         self.worker.with_app(Instant::from_nanos(now), |app, _| {
             app.held.clear();
@@ -128,7 +128,7 @@ impl SimHost {
         });
     }
 
-    /// The errors at the end, when all is over and quiet.
+    /// Errors at the end of a run, when no connection may be left.
     pub fn check_end(&self) -> Result<(), String> {
         let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
         if !tcp.is_empty() {
@@ -144,7 +144,7 @@ impl SimHost {
         self.check()
     }
 
-    /// The errors at any time.
+    /// Errors that may be found at any time.
     pub fn check(&self) -> Result<(), String> {
         let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
         if tcp.chunks() > self.chunks_max || tcp.len() > CONNECTIONS_MAX {
@@ -182,7 +182,7 @@ fn config(plan: &HostPlan, seed: HashSeed) -> TcpSocketsConfig {
 fn host(plan: &HostPlan, idx: usize, count: usize, seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
-        mac: station(idx),
+        mac: mac(idx),
         vlan: VlanTags::NONE,
         mtu: plan.mtu,
         addresses_max: 1,
@@ -193,13 +193,13 @@ fn host(plan: &HostPlan, idx: usize, count: usize, seed: HashSeed) -> Host {
     let network = Ipv4Prefix::new(address(idx), 24).expect("24 bits are a prefix");
     host.apply(HostEvent::AddressAdded(network)).expect("there is room for one");
     for other in (0..count).filter(|other| *other != idx && !plan.uses_arp) {
-        let neighbor = HostEvent::NeighborSet { address: address(other), mac: station(other) };
+        let neighbor = HostEvent::NeighborSet { address: address(other), mac: mac(other) };
         host.apply(neighbor).expect("there is room for all");
     }
     host
 }
 
-/// The app: it listens, begins sessions, and plays their ends.
+/// The app: listens, connects, and executes the actions of its ends.
 pub struct SimApp {
     host: usize,
     ledger: Rc<RefCell<Ledger>>,
@@ -207,7 +207,7 @@ pub struct SimApp {
     to_begin: Vec<(usize, super::script::Session)>,
     listeners: Vec<(Listener, Option<ListenerId>, bool)>,
     ends: HashMap<ConnectionId, EndKey>,
-    /// Connections that must be processed in each turn: they wait for a time, or for buffers.
+    /// Connections to process in each turn: they wait for a time, or for buffers.
     awake: Vec<ConnectionId>,
     paused: Vec<(ConnectionId, u64)>,
     /// Connections that do not read until an event reports room.
@@ -215,7 +215,7 @@ pub struct SimApp {
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
     orders: HashMap<ConnectionId, Template>,
-    /// Connections that a cookie opened after their session had ended.
+    /// Connections that a SYN cookie opened after their session had ended.
     ghosts: Vec<ConnectionId>,
 }
 
@@ -297,28 +297,28 @@ impl SimApp {
         let now = self.now();
         self.change_options(id, key, cx);
         for _ in 0..WRITES_PER_TURN {
-            let wish = self.ledger.borrow_mut().end(key).wish(now);
-            match wish {
-                Wish::Nothing => return self.sleep(id),
-                Wish::At(_) => return self.wake(id),
-                Wish::Write(count) => match self.write(id, key, count, cx) {
+            let action = self.ledger.borrow_mut().end(key).next_action(now);
+            match action {
+                Action::Nothing => return self.sleep(id),
+                Action::At(_) => return self.wake(id),
+                Action::Write(count) => match self.write(id, key, count, cx) {
                     Ok(0) => return self.wake(id),
                     Ok(taken) if taken < count && self.holds_back(key) => return self.hold_back(id, cx),
                     Ok(_) => (),
-                    // `Writable` will say when.
+                    // `Writable` reports room later.
                     Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk) => {
                         return if self.holds_back(key) { self.hold_back(id, cx) } else { self.sleep(id) };
                     }
-                    // The event of its end is in the queue.
+                    // `Closed` is queued.
                     Err(SendError::NotFound | SendError::Closed) => return self.sleep(id),
                     Err(why) => {
                         self.fail(format!("{} cannot write {count}: {why}", name(key)));
                         return self.sleep(id);
                     }
                 },
-                wish @ (Wish::Shutdown | Wish::HangUp) => {
+                action @ (Action::Shutdown | Action::HangUp) => {
                     let tcp = &mut cx.tcp();
-                    let closed = if wish == Wish::Shutdown { tcp.shutdown(id) } else { tcp.close(id) };
+                    let closed = if action == Action::Shutdown { tcp.shutdown(id) } else { tcp.close(id) };
                     if let Err(why) = closed {
                         self.ledger.borrow().trace(|| format!("{} cannot close: {why}", name(key)));
                         return self.wake(id);
@@ -327,9 +327,9 @@ impl SimApp {
                     ledger.trace(|| format!("{} closes its side", name(key)));
                     ledger.end(key).is_shut = true;
                 }
-                Wish::Abort => {
+                Action::Abort => {
                     self.ledger.borrow().trace(|| format!("{} aborts", name(key)));
-                    // The connection is gone: the event of its end is in the queue.
+                    // The connection is gone, and `Closed` is queued.
                     let _ = cx.tcp().abort(id);
                     return self.sleep(id);
                 }
@@ -342,7 +342,7 @@ impl SimApp {
         self.ledger.borrow_mut().end(key).plan.holds_back
     }
 
-    /// Stops reading until there is room for its own data.
+    /// Stops reading until the stack accepts more data of this end.
     fn hold_back(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         if cx.tcp().pause(id).is_ok() {
             self.held_back.push(id);
@@ -350,14 +350,14 @@ impl SimApp {
         self.sleep(id);
     }
 
-    /// There is room.
+    /// The stack accepts data again: ends that held back write and read again.
     fn go_on(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         if let Some(at) = self.held_back.iter().position(|other| *other == id) {
             self.held_back.swap_remove(at);
-            // Its first write may fill the room again.
+            // The first write may fill the send buffer again.
             self.act(id, cx);
             if !self.held_back.contains(&id) {
-                // It may be gone.
+                // The connection may have ended.
                 let _ = cx.tcp().resume(id);
             }
         }
@@ -378,7 +378,7 @@ impl SimApp {
     }
 
     fn hand_over(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
-        // Our own want of a buffer, of which TCP knows nothing.
+        // The app lacks a buffer, so TCP has not been called and reports nothing later.
         let Some(mut mbuf) = cx.pool.alloc() else { return Ok(0) };
         let count = count.min(mbuf.tailroom());
         let room = mbuf.append(count).expect("there is room for it");
@@ -398,7 +398,7 @@ impl SimApp {
         cx.tcp().send(id, &bytes)
     }
 
-    /// A prepared order: the last one patched, or a new one where it is of another length.
+    /// Fires a template: the last one with other bytes, or a new one if the length differs.
     fn fire(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
         let mut bytes = vec![0; count];
         self.ledger.borrow_mut().end(key).fill(&mut bytes);
@@ -411,7 +411,7 @@ impl SimApp {
                 Err(_) => return self.copy(id, key, count, cx),
             },
         };
-        order.patch(0, &bytes).expect("it is as long");
+        order.patch(0, &bytes).expect("the template has this length");
         // The result of `fire` is only that the bytes were taken. `warm` must change nothing at
         // all. An order that `try_fire` does not send is fired afterwards.
         let has_left = match count % 3 {
@@ -456,7 +456,7 @@ impl SimApp {
         let now = self.now();
         let due = self.paused.extract_if(.., |(_, until)| *until <= now);
         for (id, _) in due {
-            // It may be gone.
+            // The connection may have ended.
             let _ = cx.tcp().resume(id);
         }
         while self.held.front().is_some_and(|(_, _, until)| *until <= now) {
@@ -469,11 +469,11 @@ impl SimApp {
         let side: Side = usize::from(listener.is_some());
         let (client, server) = if side == 0 { (info.local, info.remote) } else { (info.remote, info.local) };
         let Some(session) = self.ledger.borrow().session(client, server) else {
-            return self.fail(format!("a connection from {client} that nobody began"));
+            return self.fail(format!("a connection from {client} that belongs to no session"));
         };
         let before = self.ledger.borrow_mut().end((session, side)).outcome;
         if before.is_some() && side == 1 {
-            // A repeated segment brought the cookie back once more: a listener that keeps no SYN
+            // A duplicated segment returned the SYN cookie a second time: a listener without state
             // cannot know that the cookie was used.
             self.ghosts.push(id);
             let _ = cx.tcp().abort(id);
@@ -495,7 +495,7 @@ impl App for SimApp {
         }
         let Some(&key) = self.ends.get(&id) else {
             // A handshake that did not finish ends without an event.
-            return self.fail(format!("{event:?} of a connection that nobody knows"));
+            return self.fail(format!("{event:?} of an unknown connection"));
         };
         match event {
             TcpEvent::Connected { .. } | TcpEvent::NoRoute => (),
@@ -520,11 +520,11 @@ impl App for SimApp {
         if self.ghosts.contains(&id) {
             return;
         }
-        let Some(&key) = self.ends.get(&id) else { return self.fail("data of a connection that nobody knows".into()) };
+        let Some(&key) = self.ends.get(&id) else { return self.fail("data of an unknown connection".into()) };
         let now = self.now();
         let (pause, holds) = {
             let mut ledger = self.ledger.borrow_mut();
-            ledger.trace(|| format!("{} hears {} bytes", name(key), data.payload.len()));
+            ledger.trace(|| format!("{} receives {} bytes", name(key), data.payload.len()));
             ledger.bytes_received(key, data.payload, now);
             let end = ledger.end(key);
             (end.pauses_until(now), end.plan.hold)
@@ -551,7 +551,7 @@ impl App for SimApp {
     }
 
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
-        self.fail("a datagram, which nobody sends".into());
+        self.fail("a datagram, which no host sends".into());
     }
 }
 

@@ -4,38 +4,39 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 
 use super::end::{End, EndPlan, Outcome, Role, mix};
-use super::script::{Listener, MishapKind, SECOND, Script, Session, Stack};
+use super::script::{FaultKind, Listener, SECOND, Script, Session, Stack};
 
 /// One end of a session: 0 is the client, 1 the server.
 pub type Side = usize;
 /// A session, and which end of it.
 pub type EndKey = (usize, Side);
 
-/// Time for which a neighbor is requested; a request sent while the network is well gets a reply.
+/// Time for which a stack requests a neighbor. A request sent after the faults have ended gets a
+/// reply.
 const RESOLVED_WITHIN: u64 = 10 * SECOND;
 
-/// Time for which an app may still give up after the network is well: data sent while it was bad is
-/// lost, and so may data sent soon after be, because the queues were full.
+/// Time after the end of the faults within which an app may still give up: data sent during the
+/// faults is lost, and data sent soon afterwards may be lost too, because the queues were full.
 const GIVES_UP_WITHIN: u64 = 10 * SECOND;
 
-/// The books.
+/// The records.
 pub struct Ledger {
     sessions: Vec<Session>,
     /// The ends of each session.
     pub ends: Vec<[End; 2]>,
-    /// Which session a client's and a server's address belong to.
+    /// The session of each pair of client and server address.
     flows: HashMap<(SocketAddrV4, SocketAddrV4), usize>,
-    /// How long each host remembers a connection that it has closed, at least.
+    /// The shortest TIME-WAIT of each host.
     time_waits: Vec<u64>,
-    /// Which hosts ask for their neighbors by ARP.
+    /// Whether each host resolves its neighbors by ARP.
     uses_arp: Vec<bool>,
-    /// How long the ends of each session wait for their peers, where there is a limit.
+    /// The longest user timeout of each session, if one is set.
     patience: Vec<Option<u64>>,
-    /// When the network is well again.
+    /// When all faults end.
     heals_at: u64,
     /// The errors.
     pub faults: Vec<String>,
-    /// Where a trace goes.
+    /// Whether events are printed.
     pub is_traced: bool,
     /// The world's clock, for the trace.
     pub now: u64,
@@ -84,7 +85,7 @@ impl Ledger {
         client.or_else(|| self.session(destination, source).map(|session| (session, 1)))
     }
 
-    /// The bytes that an end sends: their stream.
+    /// The seed of the stream that an end sends.
     pub fn stream(&self, seed: u64, (session, side): EndKey) -> u64 {
         let of = |side: Side| mix(seed, (session * 2 + side + 1) as u64);
         match self.ends[session][side].plan.role {
@@ -98,7 +99,7 @@ impl Ledger {
         &mut self.ends[session][side]
     }
 
-    /// Something is wrong.
+    /// Records an error.
     pub fn fail(&mut self, what: String) {
         if self.is_traced {
             println!("{:>14} WRONG: {what}", nanos(self.now));
@@ -115,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// The handshake of an end is done.
+    /// Records that the handshake of an end is complete.
     pub fn connected(&mut self, key: EndKey) {
         self.trace(|| format!("{} connected", name(key)));
         let end = self.end(key);
@@ -125,14 +126,14 @@ impl Ledger {
         self.end(key).is_connected = true;
     }
 
-    /// Bytes came to an end.
+    /// Checks bytes that an end has received.
     pub fn bytes_received(&mut self, key: EndKey, bytes: &[u8], now: u64) {
-        if let Err(what) = self.end(key).hear(bytes, now) {
+        if let Err(what) = self.end(key).receive(bytes, now) {
             self.fail(format!("{}: {what}", name(key)));
         }
     }
 
-    /// The peer of an end closed its side.
+    /// Records that the peer of an end closed its side, and checks that all its data came before.
     pub fn peer_closed(&mut self, key: EndKey) {
         self.trace(|| format!("{} saw the peer close", name(key)));
         let end = self.end(key);
@@ -149,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// An end is over.
+    /// Records the outcome of an end, and checks that its session may end like this.
     pub fn closed(&mut self, key: EndKey, outcome: Outcome) {
         self.trace(|| format!("{} closed: {outcome:?}", name(key)));
         if let Some(before) = self.end(key).outcome {
@@ -172,7 +173,7 @@ impl Ledger {
         match outcome {
             Outcome::TimedOut if self.may_give_up(session) => Ok(()),
             Outcome::Reset | Outcome::TimedOut if peer.outcome == Some(Outcome::TimedOut) => Ok(()),
-            // It does not wait for the peer's close.
+            // This end does not wait for the peer's close.
             Outcome::Finished if own.plan.hangs_up && own.is_shut => Ok(()),
             Outcome::Reset if self.is_forgotten((session, side)) || self.may_be_forgotten((session, side)) => Ok(()),
             Outcome::Reset if self.may_lack_its_neighbor((session, side)) => Ok(()),
@@ -180,18 +181,17 @@ impl Ledger {
             Outcome::Finished if !own.saw_close => Err("the peer did not close".into()),
             Outcome::Finished => Ok(()),
             Outcome::Aborted if own.plan.may_break() => Ok(()),
-            Outcome::Aborted => Err("nobody wanted it".into()),
+            Outcome::Aborted => Err("its plan does not abort".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
-            // All requests or all replies were lost while the network was bad, and no connection
-            // was established.
+            // All ARP requests or replies were lost to faults, and no connection was established.
             Outcome::NoNeighbor if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }
     }
 
-    /// Whether an end of a session may have waited for its peer until its app's timeout, because
-    /// segments were lost while the network was bad.
+    /// Whether an end of a session may have waited for its peer until its user timeout, because
+    /// segments were lost to faults.
     fn may_give_up(&self, session: usize) -> bool {
         self.patience[session].is_some_and(|patience| self.now <= self.heals_at + patience + GIVES_UP_WITHIN)
     }
@@ -230,7 +230,8 @@ impl Ledger {
         side == 0 && !self.ends[session][1].is_connected && self.uses_arp[self.sessions[session].server]
     }
 
-    /// All is over: an end that was reset although neither end aborted has lost none of its data.
+    /// Checks, after all sessions have ended, that an end that was reset although neither end aborted
+    /// has lost none of its data.
     pub fn check_end(&mut self) {
         for session in 0..self.ends.len() {
             for side in 0..2 {
@@ -253,16 +254,16 @@ impl Ledger {
         }
     }
 
-    /// Whether nothing more is to come of any session.
+    /// Whether all sessions have ended.
     pub fn is_over(&self) -> bool {
         self.ends.iter().all(|[client, server]| {
-            // A server that never learned of its client has nothing to end.
+            // A server that has never accepted its client reports no end.
             let never_came = !server.is_connected && client.outcome.is_some_and(|how| how != Outcome::Finished);
             client.outcome.is_some() && (server.outcome.is_some() || never_came)
         })
     }
 
-    /// Sessions that are not over, for the report.
+    /// The ends that have not ended, for the report.
     pub fn unfinished(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (session, ends) in self.ends.iter().enumerate() {
@@ -284,7 +285,7 @@ impl Ledger {
         lines
     }
 
-    /// Bytes that arrived at apps.
+    /// Bytes that all apps have received.
     pub fn bytes(&self) -> u64 {
         self.ends.iter().flatten().map(|end| end.bytes_received).sum()
     }
@@ -298,14 +299,14 @@ fn patience(script: &Script, session: &Session) -> Option<u64> {
     options.filter_map(|options| options.user_timeout).map(|timeout| timeout.as_nanos()).max()
 }
 
-/// The shortest duration of TIME-WAIT on a host: its clock runs wrong, and may jump ahead.
+/// The shortest duration of TIME-WAIT on a host, because its clock drifts and may jump ahead.
 fn time_wait(script: &Script, host: usize) -> u64 {
     let plan = &script.hosts[host];
     if plan.stack == Stack::Smoltcp {
         return 0;
     }
-    let jumps = script.mishaps.iter().filter(|mishap| mishap.host == host).map(|mishap| match mishap.kind {
-        MishapKind::ClockJump(by) => by,
+    let jumps = script.injected_faults.iter().filter(|fault| fault.host == host).map(|fault| match fault.kind {
+        FaultKind::ClockJump(by) => by,
         _ => 0,
     });
     (plan.time_wait - plan.time_wait / 1_000).saturating_sub(jumps.sum())
@@ -316,7 +317,7 @@ pub fn name((session, side): EndKey) -> String {
     format!("session {session} {}", ["client", "server"][side])
 }
 
-/// A time, to be read.
+/// A time in milliseconds, as text.
 pub fn nanos(at: u64) -> String {
     format!("{}.{:06} ms", at / 1_000_000, at % 1_000_000)
 }

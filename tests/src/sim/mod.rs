@@ -5,17 +5,18 @@
 //!
 //! ```text
 //!  seed ─▶ script ─▶ world: hosts (worker, pipeline, app) ◀─ frames, turns ─▶ network
-//!                      └─▶ ledger, observer: what is wrong
+//!                      └─▶ ledger: the progress of each session, and the errors found
 //! ```
 //!
-//! Only clock, link and device are replaced. It is among the tests, because it checks more than it
-//! simulates: the apps, the streams and the checkers are useful only to the author of a TCP, and
-//! smoltcp must not become a dependency of the library.
+//! Only clock, link and device are replaced. The simulator is among the tests, because its apps,
+//! streams and checkers are useful only to the author of a TCP, and because smoltcp must not become
+//! a dependency of the library.
 
+pub mod any_host;
+pub mod behavior;
 pub mod end;
 pub mod host;
 pub mod ledger;
-pub mod manners;
 pub mod network;
 pub mod nic;
 pub mod packet;
@@ -23,7 +24,6 @@ pub mod run;
 pub mod scenario;
 pub mod script;
 pub mod smoltcp;
-pub mod station;
 pub mod world;
 
 pub use run::{Summary, Watcher, on_all_cores, run_seed, run_seeds};

@@ -3,19 +3,19 @@
 
 use super::end::mix;
 use super::packet;
-use super::script::{Line, Mishap, MishapKind, SECOND, Script, Weather, address, host_of};
+use super::script::{FaultKind, Impairments, InjectedFault, Line, SECOND, Script, address, host_of};
 use crate::mutate::Random;
 
 /// Frames on their way.
 pub struct Network {
     line: Line,
-    weather: Weather,
-    mishaps: Vec<Mishap>,
+    impairments: Impairments,
+    injected_faults: Vec<InjectedFault>,
     heals_at: u64,
     random: Random,
-    /// When the port to each host is free.
+    /// The time from which the port to each host is free.
     free_at: Vec<u64>,
-    /// Frames that are still lost in the present gap, for each host.
+    /// For each host, how many more frames the current gap loses.
     gaps: Vec<u32>,
     /// The outcomes of frames.
     pub tally: Tally,
@@ -36,11 +36,11 @@ pub struct Tally {
     pub too_long: u64,
 }
 
-/// A frame, where it comes to, and when.
+/// A frame that arrives at a host.
 pub struct Arrival {
-    /// When.
+    /// The time.
     pub at: u64,
-    /// Where.
+    /// The host.
     pub host: usize,
     /// The frame.
     pub frame: Vec<u8>,
@@ -52,8 +52,8 @@ impl Network {
         let count = script.hosts.len();
         Self {
             line: script.line,
-            weather: script.weather,
-            mishaps: script.mishaps.clone(),
+            impairments: script.impairments,
+            injected_faults: script.injected_faults.clone(),
             heals_at: script.heals_at,
             random: Random::new(mix(script.seed, 3)),
             free_at: vec![0; count],
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// Nanoseconds that bytes take on a port.
+    /// Nanoseconds that a frame of this length takes on a port.
     pub fn time_of(&self, bytes: usize) -> u64 {
         // Preamble, checksum and gap are 24 bytes.
         (bytes.max(60) as u64 + 24) * 8 * SECOND / self.line.rate
@@ -120,9 +120,9 @@ impl Network {
             }
             at += self.late();
             self.corrupt(&mut frame);
-            if self.draws(self.weather.duplication) {
+            if self.draws(self.impairments.duplication) {
                 self.tally.duplicated += 1;
-                let at = at + self.random.draw() % (self.weather.delay_max + 1);
+                let at = at + self.random.draw() % (self.impairments.delay_max + 1);
                 arrivals.push(Arrival { at, host: to, frame: frame.clone() });
             }
         }
@@ -130,17 +130,18 @@ impl Network {
     }
 
     fn is_dark(&self, from: usize, to: usize, now: u64) -> bool {
-        self.mishaps.iter().filter(|mishap| mishap.from <= now && now < mishap.to).any(|mishap| match mishap.kind {
-            MishapKind::Blackout => mishap.host == from || mishap.host == to,
-            MishapKind::Deaf => mishap.host == to,
+        self.injected_faults.iter().filter(|fault| fault.from <= now && now < fault.to).any(|fault| match fault.kind {
+            FaultKind::Blackout => fault.host == from || fault.host == to,
+            FaultKind::RxBlackout => fault.host == to,
             _ => false,
         })
     }
 
     fn mtu(&self, to: usize, now: u64) -> Option<(u16, bool)> {
-        let now_at = self.mishaps.iter().filter(|mishap| mishap.host == to && mishap.from <= now && now < mishap.to);
-        let mtus = now_at.filter_map(|mishap| match mishap.kind {
-            MishapKind::Mtu(mtu, tells) => Some((mtu, tells)),
+        let now_at =
+            self.injected_faults.iter().filter(|fault| fault.host == to && fault.from <= now && now < fault.to);
+        let mtus = now_at.filter_map(|fault| match fault.kind {
+            FaultKind::Mtu(mtu, tells) => Some((mtu, tells)),
             _ => None,
         });
         mtus.min()
@@ -151,26 +152,26 @@ impl Network {
             self.gaps[to] -= 1;
             return true;
         }
-        if self.draws(self.weather.gap) {
-            self.gaps[to] = self.random.below(self.weather.gap_max.max(1) as usize) as u32;
+        if self.draws(self.impairments.gap) {
+            self.gaps[to] = self.random.below(self.impairments.gap_max.max(1) as usize) as u32;
             return true;
         }
-        self.draws(self.weather.loss)
+        self.draws(self.impairments.loss)
     }
 
     fn late(&mut self) -> u64 {
-        let mut late = self.random.draw() % (self.weather.jitter + 1);
-        if self.draws(self.weather.delay) {
+        let mut late = self.random.draw() % (self.impairments.jitter + 1);
+        if self.draws(self.impairments.delay) {
             self.tally.delayed += 1;
-            late += self.random.draw() % (self.weather.delay_max + 1);
+            late += self.random.draw() % (self.impairments.delay_max + 1);
         }
         late
     }
 
-    /// Flips one bit, which every checksum detects. Not in bytes without a checksum, because the
-    /// link's checksum would have detected that.
+    /// Flips one bit of an IPv4 packet with a TCP segment, which every checksum detects. Bytes that
+    /// only the link's checksum covers stay intact, because a NIC drops such frames.
     fn corrupt(&mut self, frame: &mut [u8]) {
-        if !self.draws(self.weather.corruption) || packet::tcp(frame).is_none() {
+        if !self.draws(self.impairments.corruption) || packet::tcp(frame).is_none() {
             return;
         }
         self.tally.corrupted += 1;

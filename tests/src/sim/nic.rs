@@ -15,21 +15,21 @@ use super::packet;
 /// The properties of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicConfig {
-    /// Frames that wait for the worker; more are lost.
+    /// The most frames that wait for the worker; further ones are lost.
     pub rx_ring_len: usize,
-    /// Frames that wait for the line; more are refused.
+    /// The most frames that wait for the line; further ones are refused.
     pub tx_ring_len: usize,
-    /// It fills in checksums, and reports whether those of received frames are correct.
+    /// The NIC fills in checksums, and verifies those of received frames.
     pub checksums: bool,
-    /// It cuts payloads into segments.
+    /// The NIC cuts payloads into segments (TSO).
     pub segments: bool,
-    /// Frames may be chains of buffers; and one that also verifies checksums merges segments that
-    /// come in a row.
+    /// Frames may be chains of buffers. A NIC that also verifies checksums merges segments that
+    /// follow each other (LRO).
     pub chains: bool,
 }
 
 impl NicConfig {
-    /// As the worker sees it.
+    /// The capabilities that the worker is given.
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             queues: 1,
@@ -48,7 +48,7 @@ impl NicConfig {
     }
 }
 
-/// Frames that are merged at most.
+/// The most frames merged into one.
 const MERGED_MAX: usize = 8;
 
 /// A packet over a chain of buffers with the lengths in `buffers`; None if the pool has too few.
@@ -71,7 +71,7 @@ fn over_buffers(pool: &Pool, bytes: &[u8], buffers: &[usize]) -> Option<Mbuf> {
 pub struct SimRx {
     config: NicConfig,
     waiting: VecDeque<Vec<u8>>,
-    /// Frames for which there was no room.
+    /// Frames lost because the ring was full.
     pub lost: u64,
 }
 
@@ -81,7 +81,7 @@ impl SimRx {
         Self { config, waiting: VecDeque::new(), lost: 0 }
     }
 
-    /// A frame comes off the line.
+    /// Receives a frame from the line.
     pub fn arrive(&mut self, frame: Vec<u8>) {
         if self.waiting.len() < self.config.rx_ring_len {
             self.waiting.push_back(frame);
@@ -90,8 +90,8 @@ impl SimRx {
         }
     }
 
-    /// The next frame, with those behind it that a NIC with chains merges into it, and how many
-    /// bytes each of them gives to it.
+    /// The next frame, merged with those behind it if the NIC merges, and the number of bytes from
+    /// each of them.
     fn next_merged(&self) -> (Vec<u8>, Vec<usize>) {
         let mut waiting = self.waiting.iter();
         let mut whole = waiting.next().cloned().unwrap_or_default();
@@ -146,11 +146,11 @@ pub struct SimTx {
     /// them.
     ring: VecDeque<(Mbuf, Offload)>,
     rung: usize,
-    /// Frames that were read, and may return to their pool.
+    /// Frames that have left, and may be freed.
     done: Vec<Mbuf>,
-    /// The ring takes nothing.
+    /// The ring accepts no frames.
     pub stalled: bool,
-    /// Times that a frame was refused.
+    /// The number of refused frames.
     pub refused: u64,
 }
 
@@ -160,12 +160,12 @@ impl SimTx {
         Self { config, ring: VecDeque::new(), rung: 0, done: Vec::new(), stalled: false, refused: 0 }
     }
 
-    /// Bytes of the frame that is next on the line.
+    /// The length of the frame that leaves next.
     pub fn next_len(&self) -> Option<usize> {
         if self.rung > 0 { self.ring.front().map(|(mbuf, _)| mbuf.len()) } else { None }
     }
 
-    /// The next frame leaves, with its present bytes in memory; several frames where the NIC cuts
+    /// Sends the next frame with the bytes that its mbuf has now; several frames if the NIC cuts
     /// it.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         let Some((mbuf, offload)) = self.ring.pop_front() else { return Vec::new() };
@@ -192,8 +192,8 @@ impl TxQueue for SimTx {
             return Err(mbuf);
         }
         assert!(mbuf.is_linear() || self.config.chains, "a chain for a device that takes none");
-        assert!(self.config.checksums || !offload.has(Offload::L4_CHECKSUM), "an offload that the device has not");
-        assert!(self.config.segments || offload.segment_len().is_none(), "segmentation that the device has not");
+        assert!(self.config.checksums || !offload.has(Offload::L4_CHECKSUM), "an offload that the device lacks");
+        assert!(self.config.segments || offload.segment_len().is_none(), "segmentation that the device lacks");
         self.ring.push_back((mbuf, offload));
         if offload.has(Offload::URGENT) {
             self.rung = self.ring.len();

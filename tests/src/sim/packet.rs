@@ -8,7 +8,7 @@ use wirepath::mem::ChecksumStatus;
 /// Bytes of the Ethernet header.
 pub const LINK_LEN: usize = 14;
 
-/// Where TCP's flags are.
+/// TCP's flags.
 pub mod flag {
     /// No more data.
     pub const FIN: u8 = 1;
@@ -25,9 +25,9 @@ pub mod flag {
 /// A TCP segment in a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddrV4,
-    /// Who gets it.
+    /// The receiver.
     pub destination: SocketAddrV4,
     /// SEG.SEQ.
     pub seq: u32,
@@ -53,12 +53,12 @@ impl Tcp<'_> {
         self.flags & flag != 0
     }
 
-    /// Numbers that it takes.
+    /// The length in sequence numbers: SEG.LEN.
     pub fn seq_len(&self) -> u32 {
         self.payload.len() as u32 + u32::from(self.has(flag::SYN)) + u32::from(self.has(flag::FIN))
     }
 
-    /// The bytes of the option `kind` behind kind and length.
+    /// The bytes of the option `kind`, without kind and length.
     pub fn option(&self, kind: u8) -> Option<&[u8]> {
         let mut rest = self.options;
         loop {
@@ -116,7 +116,7 @@ pub fn tcp(frame: &[u8]) -> Option<Tcp<'_>> {
     })
 }
 
-/// The verdict about a frame of a NIC that verifies checksums.
+/// The verdict of a NIC that verifies checksums.
 pub fn verdict(frame: &[u8]) -> ChecksumStatus {
     match tcp(frame) {
         None => ChecksumStatus::Unknown,
@@ -125,13 +125,13 @@ pub fn verdict(frame: &[u8]) -> ChecksumStatus {
     }
 }
 
-/// The work of a NIC that merges: appends the payload of the next frame, where that has the same
-/// headers and the next bytes, and returns their number. The TCP checksum is not that of the merged
-/// frame; the NIC reports it as correct.
+/// Merges as a NIC does: appends the payload of the next frame if its headers are equal and its
+/// bytes follow, and returns their number. The TCP checksum remains that of the first frame; the NIC
+/// reports it as correct.
 pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     let (first, second) = (tcp(frame)?, tcp(next)?);
-    let said = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
-    let follows = said(&first) == said(&second)
+    let header = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
+    let follows = header(&first) == header(&second)
         && first.options == second.options
         && frame[LINK_LEN + 1] == next[LINK_LEN + 1]
         && first.flags == flag::ACK
@@ -156,8 +156,7 @@ pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     Some(second.payload.len())
 }
 
-/// The work of a NIC on a frame whose checksum it fills in, and whose payload it cuts into
-/// segments.
+/// Cuts the payload of a frame into segments and fills in their checksums, as a NIC does.
 pub fn cut(frame: &[u8], l2_len: usize, l3_len: usize, segment_len: usize) -> Vec<Vec<u8>> {
     let tcp_len = usize::from(frame[l2_len + l3_len + 12] >> 4) * 4;
     let (headers, payload) = frame.split_at(l2_len + l3_len + tcp_len);
@@ -175,7 +174,7 @@ pub fn cut(frame: &[u8], l2_len: usize, l3_len: usize, segment_len: usize) -> Ve
             segment[13] &= !(flag::FIN | flag::PSH);
         }
         if idx > 0 {
-            // RFC 3168 6.1.2: CWR is said once.
+            // RFC 3168 6.1.2: only the first segment has CWR.
             segment[13] &= 0x7f;
         }
         fill_checksums(&mut frame[l2_len..]);
@@ -198,7 +197,7 @@ pub fn fill_checksums(packet: &mut [u8]) {
     packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Marks a frame of a transport that understands it: congestion was experienced (RFC 3168 5).
+/// Marks a frame whose transport supports ECN as Congestion Experienced (RFC 3168 5).
 pub fn mark_congestion(frame: &mut [u8]) {
     let Some(packet) = ipv4(frame) else { return };
     let header_len = usize::from(packet[0] & 15) * 4;
@@ -236,7 +235,7 @@ pub fn too_big(frame: &[u8], router: Ipv4Addr, mtu: u16) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// A frame in a line, for a trace.
+/// A frame as one line of a trace.
 pub fn describe(frame: &[u8]) -> String {
     let Some(segment) = tcp(frame) else {
         let kind = match frame.get(12..14) {

@@ -23,11 +23,11 @@ pub struct Summary {
     pub bytes: u64,
     /// Virtual time in nanoseconds.
     pub virtual_ns: u128,
-    /// Time that it took.
+    /// Time that all runs took.
     pub took: Duration,
 }
 
-/// Runs a seed. A panic is a fault like any other.
+/// Runs a seed. A panic is an error like any other.
 pub fn run_seed(seed: u64, is_traced: bool) -> Report {
     let run = || {
         let script = script(seed);
@@ -37,17 +37,17 @@ pub fn run_seed(seed: u64, is_traced: bool) -> Report {
         World::new(script, is_traced).run()
     };
     catch_unwind(AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Report { faults: vec![format!("panic: {}", words(&*panic))], ..Report::default() })
+        .unwrap_or_else(|panic| Report { faults: vec![format!("panic: {}", message(&*panic))], ..Report::default() })
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
 /// The progress reports of a run of many seeds.
 pub trait Watcher: Sync {
-    /// So many seeds were begun: each ten seconds.
+    /// Each ten seconds: this many seeds have begun.
     fn progress(&self, _begun: u64) {}
     /// A seed failed.
     fn failed(&self, _seed: u64, _faults: &[String]) {}
@@ -70,7 +70,7 @@ pub fn run_seeds(first: u64, count: u64, failures_max: usize, watcher: &impl Wat
             if !report.faults.is_empty() {
                 watcher.failed(seed, &report.faults);
             }
-            let mut summary = summary.lock().expect("nobody panics with the sum in hand");
+            let mut summary = summary.lock().expect("no thread panics while it holds the sum");
             summary.seeds += 1;
             summary.frames += report.frames;
             summary.bytes += report.bytes;
@@ -83,14 +83,14 @@ pub fn run_seeds(first: u64, count: u64, failures_max: usize, watcher: &impl Wat
             }
         },
     );
-    let mut summary = summary.into_inner().expect("nobody panics with the sum in hand");
+    let mut summary = summary.into_inner().expect("no thread panics while it holds the sum");
     summary.failures.sort_by_key(|(seed, _)| *seed);
     summary.took = begin.elapsed();
     summary
 }
 
-/// Does `work` for each seed, on as many threads as there are cores, until `is_done`. Tells
-/// `progress` each ten seconds how many were begun.
+/// Does `work` for each seed, on as many threads as there are cores, until `is_done`. Reports to
+/// `progress` each ten seconds how many have begun.
 pub fn on_all_cores(seeds: Range<u64>, is_done: &AtomicBool, progress: impl Fn(u64), work: impl Fn(u64) + Sync) {
     let (begin, next) = (Instant::now(), AtomicU64::new(seeds.start));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -105,12 +105,12 @@ pub fn on_all_cores(seeds: Range<u64>, is_done: &AtomicBool, progress: impl Fn(u
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let mut told = 0;
+        let mut reported = 0;
         while !workers.iter().all(|worker| worker.is_finished()) {
             std::thread::sleep(Duration::from_millis(20));
             let tens = begin.elapsed().as_secs() / 10;
-            if tens > told {
-                told = tens;
+            if tens > reported {
+                reported = tens;
                 progress(next.load(Ordering::Relaxed).min(seeds.end) - seeds.start);
             }
         }

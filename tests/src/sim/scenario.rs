@@ -4,18 +4,20 @@
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
 use wirepath::time::Duration;
 
+use super::behavior;
 use super::end::{Abort, Close, EndPlan, Role, WriteMethod, mix};
-use super::manners;
 use super::nic::NicConfig;
-use super::script::{HostPlan, Line, Listener, MS, Mishap, MishapKind, SECOND, Script, Session, Stack, Weather};
+use super::script::{
+    FaultKind, HostPlan, Impairments, InjectedFault, Line, Listener, MS, SECOND, Script, Session, Stack,
+};
 use crate::mutate::Random;
 
 /// The theme of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
-    /// Nothing goes wrong.
+    /// There are no faults.
     pub is_fair: bool,
-    /// smoltcp takes part.
+    /// Every other host runs smoltcp.
     pub with_smoltcp: bool,
 }
 
@@ -24,7 +26,7 @@ pub fn script(seed: u64) -> Script {
     themed(seed, Theme { is_fair: seed.is_multiple_of(8), with_smoltcp: seed % 4 == 3 })
 }
 
-/// The run of a seed, about something.
+/// The run of a seed with a theme.
 pub fn themed(seed: u64, theme: Theme) -> Script {
     let mut draw = Draw(Random::new(mix(seed, 1)));
     let count = if draw.one_in(2) { 2 } else { draw.between(2, 8) as usize };
@@ -32,43 +34,44 @@ pub fn themed(seed: u64, theme: Theme) -> Script {
     let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
     let mut listeners = draw.listeners(&hosts, heals_at);
     let mut sessions = draw.sessions(&hosts, &listeners, heals_at);
-    // A session of smoltcp with itself does not test our stack, and may hang for ever: three
+    // A session between two smoltcp hosts does not test our stack, and may hang for ever: three
     // duplicates of the acknowledgment before its FIN stop the FIN's timer (seed 1943).
     sessions
         .retain(|session| [session.client, session.server].iter().any(|&host| hosts[host].stack == Stack::Wirepath));
-    listeners.iter_mut().for_each(|listener| suit(listener, &sessions));
+    listeners.iter_mut().for_each(|listener| adapt(listener, &sessions));
     let line = draw.line();
-    let weather = if theme.is_fair { Weather::default() } else { draw.weather() };
-    let mishaps = if theme.is_fair { Vec::new() } else { draw.mishaps(count, heals_at) };
+    let impairments = if theme.is_fair { Impairments::default() } else { draw.impairments() };
+    let injected_faults = if theme.is_fair { Vec::new() } else { draw.injected_faults(count, heals_at) };
     let ends_by = heals_at + 600 * SECOND;
-    let mut script = Script { seed, hosts, listeners, sessions, line, weather, mishaps, heals_at, ends_by };
-    if manners::has(seed) {
-        manners::teach(&mut script);
-        script.sessions.iter_mut().for_each(ask_what_became);
+    let mut script = Script { seed, hosts, listeners, sessions, line, impairments, injected_faults, heals_at, ends_by };
+    if behavior::is_rare(seed) {
+        behavior::vary(&mut script);
+        script.sessions.iter_mut().for_each(probe_for_lost_resets);
         let Script { listeners, sessions, .. } = &mut script;
-        listeners.iter_mut().for_each(|listener| suit(listener, sessions));
+        listeners.iter_mut().for_each(|listener| adapt(listener, sessions));
     }
     script
 }
 
-/// A reset that is lost, or was never sent, is only learned of by asking.
-fn ask_what_became(session: &mut Session) {
+/// Enables keepalive where an end may vanish: its reset may be lost or never sent, and only a
+/// probe finds that out.
+fn probe_for_lost_resets(session: &mut Session) {
     if session.may_break() || session.options.user_timeout.is_some() {
         session.options.keepalive = Some(Keepalive::SESSION);
     }
 }
 
-/// A listener that its sessions can live with.
-fn suit(listener: &mut Listener, sessions: &[Session]) {
+/// Changes the options of a listener so that its sessions can end.
+fn adapt(listener: &mut Listener, sessions: &[Session]) {
     let mut own = sessions.iter().filter(|session| (session.server, session.port) == (listener.host, listener.port));
     let gives_up = |session: &Session| session.options.user_timeout.is_some();
     if listener.options.user_timeout.is_some() || own.clone().any(|session| session.may_break() || gives_up(session)) {
-        // A reset that is lost, or finds no room in the ring, is only learned of by asking.
+        // A reset may be lost, or find the ring full, and only a probe finds that out.
         listener.options.keepalive = Some(Keepalive::SESSION);
     }
     if own.any(|session| session.ends[0].role == Role::Source(0)) {
-        // A client that sends no data does not return a cookie twice: where that is lost, the
-        // server never learns of the client.
+        // A client that sends no data returns a SYN cookie once. If that segment is lost, the
+        // server never accepts the client.
         listener.backlog = 128;
     }
 }
@@ -111,8 +114,8 @@ impl Draw {
         HostPlan {
             stack: if is_smoltcp { Stack::Smoltcp } else { Stack::Wirepath },
             nic,
-            // If data may use up the pool, there is no buffer to receive with. So the pool has as
-            // many as may wait, and those of the rings.
+            // The pool has buffers for all data that may wait and for the rings, so that data
+            // cannot take the buffers to receive with.
             buffers: chunks_max + nic.tx_ring_len + 128,
             burst_len: self.of(&[1, 8, 32, 64]),
             turn_max: self.of(&[MS / 10, MS, 10 * MS]),
@@ -179,7 +182,7 @@ impl Draw {
             ends[1].role = Role::Echo;
             ends[1].write_max = ends[1].write_max.max(ends[0].write_max);
         }
-        // At most one end waits for the other; an echo ends when it has received all.
+        // At most one end waits for the other's close; an echo closes when it has echoed all.
         if self.one_in(2) {
             ends[self.0.below(2)].close = Close::AfterPeer;
         }
@@ -188,7 +191,7 @@ impl Draw {
         }
         let mut options = self.options();
         if ends.iter().any(EndPlan::may_break) || listener.closes_at.is_some() {
-            // A reset that is lost is only learned of by asking.
+            // A reset may be lost, and only a probe finds that out.
             options.keepalive = Some(Keepalive::SESSION);
         }
         Session {
@@ -206,7 +209,7 @@ impl Draw {
     fn end(&mut self, size_max: u64) -> EndPlan {
         let size = self.spread(size_max);
         let write_max = self.of(&[1, 20, 200, 1_400, 1_500, 16 << 10]);
-        // Single bytes for a megabyte are a long story without a point.
+        // A megabyte in single bytes would take long, and test nothing more.
         let size = size.min(write_max * 2_000);
         let pauses = if self.one_in(4) { self.between(1, 3) } else { 0 };
         let mut pauses: Vec<_> = (0..pauses).map(|_| (self.spread(size_max), self.spread(3 * SECOND))).collect();
@@ -240,9 +243,9 @@ impl Draw {
         }
     }
 
-    fn weather(&mut self) -> Weather {
+    fn impairments(&mut self) -> Impairments {
         let mut of = |one_in: usize, most: u64| if self.one_in(one_in) { self.spread(most) } else { 0 };
-        Weather {
+        Impairments {
             loss: of(2, 300_000) as u32,
             gap: of(4, 20_000) as u32,
             gap_max: 50,
@@ -254,27 +257,27 @@ impl Draw {
         }
     }
 
-    fn mishaps(&mut self, hosts: usize, heals_at: u64) -> Vec<Mishap> {
+    fn injected_faults(&mut self, hosts: usize, heals_at: u64) -> Vec<InjectedFault> {
         let count = if self.one_in(3) { 0 } else { self.between(1, 6) };
-        (0..count).map(|_| self.mishap(hosts, heals_at)).collect()
+        (0..count).map(|_| self.fault(hosts, heals_at)).collect()
     }
 
-    fn mishap(&mut self, hosts: usize, heals_at: u64) -> Mishap {
+    fn fault(&mut self, hosts: usize, heals_at: u64) -> InjectedFault {
         let from = self.between(0, heals_at - 1);
         let longest = heals_at - from;
         let kind = match self.0.below(7) {
-            0 => MishapKind::Blackout,
-            1 => MishapKind::Deaf,
-            2 => MishapKind::Stall,
-            3 => MishapKind::RingFull,
-            4 => MishapKind::PoolEmpty(self.spread(64) as usize),
-            5 => MishapKind::Mtu(self.of(&[576, 1_000, 1_280, 1_400, 1_499]), self.one_in(2)),
-            _ => MishapKind::ClockJump(self.spread(20 * SECOND)),
+            0 => FaultKind::Blackout,
+            1 => FaultKind::RxBlackout,
+            2 => FaultKind::Stall,
+            3 => FaultKind::RingFull,
+            4 => FaultKind::PoolEmpty(self.spread(64) as usize),
+            5 => FaultKind::Mtu(self.of(&[576, 1_000, 1_280, 1_400, 1_499]), self.one_in(2)),
+            _ => FaultKind::ClockJump(self.spread(20 * SECOND)),
         };
         let span = match kind {
-            MishapKind::Stall => self.spread(longest.min(2 * SECOND)),
+            FaultKind::Stall => self.spread(longest.min(2 * SECOND)),
             _ => self.spread(longest),
         };
-        Mishap { host: self.0.below(hosts), from, to: from + span, kind }
+        InjectedFault { host: self.0.below(hosts), from, to: from + span, kind }
     }
 }

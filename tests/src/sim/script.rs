@@ -19,21 +19,21 @@ pub const SECOND: u64 = 1_000 * MS;
 pub struct Script {
     /// The seed that it was drawn from.
     pub seed: u64,
-    /// Who takes part.
+    /// The hosts.
     pub hosts: Vec<HostPlan>,
-    /// Who listens.
+    /// The listeners of all hosts.
     pub listeners: Vec<Listener>,
-    /// Who connects.
+    /// The connections.
     pub sessions: Vec<Session>,
-    /// The network at its best.
+    /// The network without faults.
     pub line: Line,
-    /// The faults of the network until `heals_at`.
-    pub weather: Weather,
-    /// Faults of hosts and paths.
-    pub mishaps: Vec<Mishap>,
-    /// From now on nothing goes wrong.
+    /// The impairments of all frames until `heals_at`.
+    pub impairments: Impairments,
+    /// The faults of single hosts and paths.
+    pub injected_faults: Vec<InjectedFault>,
+    /// When all faults end.
     pub heals_at: u64,
-    /// By then all is over.
+    /// When the run must have ended.
     pub ends_by: u64,
 }
 
@@ -49,7 +49,7 @@ pub enum Stack {
 /// A host.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
-    /// Which stack.
+    /// Its stack.
     pub stack: Stack,
     /// Its NIC.
     pub nic: NicConfig,
@@ -57,128 +57,128 @@ pub struct HostPlan {
     pub buffers: usize,
     /// Frames of a turn.
     pub burst_len: usize,
-    /// Nanoseconds between two turns where nothing happens, at most.
+    /// The most nanoseconds between two turns of an idle host.
     pub turn_max: u64,
     /// The time of its clock when the world's clock shows 0.
     pub clock: u64,
-    /// How many parts per million its clock goes wrong, up to 1000.
+    /// The drift of its clock in parts per million, up to 1000.
     pub drift_ppm: i64,
-    /// It asks for its neighbors.
+    /// It resolves its neighbors by ARP.
     pub uses_arp: bool,
-    /// Bytes of its longest packet.
+    /// Its MTU in bytes.
     pub mtu: usize,
     /// The duration of TIME-WAIT.
     pub time_wait: u64,
-    /// Pieces that wait in all connections.
+    /// The most chunks of all connections.
     pub chunks_max: usize,
-    /// Pieces out of order of one connection.
+    /// The most chunks out of order of one connection.
     pub reassembly_max: u32,
 }
 
 /// A listener.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Whose.
+    /// The host.
     pub host: usize,
-    /// Where.
+    /// The port.
     pub port: u16,
-    /// Handshakes at the same time.
+    /// The most handshakes at the same time.
     pub backlog: u32,
-    /// How it behaves.
+    /// The options of its connections.
     pub options: ConnectionOptions,
     /// When it closes.
     pub closes_at: Option<u64>,
 }
 
-/// Two ends that talk.
+/// A connection between two hosts.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Who connects.
+    /// The host that connects.
     pub client: usize,
-    /// To whom.
+    /// The host that listens.
     pub server: usize,
-    /// To which port.
+    /// The port that it listens at.
     pub port: u16,
-    /// When.
+    /// When the client connects.
     pub begins_at: u64,
     /// The client's options.
     pub options: ConnectionOptions,
     /// The behavior of both ends: client, server.
     pub ends: [EndPlan; 2],
-    /// It is not an error if no socket listens.
+    /// `Refused` is no error, because the listener closes.
     pub may_be_refused: bool,
-    /// It is not an error if the peer does not answer for too long.
+    /// `TimedOut` is no error, because the listener closes.
     pub may_time_out: bool,
 }
 
 impl Session {
-    /// Whether one of its ends may leave the other without an end.
+    /// Whether one of its ends may end before the other has closed.
     pub fn may_break(&self) -> bool {
         self.ends.iter().any(EndPlan::may_break)
     }
 }
 
-/// The network at its best.
+/// The network without faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// Bits a second of each host's port.
     pub rate: u64,
     /// Nanoseconds from one host to another.
     pub delay: u64,
-    /// Bytes that wait in front of a port; more are lost.
+    /// The most bytes that wait at a port; further frames are lost.
     pub queue_len: usize,
-    /// Frames that wait behind this many bytes are marked if ECN allows it (RFC 3168).
+    /// Frames that wait behind more than this many bytes are marked if they support ECN (RFC 3168).
     pub mark_len: usize,
 }
 
 /// The faults that may befall each frame: probabilities in parts per million.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
-    /// It is lost.
+pub struct Impairments {
+    /// A frame is lost.
     pub loss: u32,
-    /// The frame is lost with those after it, this many at most.
+    /// A frame is lost, and a random number of those after it.
     pub gap: u32,
-    /// Frames of a gap.
+    /// The most frames of such a gap.
     pub gap_max: u32,
-    /// It comes twice.
+    /// A frame arrives twice.
     pub duplication: u32,
     /// One of its bits is flipped.
     pub corruption: u32,
-    /// It comes late.
+    /// A frame is delayed, so that others overtake it.
     pub delay: u32,
-    /// So late at most.
+    /// The longest such delay, in nanoseconds.
     pub delay_max: u64,
-    /// Every frame is delayed by up to this time, in order or not.
+    /// The longest delay of every frame, in nanoseconds; it may change the order.
     pub jitter: u64,
 }
 
-/// Something that goes wrong for a time.
+/// A fault of one host, for a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Mishap {
-    /// Where.
+pub struct InjectedFault {
+    /// The host.
     pub host: usize,
-    /// From when.
+    /// When it begins.
     pub from: u64,
-    /// To when.
+    /// When it ends.
     pub to: u64,
     /// The kind of fault.
-    pub kind: MishapKind,
+    pub kind: FaultKind,
 }
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MishapKind {
-    /// No frame comes to or from the host.
+pub enum FaultKind {
+    /// The network loses all frames to and from the host.
     Blackout,
-    /// No frame comes to the host; those from it leave.
-    Deaf,
+    /// The network loses all frames to the host.
+    RxBlackout,
     /// Its worker does not run.
     Stall,
-    /// Its sending ring takes nothing.
+    /// Its transmit ring accepts no frames.
     RingFull,
-    /// Its pool has this many buffers left.
+    /// Its pool has this many free buffers.
     PoolEmpty(usize),
-    /// Packets to it are at most this long; a router reports longer ones, or not.
+    /// The MTU of the path to it; and whether a router reports longer packets.
     Mtu(u16, bool),
     /// Its clock jumps this far ahead, once.
     ClockJump(u64),
@@ -189,14 +189,14 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host as u8 + 1)
 }
 
-/// The station of a host.
-pub fn station(host: usize) -> MacAddr {
+/// The MAC address of a host.
+pub fn mac(host: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, host as u8 + 1])
 }
 
-/// The host of a station; `None` is all of them.
-pub fn host_of(station: &[u8]) -> Option<usize> {
-    (station[0] & 1 == 0).then(|| usize::from(station[5]).wrapping_sub(1))
+/// The host of a MAC address; `None` for broadcast and multicast.
+pub fn host_of(mac: &[u8]) -> Option<usize> {
+    (mac[0] & 1 == 0).then(|| usize::from(mac[5]).wrapping_sub(1))
 }
 
 /// Where a host listens.

@@ -1,5 +1,5 @@
-//! A host with another stack, so that two of our own mistakes do not cancel out: smoltcp, which
-//! plays its ends of the sessions.
+//! A host that runs smoltcp, because two hosts with our stack may share a mistake that neither
+//! detects.
 
 use std::cell::RefCell;
 use std::net::SocketAddrV4;
@@ -10,16 +10,19 @@ use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
 
-use super::end::{Outcome, Wish, mix};
+use super::end::{Action, Outcome, mix};
 use super::ledger::{EndKey, Ledger};
-use super::script::{Script, Session, address, end, station};
+use super::script::{Script, Session, address, end, mac};
 use crate::lists::Lists;
 
-/// First port of the sessions that it begins.
+/// The local port of session 0; each session has the next one.
 const PORTS: u16 = 49_152;
 
-/// It sends a probe after this time without a segment.
+/// The time without a segment after which a socket sends a probe.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The most actions of an end in one turn, as of our own hosts.
+const ACTIONS_PER_TURN: usize = 16;
 
 /// smoltcp with its sockets.
 pub struct SmoltcpHost {
@@ -27,23 +30,23 @@ pub struct SmoltcpHost {
     ledger: Rc<RefCell<Ledger>>,
     interface: Interface,
     sockets: SocketSet<'static>,
-    /// It takes every frame. smoltcp 0.14 forgets a fast retransmission that finds no room,
-    /// together with its timer, and sends nothing from then on (`tests/tests/tcp/differential.rs`
-    /// shows that alone). So only our own hosts have full rings.
+    /// Its transmit list is never full: smoltcp 0.14 forgets a fast retransmission that the device
+    /// refuses, together with its timer, and sends nothing from then on
+    /// (`tests/tests/tcp/differential.rs` shows that alone). So only our own hosts have full rings.
     nic: Lists,
     rx_ring_len: usize,
     /// Sessions to begin, the latest first.
     to_begin: Vec<(usize, Session)>,
-    /// The sessions that it listens for: one for each port.
+    /// The ports that it listens at.
     listens: Vec<Listens>,
     entries: Vec<Entry>,
 }
 
 /// A port that it listens at.
 struct Listens {
-    /// One of the sessions that call here; its sockets have this session's buffers.
+    /// One of the sessions to this port; its sockets have this session's buffers.
     session: Session,
-    /// Its sockets ask whether their peers are still there.
+    /// Its sockets send keepalive probes.
     asks: bool,
 }
 
@@ -53,7 +56,7 @@ struct Entry {
     /// `None` while it listens.
     key: Option<EndKey>,
     has_aborted: bool,
-    /// A FIN has come; the app learns of it when it has read all data.
+    /// A FIN has come; it is reported when all data has been read.
     has_fin: bool,
     is_over: bool,
 }
@@ -63,7 +66,7 @@ impl SmoltcpHost {
     pub fn new(script: &Script, idx: usize, ledger: &Rc<RefCell<Ledger>>) -> Self {
         let plan = &script.hosts[idx];
         let mut nic = Lists::new(plan.mtu);
-        let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(station(idx).0)));
+        let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac(idx).0)));
         config.random_seed = mix(script.seed, 3_000 + idx as u64);
         let mut interface = Interface::new(config, &mut nic, Instant::ZERO);
         interface.update_ip_addrs(|addresses| {
@@ -130,7 +133,7 @@ impl SmoltcpHost {
         self.entries.push(Entry { handle, key, has_aborted: false, has_fin: false, is_over: false });
     }
 
-    /// One turn. Says whether frames came.
+    /// One turn. Returns whether it received frames.
     pub fn poll(&mut self, now: u64) -> bool {
         let had = !self.nic.rx.is_empty();
         let now = Instant::from_micros((now / 1_000) as i64);
@@ -138,7 +141,7 @@ impl SmoltcpHost {
         self.interface.poll(now, &mut self.nic, &mut self.sockets);
         self.listen_again();
         for entry in 0..self.entries.len() {
-            self.look(entry);
+            self.serve(entry);
         }
         self.interface.poll(now, &mut self.nic, &mut self.sockets);
         had
@@ -162,15 +165,14 @@ impl SmoltcpHost {
         }
     }
 
-    /// Examines the state of a socket, and executes the next action of its end.
-    fn look(&mut self, idx: usize) {
+    /// Reports the state of a socket, and executes the next actions of its end.
+    fn serve(&mut self, idx: usize) {
         let entry = &mut self.entries[idx];
         if entry.is_over {
             return;
         }
         let socket = self.sockets.get_mut::<Socket<'_>>(entry.handle);
         let mut ledger = self.ledger.borrow_mut();
-        let now = ledger.now;
         let state = socket.state();
         let is_open = !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived);
         if entry.key.is_none() {
@@ -179,7 +181,8 @@ impl SmoltcpHost {
             }
             let (Some(local), Some(remote)) = (socket.local_endpoint(), socket.remote_endpoint()) else { return };
             let Some(session) = ledger.session(ends(remote), ends(local)) else {
-                return ledger.fail(format!("host {}: a connection from {remote} that nobody began", self.host));
+                let host = self.host;
+                return ledger.fail(format!("host {host}: a connection from {remote} that belongs to no session"));
             };
             entry.key = Some((session, 1));
         }
@@ -187,60 +190,19 @@ impl SmoltcpHost {
         if is_open && !ledger.end(key).is_connected {
             ledger.connected(key);
         }
-        while socket.can_recv() && ledger.end(key).pauses_until(now).is_none() {
-            let bytes_received = socket.recv(|bytes| {
-                // Reads in parts, like an app with a small buffer.
-                let count = bytes.len().min(2_000);
-                ledger.bytes_received(key, &bytes[..count], now);
-                (count, ())
-            });
-            if bytes_received.is_err() {
-                break;
-            }
-        }
+        read(socket, key, &mut ledger);
         entry.has_fin |= matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
         if entry.has_fin && socket.recv_queue() == 0 && !ledger.end(key).saw_close {
             ledger.peer_closed(key);
         }
-        for _ in 0..16 {
-            match ledger.end(key).wish(now) {
-                Wish::Nothing | Wish::At(_) => break,
-                Wish::Write(count) => {
-                    let count = count.min(socket.send_capacity() - socket.send_queue());
-                    if count == 0 || !socket.can_send() {
-                        break;
-                    }
-                    let mut bytes = vec![0; count];
-                    ledger.end(key).fill(&mut bytes);
-                    let taken = socket.send_slice(&bytes).unwrap_or(0);
-                    ledger.end(key).wrote(taken, now);
-                }
-                // smoltcp has no other way to end a connection.
-                Wish::Shutdown | Wish::HangUp => {
-                    socket.close();
-                    ledger.end(key).is_shut = true;
-                }
-                Wish::Abort => {
-                    socket.abort();
-                    entry.has_aborted = true;
-                    break;
-                }
-            }
+        entry.has_aborted |= act(socket, key, &mut ledger);
+        if let Some(outcome) = outcome(socket, key, entry.has_aborted, &mut ledger) {
+            entry.is_over = true;
+            ledger.closed(key, outcome);
         }
-        let outcome = match socket.state() {
-            State::TimeWait if socket.recv_queue() == 0 && ledger.end(key).saw_close => Outcome::Finished,
-            State::Closed if socket.recv_queue() > 0 => return,
-            State::Closed if entry.has_aborted => Outcome::Aborted,
-            State::Closed if ledger.end(key).is_shut && ledger.end(key).saw_close => Outcome::Finished,
-            State::Closed if ledger.end(key).is_connected => Outcome::Reset,
-            State::Closed => Outcome::Refused,
-            _ => return,
-        };
-        entry.is_over = true;
-        ledger.closed(key, outcome);
     }
 
-    /// A frame comes off the line.
+    /// Receives a frame from the line.
     pub fn arrive(&mut self, frame: Vec<u8>) {
         if self.nic.rx.len() < self.rx_ring_len {
             self.nic.rx.push_back(frame);
@@ -252,12 +214,12 @@ impl SmoltcpHost {
         self.nic.rx.len()
     }
 
-    /// Bytes of the frame that is next on the line.
+    /// The length of the frame that leaves next.
     pub fn next_len(&self) -> Option<usize> {
         self.nic.tx.front().map(Vec::len)
     }
 
-    /// The next frame leaves.
+    /// Sends the next frame.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         self.nic.tx.pop_front().into_iter().collect()
     }
@@ -268,6 +230,67 @@ impl SmoltcpHost {
             let state = self.sockets.get::<Socket<'_>>(entry.handle).state();
             matches!(state, State::Closed | State::Listen | State::TimeWait)
         })
+    }
+}
+
+/// Reads received data, unless the end pauses.
+fn read(socket: &mut Socket<'_>, key: EndKey, ledger: &mut Ledger) {
+    let now = ledger.now;
+    while socket.can_recv() && ledger.end(key).pauses_until(now).is_none() {
+        let bytes_received = socket.recv(|bytes| {
+            // Reads in parts, like an app with a small buffer.
+            let count = bytes.len().min(2_000);
+            ledger.bytes_received(key, &bytes[..count], now);
+            (count, ())
+        });
+        if bytes_received.is_err() {
+            break;
+        }
+    }
+}
+
+/// Executes the next actions of an end. Returns whether it has aborted.
+fn act(socket: &mut Socket<'_>, key: EndKey, ledger: &mut Ledger) -> bool {
+    let now = ledger.now;
+    for _ in 0..ACTIONS_PER_TURN {
+        match ledger.end(key).next_action(now) {
+            Action::Nothing | Action::At(_) => break,
+            Action::Write(count) => {
+                let count = count.min(socket.send_capacity() - socket.send_queue());
+                if count == 0 || !socket.can_send() {
+                    break;
+                }
+                let mut bytes = vec![0; count];
+                ledger.end(key).fill(&mut bytes);
+                let taken = socket.send_slice(&bytes).unwrap_or(0);
+                ledger.end(key).wrote(taken, now);
+            }
+            // smoltcp has no other way to end a connection.
+            Action::Shutdown | Action::HangUp => {
+                socket.close();
+                ledger.end(key).is_shut = true;
+            }
+            Action::Abort => {
+                socket.abort();
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// The outcome of an end, once it has ended and all its data has been read.
+fn outcome(socket: &Socket<'_>, key: EndKey, has_aborted: bool, ledger: &mut Ledger) -> Option<Outcome> {
+    let end = ledger.end(key);
+    let has_unread = socket.recv_queue() > 0;
+    match socket.state() {
+        State::TimeWait if !has_unread && end.saw_close => Some(Outcome::Finished),
+        State::Closed if has_unread => None,
+        State::Closed if has_aborted => Some(Outcome::Aborted),
+        State::Closed if end.is_shut && end.saw_close => Some(Outcome::Finished),
+        State::Closed if end.is_connected => Some(Outcome::Reset),
+        State::Closed => Some(Outcome::Refused),
+        _ => None,
     }
 }
 

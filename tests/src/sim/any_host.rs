@@ -1,4 +1,4 @@
-//! A host of either kind.
+//! A host with either stack.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,15 +8,15 @@ use super::ledger::Ledger;
 use super::script::{Script, Stack};
 use super::smoltcp::SmoltcpHost;
 
-/// A host of ours, or somebody else's.
-pub enum Station {
+/// A host with our stack, or with smoltcp.
+pub enum AnyHost {
     /// A worker.
     Wirepath(Box<SimHost>),
     /// smoltcp.
     Smoltcp(Box<SmoltcpHost>),
 }
 
-impl Station {
+impl AnyHost {
     /// The host `idx` of a script.
     pub fn new(script: &Script, idx: usize, ledger: &Rc<RefCell<Ledger>>) -> Self {
         match script.hosts[idx].stack {
@@ -25,7 +25,7 @@ impl Station {
         }
     }
 
-    /// One turn. Says whether frames came.
+    /// One turn. Returns whether it received frames.
     pub fn poll(&mut self, now: u64) -> bool {
         match self {
             Self::Wirepath(host) => host.poll(now),
@@ -33,7 +33,7 @@ impl Station {
         }
     }
 
-    /// A frame comes off the line.
+    /// Receives a frame from the line.
     pub fn arrive(&mut self, frame: Vec<u8>) {
         match self {
             Self::Wirepath(host) => host.arrive(frame),
@@ -49,7 +49,7 @@ impl Station {
         }
     }
 
-    /// Bytes of the frame that is next on the line.
+    /// The length of the frame that leaves next.
     pub fn next_len(&mut self) -> Option<usize> {
         match self {
             Self::Wirepath(host) => host.tx_mut().next_len(),
@@ -57,7 +57,7 @@ impl Station {
         }
     }
 
-    /// The next frame leaves.
+    /// Sends the next frame.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         match self {
             Self::Wirepath(host) => host.tx_mut().leave(),
@@ -65,7 +65,7 @@ impl Station {
         }
     }
 
-    /// The ring takes nothing, or frames again.
+    /// Whether the transmit ring refuses all frames.
     pub fn stall(&mut self, is_stalled: bool) {
         if let Self::Wirepath(host) = self {
             host.tx_mut().stalled = is_stalled;
@@ -87,14 +87,14 @@ impl Station {
         }
     }
 
-    /// Releases the data that the app keeps.
+    /// Frees the buffers that the app keeps.
     pub fn let_go(&mut self, now: u64) {
         if let Self::Wirepath(host) = self {
             host.let_go(now);
         }
     }
 
-    /// The errors at any time.
+    /// Errors that may be found at any time.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Wirepath(host) => host.check(),
@@ -102,7 +102,7 @@ impl Station {
         }
     }
 
-    /// The errors at the end, when all is over and quiet.
+    /// Errors at the end of a run, when no connection may be left.
     pub fn check_end(&self) -> Result<(), String> {
         match self {
             Self::Wirepath(host) => host.check_end(),

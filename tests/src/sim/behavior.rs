@@ -1,7 +1,7 @@
-//! Rare behavior of apps, in two of each seven seeds: a rate limit, keepalive within seconds, a
-//! user timeout, closing and going away, options that change while data flows, prepared orders, not
-//! reading while their own data finds no room. It is drawn separately, so that the runs of the
-//! other seeds do not change.
+//! Rare behavior of apps, in two of each seven seeds: a pacing rate, keepalive within seconds, a
+//! user timeout, closing both directions at once, options that change while data flows, templates,
+//! no reading while the stack accepts none of their data. It is drawn from random numbers of its
+//! own, so that the runs of the other seeds do not change.
 
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
@@ -11,38 +11,38 @@ use super::scenario::Draw;
 use super::script::{Script, Stack};
 use crate::mutate::Random;
 
-/// Whether the run of a seed has them.
-pub fn has(seed: u64) -> bool {
+/// Whether the apps of a seed have rare behavior.
+pub fn is_rare(seed: u64) -> bool {
     matches!(seed % 7, 0 | 3)
 }
 
-/// Gives the apps of a script some of them.
-pub fn teach(script: &mut Script) {
+/// Gives the apps of a script rare behavior.
+pub fn vary(script: &mut Script) {
     let mut draw = Draw(Random::new(mix(script.seed, 4)));
     for listener in &mut script.listeners {
-        draw.habits(&mut listener.options);
+        draw.vary_options(&mut listener.options);
     }
     for session in &mut script.sessions {
-        draw.habits(&mut session.options);
+        draw.vary_options(&mut session.options);
         for (end, host) in session.ends.iter_mut().zip([session.client, session.server]) {
-            draw.conduct(end);
+            draw.vary_plan(end);
             // smoltcp's apps can only close.
             end.hangs_up &= script.hosts[host].stack == Stack::Wirepath;
         }
     }
-    teach_to_hold_back(script);
+    let_some_hold_back(script);
 }
 
-/// Half of the echoes, and some of the others, do not read while they cannot write. Only one end of
-/// a session may do so; otherwise both would wait for each other.
-fn teach_to_hold_back(script: &mut Script) {
+/// Half of the echoing apps, and some of the others, do not read while they cannot write. Only one
+/// end of a session does so, because two such ends would wait for each other.
+fn let_some_hold_back(script: &mut Script) {
     let mut draw = Draw(Random::new(mix(script.seed, 5)));
     for session in &mut script.sessions {
         let side = if session.ends[1].role == Role::Echo { 1 } else { draw.0.below(2) };
         let (end, host) = (&mut session.ends[side], [session.client, session.server][side]);
         if draw.one_in(2) && script.hosts[host].stack == Stack::Wirepath {
             end.holds_back = true;
-            // It waits only for room: not for a time, nor for a buffer.
+            // This end waits only for room, and neither for a time nor for a buffer.
             (end.writes, end.write_gap) = (WriteMethod::Copies, 0);
             end.pauses.clear();
         }
@@ -50,14 +50,14 @@ fn teach_to_hold_back(script: &mut Script) {
 }
 
 impl Draw {
-    /// The options that an app sets before it begins.
-    fn habits(&mut self, options: &mut ConnectionOptions) {
+    /// Varies the options that an app sets before it connects or listens.
+    fn vary_options(&mut self, options: &mut ConnectionOptions) {
         if self.one_in(3) {
-            // A megabyte takes 20 seconds at most.
+            // At the lowest rate a megabyte takes 20 seconds.
             options.pacing_rate = Some(self.of(&[50_000, 500_000, 5_000_000, 500_000_000]));
         }
         if self.one_in(3) && options.keepalive.is_none() {
-            // It probes often, and its patience is longer than the network is ever bad.
+            // Probes are frequent, and they go on for longer than any fault.
             let idle = Duration::from_millis(self.of(&[50, 500, 2_000]));
             let interval = Duration::from_millis(self.of(&[100, 500]));
             options.keepalive = Some(Keepalive { idle, interval, count: 250 });
@@ -73,8 +73,8 @@ impl Draw {
         ]);
     }
 
-    /// Its later actions.
-    fn conduct(&mut self, end: &mut EndPlan) {
+    /// Varies the actions of an app on its connection.
+    fn vary_plan(&mut self, end: &mut EndPlan) {
         if self.one_in(3) {
             end.writes = WriteMethod::Fires;
         }
