@@ -1,5 +1,6 @@
-//! Starts a broker that goes on after the tool that started it has ended, as no child of it: a
-//! program does not expect children that it did not make.
+//! Starts a broker that keeps running after the tool that started it has ended. It is no child of
+//! the program that the tool becomes, because a program does not expect children that it did not
+//! make.
 
 use std::env::{args_os, current_exe};
 use std::fs::{self, File, OpenOptions};
@@ -14,21 +15,22 @@ use std::time::{Duration, Instant};
 use wirepath::device::af_xdp::check_broker;
 use wirepath::worker::broker::BrokerConfig;
 
-/// A broker listens a moment after its start, or has ended with a sentence.
+/// How long the start may take. A broker listens within moments, or ends with a sentence.
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
-/// How often it is asked.
+/// The interval between two attempts to connect.
 const ASKED_EVERY: Duration = Duration::from_millis(20);
 
 /// Starts the broker of this command line once more, without `--background`, and returns when it
-/// listens. The end of this process makes it a child of init's. It logs into a file beside its
-/// socket, because whoever reads this process's output waits for the end of all that write there.
+/// listens. When this process ends, init adopts the broker. The broker logs into a file beside its
+/// socket, because a pipe from this process stays open for its reader as long as any process can
+/// write to it.
 pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     let path = config.path.with_extension("log");
     let log = open(&path).map_err(|error| format!("cannot make its log {}: {error}", path.display()))?;
     let tool = current_exe().map_err(|error| format!("cannot find this program ({error}): omit --background"))?;
     let mut command = Command::new(tool);
     command.args(args_os().skip(1).filter(|argument| argument != "--background"));
-    // A group of its own: Ctrl-C at the program's terminal is not for the broker.
+    // A process group of its own, so that Ctrl-C at the program's terminal does not end the broker.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
     let mut broker = command.spawn().map_err(|error| format!("cannot start the broker: {error}"))?;
     let begin = Instant::now();
@@ -49,7 +51,7 @@ pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// A new file for root alone. An old one is removed, and no link is followed.
+/// Creates a new file that only root may read. Removes an old one, and follows no link.
 fn open(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -1,34 +1,34 @@
 //! How long a broker that was started for a process is needed: until the process has ended, and no
-//! program has been served for a while. A daemon's first process ends at once, and its heir asks
-//! the broker a moment later.
+//! program has been served for a while. The first process of a daemon ends at once, and its child
+//! connects to the broker a moment later.
 
 use std::time::{Duration, Instant};
 
 use crate::root::Root;
 
-/// How long a broker waits for further programs.
+/// How long a broker without clients waits for further programs.
 const UNUSED_MAX: Duration = Duration::from_secs(10);
 
-/// Who needs the broker.
+/// The process that needs the broker.
 pub(super) struct Lifetime {
     process: Option<Process>,
     unused_since: Option<Instant>,
 }
 
-/// A process, by its number and the time at which it started: numbers are given out again.
+/// A process, by its number and its start time, because numbers are used again.
 struct Process {
     pid: u32,
     started: String,
 }
 
 impl Lifetime {
-    /// For the process `pid`; without one, until the operator stops the broker.
+    /// For the process `pid`. Without one, the broker is needed until the operator stops it.
     pub(super) fn new(root: &Root, pid: Option<u32>) -> Self {
         let process = pid.map(|pid| Process { pid, started: started(root, pid).unwrap_or_default() });
         Self { process, unused_since: None }
     }
 
-    /// Whether the broker goes on, while it serves `clients` programs.
+    /// Whether the broker is needed while it serves `clients` programs.
     pub(super) fn is_needed(&mut self, root: &Root, clients: usize, now: Instant) -> bool {
         let Some(process) = &self.process else { return true };
         if clients > 0 || started(root, process.pid).is_some_and(|started| started == process.started) {
@@ -40,7 +40,7 @@ impl Lifetime {
 }
 
 /// When a process started, in ticks since boot (proc(5), field 22 of `stat`). `None` if it has
-/// ended, also while its parent has not asked for its status.
+/// ended, even if its parent has not waited for it yet.
 fn started(root: &Root, pid: u32) -> Option<String> {
     let stat = root.read(&format!("proc/{pid}/stat"))?;
     // The second field is the name in parentheses, which may hold any bytes.
@@ -71,7 +71,7 @@ mod tests {
         becomes("Z", 100);
         assert!(at(101, 0) && at(110, 0), "it has just ended");
         assert!(at(111, 1) && at(200, 1), "it left a program behind");
-        // Its number is another process's.
+        // Another process has the same number.
         becomes("R", 200);
         assert!(at(201, 0) && at(210, 0));
         assert!(!at(211, 0));

@@ -17,7 +17,7 @@ use self::lifetime::Lifetime;
 use crate::root::Root;
 use crate::user;
 
-/// MiB that a client may have of packet buffers, at most: more than any program needs.
+/// The most MiB of packet buffers for a client: more than any program needs.
 const MEMORY_MAX_MIB: i64 = 65_536;
 
 /// Lends queues of an interface to programs that have no capability, until it is stopped.
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     until_exit: Option<u32>,
 }
 
-/// Runs the subcommand: until a signal, or until the interface is gone.
+/// Runs the subcommand until a signal, or until the interface is gone.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let config = options.config(&root)?;
@@ -97,7 +97,7 @@ impl Options {
         self.rules.as_ref().map(load).transpose().map_err(|error| error.to_string())
     }
 
-    /// Reads the file again. One with an error changes nothing.
+    /// Reads the file again. A file with an error changes nothing.
     fn reload(&self, root: &Root, rules: &BrokerRules) {
         match self.rules(root) {
             Ok(Some(new)) => rules.replace(new),

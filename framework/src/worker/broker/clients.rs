@@ -1,4 +1,4 @@
-//! The clients of a broker: one for each connection, and which queue each has.
+//! The clients of a broker: one for each connection, with the queue that it has.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -13,30 +13,31 @@ use crate::device::af_xdp::broker::lend::LentQueue;
 use crate::device::af_xdp::broker::sys::Peer;
 use crate::sys::process;
 
-/// Connections in all, and of one user: each is some kilobytes and four descriptors.
+/// The most connections of all users, and of one user: each takes some kilobytes and four
+/// descriptors.
 pub(super) const CLIENTS_MAX: usize = 128;
 const CLIENTS_OF_A_USER_MAX: usize = 32;
-/// Neighbors that a client may have resolved in a second. The kernel's table has room for some
-/// hundred.
+/// The most neighbors that a client may have resolved in a second. The kernel's table has room for
+/// some hundred.
 const RESOLVES_A_SECOND: u32 = 64;
 
 /// A connection.
 pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) socket: OwnedFd,
-    /// Readable once the process has ended, though a child of its may still hold the socket.
+    /// Readable once the process has ended, even if a child of the process still holds the socket.
     process: Option<OwnedFd>,
     pub(super) peer: Peer,
-    /// The file of its program, where that can be read.
+    /// The file of its program, if the broker can read the path.
     pub(super) program: Option<PathBuf>,
     pub(super) rights: ClientRights,
-    /// It has said hello.
+    /// The client has sent its hello.
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
     pub(super) lent: Option<Lent>,
-    /// Brings the client its ICMP errors.
+    /// The socket that carries ICMP errors to the client.
     pub(super) icmp_errors: Option<UnixDatagram>,
-    /// The second in which neighbors were resolved, and how many.
+    /// The second in which neighbors were last resolved, and their number.
     resolves: (Instant, u32),
 }
 
@@ -58,7 +59,7 @@ impl Lent {
     }
 }
 
-/// All of them.
+/// All clients.
 #[derive(Default)]
 pub(super) struct Clients {
     all: Vec<Client>,
@@ -66,9 +67,9 @@ pub(super) struct Clients {
 }
 
 impl Client {
-    /// The descriptors to wait for: its socket, and its process.
+    /// The descriptors to poll: the client's socket, and its process.
     pub(super) fn descriptors(&self) -> [RawFd; 2] {
-        // poll(2) passes over a negative number.
+        // poll(2) skips a negative number.
         [self.socket.as_raw_fd(), self.process.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
     }
 
@@ -88,7 +89,7 @@ impl Client {
 }
 
 impl Clients {
-    /// Takes up a connection of a user that is served.
+    /// Accepts a connection of a user that is served.
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
@@ -121,7 +122,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether the client has a queue, or its rule gives it one.
+    /// Whether the client has a queue, or its rule still allows one.
     pub(super) fn check_queues(&mut self, id: ClientId) -> Result<(), Refusal> {
         let Some(client) = self.get(id).filter(|client| client.queue.is_none()) else { return Ok(()) };
         let rights = client.rights.clone();
@@ -139,7 +140,7 @@ impl Clients {
         Err(Refusal::new(libc::EUSERS, sentence))
     }
 
-    /// The queue of a client: the one it has, or the first that is free.
+    /// The queue of a client: its own if it has one, else the first free one.
     pub(super) fn queue_of(&mut self, id: ClientId, queues: u16, interface: &str) -> Result<u16, Refusal> {
         let taken = |queue| self.all.iter().any(|client| client.queue == Some(queue));
         let free = (0..queues).find(|queue| !taken(*queue));

@@ -1,4 +1,4 @@
-//! Why a broker does not start or go on: one sentence each.
+//! The errors of a broker that does not start or cannot go on: one sentence each.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ impl fmt::Display for BrokerError {
 
 impl std::error::Error for BrokerError {}
 
-/// What a client is refused: an error number, and one sentence with the next step.
+/// Why a client's request is refused: an error number, and one sentence with the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: i32,

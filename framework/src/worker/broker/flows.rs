@@ -1,47 +1,48 @@
-//! The flows of all clients: each is one client's.
+//! The flows of all clients. A flow belongs to one client, or to several of one user that share it.
 
 use super::error::Refusal;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::steering::RuleId;
 use crate::wire::icmpv4::QuotedFlow;
 
-/// Flows of a client: listeners, datagram sockets, and connections that it has opened in the last
+/// The most flows of a client: listeners, datagram sockets, and connections opened in the last
 /// minute.
 const FLOWS_MAX: usize = 2_048;
 
-/// Names a client of the broker.
+/// The number of a client of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientId(pub(super) u64);
 
-/// A flow, and whose it is.
+/// A flow, and the client that has it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) client: ClientId,
     pub(super) uid: u32,
     pub(super) flow: Flow,
-    /// One for each queue that is not lent to the client alone.
+    /// One rule for each queue, unless the queue is lent to this client alone.
     pub(super) rules: Vec<RuleId>,
-    /// Names it to the client.
+    /// The number by which the client names the flow.
     id: u32,
 }
 
-/// All of them.
+/// The flows of all clients.
 #[derive(Debug, Default)]
 pub(super) struct FlowTable {
     held: Vec<Held>,
     next_id: u32,
-    /// Clients of one user may share a port: the broker passes frames on, and knows connections.
+    /// Whether clients of one user may share a port: the broker passes frames on and tracks
+    /// connections.
     is_shared: bool,
 }
 
 impl FlowTable {
-    /// No flows yet; `is_shared`, where the broker passes frames on.
+    /// No flows yet. `is_shared`: the broker passes frames on.
     pub(super) fn new(is_shared: bool) -> Self {
         Self { is_shared, ..Self::default() }
     }
 
-    /// Whether a client of user `uid` may have another flow, and no other client has frames of this
-    /// one, unless both may share them.
+    /// Whether a client of user `uid` may have another flow: it has room for it, and no other
+    /// client receives the same frames, unless both may share them.
     pub(super) fn check(&self, client: ClientId, uid: u32, flow: &Flow) -> Result<(), Refusal> {
         if self.held.iter().filter(|held| held.client == client).count() >= FLOWS_MAX {
             let sentence =
@@ -64,20 +65,20 @@ impl FlowTable {
 
     /// Adds a flow whose rule is in place; returns its number.
     pub(super) fn add(&mut self, client: ClientId, uid: u32, flow: Flow, rules: Vec<RuleId>) -> u32 {
-        // A number that comes again is not in use by then: it takes 2^32 flows.
+        // A number is used again only after 2^32 flows, when its first flow is gone.
         self.next_id = self.next_id.wrapping_add(1);
         let id = self.next_id;
         self.held.push(Held { client, uid, flow, rules, id });
         id
     }
 
-    /// Removes a client's flow; `None` where the client has none of this number.
+    /// Removes a client's flow; `None` if the client has no flow with this number.
     pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<Held> {
         let place = self.held.iter().position(|held| held.client == client && held.id == id)?;
         Some(self.held.swap_remove(place))
     }
 
-    /// A client's flow of this number.
+    /// The client's flow with this number.
     pub(super) fn get(&self, client: ClientId, id: u32) -> Option<&Held> {
         self.held.iter().find(|held| held.client == client && held.id == id)
     }
@@ -92,14 +93,14 @@ impl FlowTable {
         self.held.iter()
     }
 
-    /// The clients that an ICMP error is for: those whose flow the answers to the quoted packet
-    /// are; several where they share it.
+    /// The clients that get an ICMP error: those whose flow receives the answers to the quoted
+    /// packet. Several clients may share that flow.
     pub(super) fn clients_of(&self, quoted: &QuotedFlow) -> Vec<ClientId> {
         self.held.iter().filter(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client).collect()
     }
 }
 
-/// Whether a frame can be of both.
+/// Whether one frame can belong to both flows.
 fn overlaps(a: &Flow, b: &Flow) -> bool {
     fn meets<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
         a.is_none() || b.is_none() || a == b
@@ -111,7 +112,7 @@ fn overlaps(a: &Flow, b: &Flow) -> bool {
         && meets(a.vlan, b.vlan)
 }
 
-/// Whether both ends are named.
+/// Whether the flow states both ends.
 fn is_exact(flow: &Flow) -> bool {
     flow.source.is_some() && flow.source_port.is_some()
 }

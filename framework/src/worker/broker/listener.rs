@@ -11,21 +11,21 @@ use super::error::BrokerError;
 use crate::device::af_xdp::broker::sys;
 use crate::sys::process;
 
-/// A listening socket; its file is removed with it.
+/// A listening socket. Dropping it removes its file.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     path: PathBuf,
 }
 
-/// Group and others may write, and no file is safe there from others.
+/// The folder is writable for group or others, so another user could replace the socket's file.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
-/// Every user may connect: the broker looks who it is.
+/// Every user may connect: the broker checks the user of each connection.
 const OPEN_TO_ALL: u32 = 0o666;
 
 impl Listener {
-    /// Listens at `path`. Makes its folder where there is none, and takes the place of a broker
+    /// Listens at `path`. Creates the folder if it is missing, and replaces the socket of a broker
     /// that has ended.
     pub(super) fn open(path: &Path) -> Result<Self, BrokerError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -48,7 +48,7 @@ impl Listener {
     }
 }
 
-/// Nobody else may put a socket of his own in the place of ours.
+/// Refuses a folder in which another user could put a socket in the place of ours.
 fn check_folder(folder: &Path) -> Result<(), BrokerError> {
     let shown = folder.display();
     let found = fs::metadata(folder).map_err(|error| BrokerError(format!("{shown} cannot be read ({error})")))?;
@@ -85,7 +85,7 @@ fn is_socket(path: &Path) -> bool {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Where someone has removed it, there is nothing to do.
+        // If the file was already removed, nothing remains to be done.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         assert!(refused.contains("another broker listens at"), "{refused}");
         drop(first);
         assert!(!path.exists());
-        // As kill -9 leaves it.
+        // What kill -9 leaves.
         drop(sys::listen(&path).unwrap());
         assert!(path.exists(), "a socket that nobody listens at");
         Listener::open(&path).unwrap();

@@ -9,21 +9,20 @@
 //!                                                       └ AfXdpDevice: program, maps, rules
 //! ```
 //!
-//! It loads the program once. A client gets a queue that is free, whose socket is bound already,
-//! and the memory of its umem; frames of a client's flows come to its queue. Rules, map entry and
-//! memory go when the client's socket is closed or its process has ended, however it ended.
+//! It loads the program once. A client gets a free queue, whose socket is already bound, and the
+//! memory of its umem; frames of the client's flows arrive in its queue. Rules, map entry and
+//! memory are released when the client closes its socket or its process ends, however it ends.
 //!
-//! Where there are fewer queues than programs, a broker may keep the queues and pass frames on
-//! ([`BrokerConfig::forward`]): then any number of programs, up to 128, share the interface.
+//! If there are more programs than queues, a broker may keep the queues and pass frames on
+//! ([`BrokerConfig::forward`]): then up to 128 programs share the interface.
 //!
-//! Who is served is said by numbers of users, or by rules that name users, groups and programs, and
-//! what each may have ([`BrokerRule`]); they can be replaced while the broker runs
-//! ([`BrokerRules`]).
+//! The broker is configured with users, or with rules that name users, groups and programs and what
+//! each may have ([`BrokerRule`]). Rules can be replaced while the broker runs ([`BrokerRules`]).
 //!
-//! A client is hostile: its messages are bounded and decoded whole or not at all, it names flows
-//! and no rules, and a user may only have flows to the interface's addresses or to groups, to a
-//! port that the kernel has given to a socket of the same user. What a user gets with a queue is
-//! the right to send any frame on the interface: the kernel has no finer one.
+//! A client is treated as hostile. Its messages are bounded, and decoded completely or not at all.
+//! It names flows, never rules. A user may only have flows to the interface's addresses or to
+//! groups, at a port that the kernel has given to a socket of the same user. With a queue, a user
+//! gets the right to send any frame on the interface, because the kernel has no finer right.
 
 mod clients;
 mod error;

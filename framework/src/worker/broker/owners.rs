@@ -1,6 +1,6 @@
-//! Whose a port is in the kernel. A program under the library has a socket of the kernel for each
-//! of its own, so a port that is ours is in use for everybody else; a flow is given to who has such
-//! a socket, and not where another user has one.
+//! The kernel's owner of a port. A program under the preload library has a kernel socket for each
+//! of its own sockets, so no other program can bind the port. The broker gives a flow to a user who
+//! has such a socket, and not if another user has one.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::{fs, io};
@@ -10,7 +10,7 @@ use crate::device::af_xdp::broker::message::Flow;
 use crate::device::af_xdp::broker::sys;
 use crate::wire::Protocol;
 
-/// A socket of the kernel with a port, of IPv4 or of both.
+/// A kernel socket with a port, of IPv4 or of both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelSocket {
     local: SocketAddrV4,
@@ -18,10 +18,10 @@ pub(super) struct KernelSocket {
     uid: u32,
 }
 
-/// linux/tcp_states.h: its socket is gone, and its owner is not known.
+/// linux/tcp_states.h: the socket is closed, and the kernel reports no owner.
 const TIME_WAIT: u8 = 6;
 
-/// The sockets of a protocol, of this network namespace. Reads two files of /proc.
+/// The sockets of a protocol in this network namespace. Reads two files of /proc.
 pub(super) fn sockets(protocol: Protocol) -> io::Result<Vec<KernelSocket>> {
     let name = if protocol == Protocol::TCP { "tcp" } else { "udp" };
     let mut sockets = parse(&fs::read_to_string(format!("/proc/thread-self/net/{name}"))?);
@@ -32,21 +32,21 @@ pub(super) fn sockets(protocol: Protocol) -> io::Result<Vec<KernelSocket>> {
     Ok(sockets)
 }
 
-/// Whether a socket that is in no table has the flow's port: one of TCP that neither listens nor is
-/// connected yet.
+/// Whether a socket may have the flow's port although no table lists it: a TCP socket that is
+/// bound, but neither listens nor is connected yet.
 pub(super) fn is_bound(flow: &Flow) -> io::Result<bool> {
     Ok(flow.protocol == Protocol::TCP && !sys::is_free(flow.destination)?)
 }
 
-/// Whether a socket has the flow's port in the kernel, and none listens there.
+/// Whether a kernel socket has the flow's port, and none listens there.
 pub(super) fn waits_for_listener(flow: &Flow) -> bool {
     let is_free_to_listen = |sockets: Vec<KernelSocket>| !sockets.iter().any(|socket| socket.gets(flow));
     sockets(flow.protocol).is_ok_and(is_free_to_listen) && is_bound(flow).unwrap_or(false)
 }
 
-/// Whether user `uid` may have `flow`: a socket has the port, and none of another user's gets
-/// frames of the flow. Root needs no socket. Whose a socket is that is in no table, but bound
-/// (`is_bound`), shows once it listens.
+/// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another
+/// user receives frames of the flow. Root needs no socket. For a socket that is bound but in no
+/// table (`is_bound`), the owner is known only once it listens.
 pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: bool) -> Result<(), Refusal> {
     let port = flow.destination;
     if let Some(other) = other_owner(flow, uid, sockets) {
@@ -61,13 +61,13 @@ pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: b
     Ok(())
 }
 
-/// Another user who has a socket that gets frames of `flow`.
+/// Another user with a socket that receives frames of `flow`.
 pub(super) fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
     sockets.iter().find(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid)
 }
 
 impl KernelSocket {
-    /// Whether frames of the flow would be this socket's.
+    /// Whether this socket would receive frames of the flow.
     fn gets(&self, flow: &Flow) -> bool {
         let (local, remote) = (self.local, self.remote);
         let is_here = local.ip().is_unspecified() || local.ip() == flow.destination.ip();
@@ -77,7 +77,7 @@ impl KernelSocket {
     }
 }
 
-/// The sockets of a table as in proc_pid_net(5), without those of IPv6 alone.
+/// The sockets of a table as in proc_pid_net(5), without those of IPv6 only.
 fn parse(text: &str) -> Vec<KernelSocket> {
     text.lines().skip(1).filter_map(socket).collect()
 }
@@ -90,13 +90,14 @@ fn socket(line: &str) -> Option<KernelSocket> {
     (state != TIME_WAIT).then_some(KernelSocket { local, remote, uid })
 }
 
-/// An address and a port in hexadecimal digits, each word of the address in the machine's order.
+/// An address and a port in hexadecimal digits; each word of the address is in the machine's byte
+/// order.
 fn address(text: &str) -> Option<SocketAddrV4> {
     let (words, port) = text.split_once(':')?;
     let word = |idx: usize| u32::from_str_radix(words.get(8 * idx..8 * idx + 8)?, 16).ok().map(u32::to_ne_bytes);
     let address = match words.len() {
         8 => word(0)?,
-        // The unspecified address, which IPv4 reaches as well, or ::ffff:a.b.c.d.
+        // The unspecified address, which receives IPv4 as well, or ::ffff:a.b.c.d.
         32 => match (word(0)?, word(1)?, word(2)?) {
             ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]) if word(3)? == [0; 4] => [0; 4],
             ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0xff, 0xff]) => word(3)?,

@@ -1,5 +1,5 @@
-//! Which flows and queues a user may have, before anybody else is asked: by the numbers of users
-//! that a broker is started with, or by the rules of a file.
+//! Which flows and queues a user may have, before the kernel's sockets and other clients are
+//! considered: by the users that a broker is started with, or by the rules of a file.
 
 use core::net::Ipv4Addr;
 use core::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::device::af_xdp::broker::sys::Peer;
 use crate::proto::Ipv4Prefix;
 use crate::wire::Protocol;
 
-/// The user who may have everything that a broker gives.
+/// Root, who may have everything that a broker lends.
 const ROOT: u32 = 0;
 /// The first port that any user may bind (`net.ipv4.ip_unprivileged_port_start`, by default).
 const FIRST_COMMON_PORT: u16 = 1_024;
@@ -26,29 +26,28 @@ pub struct BrokerUser {
     pub low_ports: Vec<u16>,
 }
 
-/// Who may have what of an interface. A program gets what the first rule gives that it fits; a
-/// broker with rules serves no other program, root's excepted.
+/// One rule: which programs it applies to, and what they may have. The first rule that applies to a
+/// program decides. A broker with rules serves no program to which none applies, except root's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerRule {
-    /// For refusals and the log: `rule 2 of broker.toml`.
+    /// The name of the rule in refusals and in the log: `rule 2 of broker.toml`.
     pub name: String,
-    /// Numbers of users that it is for; `None` for all.
+    /// The users that it applies to; `None` for all.
     pub users: Option<Vec<u32>>,
-    /// Numbers of groups of which a program has one, as its own or a supplementary one; `None` for
-    /// all.
+    /// The groups that it applies to; `None` for all. A program needs one of them, as its own or as
+    /// a supplementary group.
     pub groups: Option<Vec<u32>>,
-    /// Programs that it is for, by the paths of their files; `None` for all. This tells the
-    /// programs of a user apart, and keeps no user from anything: whoever runs a program can have
-    /// it do what he wants.
+    /// The programs that it applies to, by the paths of their files; `None` for all. This
+    /// distinguishes the programs of one user, and is no protection against the user: whoever runs
+    /// a program controls what it does.
     pub programs: Option<Vec<BrokerProgram>>,
-    /// Ports that it gives.
+    /// The ports that it allows.
     pub ports: Vec<BrokerPorts>,
-    /// Addresses of the interface that it gives.
+    /// The addresses of the interface that it allows.
     pub addresses: Vec<Ipv4Prefix>,
-    /// Multicast groups that it gives.
+    /// The multicast groups that it allows.
     pub multicast: Vec<Ipv4Prefix>,
-    /// Queues that programs which fit it may have at a time, all together; `None` for as many as
-    /// there are.
+    /// The most queues that all programs of this rule have at a time; `None` for no limit.
     pub queues: Option<usize>,
 }
 
@@ -62,29 +61,29 @@ pub enum BrokerProgram {
     Folder(PathBuf),
 }
 
-/// Ports of a protocol, or of both.
+/// Ports of one protocol, or of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerPorts {
     /// `None` for UDP and TCP.
     pub protocol: Option<Protocol>,
-    /// From the first to the last.
+    /// The first and the last port.
     pub ports: RangeInclusive<u16>,
 }
 
-/// Who is served.
+/// The users and rules of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rights {
     Users(Vec<BrokerUser>),
     Rules(Vec<Arc<BrokerRule>>),
 }
 
-/// Gives a broker that serves other rules: the programs that it serves have what the new rules give
-/// them, and lose the rest. Clones are of the same broker.
+/// Replaces the rules of a running broker: its clients keep what the new rules allow, and lose the
+/// rest. A clone refers to the same broker.
 #[derive(Clone, Debug, Default)]
 pub struct BrokerRules(Arc<Mutex<Option<Rights>>>);
 
 impl BrokerRules {
-    /// The broker takes these at its next turn, a tenth of a second later at most.
+    /// Passes new rules to the broker, which applies them within a tenth of a second.
     pub fn replace(&self, rules: Vec<BrokerRule>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Rights::of_rules(rules));
     }
@@ -94,14 +93,14 @@ impl BrokerRules {
     }
 }
 
-/// What a client may have.
+/// The rights of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientRights {
-    /// Root, whom no rule names.
+    /// Root, to whom no rule applies.
     Root,
     User(BrokerUser),
     Rule(Arc<BrokerRule>),
-    /// Nothing: its user has other programs that are served.
+    /// Nothing now, but the user is served with other programs.
     OtherProgram(Refusal),
 }
 
@@ -110,8 +109,8 @@ impl Rights {
         Self::Rules(rules.into_iter().map(Arc::new).collect())
     }
 
-    /// Serves another user, or finds that he is served. The rules of a file decide when the user's
-    /// program asks, because they may name groups and programs.
+    /// Adds a user to those that are served, or finds that the user is. The rules of a
+    /// file decide when the user's program asks, because they may name groups and programs.
     pub(super) fn serve(&mut self, uid: u32, may_add: bool) -> Result<(), Refusal> {
         let Self::Users(users) = self else { return Ok(()) };
         if uid == ROOT || users.iter().any(|user| user.uid == uid) {
@@ -124,8 +123,8 @@ impl Rights {
         Ok(())
     }
 
-    /// As [`of`](Self::of), but only a user who is served in no program is refused at once:
-    /// `wirepath run` asks for the program that it is about to start whether its user is served.
+    /// As [`of`](Self::of), but refuses at once only a user who is served with no program:
+    /// `wirepath run` connects before it starts the program, and asks whether its user is served.
     pub(super) fn admit(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
         self.of(peer, program).or_else(|refusal| match self {
             Self::Rules(rules) if rules.iter().any(|rule| rule.is_for_user(peer)) => {
@@ -135,7 +134,7 @@ impl Rights {
         })
     }
 
-    /// What the process at the other end of a connection may have; `program` is the path of its
+    /// The rights of the process at the other end of a connection; `program` is the path of its
     /// file.
     pub(super) fn of(&self, peer: &Peer, program: Option<&Path>) -> Result<ClientRights, Refusal> {
         let uid = peer.uid;
@@ -212,7 +211,7 @@ impl BrokerProgram {
 }
 
 impl ClientRights {
-    /// Whether the client may have anything.
+    /// Whether the client may have anything at all.
     pub(super) fn are_any(&self) -> Result<(), Refusal> {
         match self {
             Self::OtherProgram(refusal) => Err(refusal.clone()),
@@ -220,7 +219,7 @@ impl ClientRights {
         }
     }
 
-    /// Whether the client may have a flow on an interface with these addresses.
+    /// Whether the client may have a flow, on an interface with these addresses.
     pub(super) fn check(&self, flow: &Flow, addresses: &[Ipv4Addr]) -> Result<(), Refusal> {
         let (address, port) = (*flow.destination.ip(), flow.destination.port());
         let is_group = address.is_multicast();
@@ -254,7 +253,7 @@ impl ClientRights {
         }
     }
 
-    /// The rule that bounds the queues of the client, and their number.
+    /// The rule that limits the queues of the client, and the limit.
     pub(super) fn queues(&self) -> Option<(&BrokerRule, usize)> {
         match self {
             Self::Rule(rule) => rule.queues.map(|queues| (&**rule, queues)),
@@ -369,7 +368,7 @@ mod tests {
         let refusal = rights.of(&peer(1000), None).unwrap_err();
         assert!(refusal.sentence.contains("user 1000 in a program whose path it cannot read"), "{refusal:?}");
         assert_eq!(of(&peer(0), "/any"), Some(ClientRights::Root));
-        // The tool that starts a program is heard, and gets nothing.
+        // The tool that starts a program is accepted, and gets no flow.
         let tool = rights.admit(&peer(1000), Some(Path::new("/bin/wirepath"))).unwrap();
         refused(&tool, &flow(OWN, 5000), libc::EACCES, "does not serve user 1000 in /bin/wirepath: add a rule");
         assert!(tool.are_any().is_err());

@@ -1,4 +1,5 @@
-//! The broker's loop: accepts, reads a request of each client that has sent one, replies.
+//! The broker's loop: accepts connections, reads one request of each client that has sent some, and
+//! replies.
 
 use core::net::Ipv4Addr;
 use std::net::UdpSocket;
@@ -29,43 +30,44 @@ use crate::worker::StopFlag;
 use crate::worker::kernel::Mirror;
 use crate::worker::live::icmp_errors;
 
-/// The longest wait for a request: between two of them the loop looks after its program, and
-/// whether it is to stop.
+/// The longest wait for a request. Between two waits the loop checks the program and the stop flag.
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
-/// How often ports of clients are compared with the kernel's sockets.
+/// How often the ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
-/// How long the frames of a port are dropped before the kernel gets them, after the last client has
-/// given the port up, where frames are passed on; and so often the port is looked at from then on.
+/// In a broker that passes frames on: how long the frames of a port are dropped after its last
+/// client has given it up, before the kernel gets them; and the interval at which the port is
+/// checked from then on.
 const LEAVES_AFTER: Duration = Duration::from_millis(500);
-/// The longest time that they are dropped where a socket has the port still and does not listen:
-/// its server replaces its processes, which takes seconds on a busy machine.
+/// The longest time for which they are dropped while a socket has the port and does not listen: its
+/// server replaces its processes, which takes seconds on a busy machine.
 const LEAVES_AT_LAST: Duration = Duration::from_secs(5);
-/// Flows whose frames are dropped so at a time: a client that asks for ports and gives them up all
-/// the time does not fill the rules of others.
+/// The most flows whose frames are dropped like this at a time, so that a client that keeps taking
+/// ports and giving them up does not use up the rules of others.
 const LEAVING_MAX: usize = 1_024;
-/// Connections that are taken up in a turn.
+/// The most connections accepted in a turn.
 const ACCEPTED_A_TURN: usize = 16;
-/// ICMP errors that are passed on in a turn.
+/// The most ICMP errors passed on in a turn.
 const ERRORS_A_TURN: usize = 64;
-/// Lines of the log in a turn of a review: a client that is refused all day fills no disk.
+/// The most log lines between two reviews, so that a client that is refused all the time does not
+/// fill the disk.
 const LINES_MAX: u32 = 20;
 
-/// An interface, who may have its queues, and where they ask.
+/// The interface, the users and programs that may have its queues, and the path of the socket.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
     /// The interface and the mode of its program.
     pub port: AfXdpConfig,
     /// The path of the socket.
     pub path: PathBuf,
-    /// The users that are served, beside root, where there are no `rules`.
+    /// The users that are served beside root, if there are no `rules`.
     pub users: Vec<BrokerUser>,
-    /// Who is served, beside root, and may have what. By default `None`: each of `users` may have
-    /// all ports from 1024 on, all groups, all addresses, and as many queues as there are.
+    /// The rules by which programs are served, beside root's. By default `None`: each of `users`
+    /// may have all ports from 1024 on, all groups, all addresses, and any number of queues.
     pub rules: Option<Vec<BrokerRule>>,
-    /// Bytes of packet buffers for a client, at most.
+    /// The most bytes of packet buffers of a client.
     pub memory_max: u64,
-    /// Keeps all queues, and passes frames on to the clients and from them, so that more programs
-    /// than queues share the interface. By default off: each client gets a queue.
+    /// Keeps all queues, and passes frames between them and the clients, so that more programs than
+    /// queues share the interface. By default off: each client gets a queue.
     pub forward: bool,
     /// Serves further users where root's programs ask for it, as `wirepath run --user` does. By
     /// default off: it serves `users`.
@@ -73,8 +75,8 @@ pub struct BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// The broker of `interface` at its usual path, for root alone; 256 MiB of packet buffers for a
-    /// client, three times what the library of `wirepath run` takes.
+    /// The broker of `interface` at its usual path, for root alone, with 256 MiB of packet buffers
+    /// for a client: three times what the library of `wirepath run` takes.
     pub fn new(interface: &str) -> Self {
         let port = AfXdpConfig { rules_max: 16_384, ..AfXdpConfig::new(interface) };
         Self {
@@ -89,11 +91,11 @@ impl BrokerConfig {
     }
 }
 
-/// A broker. Clients lose their frames to the kernel when it is dropped, or its process ends.
+/// A broker. When it is dropped or its process ends, the kernel gets the frames of its clients.
 pub struct Broker {
     config: BrokerConfig,
     rights: Rights,
-    /// Rules that take the place of the present ones.
+    /// New rules, to be applied.
     replacement: BrokerRules,
     device: AfXdpDevice,
     queues: u16,
@@ -102,13 +104,13 @@ pub struct Broker {
     listener: Listener,
     clients: Clients,
     flows: FlowTable,
-    /// Moves frames, where the queues are not lent.
+    /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
-    /// Ports that no client has any more, and whose frames the kernel does not get yet: it would
-    /// answer with resets while a server replaces its processes.
+    /// Ports that no client has any more and whose frames are still dropped: the kernel would
+    /// answer them with resets while a server replaces its processes.
     leaving: Vec<LeavingPort>,
     reviewed: Instant,
-    /// Lines of the log since then.
+    /// The number of log lines since the last review.
     lines: u32,
     counters: Counters,
     _block: Block,
@@ -136,7 +138,7 @@ struct Counters {
 struct Answer {
     reply: Reply,
     icmp_errors: Option<OwnedFd>,
-    /// The queue of the client goes with it.
+    /// The descriptors of the client's queue go with the reply.
     has_queue: bool,
 }
 
@@ -149,7 +151,8 @@ impl Broker {
     pub fn open(config: BrokerConfig) -> Result<Self, BrokerError> {
         let failed = |error: &dyn core::fmt::Display| BrokerError(error.to_string());
         let interface = config.port.interface.clone();
-        // The path first: another broker has the interface, too, and is the better thing to name.
+        // Listens first, because another broker of the interface is then the error, and not its
+        // program.
         let listener = Listener::open(&config.path)?;
         let mut device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
         let block = Block::create("broker").map_err(|error| failed(&error))?;
@@ -230,8 +233,8 @@ impl Broker {
         self.serve_while(stop, |_| true, report)
     }
 
-    /// As [`serve`](Self::serve), and ends as well when `is_needed`, called ten times a second or
-    /// more with the number of clients, says no.
+    /// As [`serve`](Self::serve), and ends as well when `is_needed` returns false. It is called ten
+    /// times a second or more, with the number of clients.
     ///
     /// # Errors
     /// As of `serve`.
@@ -262,7 +265,7 @@ impl Broker {
         }
         if let Some(rights) = self.replacement.take() {
             self.reassess(rights, report);
-            // Some clients are gone.
+            // Some clients have gone.
             return Ok(());
         }
         let (fixed, of_clients) = events.split_at(fixed.len());
@@ -281,7 +284,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Gives the kernel the ports that no client has any more.
+    /// Gives ports that no client has any more to the kernel.
     fn let_ports_leave(&mut self) {
         let now = Instant::now();
         let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.next_look <= now).collect();
@@ -291,16 +294,16 @@ impl Broker {
                 continue;
             }
             for rule in port.rules {
-                // It is in place, or the interface is gone.
+                // The rule is in place, or the interface is gone.
                 let _ = self.device.unsteer(rule);
             }
         }
     }
 
-    /// One request of a client, or its end.
+    /// Handles one request of a client, or its end.
     fn serve_client(&mut self, id: ClientId, events: &[Events], report: &mut dyn FnMut(&str)) {
         let has_died = events[1].is_readable;
-        // What it sent before it closed its end is of no use any more.
+        // Requests sent before the client closed its end are dropped.
         let goes_on = !has_died && !events[0].has_ended && (!events[0].is_readable || self.serve_one(id, report));
         if !goes_on {
             self.end_client(id, report);
@@ -457,7 +460,8 @@ impl Broker {
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
     }
 
-    /// Installs the rule of a flow: for the client's queue, or for all where frames are passed on.
+    /// Installs the rule of a flow: for the client's queue, or for all queues if frames are passed
+    /// on.
     fn install(&mut self, flow: &Flow, queue: u16) -> Result<Vec<RuleId>, Refusal> {
         let queues = match &self.forwarder {
             Some(forwarder) => {
@@ -482,7 +486,7 @@ impl Broker {
 
     fn uninstall(&mut self, flow: &Flow, rules: &[RuleId], queue: u16) {
         for &rule in rules {
-            // It is in place, or the interface is gone.
+            // The rule is in place, or the interface is gone.
             let _ = self.device.unsteer(rule);
         }
         if let Some(forwarder) = &self.forwarder {
@@ -518,18 +522,18 @@ impl Broker {
 
     fn queue_of(&mut self, id: ClientId) -> Result<u16, Refusal> {
         self.clients.check_queues(id)?;
-        // Where frames are passed on, the number is the client's place.
+        // If frames are passed on, the number is the client's index.
         let queues = if self.forwarder.is_some() { CLIENTS_MAX as u16 } else { self.queues };
         self.clients.queue_of(id, queues, &self.config.port.interface)
     }
 
-    /// The kernel's addresses on the interface, now.
+    /// The current addresses of the interface.
     fn addresses(&self) -> Vec<Ipv4Addr> {
         let Some(link) = self.mirror.link(self.device.name()) else { return Vec::new() };
         self.mirror.addresses(link).map(|prefix| prefix.address()).collect()
     }
 
-    /// Notes a refusal, and makes it a reply.
+    /// Logs a refusal, and makes it a reply.
     fn refuse(&mut self, id: ClientId, refusal: Refusal, report: &mut dyn FnMut(&str)) -> Answer {
         self.counters.refuse(&refusal);
         let name = self.clients.get(id).map_or(String::new(), |client| client.name());
@@ -537,7 +541,8 @@ impl Broker {
         Reply::Refused { errno: refusal.errno, sentence: refusal.sentence }.into()
     }
 
-    /// Sends a reply; returns whether it left. A client that reads no replies is not waited for.
+    /// Sends a reply; returns whether it was sent. The broker does not wait for a client that reads
+    /// no replies.
     fn reply(&mut self, id: ClientId, answer: &Answer) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let mut descriptors: Vec<BorrowedFd<'_>> = answer.icmp_errors.iter().map(AsFd::as_fd).collect();
@@ -547,10 +552,10 @@ impl Broker {
         sys::send(&client.socket, &answer.reply.encode(), &descriptors).is_ok()
     }
 
-    /// Takes up connections of users that are served, and tells others that they are not.
+    /// Accepts connections of users that are served, and refuses others with a sentence.
     fn accept(&mut self, report: &mut dyn FnMut(&str)) {
         for _ in 0..ACCEPTED_A_TURN {
-            // Without a descriptor left for it, a connection waits.
+            // Without a free descriptor, the connection waits.
             let Ok(Some(socket)) = sys::accept(&self.listener.socket) else { return };
             let Ok(peer) = sys::peer(&socket) else { continue };
             let (name, program) = (format!("process {} of user {}", peer.pid, peer.uid), program_of(&peer));
@@ -565,13 +570,13 @@ impl Broker {
                 self.counters.refuse(&refusal);
                 let Refusal { errno, sentence } = refusal;
                 self.say(&format!("{name} is refused: {sentence}"), report);
-                // It may be gone already.
+                // The client may have gone already.
                 let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
             }
         }
     }
 
-    /// All that a client had is the kernel's again.
+    /// Gives everything that a client had to the kernel.
     fn end_client(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
         for held in self.flows.remove_all(|held| held.client == id) {
             self.unsteer(&held);
@@ -579,7 +584,7 @@ impl Broker {
         let Some(client) = self.clients.remove(id) else { return };
         match (&self.forwarder, client.queue) {
             (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
-            // A child of the process may hold the socket still.
+            // A child of the process may still hold the socket.
             (None, Some(queue)) => self.device.disconnect(queue),
             (_, None) => (),
         }
@@ -588,8 +593,8 @@ impl Broker {
         }
     }
 
-    /// Other rights are in force: clients keep what these give them, and lose the rest. The queues
-    /// that a rule gives bound those that are asked for from now on.
+    /// Applies new rules: clients keep what these allow, and lose the rest. The limit of queues of
+    /// a rule applies to later requests.
     fn reassess(&mut self, rights: Rights, report: &mut dyn FnMut(&str)) {
         self.mirror.turn(Duration::ZERO);
         let addresses = self.addresses();
@@ -624,8 +629,8 @@ impl Broker {
         self.say("the new rules are in force", report);
     }
 
-    /// Takes flows back whose port another user has bound in the kernel, as a client may close the
-    /// socket that it had its flow for.
+    /// Takes back flows whose port another user has bound in the kernel: a client may close the
+    /// socket for which it got its flow.
     fn review(&mut self, report: &mut dyn FnMut(&str)) {
         (self.reviewed, self.lines) = (Instant::now(), 0);
         for protocol in [Protocol::TCP, Protocol::UDP] {
@@ -653,7 +658,7 @@ impl Broker {
             let Some(quoted) = quoted(&bytes[..len]) else { continue };
             for id in self.flows.clients_of(&quoted) {
                 if let Some(socket) = self.clients.get(id).and_then(|client| client.icmp_errors.as_ref()) {
-                    // One that does not read misses repetitions.
+                    // A client that does not read loses repetitions.
                     let _ = socket.send(&bytes[..len]);
                     self.counters.errors_passed_on.inc();
                 }
@@ -682,8 +687,8 @@ impl Counters {
     }
 }
 
-/// The file of a process's program, as it is called in the broker's file system. `None` for a
-/// process that has ended, and where the broker may not look (without `CAP_SYS_PTRACE`).
+/// The file of a process's program, by its path in the broker's file system. `None` if the process
+/// has ended, or the broker may not read it (without `CAP_SYS_PTRACE`).
 fn program_of(peer: &Peer) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{}/exe", peer.pid)).ok()
 }

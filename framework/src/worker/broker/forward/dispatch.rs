@@ -1,10 +1,11 @@
-//! Whose a frame is, among the clients of a broker that passes frames on.
+//! Which client gets a frame, in a broker that passes frames on.
 //!
-//! A flow with both ends is one client's. A port without a remote end may be several clients', as a
-//! listener that a server's processes share: a hash of both ends chooses, of those that take new
-//! connections. Clients come and go, and then the hash chooses others, so each connection that a
-//! client has answered (its SYN+ACK has passed here) is remembered until it is over. Datagrams to a
-//! group go to all who have joined it, with their source where they named one.
+//! A flow with both ends belongs to one client. Several clients may have a port without a remote
+//! end, as the processes of a server share a listener. For a new connection, a hash of both ends
+//! chooses among the clients that accept new ones. When clients come and go, the hash chooses
+//! others, so each connection that a client has answered (its SYN+ACK has passed here) is
+//! remembered until it has ended. A datagram to a group goes to every client that has joined the
+//! group, and the source if the client named one.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
@@ -16,53 +17,53 @@ use crate::device::af_xdp::broker::message::Flow;
 use crate::wire::Protocol;
 use crate::wire::tcp::TcpFlags;
 
-/// A client, by its place in the broker.
+/// A client, by its index in the broker.
 pub(in crate::worker::broker) type Place = usize;
 
-/// Connections of a client that are remembered: as many as the library of `wirepath run` has.
+/// The most remembered connections of a client: as many as the library of `wirepath run` has.
 const REMEMBERED_MAX: usize = 16_384;
-/// How long a connection is remembered after its end: a last segment that was lost comes again.
+/// How long a connection is remembered after its end, because a lost last segment is repeated.
 const OVER: Duration = Duration::from_secs(5);
-/// How long one without a frame is: longer than keepalive's two hours.
+/// How long a connection without frames is remembered: longer than keepalive's two hours.
 const SILENT: Duration = Duration::from_secs(3 * 3_600);
-/// How long SYNs to a port are ignored after the last of its clients has stopped to listen there: a
-/// server that replaces its processes begins to listen in the new ones meanwhile, and who calls
-/// tries again.
+/// How long SYNs to a port are ignored after the last client has stopped listening there. A server
+/// that replaces its processes starts to listen in the new ones meanwhile, and a peer repeats its
+/// SYN.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks for those that are to be forgotten.
+/// The interval between two searches for connections to forget.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All flows.
+/// The flows and connections of all clients.
 pub(super) struct Dispatch {
     /// Flows with both ends.
     exact: HashMap<Ends, Place>,
-    /// Flows to a port, from anyone or with a part of the remote end.
+    /// Flows to a port: from any remote end, or with a part of the remote end.
     ports: HashMap<Ends, Vec<Sharer>>,
     remembered: HashMap<Ends, Connection>,
-    /// How many of them each client has.
+    /// The number of remembered connections of each client.
     counts: HashMap<Place, usize>,
     hash: RandomState,
     swept: Instant,
 }
 
-/// A client of a port.
+/// A client that has a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sharer {
     place: Place,
-    /// Its flows to the port from anyone.
+    /// The number of its flows to the port from any remote end.
     from_anyone: u32,
-    /// Its other flows to the port, by what they name of the remote end, and how many are the same.
+    /// Its other flows to the port, by their part of the remote end, and the number of equal ones.
     parts: HashMap<Part, u32>,
-    /// New connections may be its; otherwise since when not.
+    /// Whether the client accepts new connections; if not, since when.
     stopped: Option<Instant>,
 }
 
-/// Address and port of a remote end, as far as a flow names them.
+/// Address and port of a remote end, as far as a flow states them.
 type Part = (Option<Ipv4Addr>, Option<u16>);
 
 impl Sharer {
-    /// Whether one of its flows has frames from this remote end. Two hashes, unless it hears
-    /// anyone.
+    /// Whether one of its flows receives frames from this remote end. Two look-ups, or none if a
+    /// flow receives from any remote end.
     #[inline]
     fn hears(&self, remote: SocketAddrV4) -> bool {
         self.from_anyone > 0
@@ -70,7 +71,7 @@ impl Sharer {
             || self.parts.contains_key(&(None, Some(remote.port())))
     }
 
-    /// How many of its flows name this.
+    /// The number of its flows with this remote end.
     fn count(&mut self, part: Part) -> &mut u32 {
         if part == (None, None) { &mut self.from_anyone } else { self.parts.entry(part).or_default() }
     }
@@ -79,7 +80,7 @@ impl Sharer {
         *self.count(part) += 1;
     }
 
-    /// Removes a flow that it has; whether it was the last.
+    /// Removes a flow of the client; returns whether it was the last.
     fn remove(&mut self, part: Part) -> bool {
         let count = self.count(part);
         *count = count.saturating_sub(1);
@@ -92,11 +93,11 @@ struct Connection {
     place: Place,
     last: Instant,
     ends: End,
-    /// The client that had it before, and has handed it over.
+    /// The client that had the connection before, and has handed it over.
     from: Option<Place>,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     ours: bool,
@@ -116,7 +117,7 @@ impl End {
 pub(super) enum Recipients {
     None,
     One(Place),
-    /// Each client of the port: [`Dispatch::members`].
+    /// Every client of the port: [`Dispatch::members`].
     All,
 }
 
@@ -132,7 +133,7 @@ impl Dispatch {
         }
     }
 
-    /// A flow is this client's. The broker has checked that it may have it.
+    /// Gives a flow to a client. The broker has checked that the client may have it.
     pub(super) fn add(&mut self, place: Place, flow: &Flow) {
         match exact(flow) {
             Some(ends) => _ = self.exact.insert(ends, place),
@@ -148,7 +149,7 @@ impl Dispatch {
         }
     }
 
-    /// It is no longer.
+    /// Takes a flow from a client.
     pub(super) fn remove(&mut self, place: Place, flow: &Flow) {
         match exact(flow) {
             Some(ends) => _ = self.exact.remove(&ends),
@@ -166,8 +167,8 @@ impl Dispatch {
         }
     }
 
-    /// A client has a port no longer. Its connections there go with it: the port may be another
-    /// user's next, whose frames this client must not get.
+    /// Takes a port from a client, with the connections there: the next client of the port may be
+    /// of another user, and this client must not get that user's frames.
     fn forget_connections(&mut self, place: Place, port: &Ends) {
         let Some(count) = self.counts.get_mut(&place).filter(|count| **count > 0) else { return };
         self.remembered.retain(|ends, connection| {
@@ -177,13 +178,13 @@ impl Dispatch {
         });
     }
 
-    /// Whether new connections to the flow may be this client's.
+    /// Sets whether new connections to the flow may go to this client.
     pub(super) fn set_listening(&mut self, place: Place, flow: &Flow, listening: bool, now: Instant) {
         let sharers = self.ports.get_mut(&port(flow)).into_iter().flatten();
         sharers.filter(|sharer| sharer.place == place).for_each(|sharer| sharer.stopped = (!listening).then_some(now));
     }
 
-    /// A client is gone.
+    /// Removes a client.
     pub(super) fn forget(&mut self, place: Place) {
         self.exact.retain(|_, owner| *owner != place);
         self.ports.retain(|_, sharers| {
@@ -194,7 +195,7 @@ impl Dispatch {
         self.counts.remove(&place);
     }
 
-    /// Whose a received frame is.
+    /// The clients that get a received frame.
     #[inline]
     pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Recipients {
         let Packet { ends, flags } = packet;
@@ -232,8 +233,8 @@ impl Dispatch {
         sharers.filter(move |sharer| sharer.hears(remote)).map(|sharer| sharer.place)
     }
 
-    /// One of several by a hash, of those that hear the remote end; of those that listen, if any
-    /// does.
+    /// Chooses by a hash among the clients that receive from this remote end; among those that
+    /// listen, if any does.
     fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Option<Place> {
         let hearing = || sharers.iter().filter(|sharer| sharer.hears(ends.remote));
         let nobody_listens = hearing().all(|sharer| sharer.stopped.is_some());
@@ -243,8 +244,8 @@ impl Dispatch {
         fit().nth(nth as usize).map(|sharer| sharer.place)
     }
 
-    /// A client sends a frame. A connection of a shared port is remembered from its SYN+ACK on, as
-    /// the client's who listens there, unless it is another's.
+    /// Notes a frame that a client sends. From its SYN+ACK on, a connection of a shared port
+    /// belongs to the client that listens there, unless it already belongs to another.
     #[inline]
     pub(super) fn sent(&mut self, place: Place, packet: &Packet, now: Instant) {
         let Packet { ends, flags } = packet;
@@ -266,13 +267,13 @@ impl Dispatch {
         }
     }
 
-    /// A client hands a connection of a shared port over: it is that of another client from now on,
-    /// who listens there. `None` if there is none, or the connection is not the client's to give.
+    /// Hands a connection of a shared port over to another client that listens there. `None` if no
+    /// other client listens, or if the connection is not the client's.
     pub(super) fn hand_over(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
         if self.may_hand_over(from, ends) { self.give(from, ends, now) } else { None }
     }
 
-    /// Gives a connection to a client who listens at its port, other than the one that had it.
+    /// Gives a connection to a client that listens at its port, other than the one that had it.
     pub(super) fn give(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
         let sharers = self.ports.get(&to_port(ends))?;
         let others: Vec<Sharer> =
@@ -292,7 +293,8 @@ impl Dispatch {
         Some(place)
     }
 
-    /// Whether a connection is of a port that the client has, and not another client's.
+    /// Whether a connection is to a port that the client has, and does not belong to another
+    /// client.
     pub(super) fn may_hand_over(&self, from: Place, ends: &Ends) -> bool {
         let has_port =
             self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == from));
@@ -300,7 +302,7 @@ impl Dispatch {
         has_port && !is_anothers && ends.protocol == Protocol::TCP.0
     }
 
-    /// Who has a connection that this client has handed over.
+    /// The client to which this client has handed a connection over.
     pub(super) fn has_handed_over(&self, from: Place, ends: &Ends) -> Option<Place> {
         self.remembered.get(ends).filter(|connection| connection.from == Some(from)).map(|connection| connection.place)
     }
@@ -314,7 +316,7 @@ impl Dispatch {
         }
         let count = self.counts.entry(place).or_default();
         if *count >= REMEMBERED_MAX {
-            // The hash finds it as long as nobody comes or goes.
+            // The hash finds the client as long as no client comes or goes.
             return;
         }
         *count += 1;
@@ -326,7 +328,7 @@ impl Dispatch {
         }
     }
 
-    /// Forgets connections that are over. Once a second, in a millisecond at most.
+    /// Forgets connections that have ended. Runs once a second, for a millisecond at most.
     pub(super) fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept) < SWEEP_INTERVAL {
             return;
@@ -343,7 +345,7 @@ impl Dispatch {
     }
 }
 
-/// Both ends of a flow that has both.
+/// Both ends of a flow, if it states both.
 fn exact(flow: &Flow) -> Option<Ends> {
     let remote = SocketAddrV4::new(flow.source?, flow.source_port?);
     Some(Ends { protocol: flow.protocol.0, local: flow.destination, remote })
@@ -354,7 +356,7 @@ fn port(flow: &Flow) -> Ends {
     Ends { protocol: flow.protocol.0, local: flow.destination, remote: ANYONE }
 }
 
-/// What a flow names of the remote end.
+/// The part of the remote end that a flow states.
 fn part(flow: &Flow) -> Part {
     (flow.source, flow.source_port)
 }

@@ -7,10 +7,10 @@
 //!  interface ◀── doorbell ◀── copied from each client's queue, so many a turn
 //! ```
 //!
-//! A frame is copied once more in each direction than with a queue of one's own, and passes by
-//! another thread. That thread polls for [`SPIN`] after the last frame, and then sleeps until the
-//! interface or a client wakes it. No client can hold it up: a full queue loses frames of its own,
-//! and each client's frames of a turn are bounded.
+//! A frame is copied once more in each direction than with a lent queue, and passes through another
+//! thread. That thread polls for [`SPIN`] after the last frame, and then sleeps until the interface
+//! or a client wakes it. No client can block it: a full queue loses only its own frames, and the
+//! frames of each client in a turn are bounded.
 
 mod dispatch;
 mod packet;
@@ -40,37 +40,37 @@ use crate::wire::handover::{self, Handover};
 
 pub(super) use dispatch::Place;
 
-/// How long the thread polls after the last frame before it sleeps: longer than a client takes for
-/// its answer, shorter than what a CPU meter shows.
+/// How long the thread polls after the last frame before it sleeps: longer than a client takes to
+/// answer, too short to show in a CPU meter.
 const SPIN: Duration = Duration::from_micros(50);
-/// The longest sleep: the link is looked after between two.
+/// The longest sleep. The link is checked between two sleeps.
 const NAP: Duration = Duration::from_millis(100);
-/// Frames of one client in a turn.
+/// The most frames of one client in a turn.
 const SENT_A_TURN: usize = 64;
-/// Addresses and type of a frame.
+/// Bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
-/// Turns in which a client's last frames are taken.
+/// The most turns in which the last frames of a client are taken.
 const LAST_TURNS: usize = 64;
-/// Turns between two looks at the kernel's counters.
+/// Turns between two readings of the kernel's counters.
 const COUNTED_EVERY: u32 = 1 << 16;
 
 crate::drop_reasons! {
     /// Why a frame is not passed on.
     pub(crate) enum ForwardDrop {
-        /// Its flow is no client's, or its client does not receive yet.
+        /// No client has its flow, or its client does not receive yet.
         NoClient => "no_client",
-        /// The client's rings are full: it does not run.
+        /// The client's rings are full, because it does not run.
         ClientFull => "client_full",
-        /// The client's rings name addresses or lengths that are none.
+        /// The client's rings have invalid addresses or lengths.
         ClientInvalid => "client_invalid",
         /// The client sends less than an Ethernet header.
         ClientShort => "client_short",
-        /// The interface's ring or buffers have no room for what a client sends.
+        /// The interface's ring is full, or its buffers are used up, when a client sends.
         InterfaceFull => "interface_full",
     }
 }
 
-/// What the thread is told.
+/// The broker's messages to the thread.
 enum Command {
     Add { place: Place, user: u32, queue: Box<ForwardedQueue> },
     Remove { place: Place, done: Sender<()> },
@@ -80,7 +80,7 @@ enum Command {
     SetListening { place: Place, flow: Flow, listening: bool },
 }
 
-/// The thread, as the broker has it. It ends when this is dropped.
+/// The broker's handle of the thread. The thread ends when it is dropped.
 pub(super) struct Forwarder {
     commands: Option<Sender<Command>>,
     wake: UnixDatagram,
@@ -112,44 +112,43 @@ impl Forwarder {
         Ok(Self { commands: Some(commands), wake, thread: Some(thread) })
     }
 
-    /// Whether the thread has failed.
+    /// Whether the thread has ended with an error.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// A client of a user has this queue.
+    /// Gives this queue to a client of a user.
     pub(super) fn add(&self, place: Place, user: u32, queue: ForwardedQueue) {
         self.tell(Command::Add { place, user, queue: Box::new(queue) });
     }
 
-    /// A client is gone; none of its memory is used after this returns.
+    /// Removes a client. None of its memory is used after this returns.
     pub(super) fn remove(&self, place: Place) {
         self.ask(|done| Command::Remove { place, done });
     }
 
-    /// Frames go to a client from now on, or no longer: its memory is not written after this
-    /// returns.
+    /// Sets whether frames go to a client. If not, its memory is not written after this returns.
     pub(super) fn set_receiving(&self, place: Place, receiving: bool) {
         self.ask(|done| Command::SetReceiving { place, receiving, done });
     }
 
-    /// A flow is a client's.
+    /// Gives a flow to a client.
     pub(super) fn add_flow(&self, place: Place, flow: Flow) {
         self.tell(Command::AddFlow { place, flow });
     }
 
-    /// It is no longer.
+    /// Takes a flow from a client.
     pub(super) fn remove_flow(&self, place: Place, flow: Flow) {
         self.tell(Command::RemoveFlow { place, flow });
     }
 
-    /// Whether connections that begin may come to a client by a flow.
+    /// Sets whether new connections may go to a client by a flow.
     pub(super) fn set_listening(&self, place: Place, flow: Flow, listening: bool) {
         self.tell(Command::SetListening { place, flow, listening });
     }
 
     fn tell(&self, command: Command) {
-        // Where the thread has ended, the broker ends.
+        // If the thread has ended, the broker ends too.
         let _ = self.commands.as_ref().map(|commands| commands.send(command));
         let _ = self.wake.send(&[0]);
     }
@@ -194,12 +193,12 @@ struct Work<Q: Queue> {
     own: Vec<Own<Q>>,
     clients: Vec<Option<Client>>,
     dispatch: Dispatch,
-    /// Connections that wait for someone who listens.
+    /// Connections that wait for a client that listens.
     parked: ParkedFrames,
     commands: Receiver<Command>,
     woken: UnixDatagram,
     clock: MonotonicClock,
-    /// A frame that does not lie in one buffer.
+    /// The bytes of a frame that lies in several buffers.
     scratch: Vec<u8>,
     frame_len_max: usize,
     counters: Counters,
@@ -262,7 +261,7 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Does what the broker has told; `None` once the broker has ended.
+    /// Executes the broker's messages; `None` once the broker has ended.
     fn obey(&mut self) -> Option<bool> {
         let mut was_told = false;
         loop {
@@ -313,8 +312,8 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Takes what a client has sent before it gave a flow up: connections that it hands over among
-    /// them.
+    /// Takes the frames that a client has sent before it gave a flow up, connections that it hands
+    /// over among them.
     fn take_last_frames(&mut self, place: Place) {
         let now = Instant::now();
         for _ in 0..LAST_TURNS {
@@ -325,7 +324,7 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// A client hands a connection over, or sends one of its segments after it.
+    /// Receives a connection that a client hands over, or one of its later segments.
     #[cold]
     fn hand_over(&mut self, place: Place, frame: &[u8], now: Instant) {
         let packet = Handover::of_frame(frame).and_then(|(handover, bytes)| Some((handover, Packet::of_ipv4(bytes)?)));
@@ -346,28 +345,29 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Has a connection wait for someone who listens; `false` if it is not the client's to give, or
-    /// too many wait.
+    /// Makes a connection wait for a client that listens; `false` if it is not the client's, or too
+    /// many wait.
     fn park(&mut self, from: Place, ends: Ends, frame: &[u8], since: Instant) -> bool {
         let user = self.user_of(from).filter(|_| self.dispatch.may_hand_over(from, &ends));
         user.is_some_and(|user| self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
     }
 
-    /// Passes connections on that waited for someone who listens. Another user may have the port by
-    /// now: such a connection is lost.
+    /// Passes on the connections that waited for a client that listens. If another user has the
+    /// port by now, the connection is lost.
     fn pass_parked(&mut self) {
         let now = Instant::now();
         for parked in self.parked.take_if(|_| true) {
             match self.dispatch.give(parked.from, &parked.ends, now) {
                 Some(next) if self.user_of(next) == Some(parked.user) => self.deliver_parked(next, &parked),
                 Some(_) => self.counters.drops.count(ForwardDrop::NoClient),
-                // It has the room that it had.
+                // The connection had room when it waited.
                 None => _ = self.parked.begin(parked),
             }
         }
     }
 
-    /// Gives back what nobody has taken: its client, who listens no longer, resets the connection.
+    /// Returns connections that no client has accepted to their last client, which no longer
+    /// listens and resets them.
     fn end_parked(&mut self, now: Instant) {
         for mut parked in self.parked.take_if(|parked| parked.is_late(now)) {
             parked.frames.iter_mut().for_each(|frame| handover::mark_last(frame));
@@ -391,7 +391,7 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Moves the frames that are there, in both directions; whether there were any.
+    /// Passes on the waiting frames of both directions; returns whether there were any.
     fn turn(&mut self, now: Instant) -> bool {
         let mut moved = 0;
         let mut burst = Burst::new();
@@ -408,7 +408,7 @@ impl<Q: Queue> Work<Q> {
         for place in 0..self.clients.len() {
             moved += self.pass_out(place, now);
         }
-        // One word to each client for all its frames of the turn.
+        // One wake-up for each client, for all its frames of the turn.
         self.clients.iter_mut().flatten().for_each(|client| client.queue.publish());
         for own in &mut self.own {
             own.tx.ring_doorbell(self.clock.now());
@@ -416,7 +416,7 @@ impl<Q: Queue> Work<Q> {
         moved > 0
     }
 
-    /// Hands a received frame to whom it is for.
+    /// Passes a received frame to its clients.
     fn pass_in(&mut self, mbuf: &Mbuf, now: Instant) {
         let Self { clients, dispatch, scratch, counters, .. } = self;
         let frame = if mbuf.is_linear() { mbuf.bytes() } else { gather(mbuf, scratch) };
@@ -436,7 +436,7 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Sends the frames of a client, so many in a turn; returns their number.
+    /// Sends frames of a client, up to a number in a turn; returns how many.
     fn pass_out(&mut self, place: Place, now: Instant) -> usize {
         let Some(Some(client)) = self.clients.get_mut(place) else { return 0 };
         let queues = self.own.len();
@@ -497,7 +497,7 @@ impl<Q: Queue> Work<Q> {
             let own = self.own.iter().map(|own| own.rx.wait_fd().unwrap_or(-1));
             let clients = self.clients.iter().flatten().map(|client| client.queue.fd());
             let fds: Vec<RawFd> = [self.woken.as_raw_fd()].into_iter().chain(own).chain(clients).collect();
-            // A failure is a turn too early.
+            // A failed poll only means a turn too early.
             let _: io::Result<_> = sys::wait(&fds, NAP);
             while self.woken.recv(&mut [0]).is_ok() {}
         }
@@ -512,7 +512,7 @@ impl<Q: Queue> Own<Q> {
     }
 }
 
-/// A chain in one piece.
+/// A chain as one slice.
 fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
     let mut len = 0;
     for segment in mbuf.segments() {
@@ -523,7 +523,7 @@ fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
     &scratch[..len]
 }
 
-/// A frame in as many buffers as it takes; `None` where the pool has too few.
+/// A frame in as many buffers as it needs; `None` if the pool has too few.
 fn copied(pool: &Pool, frame: &[u8]) -> Option<Mbuf> {
     let room = pool.layout().data_room();
     if frame.len() <= room {

@@ -1,12 +1,12 @@
-//! The ends of a frame that a broker passes on. Reads what the XDP program has matched, and no
-//! more: the client's own stack checks the rest.
+//! The ends of a frame that a broker passes on. Checks only what the XDP program has matched,
+//! because the client's own stack checks the rest.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::wire::Protocol;
 use crate::wire::tcp::TcpFlags;
 
-/// Both ends of a datagram or a segment, as its receiver sees them.
+/// Both ends of a datagram or a segment, from the receiver's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ends {
     pub(super) protocol: u8,
@@ -14,11 +14,11 @@ pub(super) struct Ends {
     pub(super) remote: SocketAddrV4,
 }
 
-/// What decides whose a frame is.
+/// The fields that decide which client gets a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) ends: Ends,
-    /// Of TCP; none of UDP.
+    /// The flags of TCP; none for UDP.
     pub(super) flags: TcpFlags,
 }
 
@@ -30,8 +30,8 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
 impl Packet {
-    /// A received frame; `None` where it is of no flow: another protocol, a fragment without the
-    /// ports, or the first one of a datagram, which the kernel reassembles.
+    /// Parses a received frame. `None` if it belongs to no flow: another protocol, a fragment
+    /// without ports, or a first fragment, whose datagram the kernel reassembles.
     #[inline]
     pub(super) fn received(frame: &[u8]) -> Option<Self> {
         let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -45,7 +45,7 @@ impl Packet {
         Self::of_ipv4(frame.get(at + 2..)?)
     }
 
-    /// The same without its Ethernet header.
+    /// Parses a packet without its Ethernet header.
     #[inline]
     pub(super) fn of_ipv4(frame: &[u8]) -> Option<Self> {
         let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -69,7 +69,7 @@ impl Packet {
         Some(Self { ends: Ends { protocol, local, remote }, flags })
     }
 
-    /// A frame that a client sends: the remote end is the frame's destination.
+    /// Parses a frame that a client sends: the frame's destination is the remote end.
     #[inline]
     pub(super) fn sent(frame: &[u8]) -> Option<Self> {
         let Self { ends: Ends { protocol, local, remote }, flags } = Self::received(frame)?;

@@ -1,14 +1,14 @@
-//! Connections that a client has handed over while nobody else listened at their port: a server
-//! that replaces its processes begins to listen in the new ones a moment later.
+//! Connections that a client has handed over while no other client listened at their port. A server
+//! that replaces its processes starts to listen in the new ones a moment later.
 
 use std::time::{Duration, Instant};
 
 use super::dispatch::Place;
 use super::packet::Ends;
 
-/// How long one waits: new processes take seconds to begin on a busy machine.
+/// How long a connection waits: on a busy machine new processes take seconds to start.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many wait, and frames of each.
+/// The most connections that wait, and the most frames of each.
 const CONNECTIONS_MAX: usize = 1_024;
 const FRAMES_MAX: usize = 64;
 
@@ -21,12 +21,12 @@ pub(super) struct Parked {
     pub(super) frames: Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All connections that wait.
 #[derive(Default)]
 pub(super) struct ParkedFrames(Vec<Parked>);
 
 impl ParkedFrames {
-    /// A connection begins to wait; `false` if too many do.
+    /// Makes a connection wait; `false` if too many do.
     #[must_use]
     pub(super) fn begin(&mut self, parked: Parked) -> bool {
         self.0.retain(|other| other.ends != parked.ends);
@@ -37,7 +37,8 @@ impl ParkedFrames {
         has_room
     }
 
-    /// One more frame of a connection; `false` if it does not wait, or has too many.
+    /// Adds a frame of a connection; `false` if the connection does not wait, or has too many
+    /// frames.
     #[must_use]
     pub(super) fn add(&mut self, from: Place, ends: &Ends, frame: &[u8]) -> bool {
         let found = self.0.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
@@ -46,19 +47,19 @@ impl ParkedFrames {
         true
     }
 
-    /// A client is gone: its place may be another's next.
+    /// Removes a client, whose index may become another client's.
     pub(super) fn forget(&mut self, place: Place) {
         self.0.iter_mut().filter(|parked| parked.from == place).for_each(|parked| parked.from = Place::MAX);
     }
 
-    /// Removes those that `wanted` names; nothing where none waits.
+    /// Removes the connections that `wanted` selects.
     pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Parked) -> bool) -> Vec<Parked> {
         self.0.extract_if(.., |parked| wanted(parked)).collect()
     }
 }
 
 impl Parked {
-    /// It has waited for too long.
+    /// Whether it has waited for too long.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         now.duration_since(self.since) >= PATIENCE
     }
