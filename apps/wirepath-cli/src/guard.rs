@@ -10,7 +10,7 @@ use wirepath::worker::guard::{Guardian, Target};
 
 /// Waits for a process to exit or crash, and resets the TCP connections that it left open.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct GuardOptions {
     /// The process, by its id or its application's name; may be omitted if only one process has
     /// connections to guard
     #[arg(value_name = "PID|NAME")]
@@ -21,7 +21,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand: until the process has ended and its peers know.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &GuardOptions) -> Result<(), Box<dyn Error>> {
     let directory = options.dir.clone().unwrap_or_else(default_directory);
     let guardian = Guardian::new(&directory, &target(options.process.as_deref()))?;
     let (pid, workers) = (guardian.pid(), guardian.rosters());

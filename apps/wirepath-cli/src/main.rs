@@ -37,15 +37,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Broker(broker::Options),
-    Capture(capture::Options),
-    Devices(devices::Options),
-    Doctor(doctor::Options),
-    Guard(guard::Options),
-    Ping(ping::Options),
-    Run(run::Options),
-    Sockets(sockets::Options),
-    Stats(stats::Options),
+    Broker(broker::BrokerOptions),
+    Capture(capture::CaptureOptions),
+    Devices(devices::DevicesOptions),
+    Doctor(doctor::DoctorOptions),
+    Guard(guard::GuardOptions),
+    Ping(ping::PingOptions),
+    Run(run::RunOptions),
+    Sockets(sockets::SocketsOptions),
+    Stats(stats::StatsOptions),
 }
 
 /// Exit code 0 when done, 1 for a failure in one sentence on standard error, 2 (by clap) for usage.

@@ -22,7 +22,7 @@ const MEMORY_MAX_MIB: i64 = 65_536;
 
 /// Lends queues of an interface to programs that have no capability, until it is stopped.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct BrokerOptions {
     /// The interface
     #[arg(long, value_name = "IF")]
     interface: String,
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand until a signal, or until the interface is gone.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let config = options.config(&root)?;
     if options.background {
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-impl Options {
+impl BrokerOptions {
     fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
         let mut config = BrokerConfig::new(&self.interface);
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;

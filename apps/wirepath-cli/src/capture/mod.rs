@@ -45,7 +45,7 @@ const ANSWER_SPAN: Duration = Duration::from_secs(1);
     port PORT                        the port of either end\n  \
     vlan NUMBER                      the outermost tag\n\
 Example: wirepath capture feed-handler --rx --filter \"udp group 239.1.2.3:9000\" -w - | tcpdump -r -")]
-pub(crate) struct Options {
+pub(crate) struct CaptureOptions {
     /// The process, by its application's name or its id; may be omitted if only one can be captured
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &CaptureOptions) -> Result<(), Box<dyn Error>> {
     let taps = options.select()?;
     let process = name(&taps[0]);
     let stop = StopFlag::on_signals()?;
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 
 /// A running capture.
 struct Capture<'a> {
-    options: &'a Options,
+    options: &'a CaptureOptions,
     queues: Vec<Queue>,
     output: Output,
     written: u64,
@@ -225,7 +225,7 @@ impl Capture<'_> {
     }
 }
 
-impl Options {
+impl CaptureOptions {
     /// The requested queues of one process: at least one.
     fn select(&self) -> Result<Vec<Tapped>, Box<dyn Error>> {
         let directory = self.dir.clone().unwrap_or_else(default_directory);

@@ -25,7 +25,7 @@ use backend::{Backend, BackendInput};
 /// Shows the interfaces of this network namespace, with the backends that could drive each, or the
 /// reason if none can.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct DevicesOptions {
     /// Only this interface
     interface: Option<String>,
     /// One JSON object
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &DevicesOptions) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let mut interfaces = Interface::list(&root);
     let mut verbs = Mlx5DeviceInfo::list().map_err(|error| error.to_string());

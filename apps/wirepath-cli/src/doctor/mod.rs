@@ -37,7 +37,7 @@ use inspected::Inspected;
 /// Checks the host and one interface for causes of late or lost packets, or a program for causes
 /// that keep its sockets on the kernel, and prints the remedies.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct DoctorOptions {
     /// The interface that workers will poll, or the program that `wirepath run` will start; without
     /// it only the host is checked
     #[arg(value_name = "INTERFACE|PROGRAM")]
@@ -102,7 +102,7 @@ struct Diagnosis {
 /// # Errors
 /// The interface does not exist, `--root` names a directory without the files of a machine, or at
 /// least one finding is a fault: exit code 1.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &DoctorOptions) -> Result<(), Box<dyn Error>> {
     if let Some(directory) = &options.root {
         check_root(directory)?;
     }
@@ -136,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-impl Options {
+impl DoctorOptions {
     fn look_at(&self, program: &Program, root: Root) -> Result<(), Box<dyn Error>> {
         let inspected = Inspected::new(root, None);
         let diagnoses = program::examine(program, &inspected);

@@ -52,7 +52,7 @@ const LINES_INTERVAL: Duration = Duration::from_millis(100);
     wirepath ping --serve --udp 7 --via eth1                                    the other end\n  \
     socat UDP4-LISTEN:7,fork EXEC:cat                                           another other end\n\
 Exit code: 0 if there was an answer, 1 if there was none, 2 for a wrong command line.")]
-pub(crate) struct Options {
+pub(crate) struct PingOptions {
     /// The address that echoes are sent to
     #[arg(required_unless_present = "serve")]
     address: Option<Ipv4Addr>,
@@ -108,7 +108,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &PingOptions) -> Result<(), Box<dyn Error>> {
     options.check();
     let stop = StopFlag::on_signals()?;
     if let Some(core) = options.core {
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-impl Options {
+impl PingOptions {
     /// Ends the program where the options contradict each other in a way that clap does not detect.
     fn check(&self) {
         let is_kernel = self.place().is_none();

@@ -46,7 +46,7 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Runs a program whose UDP and TCP sockets leave the kernel.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct RunOptions {
     /// The network interface of its sockets, such as eth1 or mlx5:eth1; may be omitted if only one
     /// carries frames
     #[arg(long, value_name = "IF")]
@@ -141,7 +141,7 @@ impl XdpMode {
 }
 
 /// Runs the subcommand: it becomes the program, and returns only with an error.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
     let program = Program::find(&options.program)?;
     let mut command = Command::new(&program.path);
     command.arg0(&options.program).args(&options.arguments);
@@ -175,7 +175,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-impl Options {
+impl RunOptions {
     /// The variables for the library, or the obstacle that keeps it from the program's sockets.
     fn prepare(&self, program: &Program, user: Option<User>) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
         for (_, finding) in program.findings() {
@@ -214,7 +214,7 @@ impl Options {
     }
 }
 
-impl Options {
+impl RunOptions {
     /// The broker to start where none listens, if one is wanted.
     fn new_broker(&self, user: Option<User>) -> Option<NewBroker> {
         (self.share || user.is_some()).then(|| NewBroker { forward: self.share, uid: user.map(|user| user.uid) })

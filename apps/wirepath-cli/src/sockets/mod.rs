@@ -19,7 +19,7 @@ use crate::stats::{CLEAR_SCREEN, parse_seconds};
 
 /// Shows the sockets of programs that `wirepath run` started: offloaded or the kernel's, and why.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct SocketsOptions {
     /// Only the process with this id
     #[arg(long)]
     pid: Option<u32>,
@@ -35,7 +35,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &SocketsOptions) -> Result<(), Box<dyn Error>> {
     let processes = options.select()?;
     for error in &processes.unreadable {
         eprintln!("wirepath: {error}");
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-impl Options {
+impl SocketsOptions {
     fn report(&self, processes: &[Process], clear: &str) -> Result<(), Box<dyn Error>> {
         let text = if self.json { json::render(processes) } else { table::render(processes) };
         let mut out = io::stdout().lock();

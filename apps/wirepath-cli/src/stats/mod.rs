@@ -25,7 +25,7 @@ pub(crate) const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
 
 /// Shows the counters of running processes, with rates.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct StatsOptions {
     /// Only the process with this id
     #[arg(long)]
     pid: Option<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &StatsOptions) -> Result<(), Box<dyn Error>> {
     match (options.clean, options.watch) {
         (true, _) => options.clean(),
         (false, None) => options.report_once(),
@@ -64,7 +64,7 @@ struct Process {
     before: Snapshot,
 }
 
-impl Options {
+impl StatsOptions {
     fn report_once(&self) -> Result<(), Box<dyn Error>> {
         let before = self.select(Warn::Print)?;
         sleep(RATE_SPAN);
