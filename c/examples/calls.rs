@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::port::{EmbeddedPort, Port, udp};
-use wirepath_c::abi::{Event, Handle, Options, WP_MORE};
+use wirepath_c::abi::{Event, Handle, StackOptions, WP_MORE};
 use wirepath_c::entry;
 
 /// Datagrams of a round: the burst of one turn.
@@ -62,8 +62,8 @@ fn address(address: SocketAddrV4) -> libc::sockaddr_in {
 /// A stack of the C API.
 fn stack(local: SocketAddrV4) -> Handle {
     let own = CString::new(format!("{}/24", local.ip())).expect("no zero in it");
-    let options = Options {
-        size: size_of::<Options>() as u32,
+    let options = StackOptions {
+        size: size_of::<StackOptions>() as u32,
         flags: 0,
         name: ptr::null(),
         address: own.as_ptr(),

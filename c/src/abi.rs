@@ -16,7 +16,7 @@ pub struct Handle {
 /// `wp_options`: how to open a stack. Zero is the default of every member but `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct StackOptions {
     /// The size of the structure in the header that the caller was compiled with.
     pub size: u32,
     /// `WP_LOG`, `WP_ACCEPT_CHECKSUMS`, `WP_TIMESTAMPS`.

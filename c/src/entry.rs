@@ -14,7 +14,7 @@ use libc::sockaddr_in;
 use wirepath::pipeline::UdpOptions;
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions};
 
-use crate::abi::{self, Event, Handle, Options, Stat, TcpInfo, TcpOptions};
+use crate::abi::{self, Event, Handle, StackOptions, Stat, TcpInfo, TcpOptions};
 use crate::error::{self, Code, Fault, Result};
 use crate::foreign;
 use crate::registry;
@@ -92,7 +92,7 @@ pub extern "C" fn wp_closed_reason(reason: c_int) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn wp_open(port: *const c_char, options: *const Options, stack: *mut Handle) -> c_int {
+pub extern "C" fn wp_open(port: *const c_char, options: *const StackOptions, stack: *mut Handle) -> c_int {
     run(|| {
         foreign::check_place(stack)?;
         let port = foreign::required(port, "the name of the port")?;

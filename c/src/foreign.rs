@@ -203,7 +203,7 @@ pub(crate) fn socket_address(address: SocketAddrV4) -> sockaddr_in {
 pub(crate) unsafe trait Sized32: Copy {}
 
 // SAFETY: integers and raw pointers, `size` in front.
-unsafe impl Sized32 for crate::abi::Options {}
+unsafe impl Sized32 for crate::abi::StackOptions {}
 // SAFETY: integers, `size` in front.
 unsafe impl Sized32 for crate::abi::TcpOptions {}
 // SAFETY: integers, `size` in front.

@@ -8,7 +8,7 @@ use std::ffi::CString;
 
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::port::{EmbeddedPort, Port, udp};
-use wirepath_c::abi::{Event, Handle, Options, WP_MORE};
+use wirepath_c::abi::{Event, Handle, StackOptions, WP_MORE};
 use wirepath_c::entry;
 
 use super::time_each;
@@ -156,8 +156,8 @@ fn alternate(mut turn: impl FnMut() -> Times) -> Times {
 
 fn stack(local: SocketAddrV4) -> Handle {
     let own = CString::new(format!("{}/24", local.ip())).expect("no zero in it");
-    let options = Options {
-        size: size_of::<Options>() as u32,
+    let options = StackOptions {
+        size: size_of::<StackOptions>() as u32,
         flags: 0,
         name: ptr::null(),
         address: own.as_ptr(),

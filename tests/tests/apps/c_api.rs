@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use wirepath_c::Code;
-use wirepath_c::abi::{CONSTANTS, Event, Handle, Options, Stat, TcpInfo, TcpOptions, UdpOptions};
+use wirepath_c::abi::{CONSTANTS, Event, Handle, StackOptions, Stat, TcpInfo, TcpOptions, UdpOptions};
 use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program};
 
 fn root() -> &'static Path {
@@ -178,8 +178,8 @@ fn structures_are_laid_out_as_the_header_says() {
     }
     structure(
         "wp_options",
-        size_of::<Options>(),
-        places!(Options: flags = flags, name = name, address = address, gateway = gateway, connections = connections, held = held),
+        size_of::<StackOptions>(),
+        places!(StackOptions: flags = flags, name = name, address = address, gateway = gateway, connections = connections, held = held),
     );
     structure("wp_udp_options", size_of::<UdpOptions>(), places!(UdpOptions: ttl = ttl, tos = tos));
     structure(
