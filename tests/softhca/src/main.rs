@@ -19,7 +19,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(Box<run::Options>),
+    Run(Box<run::RunOptions>),
 }
 
 fn main() -> ExitCode {

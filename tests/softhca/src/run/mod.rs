@@ -13,7 +13,7 @@ mod options;
 mod sys;
 mod tree;
 
-pub(crate) use options::Options;
+pub(crate) use options::RunOptions;
 
 use std::io;
 
@@ -35,7 +35,7 @@ impl Failure {
 }
 
 /// Runs the command to its end and gives its exit code.
-pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
+pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let library = library::find()?;
     library::look_for_rdma_core();
     enter(options)?;
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
 }
 
 /// Enters our own namespaces, whose mounts no other process sees.
-fn enter(options: &Options) -> Result<(), Failure> {
+fn enter(options: &RunOptions) -> Result<(), Failure> {
     if options.netns {
         sys::unshare(libc::CLONE_NEWNET).map_err(|error| privilege("a network namespace", &error))?;
         wire::raise("lo").map_err(|error| Failure::new(format!("lo cannot be brought up: {error}")))?;

@@ -12,7 +12,7 @@ use super::Failure;
 
 /// Starts a command that finds mlx5 devices in its sysfs and under /dev/infiniband
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct RunOptions {
     /// Devices to show: mlx5_0, mlx5_1 … [default: one for each --wire, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     devices: Option<u8>,
@@ -105,7 +105,7 @@ fn wqe_len(text: &str) -> Result<u16, String> {
     len.ok_or_else(|| "use a multiple of 64 up to 1024".into())
 }
 
-impl Options {
+impl RunOptions {
     /// The settings that the options result in. Reads interfaces of the network namespace that it
     /// runs in.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
@@ -194,7 +194,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: RunOptions,
     }
 
     fn settings(arguments: &[&str]) -> Result<Settings, String> {
