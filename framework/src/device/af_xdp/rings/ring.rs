@@ -145,7 +145,7 @@ impl Cursor {
 }
 
 /// The parts of either kind of ring.
-struct Ring<T> {
+struct MappedRing<T> {
     cursor: Cursor,
     slots: NonNull<T>,
     _memory: Memory,
@@ -153,9 +153,9 @@ struct Ring<T> {
 }
 
 // SAFETY: one owner (6), and its memory is not bound to a thread (1).
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for MappedRing<T> {}
 
-impl<T: Copy> Ring<T> {
+impl<T: Copy> MappedRing<T> {
     /// A ring over `memory_len` bytes at `base`, which `memory` keeps alive.
     fn over(base: NonNull<u8>, memory_len: usize, memory: Memory, offsets: &Offsets, len: u32) -> io::Result<Self> {
         let slots_end =
@@ -205,10 +205,10 @@ impl<T: Copy> Ring<T> {
 }
 
 /// A ring that we write: fill (addresses of free buffers) and tx (descriptors of frames).
-pub(in crate::device::af_xdp) struct ProducerRing<T>(Ring<T>);
+pub(in crate::device::af_xdp) struct ProducerRing<T>(MappedRing<T>);
 
 /// A ring that we read: rx (descriptors of frames) and completion (addresses of sent buffers).
-pub(in crate::device::af_xdp) struct ConsumerRing<T>(Ring<T>);
+pub(in crate::device::af_xdp) struct ConsumerRing<T>(MappedRing<T>);
 
 impl<T: Copy + IntoBytes> ProducerRing<T> {
     /// Maps the ring. The socket has a ring of `len` slots already.
@@ -218,7 +218,7 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         offsets: &Offsets,
         len: u32,
     ) -> io::Result<Self> {
-        Ring::map(socket, page_offset, offsets, len).map(Self)
+        MappedRing::map(socket, page_offset, offsets, len).map(Self)
     }
 
     /// Slots in all.
@@ -329,7 +329,7 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
         offsets: &Offsets,
         len: u32,
     ) -> io::Result<Self> {
-        Ring::map(socket, page_offset, offsets, len).map(Self)
+        MappedRing::map(socket, page_offset, offsets, len).map(Self)
     }
 
     /// Takes the oldest slot; reads the kernel's index only if all known slots are used up.
@@ -420,11 +420,11 @@ pub(in crate::device::af_xdp) mod tests {
         }
     }
 
-    fn ring<T: Copy>(len: u32) -> (Ring<T>, Played) {
+    fn ring<T: Copy>(len: u32) -> (MappedRing<T>, Played) {
         let words = OFFSETS.slots as usize / 8 + len as usize * size_of::<T>() / 8;
         let memory: Arc<[UnsafeCell<u64>]> = (0..words).map(|_| UnsafeCell::new(0)).collect();
         let base = NonNull::new(UnsafeCell::raw_get(memory.as_ptr()).cast::<u8>()).unwrap();
-        let ring = Ring::over(base, words * 8, Memory::Heap(Arc::clone(&memory)), &OFFSETS, len).unwrap();
+        let ring = MappedRing::over(base, words * 8, Memory::Heap(Arc::clone(&memory)), &OFFSETS, len).unwrap();
         (ring, Played { memory })
     }
 
@@ -500,7 +500,7 @@ pub(in crate::device::af_xdp) mod tests {
         let memory: Arc<[UnsafeCell<u64>]> = (0..64).map(|_| UnsafeCell::new(0)).collect();
         let base = NonNull::new(UnsafeCell::raw_get(memory.as_ptr()).cast::<u8>()).unwrap();
         let over = |offsets: Offsets, len| {
-            Ring::<u64>::over(base, 512, Memory::Heap(Arc::clone(&memory)), &offsets, len).is_ok()
+            MappedRing::<u64>::over(base, 512, Memory::Heap(Arc::clone(&memory)), &offsets, len).is_ok()
         };
         assert!(over(OFFSETS, 32));
         assert!(!over(OFFSETS, 64) && !over(OFFSETS, 3));
