@@ -66,7 +66,7 @@ const LENT_LEN_MAX: usize = (1 << HEAD_SHIFT) - 1;
 #[repr(align(64))]
 struct Block(UnsafeCell<[u8; BLOCK]>);
 
-struct Ring {
+struct FrameRing {
     /// Length of the frame in each slot, with [`LONG`] if the frame is elsewhere. Atomic, because a
     /// producer that is dropped removes the marks.
     lens: Box<[AtomicU32]>,
@@ -91,14 +91,14 @@ struct Padded<T>(T);
 
 // SAFETY: the only data that is not atomic are the slots and the addresses of long frames, and (3)
 // and (6) keep the two sides apart.
-unsafe impl Sync for Ring {}
+unsafe impl Sync for FrameRing {}
 // SAFETY: all parts are plain memory; the addresses are dereferenced only where (5) and (6) allow
 // it.
-unsafe impl Send for Ring {}
+unsafe impl Send for FrameRing {}
 
 /// The writing end.
 pub(super) struct Producer {
-    ring: Arc<Ring>,
+    ring: Arc<FrameRing>,
     posted: u32,
     /// The value of `posted` at which the slots are used up that were free at the last read of the
     /// consumer's `head`.
@@ -138,7 +138,7 @@ pub(super) struct Slot<'a>(&'a mut Producer);
 
 /// The reading end.
 pub(super) struct Consumer {
-    ring: Arc<Ring>,
+    ring: Arc<FrameRing>,
     head: u32,
     /// The producer's `tail` as last read.
     tail: u32,
@@ -148,7 +148,7 @@ pub(super) struct Consumer {
 
 /// Frames that can be read, oldest first. [`Consumer::give_back`] returns them to the producer.
 pub(super) struct Frames<'a> {
-    ring: &'a Ring,
+    ring: &'a FrameRing,
     next: u32,
     end: u32,
     is_guarded: &'a mut bool,
@@ -157,7 +157,7 @@ pub(super) struct Frames<'a> {
 /// A frame in the ring. One of at most [`COPIED_LEN_MAX`] bytes is read here, others by
 /// [`Frames::bytes`].
 pub(super) struct Frame<'a> {
-    ring: &'a Ring,
+    ring: &'a FrameRing,
     index: u32,
     /// The frame's length, with the mark if the frame is elsewhere.
     len: u32,
@@ -168,7 +168,7 @@ pub(super) fn ring(slots: u32, frame_len_max: usize) -> (Producer, Consumer) {
     assert!(slots.is_power_of_two(), "slots are masked, so their number is a power of two");
     // An odd number of cache lines spreads the slots over the sets of the L1 cache.
     let slot_blocks = frame_len_max.div_ceil(BLOCK).max(SLOT_BLOCKS_MIN) | 1;
-    let ring = Arc::new(Ring {
+    let ring = Arc::new(FrameRing {
         lens: (0..slots).map(|_| AtomicU32::new(0)).collect(),
         places: (0..slots).map(|_| UnsafeCell::new(core::ptr::null())).collect(),
         blocks: (0..slots as usize * slot_blocks).map(|_| Block(UnsafeCell::new([0; BLOCK]))).collect(),
@@ -674,7 +674,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Ring {
+impl FrameRing {
     /// The first block of the slot at `index`.
     #[inline]
     fn first_block(&self, index: u32) -> *mut [u8; BLOCK] {
