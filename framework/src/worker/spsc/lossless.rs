@@ -3,7 +3,7 @@
 //! ```text
 //!             head (consumer writes)        tail (producer writes)
 //!              v                             v
-//!   | free   | item | item | item | item   | free | free |      each position has its slot, see `Ring::idx`
+//!   | free   | item | item | item | item   | free | free |      each position has its slot, see `SharedRing::idx`
 //! ```
 //!
 //! Each end keeps its own index and a cached copy of the other's, so it touches the other's cache
@@ -49,7 +49,7 @@ pub(super) fn ring_starting_at<T: Send>(
     capacity: usize,
     start: usize,
 ) -> Result<(Producer<T>, Consumer<T>), CapacityError> {
-    let ring = Arc::new(Ring::new(capacity::check(capacity)?, start));
+    let ring = Arc::new(SharedRing::new(capacity::check(capacity)?, start));
     let producer = Producer { tail: start, head_seen: start, ring: Arc::clone(&ring) };
     let consumer = Consumer { head: start, tail_seen: start, ring };
     Ok((producer, consumer))
@@ -60,7 +60,7 @@ pub(super) fn ring_starting_at<T: Send>(
 pub struct Producer<T: Send> {
     tail: usize,
     head_seen: usize,
-    ring: Arc<Ring<T>>,
+    ring: Arc<SharedRing<T>>,
 }
 
 impl<T: Send> Producer<T> {
@@ -148,7 +148,7 @@ impl<T: Send> Drop for Producer<T> {
 pub struct Consumer<T: Send> {
     head: usize,
     tail_seen: usize,
-    ring: Arc<Ring<T>>,
+    ring: Arc<SharedRing<T>>,
 }
 
 impl<T: Send> Consumer<T> {
@@ -262,7 +262,7 @@ impl<T: Send> Drop for Taken<'_, T> {
 
 /// The state that the two ends share. The slots' address is never written after the start, so both
 /// cores keep it cached.
-struct Ring<T> {
+struct SharedRing<T> {
     producer: CachePadded<End>,
     consumer: CachePadded<End>,
     slots: CachePadded<Box<[Slot<T>]>>,
@@ -278,9 +278,9 @@ type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 // SAFETY: items move from one thread to another, so T is Send; no two threads hold a reference to
 // one item, so T need not be Sync. The slots are accessed as invariants 1 to 3 say.
-unsafe impl<T: Send> Sync for Ring<T> {}
+unsafe impl<T: Send> Sync for SharedRing<T> {}
 // SAFETY: the ring owns its items (2, 4), so it may move wherever they may.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for SharedRing<T> {}
 
 /// Bytes of a block of slots. Within a block slots ascend; the blocks descend. A consumer close
 /// behind its producer reads up to `tail`, and its core's prefetcher continues past `tail`, into
@@ -291,7 +291,7 @@ unsafe impl<T: Send> Send for Ring<T> {}
 /// 16-byte items 0.8 -> 1.1 ns. Half or twice the length gains less.
 const BLOCK_LEN: usize = 1024;
 
-impl<T> Ring<T> {
+impl<T> SharedRing<T> {
     fn new(capacity: usize, start: usize) -> Self {
         let end = || CachePadded(End { index: AtomicUsize::new(start), gone: AtomicBool::new(false) });
         let slots: Box<[Slot<T>]> = (0..capacity).map(|_| Slot::new(MaybeUninit::uninit())).collect();
@@ -332,7 +332,7 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for SharedRing<T> {
     fn drop(&mut self) {
         let tail = self.producer.0.index.load(Ordering::Acquire);
         let mut position = self.consumer.0.index.load(Ordering::Acquire);
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn consecutive_positions_have_slots_of_their_own() {
         fn check<T>(capacity: usize) {
-            let ring = Ring::<T>::new(capacity, 0);
+            let ring = SharedRing::<T>::new(capacity, 0);
             let start = usize::MAX - capacity / 2;
             let mut slots: Vec<_> = (0..capacity).map(|offset| ring.idx(start.wrapping_add(offset))).collect();
             slots.sort_unstable();

@@ -42,7 +42,7 @@ pub fn ring<T: Event>(capacity: usize) -> Result<Writer<T>, CapacityError> {
 
 /// The same with the number of the first event chosen, so that tests see the numbers wrap around.
 pub(super) fn ring_starting_at<T: Event>(capacity: usize, start: u64) -> Result<Writer<T>, CapacityError> {
-    let ring = Ring::new::<T>(capacity::check(capacity)?, start);
+    let ring = BroadcastRing::new::<T>(capacity::check(capacity)?, start);
     Ok(Writer { next: start, ring: Arc::new(ring), event: PhantomData })
 }
 
@@ -50,7 +50,7 @@ pub(super) fn ring_starting_at<T: Event>(capacity: usize, start: u64) -> Result<
 #[repr(align(128))]
 pub struct Writer<T: Event> {
     next: u64,
-    ring: Arc<Ring>,
+    ring: Arc<BroadcastRing>,
     event: PhantomData<fn(T)>,
 }
 
@@ -114,7 +114,7 @@ pub struct Reader<T: Event> {
     next: u64,
     read: u64,
     lost: u64,
-    ring: Arc<Ring>,
+    ring: Arc<BroadcastRing>,
     event: PhantomData<fn() -> T>,
 }
 
@@ -222,7 +222,7 @@ enum Copied<T> {
 }
 
 /// The state that writer and readers share.
-struct Ring {
+struct BroadcastRing {
     /// The number of the next event: new readers begin there, and overrun readers resynchronize by
     /// it.
     next: CachePadded<AtomicU64>,
@@ -235,7 +235,7 @@ struct Ring {
     capacity: u64,
 }
 
-impl Ring {
+impl BroadcastRing {
     fn new<T>(capacity: usize, start: u64) -> Self {
         let stride = stride::<T>();
         let words: Box<[AtomicU64]> = (0..capacity * stride + LINE_WORDS).map(|_| AtomicU64::new(0)).collect();
