@@ -57,7 +57,7 @@ unsafe impl Send for RqParts {}
 unsafe impl Send for SqParts {}
 
 /// A ring of entries whose first `LEN` bytes are used.
-pub(super) struct Ring<const LEN: usize> {
+pub(super) struct DescriptorRing<const LEN: usize> {
     first: NonNull<u8>,
     mask: u32,
     /// Log2 of the bytes from one entry to the next.
@@ -66,7 +66,7 @@ pub(super) struct Ring<const LEN: usize> {
     memory_owner: MemoryOwner,
 }
 
-impl<const LEN: usize> Ring<LEN> {
+impl<const LEN: usize> DescriptorRing<LEN> {
     /// A ring of `count` entries that are `stride` bytes apart, as the parts around `memory_owner`
     /// state. Panics if these are not powers of two or an entry is too short.
     pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, memory_owner: MemoryOwner) -> Self {

@@ -5,7 +5,7 @@
 //! index's lap around the ring. The driver writes to entries only after a compressed session, whose
 //! slots hold arbitrary bytes at the owner bits.
 
-use super::super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
+use super::super::ring::{DescriptorRing, DoorbellRecord, Run, RunMut, consumed_barrier, from_device_barrier};
 use super::super::setup::parts::CqParts;
 use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID, OP_OWN_RECEIVED, OP_OWN_SOLICITED, OP_OWN_TITLE};
 
@@ -34,7 +34,7 @@ pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
 
 /// A completion queue that one worker reads.
 pub(in crate::device::mlx5) struct Cq {
-    ring: Ring<CQE_LEN>,
+    ring: DescriptorRing<CQE_LEN>,
     consumer_record: DoorbellRecord,
     /// Entries consumed so far; a free-running index.
     consumer_idx: u32,
@@ -48,7 +48,13 @@ impl Cq {
         assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
         let upper_half = parts.entry_len as usize - CQE_LEN;
         Self {
-            ring: Ring::behind(parts.ring, upper_half, parts.entry_count, parts.entry_len, parts.memory_owner.clone()),
+            ring: DescriptorRing::behind(
+                parts.ring,
+                upper_half,
+                parts.entry_count,
+                parts.entry_len,
+                parts.memory_owner.clone(),
+            ),
             consumer_record: DoorbellRecord::new(parts.doorbell.cast(), parts.memory_owner),
             consumer_idx: 0,
             published: 0,

@@ -10,7 +10,7 @@
 //! Owns the buffers that the NIC has. While no slot is vacant, a buffer that is taken is replaced
 //! at once.
 
-use super::super::ring::{DoorbellRecord, Ring};
+use super::super::ring::{DescriptorRing, DoorbellRecord};
 use super::super::setup::parts::RqParts;
 use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta, RxSlots};
 
@@ -28,7 +28,7 @@ pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = SEGMENT_LEN.trailing_zeros(
 /// A cyclic receive ring.
 pub(in crate::device::mlx5) struct Rq {
     /// Segments, `stride / 16` for each WQE.
-    ring: Ring<SEGMENT_LEN>,
+    ring: DescriptorRing<SEGMENT_LEN>,
     record: DoorbellRecord,
     /// The buffers: first those of the first segment of each WQE, in order, then those of the
     /// second segments, and so on. So frames in one buffer, which nearly all are, use consecutive
@@ -66,7 +66,7 @@ impl Rq {
         assert!(names_all, "WQEs of {} bytes name no {segments} buffers", parts.stride);
         assert!(parts.wqe_count <= 1 << 15, "{} WQEs are more than an index of 16 bits tells apart", parts.wqe_count);
         let memory_owner = parts.memory_owner.clone();
-        let mut ring = Ring::new(parts.ring, parts.wqe_count * step, SEGMENT_LEN as u32, memory_owner);
+        let mut ring = DescriptorRing::new(parts.ring, parts.wqe_count * step, SEGMENT_LEN as u32, memory_owner);
         let posted = RxSlots::new(pool, (parts.wqe_count * segments) as usize);
         for idx in 0..parts.wqe_count * step {
             let mut segment = ring.entry_mut(idx);

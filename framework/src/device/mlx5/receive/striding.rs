@@ -13,7 +13,7 @@
 
 use super::super::completion::cqe::{Cqe, Format};
 use super::super::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
-use super::super::ring::{DoorbellRecord, Ring};
+use super::super::ring::{DescriptorRing, DoorbellRecord};
 use super::super::setup::parts::RqParts;
 use super::mprq_buffer::MprqBuffer;
 use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta};
@@ -77,7 +77,7 @@ impl StridingRq {
         );
         let memory_owner = parts.memory_owner.clone();
         let mut ring =
-            Ring::<SEGMENT_LEN>::behind(parts.ring, SEGMENT_LEN, parts.wqe_count, parts.stride, memory_owner);
+            DescriptorRing::<SEGMENT_LEN>::behind(parts.ring, SEGMENT_LEN, parts.wqe_count, parts.stride, memory_owner);
         for idx in 0..parts.wqe_count {
             let mut segment = ring.entry_mut(idx);
             segment.set_be32::<AT_LEN>(wqe_len);
