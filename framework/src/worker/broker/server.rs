@@ -12,7 +12,7 @@ use std::{fs, io};
 use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
 use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, Held};
-use super::forward::{Forwarder, Place};
+use super::forward::{ClientIdx, Forwarder};
 use super::listener::Listener;
 use super::owners;
 use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
@@ -490,7 +490,7 @@ impl Broker {
             let _ = self.device.unsteer(rule);
         }
         if let Some(forwarder) = &self.forwarder {
-            forwarder.remove_flow(Place::from(queue), *flow);
+            forwarder.remove_flow(ClientIdx::from(queue), *flow);
         }
     }
 

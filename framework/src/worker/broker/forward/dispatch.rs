@@ -18,7 +18,7 @@ use crate::wire::Protocol;
 use crate::wire::tcp::TcpFlags;
 
 /// A client, by its index in the broker.
-pub(in crate::worker::broker) type Place = usize;
+pub(in crate::worker::broker) type ClientIdx = usize;
 
 /// The most remembered connections of a client: as many as the library of `wirepath run` has.
 const REMEMBERED_MAX: usize = 16_384;
@@ -36,12 +36,12 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The flows and connections of all clients.
 pub(super) struct Dispatch {
     /// Flows with both ends.
-    exact: HashMap<Ends, Place>,
+    exact: HashMap<Ends, ClientIdx>,
     /// Flows to a port: from any remote end, or with a part of the remote end.
     ports: HashMap<Ends, Vec<Sharer>>,
     remembered: HashMap<Ends, Connection>,
     /// The number of remembered connections of each client.
-    counts: HashMap<Place, usize>,
+    counts: HashMap<ClientIdx, usize>,
     hash: RandomState,
     swept: Instant,
 }
@@ -49,7 +49,7 @@ pub(super) struct Dispatch {
 /// A client that has a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sharer {
-    place: Place,
+    client: ClientIdx,
     /// The number of its flows to the port from any remote end.
     from_anyone: u32,
     /// Its other flows to the port, by their part of the remote end, and the number of equal ones.
@@ -65,7 +65,7 @@ impl Sharer {
     /// Whether one of its flows receives frames from this remote end. Two look-ups, or none if a
     /// flow receives from any remote end.
     #[inline]
-    fn hears(&self, remote: SocketAddrV4) -> bool {
+    fn receives_from(&self, remote: SocketAddrV4) -> bool {
         self.from_anyone > 0
             || self.parts.contains_key(&(Some(*remote.ip()), None))
             || self.parts.contains_key(&(None, Some(remote.port())))
@@ -90,11 +90,11 @@ impl Sharer {
 }
 
 struct Connection {
-    place: Place,
+    client: ClientIdx,
     last: Instant,
     ends: End,
     /// The client that had the connection before, and has handed it over.
-    from: Option<Place>,
+    from: Option<ClientIdx>,
 }
 
 /// The state of a connection.
@@ -116,7 +116,7 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
     None,
-    One(Place),
+    One(ClientIdx),
     /// Every client of the port: [`Dispatch::members`].
     All,
 }
@@ -134,13 +134,13 @@ impl Dispatch {
     }
 
     /// Gives a flow to a client. The broker has checked that the client may have it.
-    pub(super) fn add(&mut self, place: Place, flow: &Flow) {
+    pub(super) fn add(&mut self, client: ClientIdx, flow: &Flow) {
         match exact(flow) {
-            Some(ends) => _ = self.exact.insert(ends, place),
+            Some(ends) => _ = self.exact.insert(ends, client),
             None => {
                 let sharers = self.ports.entry(port(flow)).or_default();
-                let idx = sharers.iter().position(|sharer| sharer.place == place).unwrap_or_else(|| {
-                    sharers.push(Sharer { place, from_anyone: 0, parts: HashMap::new(), stopped: None });
+                let idx = sharers.iter().position(|sharer| sharer.client == client).unwrap_or_else(|| {
+                    sharers.push(Sharer { client, from_anyone: 0, parts: HashMap::new(), stopped: None });
                     sharers.len() - 1
                 });
                 sharers[idx].stopped = None;
@@ -150,18 +150,18 @@ impl Dispatch {
     }
 
     /// Takes a flow from a client.
-    pub(super) fn remove(&mut self, place: Place, flow: &Flow) {
+    pub(super) fn remove(&mut self, client: ClientIdx, flow: &Flow) {
         match exact(flow) {
             Some(ends) => _ = self.exact.remove(&ends),
             None => {
                 let Some(sharers) = self.ports.get_mut(&port(flow)) else { return };
-                let Some(idx) = sharers.iter().position(|sharer| sharer.place == place) else { return };
+                let Some(idx) = sharers.iter().position(|sharer| sharer.client == client) else { return };
                 if sharers[idx].remove(part(flow)) {
                     sharers.remove(idx);
                     if sharers.is_empty() {
                         self.ports.remove(&port(flow));
                     }
-                    self.forget_connections(place, &port(flow));
+                    self.forget_connections(client, &port(flow));
                 }
             }
         }
@@ -169,38 +169,40 @@ impl Dispatch {
 
     /// Takes a port from a client, with the connections there: the next client of the port may be
     /// of another user, and this client must not get that user's frames.
-    fn forget_connections(&mut self, place: Place, port: &Ends) {
-        let Some(count) = self.counts.get_mut(&place).filter(|count| **count > 0) else { return };
+    fn forget_connections(&mut self, client: ClientIdx, port: &Ends) {
+        let Some(count) = self.counts.get_mut(&client).filter(|count| **count > 0) else { return };
         self.remembered.retain(|ends, connection| {
-            let goes = connection.place == place && to_port(ends) == *port;
+            let goes = connection.client == client && to_port(ends) == *port;
             *count -= usize::from(goes);
             !goes
         });
     }
 
     /// Sets whether new connections to the flow may go to this client.
-    pub(super) fn set_listening(&mut self, place: Place, flow: &Flow, listening: bool, now: Instant) {
+    pub(super) fn set_listening(&mut self, client: ClientIdx, flow: &Flow, listening: bool, now: Instant) {
         let sharers = self.ports.get_mut(&port(flow)).into_iter().flatten();
-        sharers.filter(|sharer| sharer.place == place).for_each(|sharer| sharer.stopped = (!listening).then_some(now));
+        sharers
+            .filter(|sharer| sharer.client == client)
+            .for_each(|sharer| sharer.stopped = (!listening).then_some(now));
     }
 
     /// Removes a client.
-    pub(super) fn forget(&mut self, place: Place) {
-        self.exact.retain(|_, owner| *owner != place);
+    pub(super) fn forget(&mut self, client: ClientIdx) {
+        self.exact.retain(|_, owner| *owner != client);
         self.ports.retain(|_, sharers| {
-            sharers.retain(|sharer| sharer.place != place);
+            sharers.retain(|sharer| sharer.client != client);
             !sharers.is_empty()
         });
-        self.remembered.retain(|_, connection| connection.place != place);
-        self.counts.remove(&place);
+        self.remembered.retain(|_, connection| connection.client != client);
+        self.counts.remove(&client);
     }
 
     /// The clients that get a received frame.
     #[inline]
     pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Recipients {
         let Packet { ends, flags } = packet;
-        if let Some(place) = self.exact.get(ends) {
-            return Recipients::One(*place);
+        if let Some(client) = self.exact.get(ends) {
+            return Recipients::One(*client);
         }
         let Some(sharers) = self.ports.get(&to_port(ends)) else { return Recipients::None };
         if ends.local.ip().is_multicast() {
@@ -216,49 +218,49 @@ impl Dispatch {
                 if flags.contains(TcpFlags::RST) {
                     connection.ends = End::RESET;
                 }
-                return Recipients::One(connection.place);
+                return Recipients::One(connection.client);
             }
         }
         let pauses = |sharer: &Sharer| sharer.stopped.is_some_and(|since| now.duration_since(since) < PAUSE);
         match &sharers[..] {
             _ if *flags == TcpFlags::SYN && sharers.iter().all(pauses) => Recipients::None,
-            [only] if only.hears(ends.remote) => Recipients::One(only.place),
+            [only] if only.receives_from(ends.remote) => Recipients::One(only.client),
             _ => self.chosen(sharers, ends).map_or(Recipients::None, Recipients::One),
         }
     }
 
     /// The clients of a frame's port.
-    pub(super) fn members(&self, ends: &Ends) -> impl Iterator<Item = Place> + '_ {
+    pub(super) fn members(&self, ends: &Ends) -> impl Iterator<Item = ClientIdx> + '_ {
         let (sharers, remote) = (self.ports.get(&to_port(ends)).into_iter().flatten(), ends.remote);
-        sharers.filter(move |sharer| sharer.hears(remote)).map(|sharer| sharer.place)
+        sharers.filter(move |sharer| sharer.receives_from(remote)).map(|sharer| sharer.client)
     }
 
     /// Chooses by a hash among the clients that receive from this remote end; among those that
     /// listen, if any does.
-    fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Option<Place> {
-        let hearing = || sharers.iter().filter(|sharer| sharer.hears(ends.remote));
+    fn chosen(&self, sharers: &[Sharer], ends: &Ends) -> Option<ClientIdx> {
+        let hearing = || sharers.iter().filter(|sharer| sharer.receives_from(ends.remote));
         let nobody_listens = hearing().all(|sharer| sharer.stopped.is_some());
         let fit = || hearing().filter(|sharer| sharer.stopped.is_none() || nobody_listens);
         let count = fit().count() as u64;
         let nth = ((self.hash.hash_one(ends) >> 32) * count) >> 32;
-        fit().nth(nth as usize).map(|sharer| sharer.place)
+        fit().nth(nth as usize).map(|sharer| sharer.client)
     }
 
     /// Notes a frame that a client sends. From its SYN+ACK on, a connection of a shared port
     /// belongs to the client that listens there, unless it already belongs to another.
     #[inline]
-    pub(super) fn sent(&mut self, place: Place, packet: &Packet, now: Instant) {
+    pub(super) fn sent(&mut self, client: ClientIdx, packet: &Packet, now: Instant) {
         let Packet { ends, flags } = packet;
         if ends.protocol != Protocol::TCP.0 || !flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
             return;
         }
         if flags.contains(TcpFlags::SYN) {
             if flags.contains(TcpFlags::ACK) {
-                self.remember(place, *ends, now);
+                self.remember(client, *ends, now);
             }
             return;
         }
-        let Some(connection) = self.remembered.get_mut(ends).filter(|connection| connection.place == place) else {
+        let Some(connection) = self.remembered.get_mut(ends).filter(|connection| connection.client == client) else {
             return;
         };
         connection.ends.ours |= flags.contains(TcpFlags::FIN);
@@ -269,60 +271,60 @@ impl Dispatch {
 
     /// Hands a connection of a shared port over to another client that listens there. `None` if no
     /// other client listens, or if the connection is not the client's.
-    pub(super) fn hand_over(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
+    pub(super) fn hand_over(&mut self, from: ClientIdx, ends: &Ends, now: Instant) -> Option<ClientIdx> {
         if self.may_hand_over(from, ends) { self.give(from, ends, now) } else { None }
     }
 
     /// Gives a connection to a client that listens at its port, other than the one that had it.
-    pub(super) fn give(&mut self, from: Place, ends: &Ends, now: Instant) -> Option<Place> {
+    pub(super) fn give(&mut self, from: ClientIdx, ends: &Ends, now: Instant) -> Option<ClientIdx> {
         let sharers = self.ports.get(&to_port(ends))?;
         let others: Vec<Sharer> =
-            sharers.iter().filter(|other| other.place != from && other.stopped.is_none()).cloned().collect();
-        let place = self.chosen(&others, ends)?;
-        let count = self.counts.entry(place).or_default();
+            sharers.iter().filter(|other| other.client != from && other.stopped.is_none()).cloned().collect();
+        let client = self.chosen(&others, ends)?;
+        let count = self.counts.entry(client).or_default();
         if *count >= REMEMBERED_MAX {
             return None;
         }
         *count += 1;
-        let connection = Connection { place, last: now, ends: End::default(), from: Some(from) };
+        let connection = Connection { client, last: now, ends: End::default(), from: Some(from) };
         if let Some(before) = self.remembered.insert(*ends, connection)
-            && let Some(count) = self.counts.get_mut(&before.place)
+            && let Some(count) = self.counts.get_mut(&before.client)
         {
             *count -= 1;
         }
-        Some(place)
+        Some(client)
     }
 
     /// Whether a connection is to a port that the client has, and does not belong to another
     /// client.
-    pub(super) fn may_hand_over(&self, from: Place, ends: &Ends) -> bool {
+    pub(super) fn may_hand_over(&self, from: ClientIdx, ends: &Ends) -> bool {
         let has_port =
-            self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == from));
-        let is_anothers = self.remembered.get(ends).is_some_and(|one| one.place != from && !one.ends.is_over());
+            self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.client == from));
+        let is_anothers = self.remembered.get(ends).is_some_and(|one| one.client != from && !one.ends.is_over());
         has_port && !is_anothers && ends.protocol == Protocol::TCP.0
     }
 
     /// The client to which this client has handed a connection over.
-    pub(super) fn has_handed_over(&self, from: Place, ends: &Ends) -> Option<Place> {
-        self.remembered.get(ends).filter(|connection| connection.from == Some(from)).map(|connection| connection.place)
+    pub(super) fn has_handed_over(&self, from: ClientIdx, ends: &Ends) -> Option<ClientIdx> {
+        self.remembered.get(ends).filter(|connection| connection.from == Some(from)).map(|connection| connection.client)
     }
 
-    fn remember(&mut self, place: Place, ends: Ends, now: Instant) {
+    fn remember(&mut self, client: ClientIdx, ends: Ends, now: Instant) {
         let has_port =
-            self.ports.get(&to_port(&ends)).is_some_and(|sharers| sharers.iter().any(|one| one.place == place));
-        let is_anothers = self.remembered.get(&ends).is_some_and(|one| one.place != place && !one.ends.is_over());
+            self.ports.get(&to_port(&ends)).is_some_and(|sharers| sharers.iter().any(|one| one.client == client));
+        let is_anothers = self.remembered.get(&ends).is_some_and(|one| one.client != client && !one.ends.is_over());
         if !has_port || is_anothers {
             return;
         }
-        let count = self.counts.entry(place).or_default();
+        let count = self.counts.entry(client).or_default();
         if *count >= REMEMBERED_MAX {
             // The hash finds the client as long as no client comes or goes.
             return;
         }
         *count += 1;
-        let connection = Connection { place, last: now, ends: End::default(), from: None };
+        let connection = Connection { client, last: now, ends: End::default(), from: None };
         if let Some(before) = self.remembered.insert(ends, connection)
-            && let Some(count) = self.counts.get_mut(&before.place)
+            && let Some(count) = self.counts.get_mut(&before.client)
         {
             *count -= 1;
         }
@@ -337,7 +339,7 @@ impl Dispatch {
         self.remembered.retain(|_, connection| {
             let quiet = now.duration_since(connection.last);
             let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
-            if !stays && let Some(count) = self.counts.get_mut(&connection.place) {
+            if !stays && let Some(count) = self.counts.get_mut(&connection.client) {
                 *count -= 1;
             }
             stays
@@ -391,13 +393,13 @@ mod tests {
     fn shared() -> (Dispatch, Instant) {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(now);
-        (0..3).for_each(|place| dispatch.add(place, &flow(Protocol::TCP)));
+        (0..3).for_each(|client| dispatch.add(client, &flow(Protocol::TCP)));
         (dispatch, now)
     }
 
-    fn one(whose: Recipients) -> Place {
-        let Recipients::One(place) = whose else { panic!("{whose:?}") };
-        place
+    fn one(whose: Recipients) -> ClientIdx {
+        let Recipients::One(client) = whose else { panic!("{whose:?}") };
+        client
     }
 
     #[test]
@@ -428,9 +430,9 @@ mod tests {
         let (mut dispatch, now) = shared();
         let mut taken = [0; 3];
         for port in 1..=3_000 {
-            let place = one(dispatch.of(&packet(port, SYN), now));
-            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), place);
-            taken[place] += 1;
+            let client = one(dispatch.of(&packet(port, SYN), now));
+            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), client);
+            taken[client] += 1;
         }
         assert!(taken.iter().all(|&count| (850..1_150).contains(&count)), "{taken:?}");
     }
@@ -439,35 +441,35 @@ mod tests {
     fn connections_stay_where_they_are_when_sharers_come_and_go() {
         let (mut dispatch, now) = shared();
         let accept = |dispatch: &mut Dispatch, port| {
-            let place = one(dispatch.of(&packet(port, SYN), now));
-            dispatch.sent(place, &packet(port, SYN | ACK), now);
-            place
+            let client = one(dispatch.of(&packet(port, SYN), now));
+            dispatch.sent(client, &packet(port, SYN | ACK), now);
+            client
         };
-        let places: Vec<_> = (1..=300).map(|port| accept(&mut dispatch, port)).collect();
+        let clients: Vec<_> = (1..=300).map(|port| accept(&mut dispatch, port)).collect();
         dispatch.add(3, &flow(Protocol::TCP));
         dispatch.set_listening(0, &flow(Protocol::TCP), false, now);
-        for (port, place) in (1..).zip(&places) {
-            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), *place);
+        for (port, client) in (1..).zip(&clients) {
+            assert_eq!(one(dispatch.of(&packet(port, ACK), now)), *client);
         }
         assert!((1_000..1_300).all(|port| one(dispatch.of(&packet(port, SYN), now)) != 0), "0 listens no longer");
         dispatch.forget(1);
-        for (port, place) in (1..).zip(&places) {
+        for (port, client) in (1..).zip(&clients) {
             let now_at = one(dispatch.of(&packet(port, ACK), now));
-            assert!(if *place == 1 { [2, 3].contains(&now_at) } else { now_at == *place });
+            assert!(if *client == 1 { [2, 3].contains(&now_at) } else { now_at == *client });
         }
     }
 
     #[test]
     fn connection_that_is_over_is_forgotten_and_its_ends_may_begin_anew() {
         let (mut dispatch, now) = shared();
-        let place = one(dispatch.of(&packet(5, SYN), now));
-        dispatch.sent(place, &packet(5, SYN | ACK), now);
-        dispatch.set_listening(place, &flow(Protocol::TCP), false, now);
-        assert_eq!(one(dispatch.of(&packet(5, SYN), now)), place, "it is open");
-        dispatch.sent(place, &packet(5, TcpFlags::FIN | ACK), now);
-        assert_eq!(one(dispatch.of(&packet(5, TcpFlags::FIN | ACK), now)), place);
-        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), place, "a late one");
-        assert_ne!(one(dispatch.of(&packet(5, SYN), now)), place);
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(client, &packet(5, SYN | ACK), now);
+        dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
+        assert_eq!(one(dispatch.of(&packet(5, SYN), now)), client, "it is open");
+        dispatch.sent(client, &packet(5, TcpFlags::FIN | ACK), now);
+        assert_eq!(one(dispatch.of(&packet(5, TcpFlags::FIN | ACK), now)), client);
+        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), client, "a late one");
+        assert_ne!(one(dispatch.of(&packet(5, SYN), now)), client);
         dispatch.sweep(now + OVER / 2);
         assert_eq!(dispatch.remembered.len(), 1);
         dispatch.sweep(now + OVER + SWEEP_INTERVAL);
@@ -488,7 +490,7 @@ mod tests {
     #[test]
     fn callers_of_a_port_where_nobody_listens_any_more_are_ignored_for_a_moment() {
         let (mut dispatch, now) = shared();
-        (0..3).for_each(|place| dispatch.set_listening(place, &flow(Protocol::TCP), false, now));
+        (0..3).for_each(|client| dispatch.set_listening(client, &flow(Protocol::TCP), false, now));
         assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::None);
         assert!(one(dispatch.of(&packet(5, ACK), now)) < 3, "who is connected is not");
         assert!(one(dispatch.of(&packet(5, SYN), now + PAUSE)) < 3, "a reset is due");
@@ -499,13 +501,13 @@ mod tests {
     #[test]
     fn client_cannot_take_a_connection_of_another() {
         let (mut dispatch, now) = shared();
-        let place = one(dispatch.of(&packet(5, SYN), now));
-        dispatch.sent(place, &packet(5, SYN | ACK), now);
-        let other = (place + 1) % 3;
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(client, &packet(5, SYN | ACK), now);
+        let other = (client + 1) % 3;
         dispatch.sent(other, &packet(5, SYN | ACK), now);
         dispatch.sent(other, &packet(5, TcpFlags::RST), now);
         dispatch.sent(7, &packet(6, SYN | ACK), now);
-        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), place);
+        assert_eq!(one(dispatch.of(&packet(5, ACK), now)), client);
         assert_eq!(dispatch.remembered.len(), 1, "7 has no such port");
         assert!(!dispatch.remembered[&packet(5, ACK).ends].ends.is_over());
     }
@@ -513,21 +515,21 @@ mod tests {
     #[test]
     fn connection_that_is_handed_over_goes_to_another_who_listens() {
         let (mut dispatch, now) = shared();
-        let place = one(dispatch.of(&packet(5, SYN), now));
-        dispatch.sent(place, &packet(5, SYN | ACK), now);
-        let (next, other) = ((place + 1) % 3, (place + 2) % 3);
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(client, &packet(5, SYN | ACK), now);
+        let (next, other) = ((client + 1) % 3, (client + 2) % 3);
         let ends = packet(5, ACK).ends;
         dispatch.set_listening(other, &flow(Protocol::TCP), false, now);
         assert_eq!(dispatch.hand_over(next, &ends, now), None, "it is another's");
         assert_eq!(dispatch.hand_over(7, &ends, now), None, "who has no such port");
-        assert_eq!(dispatch.hand_over(place, &ends, now), Some(next));
+        assert_eq!(dispatch.hand_over(client, &ends, now), Some(next));
         assert_eq!(one(dispatch.of(&packet(5, ACK), now)), next);
         assert_eq!(
-            (dispatch.has_handed_over(place, &ends), dispatch.has_handed_over(other, &ends)),
+            (dispatch.has_handed_over(client, &ends), dispatch.has_handed_over(other, &ends)),
             (Some(next), None)
         );
-        assert_eq!((dispatch.counts[&place], dispatch.counts[&next]), (0, 1));
-        dispatch.set_listening(place, &flow(Protocol::TCP), false, now);
+        assert_eq!((dispatch.counts[&client], dispatch.counts[&next]), (0, 1));
+        dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
         assert_eq!(dispatch.hand_over(next, &ends, now), None, "nobody else listens");
     }
 
@@ -537,7 +539,7 @@ mod tests {
         let mut dispatch = Dispatch::new(now);
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9000);
         let to_group = Flow { destination: group, ..flow(Protocol::UDP) };
-        (0..2).for_each(|place| dispatch.add(place, &to_group));
+        (0..2).for_each(|client| dispatch.add(client, &to_group));
         let ends = Ends { protocol: Protocol::UDP.0, local: group, remote: local() };
         assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Recipients::All);
         assert_eq!(dispatch.members(&ends).collect::<Vec<_>>(), [0, 1]);
@@ -554,8 +556,8 @@ mod tests {
             let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), 1);
             dispatch.members(&Ends { protocol: Protocol::UDP.0, local: group, remote }).collect::<Vec<_>>()
         };
-        for (place, host) in [(0, 7), (0, 8), (1, 8), (0, 7)] {
-            dispatch.add(place, &from(host));
+        for (client, host) in [(0, 7), (0, 8), (1, 8), (0, 7)] {
+            dispatch.add(client, &from(host));
         }
         assert_eq!([7, 8, 9].map(|host| members(&dispatch, host)), [vec![0], vec![0, 1], vec![]]);
         dispatch.remove(0, &from(8));

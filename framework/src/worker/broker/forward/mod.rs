@@ -38,7 +38,7 @@ use crate::mem::{BURST_MAX, Burst, Mbuf, Pool, Region};
 use crate::time::{Clock, MonotonicClock};
 use crate::wire::handover::{self, Handover};
 
-pub(super) use dispatch::Place;
+pub(super) use dispatch::ClientIdx;
 
 /// How long the thread polls after the last frame before it sleeps: longer than a client takes to
 /// answer, too short to show in a CPU meter.
@@ -72,12 +72,12 @@ crate::drop_reasons! {
 
 /// The broker's messages to the thread.
 enum Command {
-    Add { place: Place, user: u32, queue: Box<ForwardedQueue> },
-    Remove { place: Place, done: Sender<()> },
-    SetReceiving { place: Place, receiving: bool, done: Sender<()> },
-    AddFlow { place: Place, flow: Flow },
-    RemoveFlow { place: Place, flow: Flow },
-    SetListening { place: Place, flow: Flow, listening: bool },
+    Add { place: ClientIdx, user: u32, queue: Box<ForwardedQueue> },
+    Remove { place: ClientIdx, done: Sender<()> },
+    SetReceiving { place: ClientIdx, receiving: bool, done: Sender<()> },
+    AddFlow { place: ClientIdx, flow: Flow },
+    RemoveFlow { place: ClientIdx, flow: Flow },
+    SetListening { place: ClientIdx, flow: Flow, listening: bool },
 }
 
 /// The broker's handle of the thread. The thread ends when it is dropped.
@@ -118,32 +118,32 @@ impl Forwarder {
     }
 
     /// Gives this queue to a client of a user.
-    pub(super) fn add(&self, place: Place, user: u32, queue: ForwardedQueue) {
+    pub(super) fn add(&self, place: ClientIdx, user: u32, queue: ForwardedQueue) {
         self.tell(Command::Add { place, user, queue: Box::new(queue) });
     }
 
     /// Removes a client. None of its memory is used after this returns.
-    pub(super) fn remove(&self, place: Place) {
+    pub(super) fn remove(&self, place: ClientIdx) {
         self.ask(|done| Command::Remove { place, done });
     }
 
     /// Sets whether frames go to a client. If not, its memory is not written after this returns.
-    pub(super) fn set_receiving(&self, place: Place, receiving: bool) {
+    pub(super) fn set_receiving(&self, place: ClientIdx, receiving: bool) {
         self.ask(|done| Command::SetReceiving { place, receiving, done });
     }
 
     /// Gives a flow to a client.
-    pub(super) fn add_flow(&self, place: Place, flow: Flow) {
+    pub(super) fn add_flow(&self, place: ClientIdx, flow: Flow) {
         self.tell(Command::AddFlow { place, flow });
     }
 
     /// Takes a flow from a client.
-    pub(super) fn remove_flow(&self, place: Place, flow: Flow) {
+    pub(super) fn remove_flow(&self, place: ClientIdx, flow: Flow) {
         self.tell(Command::RemoveFlow { place, flow });
     }
 
     /// Sets whether new connections may go to a client by a flow.
-    pub(super) fn set_listening(&self, place: Place, flow: Flow, listening: bool) {
+    pub(super) fn set_listening(&self, place: ClientIdx, flow: Flow, listening: bool) {
         self.tell(Command::SetListening { place, flow, listening });
     }
 
@@ -314,7 +314,7 @@ impl<Q: Queue> Work<Q> {
 
     /// Takes the frames that a client has sent before it gave a flow up, connections that it hands
     /// over among them.
-    fn take_last_frames(&mut self, place: Place) {
+    fn take_last_frames(&mut self, place: ClientIdx) {
         let now = Instant::now();
         for _ in 0..LAST_TURNS {
             if self.pass_out(place, now) == 0 {
@@ -326,7 +326,7 @@ impl<Q: Queue> Work<Q> {
 
     /// Receives a connection that a client hands over, or one of its later segments.
     #[cold]
-    fn hand_over(&mut self, place: Place, frame: &[u8], now: Instant) {
+    fn hand_over(&mut self, place: ClientIdx, frame: &[u8], now: Instant) {
         let packet = Handover::of_frame(frame).and_then(|(handover, bytes)| Some((handover, Packet::of_ipv4(bytes)?)));
         let Some((handover, packet)) = packet else { return self.counters.drops.count(ForwardDrop::ClientInvalid) };
         let ends = packet.ends;
@@ -347,7 +347,7 @@ impl<Q: Queue> Work<Q> {
 
     /// Makes a connection wait for a client that listens; `false` if it is not the client's, or too
     /// many wait.
-    fn park(&mut self, from: Place, ends: Ends, frame: &[u8], since: Instant) -> bool {
+    fn park(&mut self, from: ClientIdx, ends: Ends, frame: &[u8], since: Instant) -> bool {
         let user = self.user_of(from).filter(|_| self.dispatch.may_hand_over(from, &ends));
         user.is_some_and(|user| self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
     }
@@ -375,15 +375,15 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    fn user_of(&self, place: Place) -> Option<u32> {
+    fn user_of(&self, place: ClientIdx) -> Option<u32> {
         Some(self.clients.get(place)?.as_ref()?.user)
     }
 
-    fn deliver_parked(&mut self, place: Place, parked: &Parked) {
+    fn deliver_parked(&mut self, place: ClientIdx, parked: &Parked) {
         parked.frames.iter().for_each(|frame| self.deliver_own(place, frame));
     }
 
-    fn deliver_own(&mut self, place: Place, frame: &[u8]) {
+    fn deliver_own(&mut self, place: ClientIdx, frame: &[u8]) {
         let client = self.clients.get_mut(place).and_then(Option::as_mut).filter(|client| client.is_receiving);
         match client.map(|client| client.queue.deliver_own(frame)) {
             Some(Ok(())) => self.counters.delivered.inc(),
@@ -420,7 +420,7 @@ impl<Q: Queue> Work<Q> {
     fn pass_in(&mut self, mbuf: &Mbuf, now: Instant) {
         let Self { clients, dispatch, scratch, counters, .. } = self;
         let frame = if mbuf.is_linear() { mbuf.bytes() } else { gather(mbuf, scratch) };
-        let mut deliver = |place: Place| match clients.get_mut(place) {
+        let mut deliver = |place: ClientIdx| match clients.get_mut(place) {
             Some(Some(client)) if client.is_receiving => match client.queue.deliver(frame) {
                 Ok(()) => counters.delivered.inc(),
                 Err(Undelivered::Full) => counters.drops.count(ForwardDrop::ClientFull),
@@ -437,7 +437,7 @@ impl<Q: Queue> Work<Q> {
     }
 
     /// Sends frames of a client, up to a number in a turn; returns how many.
-    fn pass_out(&mut self, place: Place, now: Instant) -> usize {
+    fn pass_out(&mut self, place: ClientIdx, now: Instant) -> usize {
         let Some(Some(client)) = self.clients.get_mut(place) else { return 0 };
         let queues = self.own.len();
         let own = &mut self.own[place % queues];

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::dispatch::Place;
+use super::dispatch::ClientIdx;
 use super::packet::Ends;
 
 /// How long a connection waits: on a busy machine new processes take seconds to start.
@@ -14,7 +14,7 @@ const FRAMES_MAX: usize = 64;
 
 /// A connection that waits.
 pub(super) struct Parked {
-    pub(super) from: Place,
+    pub(super) from: ClientIdx,
     pub(super) user: u32,
     pub(super) ends: Ends,
     pub(super) since: Instant,
@@ -40,7 +40,7 @@ impl ParkedFrames {
     /// Adds a frame of a connection; `false` if the connection does not wait, or has too many
     /// frames.
     #[must_use]
-    pub(super) fn add(&mut self, from: Place, ends: &Ends, frame: &[u8]) -> bool {
+    pub(super) fn add(&mut self, from: ClientIdx, ends: &Ends, frame: &[u8]) -> bool {
         let found = self.0.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
         let Some(parked) = found.filter(|parked| parked.frames.len() < FRAMES_MAX) else { return false };
         parked.frames.push(frame.to_vec());
@@ -48,8 +48,8 @@ impl ParkedFrames {
     }
 
     /// Removes a client, whose index may become another client's.
-    pub(super) fn forget(&mut self, place: Place) {
-        self.0.iter_mut().filter(|parked| parked.from == place).for_each(|parked| parked.from = Place::MAX);
+    pub(super) fn forget(&mut self, place: ClientIdx) {
+        self.0.iter_mut().filter(|parked| parked.from == place).for_each(|parked| parked.from = ClientIdx::MAX);
     }
 
     /// Removes the connections that `wanted` selects.
