@@ -34,7 +34,7 @@ use wirepath_tests::netns::Namespace;
 
 use super::goodput::run;
 use super::pair::{End, FAR, NEAR};
-use super::port::{self, Place};
+use super::port::{self, PortSetup};
 use super::round_trip::begin;
 use super::sys;
 
@@ -207,7 +207,7 @@ fn ask_by_kernel(congestion: &str, len: usize) -> Result<Duration, String> {
 
 fn answer(ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     let place =
-        Place { ours: FAR, peer: End { mac: MIDS[1].mac, ..NEAR }, mode: Mode::Native, ring_len: port::RING_LEN };
+        PortSetup { ours: FAR, peer: End { mac: MIDS[1].mac, ..NEAR }, mode: Mode::Native, ring_len: port::RING_LEN };
     let mut port = port::open_tcp(place, PORT, Answerer::default())?;
     port.with_app(|_, cx| cx.tcp().listen(address(), &ListenOptions::default()))
         .map_err(|error| format!("{}: {error}", address()))?;
@@ -222,7 +222,7 @@ fn answer(ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
 
 fn ask(len: usize) -> Result<Duration, String> {
     let place =
-        Place { ours: NEAR, peer: End { mac: MIDS[0].mac, ..FAR }, mode: Mode::Native, ring_len: port::RING_LEN };
+        PortSetup { ours: NEAR, peer: End { mac: MIDS[0].mac, ..FAR }, mode: Mode::Native, ring_len: port::RING_LEN };
     let asker = Asker { bytes: vec![7; CHUNK_LEN], len, sent: 0, received: 0, since: None };
     let mut port = port::open_tcp(place, ASKING_PORT, asker)?;
     let local = SocketAddrV4::new(NEAR.address, ASKING_PORT);

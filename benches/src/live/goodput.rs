@@ -30,7 +30,7 @@ use wirepath::proto::ConsumerId;
 use wirepath_tests::netns::Namespace;
 
 use super::pair::{self, Column, FAR, NEAR, Pair};
-use super::port::{self, Place, Port, TcpStack};
+use super::port::{self, Port, PortSetup, TcpStack};
 use super::round_trip::begin;
 use super::sys;
 
@@ -198,7 +198,7 @@ fn counted(text: &str, name: &str) -> Option<u64> {
 
 /// Sends until stopped.
 fn send(stopping: &AtomicBool) -> Result<SendCounts, String> {
-    let place = Place { ours: NEAR, peer: FAR, mode: Mode::Native, ring_len: port::RING_LEN };
+    let place = PortSetup { ours: NEAR, peer: FAR, mode: Mode::Native, ring_len: port::RING_LEN };
     let mut port: Port<AfXdpTx, TcpStack, Source> =
         port::open_tcp(place, SENDING_PORT, Source { bytes: vec![7; CHUNK_LEN] })?;
     let options = ConnectionOptions { send_buffer: SEND_BUFFER, ..ConnectionOptions::default() };

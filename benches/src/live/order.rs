@@ -26,7 +26,7 @@ use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time;
 
 use super::pair::{FAR, NEAR, Pair};
-use super::port::{self, Place, Port, RING_LEN, TcpStack};
+use super::port::{self, Port, PortSetup, RING_LEN, TcpStack};
 use super::round_trip::until;
 use super::sys::Batch;
 
@@ -79,7 +79,7 @@ pub fn behind_a_burst(verb: Verb, count: usize) -> Result<Order, String> {
     })?;
     pair.far.run(|| {
         let rung = Rc::new(Cell::new(None));
-        let place = Place { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN };
+        let place = PortSetup { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN };
         let app = Trader { verb, session: None, order: None, is_waiting: false, call: Duration::ZERO };
         let mut port = port::open_all(place, |tx| Clocked { tx, rung: Rc::clone(&rung) }, app)?;
         let mut stream = call(&mut port, &gateway)?;

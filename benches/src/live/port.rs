@@ -37,7 +37,7 @@ pub const SEED: HashSeed = HashSeed::new(1, 2);
 
 /// The place of a worker.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PortSetup {
     /// Its end of the pair.
     pub ours: End,
     /// Its neighbor.
@@ -61,7 +61,7 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
     /// # Errors
     /// Why the port does not open, in words.
     pub fn open(
-        place: Place,
+        place: PortSetup,
         rule: &Rule,
         wrap: impl FnOnce(AfXdpTx) -> Tx,
         pipeline: impl FnOnce(&Scope) -> N,
@@ -72,7 +72,7 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
 
     /// As [`open`](Self::open), with connections.
     fn open_with(
-        Place { ours, peer, mode, ring_len }: Place,
+        PortSetup { ours, peer, mode, ring_len }: PortSetup,
         machine: Option<TcpConfig>,
         rule: &Rule,
         wrap: impl FnOnce(AfXdpTx) -> Tx,
@@ -161,7 +161,7 @@ pub fn open_udp<A: App>(
         udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
     };
     let rule = Rule::udp(*local.ip(), local.port());
-    let place = Place { ours, peer, mode: Mode::Generic, ring_len: RING_LEN };
+    let place = PortSetup { ours, peer, mode: Mode::Generic, ring_len: RING_LEN };
     let mut port = Port::open(place, &rule, |tx| tx, |scope| udp_stack(config, scope), app)?;
     let taken = port.with_app(|_, cx| match local.ip().is_multicast() {
         true => cx.sockets.join(ConsumerId(0), Group::new(*local.ip(), local.port())),
@@ -178,7 +178,7 @@ pub type TcpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
 ///
 /// # Errors
 /// As [`Port::open`].
-pub fn open_tcp<A: App>(place: Place, local: u16, app: A) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
+pub fn open_tcp<A: App>(place: PortSetup, local: u16, app: A) -> Result<Port<AfXdpTx, TcpStack, A>, String> {
     open_tcp_with(place, &Rule::tcp(place.ours.address, local), |tx| tx, app)
 }
 
@@ -187,7 +187,7 @@ pub fn open_tcp<A: App>(place: Place, local: u16, app: A) -> Result<Port<AfXdpTx
 /// # Errors
 /// As [`Port::open`].
 pub fn open_all<Tx: TxQueue, A: App>(
-    place: Place,
+    place: PortSetup,
     wrap: impl FnOnce(AfXdpTx) -> Tx,
     app: A,
 ) -> Result<Port<Tx, TcpStack, A>, String> {
@@ -196,7 +196,7 @@ pub fn open_all<Tx: TxQueue, A: App>(
 }
 
 fn open_tcp_with<Tx: TxQueue, A: App>(
-    place: Place,
+    place: PortSetup,
     rule: &Rule,
     wrap: impl FnOnce(AfXdpTx) -> Tx,
     app: A,

@@ -10,7 +10,7 @@ use wirepath::pipeline::{Cx, Node, NodeTree, discard};
 
 use super::flood::{Sender, Source, open_socket};
 use super::pair::{FAR, NEAR, Pair};
-use super::port::{self, Place, Port};
+use super::port::{self, Port, PortSetup};
 
 /// The default destination of testpmd's `mac`. The kernel of the near end drops frames for others
 /// at once.
@@ -76,7 +76,7 @@ impl<A> Node<A> for Reflect {
 pub fn open<Tx: TxQueue>(wrap: impl FnOnce(AfXdpTx) -> Tx) -> Result<Port<Tx, Reflect, ()>, String> {
     // In native mode, as testpmd: in generic mode, GSO frames of a kernel would arrive in one
     // piece.
-    let place = Place { ours: FAR, peer: NEAR, mode: Mode::Native, ring_len: port::RING_LEN };
+    let place = PortSetup { ours: FAR, peer: NEAR, mode: Mode::Native, ring_len: port::RING_LEN };
     Port::open(place, &Rule::ALL, wrap, Reflect::new, ())
 }
 

@@ -19,7 +19,7 @@ use wirepath::pipeline::tcp::{ListenOptions, TcpData};
 use wirepath::pipeline::{App, Cx, Datagram};
 
 use super::pair::{FAR, NEAR};
-use super::port::{self, Place, Port, TcpStack};
+use super::port::{self, Port, PortSetup, TcpStack};
 use super::round_trip::{Times, beside, times, until};
 use super::{sys, turnaround};
 
@@ -63,7 +63,7 @@ pub(super) fn without_server<T: Send>(
     ask: impl FnOnce() -> Result<T, String> + Send,
 ) -> Result<T, String> {
     let serve = |ready: &AtomicBool, stopping: &AtomicBool| {
-        let mut queue = turnaround::open(Place { ring_len: port::RING_LEN, ..place() }, port, answer)?;
+        let mut queue = turnaround::open(PortSetup { ring_len: port::RING_LEN, ..place() }, port, answer)?;
         ready.store(true, Ordering::Release);
         while !stopping.load(Ordering::Relaxed) {
             queue.turn();
@@ -146,8 +146,8 @@ fn prepared(stream: TcpStream) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-const fn place() -> Place {
-    Place { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN }
+const fn place() -> PortSetup {
+    PortSetup { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN }
 }
 
 fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {

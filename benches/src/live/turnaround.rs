@@ -18,7 +18,7 @@ use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header, Ipv4Packet};
 use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpHeader, TcpSegment};
 
 use super::pair::{FAR, NEAR};
-use super::port::{Place, Port};
+use super::port::{Port, PortSetup};
 
 /// Headers of a segment without options.
 const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
@@ -46,7 +46,7 @@ pub struct Turnaround {
 ///
 /// # Errors
 /// Why the port does not open.
-pub fn open(place: Place, port: u16, answer: &[u8]) -> Result<Port<AfXdpTx, Turnaround, ()>, String> {
+pub fn open(place: PortSetup, port: u16, answer: &[u8]) -> Result<Port<AfXdpTx, Turnaround, ()>, String> {
     let (rule, answer) = (Rule::tcp(place.ours.address, port), answer.to_vec());
     let make = |scope: &Scope| Turnaround { answer, drops: scope.scope("turnaround").drops() };
     Port::open(place, &rule, |tx| tx, make, ())
