@@ -10,7 +10,7 @@ use crate::abi::Handle;
 use crate::error::{Code, Result};
 use crate::stack::Stack;
 
-/// Bits of a handle below the thread's number: the slot and its generation.
+/// Bits of a handle below the thread's number: the index and its generation.
 const THREAD_SHIFT: u32 = 40;
 const GENERATION_SHIFT: u32 = 8;
 /// The most stacks of one thread.
@@ -20,11 +20,11 @@ const STACKS_MAX: usize = 255;
 /// so that no call has to check whether the destructor has run.
 struct Thread {
     number: Cell<u32>,
-    places: RefCell<ManuallyDrop<Vec<Place>>>,
+    slots: RefCell<ManuallyDrop<Vec<Slot>>>,
 }
 
-/// One place of the table.
-struct Place {
+/// One slot of the table.
+struct Slot {
     /// The handle of the stack while it may be called, else 0: after a call that panicked, and
     /// without a stack. So one comparison decides.
     callable: u64,
@@ -38,17 +38,17 @@ struct AtEnd;
 
 thread_local! {
     static THREAD: Thread =
-        const { Thread { number: Cell::new(0), places: RefCell::new(ManuallyDrop::new(Vec::new())) } };
+        const { Thread { number: Cell::new(0), slots: RefCell::new(ManuallyDrop::new(Vec::new())) } };
     static AT_END: AtEnd = const { AtEnd };
 }
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
         THREAD.with(|thread| {
-            let Ok(mut places) = thread.places.try_borrow_mut() else { return };
-            for place in places.iter_mut() {
-                let stack = place.stack.take();
-                place.callable = 0;
+            let Ok(mut slots) = thread.slots.try_borrow_mut() else { return };
+            for slot in slots.iter_mut() {
+                let stack = slot.stack.take();
+                slot.callable = 0;
                 // A panic in a destructor of a thread's values would abort the process.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
             }
@@ -71,29 +71,29 @@ pub(crate) fn add(stack: Box<Stack>) -> Result<Handle> {
     // Registers the destructor. Fails where it has run: the thread is about to end.
     AT_END.try_with(|_| ()).map_err(|_| Code::Thread)?;
     THREAD.with(|thread| {
-        let mut places = thread.places.borrow_mut();
-        let free = places.iter().position(|place| place.stack.is_none());
-        let slot = match free {
-            Some(slot) => slot,
-            None if places.len() == STACKS_MAX => return Err(Code::Limit.into()),
+        let mut slots = thread.slots.borrow_mut();
+        let free = slots.iter().position(|slot| slot.stack.is_none());
+        let idx = match free {
+            Some(idx) => idx,
+            None if slots.len() == STACKS_MAX => return Err(Code::Limit.into()),
             None => {
-                places.push(Place { callable: 0, handle: 0, stack: None });
-                places.len() - 1
+                slots.push(Slot { callable: 0, handle: 0, stack: None });
+                slots.len() - 1
             }
         };
-        let place = &mut places[slot];
-        let generation = ((place.handle >> GENERATION_SHIFT) as u32).wrapping_add(1);
+        let slot = &mut slots[idx];
+        let generation = ((slot.handle >> GENERATION_SHIFT) as u32).wrapping_add(1);
         let id = (u64::from(thread.number()) << THREAD_SHIFT) | (u64::from(generation) << GENERATION_SHIFT);
-        place.handle = id | (slot as u64 + 1);
-        (place.callable, place.stack) = (place.handle, Some(stack));
-        Ok(Handle { id: place.handle })
+        slot.handle = id | (idx as u64 + 1);
+        (slot.callable, slot.stack) = (slot.handle, Some(stack));
+        Ok(Handle { id: slot.handle })
     })
 }
 
-/// The place that a handle names, whether it has this stack or not.
+/// The slot that a handle names, whether it has this stack or not.
 #[inline]
-fn place(places: &mut [Place], handle: Handle) -> Option<&mut Place> {
-    places.get_mut((handle.id as usize & 0xff).wrapping_sub(1))
+fn slot(slots: &mut [Slot], handle: Handle) -> Option<&mut Slot> {
+    slots.get_mut((handle.id as usize & 0xff).wrapping_sub(1))
 }
 
 /// Calls a stack, by one comparison of its handle.
@@ -103,14 +103,14 @@ fn place(places: &mut [Place], handle: Handle) -> Option<&mut Place> {
 #[inline(always)]
 pub(crate) fn with<T>(handle: Handle, act: impl FnOnce(&mut Stack) -> T) -> core::result::Result<T, Code> {
     THREAD.with(|thread| {
-        let Ok(mut places) = thread.places.try_borrow_mut() else { return Err(Code::Broken) };
-        if let Some(place) = place(&mut places, handle)
-            && place.callable == handle.id
-            && let Some(stack) = &mut place.stack
+        let Ok(mut slots) = thread.slots.try_borrow_mut() else { return Err(Code::Broken) };
+        if let Some(slot) = slot(&mut slots, handle)
+            && slot.callable == handle.id
+            && let Some(stack) = &mut slot.stack
         {
             return Ok(act(stack));
         }
-        Err(why_not(&mut places, handle, thread.number.get()))
+        Err(why_not(&mut slots, handle, thread.number.get()))
     })
 }
 
@@ -118,10 +118,10 @@ pub(crate) fn with<T>(handle: Handle, act: impl FnOnce(&mut Stack) -> T) -> core
 #[cold]
 pub(crate) fn refuse_calls(handle: Handle) {
     THREAD.with(|thread| {
-        if let Ok(mut places) = thread.places.try_borrow_mut()
-            && let Some(place) = place(&mut places, handle).filter(|place| place.callable == handle.id)
+        if let Ok(mut slots) = thread.slots.try_borrow_mut()
+            && let Some(slot) = slot(&mut slots, handle).filter(|slot| slot.callable == handle.id)
         {
-            place.callable = 0;
+            slot.callable = 0;
         }
     });
 }
@@ -129,11 +129,11 @@ pub(crate) fn refuse_calls(handle: Handle) {
 /// Why a handle names no stack that may be called.
 #[cold]
 #[inline(never)]
-fn why_not(places: &mut [Place], handle: Handle, thread: u32) -> Code {
-    match place(places, handle) {
+fn why_not(slots: &mut [Slot], handle: Handle, thread: u32) -> Code {
+    match slot(slots, handle) {
         _ if handle.id == 0 => Code::Stale,
         _ if thread == 0 || (handle.id >> THREAD_SHIFT) as u32 != thread => Code::Thread,
-        Some(place) if place.handle == handle.id && place.stack.is_some() => Code::Broken,
+        Some(slot) if slot.handle == handle.id && slot.stack.is_some() => Code::Broken,
         _ => Code::Stale,
     }
 }
@@ -141,13 +141,13 @@ fn why_not(places: &mut [Place], handle: Handle, thread: u32) -> Code {
 /// Takes a stack out, to be dropped. Its handle is stale from now on.
 pub(crate) fn remove(handle: Handle) -> Result<Box<Stack>> {
     THREAD.with(|thread| {
-        let mut places = thread.places.try_borrow_mut().map_err(|_| Code::Broken)?;
-        if let Some(place) = place(&mut places, handle).filter(|place| place.handle == handle.id)
-            && let Some(stack) = place.stack.take()
+        let mut slots = thread.slots.try_borrow_mut().map_err(|_| Code::Broken)?;
+        if let Some(slot) = slot(&mut slots, handle).filter(|slot| slot.handle == handle.id)
+            && let Some(stack) = slot.stack.take()
         {
-            place.callable = 0;
+            slot.callable = 0;
             return Ok(stack);
         }
-        Err(why_not(&mut places, handle, thread.number.get()).into())
+        Err(why_not(&mut slots, handle, thread.number.get()).into())
     })
 }
