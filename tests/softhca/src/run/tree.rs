@@ -39,7 +39,7 @@ pub(super) fn of(devices: &[DeviceSettings]) -> Tree {
     let mut tree = Tree { devices: devices.len(), ..Tree::default() };
     tree.file("class/infiniband_verbs/abi_version", "6");
     for (idx, device) in devices.iter().enumerate() {
-        let place = Place::new(bus, idx, device);
+        let place = DevicePaths::new(bus, idx, device);
         tree.pci(&place);
         tree.ibdev(&place, device);
         tree.uverbs(&place);
@@ -51,7 +51,7 @@ pub(super) fn of(devices: &[DeviceSettings]) -> Tree {
 }
 
 /// Where a device stands.
-struct Place {
+struct DevicePaths {
     idx: usize,
     /// `mlx5_0`.
     name: String,
@@ -61,7 +61,7 @@ struct Place {
     directory: String,
 }
 
-impl Place {
+impl DevicePaths {
     fn new(bus: u8, idx: usize, device: &DeviceSettings) -> Self {
         let address = format!("0000:{bus:02x}:00.{idx}");
         let directory = format!("devices/pci0000:{bus:02x}/{address}");
@@ -71,8 +71,8 @@ impl Place {
 
 impl Tree {
     /// The files that `lspci` and DPDK's bus scan read.
-    fn pci(&mut self, place: &Place) {
-        let Place { address, directory, .. } = place;
+    fn pci(&mut self, place: &DevicePaths) {
+        let DevicePaths { address, directory, .. } = place;
         // One line per region: start, end, flags. DPDK wants six; those of an mlx5 device are never
         // mapped.
         let no_regions = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n".repeat(7);
@@ -103,8 +103,8 @@ impl Tree {
     }
 
     /// The files that libibverbs, libmlx5 and `ibstat` read.
-    fn ibdev(&mut self, place: &Place, device: &DeviceSettings) {
-        let Place { name, directory, .. } = place;
+    fn ibdev(&mut self, place: &DevicePaths, device: &DeviceSettings) {
+        let DevicePaths { name, directory, .. } = place;
         let (guid, gid) = (guid(device.config.mac), link_local(device.config.mac));
         let ibdev = format!("{directory}/infiniband/{name}");
         let facts = [
@@ -143,8 +143,8 @@ impl Tree {
 
     /// The character node that the device is opened by: 1:5, `/dev/zero`, so that its numbers
     /// agree.
-    fn uverbs(&mut self, place: &Place) {
-        let Place { idx, name, directory, .. } = place;
+    fn uverbs(&mut self, place: &DevicePaths) {
+        let DevicePaths { idx, name, directory, .. } = place;
         let uverbs = format!("{directory}/infiniband_verbs/uverbs{idx}");
         let event = format!("MAJOR=1\nMINOR=5\nDEVNAME=infiniband/uverbs{idx}");
         for (file, value) in [("dev", "1:5"), ("ibdev", name), ("abi_version", "1"), ("uevent", &event)] {
@@ -156,7 +156,7 @@ impl Tree {
     }
 
     /// The interface of each device: DPDK and others follow these links from one to the other.
-    fn netdev(&mut self, place: &Place, netdev: &str) {
+    fn netdev(&mut self, place: &DevicePaths, netdev: &str) {
         let real = fs::canonicalize(Path::new("/sys/class/net").join(netdev)).ok();
         let below_sys = real.and_then(|real| Some(real.strip_prefix("/sys").ok()?.to_str()?.to_owned()));
         let interface = below_sys.unwrap_or_else(|| format!("devices/virtual/net/{netdev}"));
