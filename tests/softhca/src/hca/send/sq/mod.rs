@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::pace::Pace;
 use super::strict::Register;
 use super::transmit::Transmitter;
-use super::wqe::{CompletionMode, Control, Place, WQEBB_LEN, fetch_wrapped, opcode};
+use super::wqe::{CompletionMode, Control, WQEBB_LEN, WqePosition, fetch_wrapped, opcode};
 use crate::hca::control::{QpRequest, SqRing};
 use crate::hca::environment::Dma;
 use crate::hca::work::Work;
@@ -244,8 +244,8 @@ impl Sq {
     }
 
     /// Where the next WQE lies.
-    fn place(&self, record: u16) -> Place {
-        Place {
+    fn place(&self, record: u16) -> WqePosition {
+        WqePosition {
             ring: self.ring,
             wqebb_count: self.wqebb_count,
             position: self.ci,

@@ -38,7 +38,7 @@ pub(super) struct Scratch {
 
 /// The position of a WQE, and the fields that it must have there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct WqePosition {
     /// The ring.
     pub(super) ring: u64,
     pub(super) wqebb_count: u32,
@@ -119,7 +119,7 @@ impl Scratch {
     }
 
     /// Fetches the WQE at `place` and checks its control segment.
-    pub(super) fn fetch(&mut self, place: &Place, dma: &dyn Dma) -> Result<Control, Fault> {
+    pub(super) fn fetch(&mut self, place: &WqePosition, dma: &dyn Dma) -> Result<Control, Fault> {
         let start = place.position as usize % place.wqebb_count as usize * WQEBB_LEN;
         // A block never wraps, so the control segment comes in one piece.
         dma.read(place.ring + start as u64, &mut self.bytes[..WQEBB_LEN]).map_err(|_| Fault::RingUnmapped)?;
@@ -133,7 +133,7 @@ impl Scratch {
     }
 
     /// Reads and checks the first unit.
-    fn control(&self, place: &Place) -> Result<Control, Fault> {
+    fn control(&self, place: &WqePosition) -> Result<Control, Fault> {
         let bytes = &self.bytes;
         let index = self.be16(1);
         if index != place.position {
