@@ -4,7 +4,7 @@
 //! A method declares the attributes that it knows. Arriving attributes are checked against the
 //! declaration before the method runs, and its outputs are written to the client's addresses.
 
-use super::memory::{self, Place, nothing_after};
+use super::memory::{self, ResponseBuffer, nothing_after};
 use crate::hca::{Dma, Errno};
 use crate::uverbs::abi::verbs::IoctlHdr;
 use crate::uverbs::abi::{Layout, read_at};
@@ -65,7 +65,7 @@ impl Request {
             return refuse(libc::EINVAL);
         }
         let begin = argument.saturating_add(IoctlHdr::LEN as u64);
-        Place { address: begin, len }.probe(dma)?;
+        ResponseBuffer { address: begin, len }.probe(dma)?;
         let bytes = memory::read(dma, begin, len)?;
         let attributes = bytes.chunks_exact(ATTRIBUTE_LEN).enumerate().map(|(idx, bytes)| Attribute {
             id: read_at(bytes, 0),
@@ -120,7 +120,7 @@ impl Attribute {
                 Ok(Value::In(bytes))
             }
             Kind::Out(least) => {
-                let place = Place { address: self.data, len: self.len };
+                let place = ResponseBuffer { address: self.data, len: self.len };
                 if self.len < least {
                     return refuse(libc::EINVAL);
                 }
@@ -186,7 +186,7 @@ impl Spec {
 #[derive(Clone, Debug)]
 enum Value {
     In(Vec<u8>),
-    Out(Place),
+    Out(ResponseBuffer),
     Handle(u32),
     Descriptor(i32),
     New,
@@ -264,12 +264,12 @@ impl Bundle {
             match (output, value) {
                 (Output::Bytes(bytes), Value::Out(place)) => place.put_and_clear(dma, bytes)?,
                 (Output::Number(number), Value::New) => {
-                    Place { address: attribute.address + 8, len: 8 }.put(dma, &number.to_ne_bytes())?;
+                    ResponseBuffer { address: attribute.address + 8, len: 8 }.put(dma, &number.to_ne_bytes())?;
                 }
                 _ => continue,
             }
             let flags = attribute.flags | VALID_OUTPUT;
-            Place { address: attribute.address + 4, len: 2 }.put(dma, &flags.to_ne_bytes())?;
+            ResponseBuffer { address: attribute.address + 4, len: 2 }.put(dma, &flags.to_ne_bytes())?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! In both the driver's response follows the core response.
 
 use super::command::{Call, Entry, Reply, find};
-use super::memory::Place;
+use super::memory::ResponseBuffer;
 use crate::hca::{Dma, Errno};
 use crate::uverbs::abi::verbs::{CmdHdr, ExCmdHdr};
 use crate::uverbs::abi::{Layout, read_at};
@@ -23,8 +23,8 @@ pub(in crate::uverbs) struct Frame<'a> {
     pub(in crate::uverbs) entry: &'static Entry,
     core: &'a [u8],
     driver: &'a [u8],
-    core_room: Place,
-    driver_room: Place,
+    core_room: ResponseBuffer,
+    driver_room: ResponseBuffer,
 }
 
 impl<'a> Frame<'a> {
@@ -56,8 +56,16 @@ impl<'a> Frame<'a> {
             entry,
             core,
             driver,
-            core_room: if answered { Place { address: response, len: core_out } } else { Place::default() },
-            driver_room: if answered { behind(response, core_out, out_len - core_out) } else { Place::default() },
+            core_room: if answered {
+                ResponseBuffer { address: response, len: core_out }
+            } else {
+                ResponseBuffer::default()
+            },
+            driver_room: if answered {
+                behind(response, core_out, out_len - core_out)
+            } else {
+                ResponseBuffer::default()
+            },
         })
     }
 
@@ -86,7 +94,7 @@ impl<'a> Frame<'a> {
             entry,
             core,
             driver,
-            core_room: Place { address: more.response, len: core_out },
+            core_room: ResponseBuffer { address: more.response, len: core_out },
             driver_room: behind(more.response, core_out, driver_out),
         })
     }
@@ -111,6 +119,6 @@ impl<'a> Frame<'a> {
 }
 
 /// The room `offset` bytes behind `address`. An address that overflows is no memory.
-fn behind(address: u64, offset: usize, len: usize) -> Place {
-    Place { address: address.saturating_add(offset as u64), len }
+fn behind(address: u64, offset: usize, len: usize) -> ResponseBuffer {
+    ResponseBuffer { address: address.saturating_add(offset as u64), len }
 }

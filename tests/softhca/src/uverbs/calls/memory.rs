@@ -7,7 +7,7 @@ use crate::uverbs::{errno, refuse};
 
 /// Room for a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::uverbs) struct Place {
+pub(in crate::uverbs) struct ResponseBuffer {
     pub(in crate::uverbs) address: u64,
     pub(in crate::uverbs) len: usize,
 }
@@ -21,7 +21,7 @@ pub(in crate::uverbs) fn read(dma: &dyn Dma, address: u64, len: usize) -> Result
     Ok(bytes)
 }
 
-impl Place {
+impl ResponseBuffer {
     /// Checks that the memory can be written, by writing its present content.
     pub(in crate::uverbs) fn probe(self, dma: &dyn Dma) -> Result<(), Errno> {
         let old = read(dma, self.address, self.len)?;
