@@ -55,7 +55,7 @@ pub(crate) struct Collector {
     output: Rc<Output<Event>>,
     /// The bytes of the last poll's events, which lie in one buffer each.
     buffers: ArrayVec<Held, BUFFERS_MAX>,
-    /// Those that are unusual.
+    /// The unusual events.
     unusual: Vec<Bytes>,
     /// The chunk of the first entry of either. Chunks are never used again, so that the chunk of an
     /// older event is refused; 0 is the chunk of no bytes.

@@ -94,7 +94,7 @@ impl<T> Output<T> {
         Ok((result, written))
     }
 
-    /// Whether there is a place to write to.
+    /// Whether the pointer is not null.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.next.get() != self.end.get()

@@ -18,7 +18,7 @@ use crate::rig::{OURS, PEER, PEER_STATION, STATION};
 pub struct Frame {
     /// The tags.
     pub tags: VlanTags,
-    /// Who sends.
+    /// The sender.
     pub source: SocketAddrV4,
     /// To whom.
     pub destination: SocketAddrV4,

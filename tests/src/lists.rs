@@ -14,7 +14,7 @@ pub struct Lists {
     pub rx: VecDeque<Vec<u8>>,
     /// The frames that it has sent.
     pub tx: VecDeque<Vec<u8>>,
-    /// So many frames find room there.
+    /// The most frames that the list to send holds.
     pub tx_max: usize,
     mtu: usize,
 }

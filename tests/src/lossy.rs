@@ -35,7 +35,7 @@ pub struct Echo {
     pub len: usize,
     /// Lost frames of each thousand, in each direction.
     pub per_mille: usize,
-    /// One way.
+    /// The delay in each direction.
     pub delay: Duration,
     /// Of both ends.
     pub options: ConnectionOptions,
@@ -52,7 +52,7 @@ pub struct Echoed {
     pub probes: u64,
     /// Segments that were sent again.
     pub resent: u64,
-    /// Of them for nothing.
+    /// Segments of these that the peer already had.
     pub duplicates: u64,
 }
 

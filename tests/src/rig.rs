@@ -29,7 +29,7 @@ use wirepath::worker::{Parts, Worker};
 
 /// The worker's address.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Who sends, and gets the answers.
+/// The host that sends, and gets the answers.
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The worker's station.
 pub const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);

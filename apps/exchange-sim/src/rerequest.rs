@@ -86,7 +86,7 @@ pub enum Refusal {
     Short,
     /// More than 20 bytes.
     Long,
-    /// Of another session.
+    /// The request names another session.
     OtherSession,
     /// Numbers begin at 1.
     SequenceZero,

@@ -64,7 +64,7 @@ pub enum Stack {
 /// The parameters of both contenders.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// So many frames of a thousand are lost, each way.
+    /// The frames lost each way, of a thousand.
     pub per_mille: u32,
     /// Bytes each way.
     pub len: usize,

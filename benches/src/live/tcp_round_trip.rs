@@ -51,8 +51,8 @@ pub fn exchange(cores: [usize; 2], server: Server, count: usize) -> Result<Times
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(count))
 }
 
-/// What `ask` finds in the near end's namespace while a server without TCP gives the same answer to
-/// each request, or its own bytes where that is empty.
+/// The result of `ask` in the near end's namespace, while a server without TCP gives the same
+/// answer to each request, or echoes the request if `answer` is empty.
 ///
 /// # Errors
 /// Why it could not be measured.

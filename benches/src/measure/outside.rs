@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// Of [`ROUND`](crate::receiver::ROUND) packets each.
+/// A million packets in rounds of [`ROUND`](crate::receiver::ROUND) packets each.
 pub const ROUNDS_OF_A_MILLION: &str = "4000";
 
 /// The exit code by which launchers, like shells, report a missing program.

@@ -76,7 +76,7 @@ impl Samples {
 const NOT_TIMED: &str = "this run counts and takes no times";
 
 impl Spread {
-    /// Of `samples`, which are not empty.
+    /// The sample of `samples`, which are not empty.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let (min, max) = (samples[0], samples[samples.len() - 1]);

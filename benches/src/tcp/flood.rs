@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 use super::pair::{PairConfig, Role, SERVER, TcpPair, mac};
 use super::{Checksums, SEGMENT_LEN};
 
-/// Of the 32 frames of a burst: the connection's, and as many SYNs.
+/// Half of a burst of 32 frames: this many segments of the connection, and as many SYNs.
 pub const HALF: usize = 16;
 /// Sources of SYNs, which repeat.
 const FORGED_SOURCES: usize = 4096;

@@ -30,7 +30,7 @@ pub(crate) fn mark_last(frame: &mut [u8]) {
     }
 }
 
-/// What the next owner of a connection cannot learn from the peer's segments.
+/// The state that the next owner of a connection cannot learn from the peer's segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handover {
     /// The segment is the peer's SYN, with which the connection begins for its next owner.

@@ -95,7 +95,7 @@ struct WorkerCounters {
     burst_ns: Histogram,
     /// ICMP errors that reached the pipeline from the kernel's socket.
     icmp_errors_from_kernel: Counter,
-    /// Those for which no buffer was free.
+    /// ICMP errors for which no buffer was free.
     icmp_errors_from_kernel_lost: Counter,
     last_poll: Gauge,
     pool_in_use: Gauge,

@@ -27,7 +27,7 @@ pub struct Settings {
     pub devices: Vec<DeviceSettings>,
     /// Which kernel is played.
     pub protocol: Protocol,
-    /// Who calls the model's `step`.
+    /// The thread that calls the model's `step`.
     pub engine: Engine,
     /// Print refused commands.
     pub verbose: bool,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub counters: Option<PathBuf>,
 }
 
-/// Who calls the model's `step`.
+/// The thread that calls the model's `step`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// A thread of the preload library, as long as a device is open.

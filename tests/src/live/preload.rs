@@ -106,7 +106,7 @@ pub fn echo(wire: &Wire) {
 /// TCP segments that a kernel has received: those that went by us are not among them.
 ///
 /// # Panics
-/// Where the kernel's table is not as it was since Linux 2.
+/// If the kernel's table does not have the format that it has had since Linux 2.
 pub fn segments_received(namespace: &Namespace) -> u64 {
     counter_of(namespace, "Tcp:", "InSegs")
 }
@@ -114,7 +114,7 @@ pub fn segments_received(namespace: &Namespace) -> u64 {
 /// A counter of a kernel: a line and a name of `/proc/net/snmp`.
 ///
 /// # Panics
-/// Where the kernel's table is not as it was since Linux 2.
+/// If the kernel's table does not have the format that it has had since Linux 2.
 pub fn counter_of(namespace: &Namespace, protocol: &str, counter: &str) -> u64 {
     let tables = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("every kernel has it");
     let mut lines = tables.lines().filter(|line| line.starts_with(protocol)).map(str::split_whitespace);

@@ -1,4 +1,4 @@
-//! What tests of programs under the preload library share: peers, files, and processes that end
+//! Shared by the tests of programs under the preload library: peers, files, and processes that end
 //! with the test.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a panic here is the report
 

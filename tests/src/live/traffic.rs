@@ -90,7 +90,7 @@ pub type Server = Box<dyn FnMut(ConnectionId, &[u8], &mut Cx<'_>) -> Option<Plan
 pub struct Traffic {
     /// By name.
     pub ends: HashMap<ConnectionId, End>,
-    /// Those that a listener accepted, in order.
+    /// The connections that a listener accepted, in order.
     pub accepted: Vec<ConnectionId>,
     /// The behavior of accepted connections.
     pub plan: Plan,
@@ -127,7 +127,7 @@ impl Traffic {
         }
     }
 
-    /// Those that could not close try again.
+    /// Connections that could not close try again.
     pub fn tick(&mut self, cx: &mut Cx<'_>) {
         for id in std::mem::take(&mut self.starved) {
             self.pump(id, cx);

@@ -34,7 +34,7 @@ pub(super) struct Stage {
     pub(super) dropped: Option<TcpDrop>,
     /// A promise that no script has to ask for was broken.
     pub(super) fault: Option<String>,
-    /// So many of `wire.sent` were looked at for numbers to learn.
+    /// The number of frames in `wire.sent` in which numbers to learn were searched.
     learned: usize,
     /// Something happened since the last tick.
     in_burst: bool,
@@ -47,7 +47,7 @@ pub(super) struct Peer {
     pub(super) id: Option<ConnectionId>,
     /// Ours, since our SYN was seen.
     pub(super) iss: Option<Seq>,
-    /// Those of the connection before.
+    /// The initial sequence number of the connection before.
     pub(super) iss_before: Option<Seq>,
     /// TSval of our first segment.
     pub(super) clock: Option<u32>,

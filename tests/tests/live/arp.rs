@@ -151,7 +151,7 @@ fn neighbour_that_moved_is_followed_when_it_asks_for_us() {
     // The first answer stands for a second (`LOCK_TIME`).
     std::thread::sleep(Duration::from_millis(1_100));
     talk.they_move();
-    // The kernel has forgotten us with its old address, and asks.
+    // The kernel has dropped our entry with its old address, and sends a request.
     talk.they_send("I have moved");
     assert_eq!(talk.we_send(&mut flow, "after"), UdpSent::Posted);
     assert_eq!(talk.they_hear(), "after");

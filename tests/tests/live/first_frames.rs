@@ -23,7 +23,7 @@ const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const SESSION: u16 = 5_000;
 const QUOTES: u16 = 5_001;
 
-/// Whose the interface is.
+/// The owner of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Ours,

@@ -37,7 +37,7 @@ const WINDOW: u64 = 32;
 
 const OURS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 2), 7_000);
 const THEIRS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 9_000);
-/// Of our end and theirs.
+/// The MAC addresses of our end and theirs.
 const MACS: [&str; 2] = ["02:00:00:00:00:a0", "02:00:00:00:00:a1"];
 const MAC_BYTES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xa0], [2, 0, 0, 0, 0, 0xa1]];
 

@@ -40,7 +40,7 @@ pub(super) struct PortSection {
     igmp: Option<Spanned<IgmpWord>>,
     /// 3 where all hosts on the link support it.
     igmp_version_min: Option<Spanned<IgmpVersionWord>>,
-    /// Of an interface of our own: `20`, or `"100.5"` for VLAN 5 in a provider's VLAN 100.
+    /// The VLAN of an interface of our own: `20`, or `"100.5"` for VLAN 5 in a provider's VLAN 100.
     vlan: Option<Spanned<Tags>>,
 }
 

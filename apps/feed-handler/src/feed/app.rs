@@ -48,7 +48,7 @@ wirepath::drop_reasons! {
         TrailingBytes => "trailing_bytes",
         /// The right framing with messages of another format.
         OtherFormat => "other_format",
-        /// Another VLAN than the line's.
+        /// The packet has another VLAN than the line.
         OtherVlan => "other_vlan",
         /// A channel number that its set does not have.
         UnknownChannel => "unknown_channel",

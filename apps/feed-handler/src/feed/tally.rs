@@ -87,7 +87,7 @@ pub struct Top {
 pub enum Tops {
     /// Every instrument's.
     All,
-    /// So many of those with prices, the ones with a bid and an offer first.
+    /// Up to this many of the books with prices; those with a bid and an offer come first.
     First(usize),
 }
 

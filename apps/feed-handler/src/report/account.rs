@@ -46,7 +46,7 @@ pub struct MessageAccount {
     pub duplicates: u64,
     /// Their sequence numbers were given up earlier.
     pub late: u64,
-    /// From before a restart, and arrived after it.
+    /// Packets of before a restart that arrived after it.
     pub past: u64,
     /// In packets that claimed another session or numbers that no second packet confirmed: damaged
     /// or forged ones.

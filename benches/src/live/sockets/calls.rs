@@ -88,7 +88,8 @@ fn traced(side: Side) -> Result<f64, String> {
     let server = Server::start(&pair, side, 6_379, &[&["redis-server"], &options[..]].concat())?;
     let file = NamedTempFile::new().map_err(|error| format!("no file for strace: {error}"))?;
     let (path, id) = (file.path().display().to_string(), server.id().to_string());
-    // It comes before what it stops, which might otherwise spin for ever.
+    // strace runs with real-time priority, because the server that it stops and resumes might
+    // otherwise spin on its core for ever.
     let line = ["--rr", "2", "strace", "-c", "-U", "calls,name", "-o", &path, "-p", &id];
     let strace = Program::start(&pair.far, "chrt", &line);
     let status = format!("/proc/{id}/status");

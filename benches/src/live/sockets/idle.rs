@@ -1,5 +1,4 @@
-//! What a server takes that has nothing to do, and what each connection takes on which nothing
-//! comes.
+//! The cost of an idle server: its CPU time and memory, and the memory of each idle connection.
 
 use std::net::TcpStream;
 use std::thread;

@@ -78,8 +78,8 @@ impl Live<'_> {
         self.forwarded();
     }
 
-    /// What it takes that a broker passes the frames on. The broker and a client that sleeps share
-    /// a core, on which the client comes first; the server has the other one.
+    /// The cost of a broker that passes the frames on. The broker and a client that sleeps share a
+    /// core, on which the client comes first; the server has the other core.
     fn forwarded(&mut self) {
         let found = self.cores().and_then(|cores| {
             installed(&["sockperf"])?;
@@ -140,7 +140,8 @@ fn beside_broker<T>(
     })
 }
 
-/// Of a kernel's client that sleeps, and a server of ours, whose line begins with `before`.
+/// The round trip of a client that sleeps in the kernel, and a server of ours whose command line
+/// begins with `before`.
 fn ping_pong_of_sleeper(pair: &Pair, cores: [usize; 2], before: &[&str]) -> Result<Trip, String> {
     let cores = cores.map(|core| core.to_string());
     let (host, port, seconds) = (FAR.address.to_string(), PORT.to_string(), window().as_secs().to_string());
@@ -153,7 +154,7 @@ fn ping_pong_of_sleeper(pair: &Pair, cores: [usize; 2], before: &[&str]) -> Resu
     Ok(Trip { p50: percentile(&said, "50.000")?, p99: percentile(&said, "99.000")? })
 }
 
-/// Of a client and a server on these sides.
+/// The round trip between a client and a server on these sides.
 fn ping_pong(cores: [usize; 2], [client, server]: [Side; 2], is_tcp: bool) -> Result<Trip, String> {
     let pair = Pair::new()?;
     let cores = cores.map(|core| core.to_string());

@@ -11,7 +11,7 @@ use wirepath_tests::netns::Namespace;
 
 use super::super::pair::{End, FAR, NEAR, Pair};
 
-/// Whose sockets a program has.
+/// The owner of a program's sockets: the kernel, or wirepath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// Ours: it runs under the preload library.
@@ -144,7 +144,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.id().to_string()).status();
         let state = format!("/proc/{}/stat", self.id());
-        // A child that nobody has waited for is a zombie.
+        // A zombie is a child whose status the parent has not read.
         until(|| std::fs::read_to_string(&state).map_or(true, |text| text.contains(") Z ")));
     }
 }

@@ -25,7 +25,7 @@ const CLIENTS: usize = 50;
 const MEMCACHED_PORT: u16 = 11_211;
 const REDIS_PORT: u16 = 6_379;
 const HTTP_PORT: u16 = 8_080;
-/// Of the server behind haproxy, on the kernel of the near end.
+/// The port of the server behind haproxy, on the kernel of the near end.
 const BEHIND_PORT: u16 = 8_081;
 /// Clients, requests of each on their way, and how many in all.
 const REDIS_LOADS: [(usize, usize, usize); 4] =
@@ -77,7 +77,7 @@ impl Live<'_> {
         self.rate("haproxy with 2 threads before a kernel's nginx, 50 clients", 1.0, 1.3, &found, |rate| *rate);
     }
 
-    /// What AF_XDP allows here: the rate of a program that only turns frames around, on a core of
+    /// The limit of AF_XDP here: the rate of a program that only turns frames around, on a core of
     /// its own.
     fn floor(&mut self, what: &str, found: Result<f64, String>) {
         self.add(Line::new(&format!("{what}: the floor of AF_XDP here"), "req/s", found.map(Spread::exactly)));

@@ -91,7 +91,7 @@ pub(in crate::device::af_xdp) enum AfXdpSetupError {
         doing: &'static str,
         error: io::Error,
     },
-    /// A broker does not lend what was asked for: one sentence.
+    /// A broker refused to lend the queue: its sentence.
     Broker {
         errno: i32,
         sentence: String,

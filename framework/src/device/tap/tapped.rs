@@ -38,7 +38,7 @@ pub struct Tapped {
 /// The taps of a directory.
 #[derive(Debug, Default)]
 pub struct Taps {
-    /// Those of running processes, ordered by process, device and queue.
+    /// The taps of running processes, ordered by process, device and queue.
     pub running: Vec<Tapped>,
     /// Files that cannot be opened, and why: often those of other users.
     pub closed: Vec<TapError>,

@@ -258,7 +258,7 @@ impl Igmp {
         Err(IgmpDrop::NoRouterAlert)
     }
 
-    /// Another host's report.
+    /// Processes the report of another host.
     fn receive_report(&mut self, group: Ipv4Addr, envelope: &Envelope, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
         if !group.is_multicast() {
             return Err(IgmpDrop::NotAGroup);

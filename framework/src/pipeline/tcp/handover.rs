@@ -48,8 +48,7 @@ impl TcpCalls<'_, '_> {
         }
     }
 
-    /// Passes on what another process has handed over, where nobody listens here any more either.
-    /// Returns whether it is passed on.
+    /// Passes on a connection that another process has handed over, if no listener here takes it.
     pub(in crate::pipeline) fn pass_on(&mut self, handover: Handover, packet: &[u8]) -> bool {
         let (Some(inner), Some(flow)) = (&mut self.0.tcp.0, flow_of(packet)) else { return false };
         if handover.is_last || inner.machine.takes(flow) {
@@ -73,7 +72,8 @@ impl TcpCalls<'_, '_> {
         self.0.tx.ring_doorbell(self.0.now);
     }
 
-    /// What finds no room is sent again by the peer, or ends with a reset.
+    /// A frame that finds no room is lost: the peer sends it again, or the connection ends with a
+    /// reset.
     fn post_handover(&mut self, frame: &[u8]) {
         if let Some(mbuf) = self.0.pool.alloc_copy(frame) {
             let _ = self.0.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free);

@@ -65,7 +65,7 @@ enum GroupOutcome {
 /// The sources of a group that a record names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
-    /// Those of the filter.
+    /// The sources of the filter.
     Listed,
     /// Sources that are wanted since a change.
     Allowed,

@@ -69,11 +69,11 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
     /// Bytes sent and not acknowledged (`tcpi_unacked`).
     pub unacked_len: u32,
-    /// Of these: received by the peer (`tcpi_sacked`).
+    /// The part of them that the peer has received out of order (`tcpi_sacked`).
     pub sacked_len: u32,
-    /// Of these: considered lost (`tcpi_lost`).
+    /// The part of them that is considered lost (`tcpi_lost`).
     pub lost_len: u32,
-    /// Of these: retransmitted, and in flight (`tcpi_retrans`).
+    /// The part of them that was retransmitted and is in flight (`tcpi_retrans`).
     pub resent_len: u32,
     /// Bytes queued and never sent yet (`tcpi_notsent_bytes`).
     pub unsent_len: u32,

@@ -35,7 +35,7 @@ impl Addresses {
         Self { links: known.collect() }
     }
 
-    /// Processes a received ARP packet and returns the reply, if one is due.
+    /// Processes a received ARP packet and returns the reply, if it requires one.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Option<Frame> {
         let (packet, _) = ArpPacket::parse(bytes).ok()?;
         let claimed = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };

@@ -44,7 +44,7 @@ pub struct Mirror {
     /// Some workers have not received all changes yet.
     has_unsent_changes: bool,
     followed: Vec<Followed>,
-    /// Who has the kernel resolve neighbors; otherwise this thread does.
+    /// Requests neighbors from the kernel; without it, this thread does.
     resolver: Option<Resolver>,
     counters: MirrorCounters,
 }

@@ -92,7 +92,7 @@ pub(super) trait LiveDriver {
         None
     }
 
-    /// Who has the kernel resolve neighbors; `None` where this process does.
+    /// Requests neighbors from the kernel for this process; `None` if it may do so itself.
     fn resolver(&self) -> Option<Resolver> {
         None
     }

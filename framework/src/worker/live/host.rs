@@ -146,11 +146,11 @@ pub struct DedicatedHostFault {
 /// A part of an [`DedicatedHost`], by its place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DedicatedHostPart {
-    /// Of [`DedicatedHost::addresses`].
+    /// The address with this index in [`DedicatedHost::addresses`].
     Address(usize),
-    /// Of [`DedicatedHost::routes`].
+    /// The route with this index in [`DedicatedHost::routes`].
     Route(usize),
-    /// Of [`DedicatedHost::neighbors`].
+    /// The neighbor with this index in [`DedicatedHost::neighbors`].
     Neighbor(usize),
 }
 

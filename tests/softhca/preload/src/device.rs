@@ -16,7 +16,7 @@ pub(crate) struct Device {
     pub(crate) port: Port,
     /// Where its counters are left.
     pub(crate) counter_file: Option<CounterFile>,
-    /// Those of its counters that sysfs shows.
+    /// The counters that sysfs shows, if it does.
     pub(crate) hw_counters: Option<HwCounters>,
     /// The device was removed: no frame moves, and the kernel answers EIO.
     pub(crate) is_gone: bool,

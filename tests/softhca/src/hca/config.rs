@@ -54,7 +54,7 @@ impl Default for Config {
             striding_rq: true,
             tso_len_max: 262_144,
             flows_max: 4096,
-            // Of a BAR of 32 MiB.
+            // The doorbell pages of a BAR of 32 MiB.
             uars_max: 8192,
             pacing: Some((1_000, 100_000_000)),
             inline_len_min: 0,

@@ -71,9 +71,9 @@ counters! {
     regions_relaxed,
     /// Writes to UAR registers that were seen (strict mode only).
     doorbells,
-    /// Of these, writes that carried a whole WQE.
+    /// Doorbell writes that carried a whole WQE.
     doorbells_blueflame,
-    /// Of these, writes for WQEs that were executed already: the NIC saw them late.
+    /// Doorbell writes for WQEs that had been executed already, so the NIC saw the writes late.
     doorbells_late,
     /// Strict mode: a UAR register was written before the doorbell record.
     strict_record_late,

@@ -150,7 +150,8 @@ pub(super) struct OpenRequest {
 const EVENT_LEN: usize = 24;
 
 impl OpenPermissions {
-    /// Of this file, from now on. EPERM without CAP_SYS_ADMIN of the machine itself.
+    /// Requests permission events of this file from now on. EPERM without CAP_SYS_ADMIN of the
+    /// machine itself.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let (kind, flags) = (libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC, libc::O_RDONLY | libc::O_CLOEXEC);

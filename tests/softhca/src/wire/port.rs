@@ -116,7 +116,8 @@ impl Port {
     }
 }
 
-/// So that a kernel that sends much leaves the model its turn.
+/// The most frames forwarded in a turn, so that a kernel that sends much cannot keep the model from
+/// its turn.
 const FORWARDED_MAX: usize = 64;
 
 impl Wire for Port {
@@ -167,7 +168,7 @@ pub struct Groups {
 const GROUPS_NS: u64 = 100_000_000;
 
 impl Groups {
-    /// Of an interface of this network namespace.
+    /// Opens an interface of this network namespace.
     pub fn new(interface: &str, own: [u8; 6]) -> Self {
         let joined = joined(interface);
         Self { interface: interface.into(), own, joined, refreshed_ns: 0 }

@@ -229,7 +229,7 @@ unsafe impl Send for Batch {}
 pub(super) struct Received<'a> {
     /// Without the tag that the kernel took off.
     pub(super) frame: &'a mut [u8],
-    /// That tag: its EtherType and control information.
+    /// The stripped VLAN tag: its EtherType and control information.
     pub(super) tag: Option<(u16, u16)>,
     /// Where a checksum was left to the NIC: the first byte that it covers, and where from there it
     /// belongs.

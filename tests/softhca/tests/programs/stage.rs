@@ -46,7 +46,7 @@ pub(crate) fn veth() {
     ip("link set veth1 up");
 }
 
-/// Of veth0 and veth1.
+/// The addresses of veth0 and veth1.
 pub(crate) const MACS: [&str; 2] = ["02:00:00:00:00:a0", "02:00:00:00:00:a1"];
 
 /// Runs `ip` in this namespace.

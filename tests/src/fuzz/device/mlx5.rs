@@ -39,7 +39,7 @@ mod step {
     pub(super) const WAIT: u8 = 7;
     pub(super) const FAIL: u8 = 8;
     pub(super) const KINDS: u8 = 9;
-    /// Of sending only.
+    /// A step of the plan for sending only.
     pub(super) const WARM: u8 = 9;
 }
 

@@ -168,7 +168,7 @@ impl Player {
     }
 }
 
-/// So many bytes of our stream from a place on.
+/// `len` bytes of our stream from position `at` on.
 fn bytes_from(at: u32, len: u32) -> Vec<u8> {
     (at..at + len).map(pattern).collect()
 }

@@ -1,5 +1,5 @@
-//! What keeps the sockets of a program from us: each is one sentence with the way on, and the
-//! policy decides whether the program runs on the kernel.
+//! The reasons for which the sockets of a program stay with the kernel. Each is one sentence with
+//! the next step, and a policy decides whether the program runs nevertheless.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs::{self, Permissions};

@@ -116,7 +116,7 @@ impl Side {
         }
     }
 
-    /// What `poll` reports of all sockets at both ends, and the bytes that wait.
+    /// The result of `poll` for all sockets at both ends, and the bytes that wait.
     fn state(&mut self) -> String {
         self.call(call(14, 0, 0, 0, 0)) + " |" + &self.far.state()
     }
@@ -265,13 +265,13 @@ impl Random {
     }
 }
 
-/// What a script has made so far.
+/// The sockets and files that a script has made so far.
 struct Script {
     port: u16,
     slots: [bool; SLOTS],
     sets: [bool; SETS],
     connections: usize,
-    /// Some socket has tried a port where nobody receives.
+    /// A socket has sent to a port without a receiver.
     is_refused: bool,
     /// The slot of the socket that a thread waits on.
     waits: Option<usize>,

@@ -208,7 +208,7 @@ impl LentPort {
 
     /// Notices that the broker has ended. One system call.
     pub(in crate::device::af_xdp) fn look(&self) {
-        // Who makes a request notices it as well.
+        // If the lock is taken, its holder makes a request and notices the end itself.
         if let Ok(channel) = self.channel.try_lock()
             && sys::is_closed(&channel)
         {

@@ -59,7 +59,7 @@ pub(crate) struct ForwardedQueue {
     is_within_invalid: bool,
 }
 
-/// What the client gets.
+/// The client's part of the queue.
 pub(crate) struct ForwardedEnd {
     socket: OwnedFd,
     memory: File,
@@ -81,7 +81,7 @@ pub(crate) struct SentFrame {
     pub(crate) len: usize,
 }
 
-/// What is in the tx ring.
+/// The next item of the tx ring.
 #[expect(clippy::large_enum_variant, reason = "it stays on the stack: no frame allocates")]
 pub(crate) enum Taken {
     Nothing,
@@ -287,7 +287,7 @@ impl ForwardedQueue {
 }
 
 impl ForwardedEnd {
-    /// What the client gets: the socket, the memory and the rings.
+    /// The descriptors for the client: the socket, the memory and the rings.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.socket.as_fd(), self.memory.as_fd(), self.rings.as_fd()]
     }
@@ -501,7 +501,7 @@ mod tests {
         assert!(matches!(queue.take(1_518), Taken::Invalid));
         assert!(matches!(queue.take(1_518), Taken::RestOfInvalid));
         assert!(matches!(queue.take(1_518), Taken::Frame(SentFrame { len: 60, .. })));
-        // Its tail is shown later.
+        // The tail of an invalid chain may be posted later.
         send(&mut rings, &[desc(0, 60, MORE)]);
         assert!(matches!(queue.take(1_518), Taken::Invalid));
         send(&mut rings, &[desc(100, 4, 0)]);

@@ -1,4 +1,4 @@
-//! What a broker makes for a client: memory, and a bound socket whose umem is that memory.
+//! A queue that a broker lends to a client: memory, and a bound socket whose umem is that memory.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -75,7 +75,7 @@ impl LentQueue {
         Ok(Self { socket, memory, zero_copy: has(libc::XDP_ZEROCOPY), multi_buffer: has(libc::XDP_USE_SG) })
     }
 
-    /// What the client gets: the socket, and the memory.
+    /// The descriptors for the client: the socket, and the memory.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.memory.as_fd()]
     }

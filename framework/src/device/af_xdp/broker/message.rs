@@ -27,7 +27,7 @@ pub(crate) struct Flow {
     pub(crate) vlan: Option<u16>,
 }
 
-/// What a program asks for.
+/// A request of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The first: which release it is of.
@@ -51,7 +51,7 @@ pub(crate) enum Request {
     Serve { uid: u32 },
 }
 
-/// What a broker answers.
+/// A reply of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// To [`Request::Hello`]: the interface. With a descriptor: a socket that brings ICMP errors.

@@ -79,7 +79,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Who is at the other end: the kernel says so.
+/// The process and user at the other end, as the kernel reports them.
 pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
     // `struct ucred`: process, user, group.
     let mut value = [0_u32; 3];
@@ -207,7 +207,7 @@ fn take(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
     }
 }
 
-/// Memory of `len` bytes, zeroed, as a file that nobody can make shorter or longer.
+/// Memory of `len` bytes, zeroed, as a file whose length cannot be changed.
 pub(crate) fn memory(len: usize) -> io::Result<File> {
     // SAFETY: the name is zero-terminated.
     let fd =
@@ -226,7 +226,7 @@ pub(crate) fn is_closed(socket: &OwnedFd) -> bool {
     matches!(wait(&[socket.as_raw_fd()], Duration::ZERO).as_deref(), Ok([events]) if events.has_ended)
 }
 
-/// What is new at a descriptor.
+/// The events at a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Events {
     pub(crate) is_readable: bool,
@@ -299,7 +299,7 @@ mod tests {
         send(&client, b"one", &[memory.as_fd()]).unwrap();
         drop(client);
         assert_eq!(receive(&server, &mut bytes, None).unwrap(), 3);
-        // The inode tells this memory from that of other tests.
+        // The inode distinguishes this memory from that of other tests.
         let inode = memory.metadata().unwrap().ino();
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let same = open.filter_map(|fd| std::fs::metadata(fd.ok()?.path()).ok()).filter(|found| found.ino() == inode);

@@ -36,7 +36,7 @@ pub(in crate::device::mlx5) struct WqeLimits {
     pub(in crate::device::mlx5) segmentation_header_len_max: usize,
 }
 
-/// Who inserts a tag.
+/// How the VLAN tag of a frame is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Tag {
     /// There is no tag.

@@ -19,7 +19,7 @@ const TIMESTAMPS_LEN: u16 = 12;
 /// already, and a reset would end the connection.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What the next owner of a connection needs.
+/// The state that the next owner of a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departed {
     /// Its ends.

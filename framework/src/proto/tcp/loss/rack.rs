@@ -196,7 +196,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let (len, mss) = (chunk.len, u32::from(connection.snd.mss).max(1));
         let mut idx = last;
         if len > mss {
-            // Of a chunk that the device cut: its last segment.
+            // The last segment of a chunk that the device cut.
             if !self.cut(last, (len - 1) / mss * mss) {
                 return Sending::Busy;
             }

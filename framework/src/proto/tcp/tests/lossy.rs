@@ -25,7 +25,7 @@ type Carried = (bool, (Outgoing, Vec<u8>));
 
 struct Trial {
     seed: u64,
-    /// Of a thousand.
+    /// Lost segments of a thousand.
     loss: u64,
     jitter_us: u64,
     repeats: u64,

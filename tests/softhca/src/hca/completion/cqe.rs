@@ -9,7 +9,8 @@ pub(in crate::hca) type Cqe = [u8; 64];
 /// Where the byte lies that gives an entry to the driver: everything before it is written first.
 pub(in crate::hca) const OP_OWN: usize = 63;
 
-/// Of a receive CQE's byte count in a striding queue: the strides are consumed, and hold no frame.
+/// The bit of a receive CQE's byte count in a striding queue that says: the strides are consumed,
+/// and hold no frame.
 pub(in crate::hca) const FILLER: u32 = 1 << 31;
 
 /// Strides that a frame consumed, from the byte count of a striding queue. 0 in a cyclic one.

@@ -21,7 +21,7 @@ pub(super) struct Pointer {
 /// Bytes of a segment.
 const POINTER_LEN: u32 = 16;
 
-/// Of a byte count: the bytes follow in the WQE, which makes no sense where they are to be written.
+/// The bit of a byte count that announces inline data, which a receive WQE cannot have.
 const INLINE: u32 = 1 << 31;
 
 /// The lkey of the entry after the last pointer.

@@ -42,7 +42,7 @@ pub(in crate::hca) struct Rig {
 pub(in crate::hca) struct SendCqe {
     pub(in crate::hca) opcode: u8,
     pub(in crate::hca) wqe_counter: u16,
-    /// Of an error CQE, else 0.
+    /// The syndrome of an error CQE, else 0.
     pub(in crate::hca) syndrome: u8,
     pub(in crate::hca) vendor: u8,
     /// The WQE's opcode.
@@ -195,7 +195,7 @@ impl Rig {
         self.memory.put(self.uar + 0x800 + half * 256, &bytes);
     }
 
-    /// All a driver does to send one WQE, then a step.
+    /// Writes one WQE and its doorbell as a driver does, and steps the model once.
     pub(in crate::hca) fn submit(&mut self, wqe: &[u8]) {
         self.post(wqe);
         self.record();

@@ -130,7 +130,7 @@ layouts! {
 
     struct QueryQp = ib_uverbs_query_qp { response: u64, qp_handle: u32, attr_mask: u32 }
 
-    /// Of the two destinations nothing is known: they are of connected QPs.
+    /// `dest` and `alt_dest` are not decoded, because only connected QPs have them.
     struct QueryQpResp = ib_uverbs_query_qp_resp {
         dest: [u8; 32], alt_dest: [u8; 32],
         max_send_wr: u32, max_recv_wr: u32, max_send_sge: u32, max_recv_sge: u32, max_inline_data: u32,

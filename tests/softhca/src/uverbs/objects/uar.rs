@@ -44,9 +44,9 @@ const PAGES_MAX: u32 = 0xe000;
 /// The pages of a context, objects aside.
 #[derive(Debug, Default)]
 pub(in crate::uverbs) struct Uars {
-    /// Those that came with it.
+    /// The pages that came with it.
     first: Vec<u32>,
-    /// Those that were mapped later, by their place.
+    /// The pages that were mapped later, by their index.
     later: BTreeMap<u32, u32>,
     /// Queues on each register of the first pages.
     queues: Vec<u32>,

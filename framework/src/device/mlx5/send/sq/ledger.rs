@@ -38,7 +38,7 @@ pub(in crate::device::mlx5) enum Completed {
 pub(in crate::device::mlx5) struct Flushed {
     /// Frames.
     pub(in crate::device::mlx5) frames: u64,
-    /// Those among them that asked for a timestamp.
+    /// Frames among them that had requested a timestamp.
     pub(in crate::device::mlx5) stamps_lost: u32,
 }
 

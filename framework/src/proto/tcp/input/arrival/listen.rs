@@ -326,8 +326,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.post_reset(None, &reset, output);
     }
 
-    /// Those of the connection that a segment arrived for, or of the listener: a peer with GTSM
-    /// (RFC 5082) accepts no others.
+    /// TTL and TOS of the connection that a segment arrived for, or of the listener: a peer with
+    /// GTSM (RFC 5082) accepts no others.
     fn ttl_and_tos(&self, flow: Flow) -> Option<(u8, u8)> {
         if let Some(&slot) = self.flows.get(flow.into()) {
             let options = &self.connections[slot].options;

@@ -21,8 +21,8 @@ impl Connection {
         (10 * mss).min(14_600.max(2 * mss))
     }
 
-    /// So many bytes were acknowledged without loss. An unused window does not grow: unsent data
-    /// shows nothing about the path (RFC 7661 4.3).
+    /// Grows the window after `acked` bytes were acknowledged without loss. An unused window does
+    /// not grow: unsent data shows nothing about the path (RFC 7661 4.3).
     #[inline]
     pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED) {
@@ -101,7 +101,7 @@ impl Connection {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
-    /// So much is in flight now: whether cwnd is the limit. In slow start half of it is enough,
+    /// Records whether cwnd limits the bytes in flight now. In slow start half of it is enough,
     /// because it doubles in each round trip (RFC 7661 4.1, and Linux).
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {

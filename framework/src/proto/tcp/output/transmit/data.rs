@@ -178,7 +178,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clear(OutputFlags::CWR_OWED | OutputFlags::NO_ROUTE);
         connection.snd.nxt = end;
         let mss = u32::from(connection.snd.mss);
-        // Of a frame that the device cuts the last segment may be small.
+        // The last segment of a frame that the device cuts may be small.
         if len < mss || len > mss && !len.is_multiple_of(mss) {
             connection.snd.small = end;
         }

@@ -246,7 +246,7 @@ impl Connection {
         (self.tally.bytes_acked + u64::from(self.snd.flight())).saturating_sub(others)
     }
 
-    /// Those of them that the peer has acknowledged.
+    /// The number of these bytes that the peer has acknowledged.
     pub(in crate::proto::tcp) fn bytes_acked(&self) -> u64 {
         let is_fin_acknowledged = self.has_sent_fin() && self.snd.flight() == 0;
         self.tally.bytes_acked - u64::from(is_fin_acknowledged)

@@ -60,7 +60,7 @@ struct Does {
 struct Entry {
     table: u16,
     bits_not_named: u32,
-    /// Of its first rule.
+    /// The age of its first rule.
     age: u64,
 }
 
