@@ -524,6 +524,25 @@ fn killed_process_leaves_nothing_behind() {
     }
 }
 
+/// Receives from a queue until `done`, and counts in `ready` how often it has polled before the
+/// first frame. Returns the numbers of the frames.
+fn numbers_received(queue: impl Queue, ready: &AtomicU64, done: &AtomicBool) -> Vec<u64> {
+    let (pool, block) = (pool(1024, 2048), Block::heap());
+    let (mut rx, _tx) = queue.open(&pool, &block.scope("q")).unwrap();
+    let (mut burst, mut numbers) = (Burst::new(), Vec::new());
+    let mut last = false;
+    while !last {
+        last = done.load(Ordering::Acquire);
+        rx.receive(&mut burst, 32, &pool, Instant::from_nanos(1));
+        numbers.extend(burst.drain(..).map(|mbuf| (number(mbuf.bytes()), mbuf.free()).0));
+        if numbers.is_empty() {
+            ready.fetch_add(1, Ordering::Release);
+        }
+        std::thread::yield_now();
+    }
+    numbers
+}
+
 #[test]
 fn several_queues_have_a_worker_each() {
     let test = "several_queues_have_a_worker_each";
@@ -549,22 +568,7 @@ fn several_queues_have_a_worker_each() {
         let received: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let workers = queues.map(|queue| {
                 let (ready, done) = (&ready, &done);
-                scope.spawn(move || {
-                    let (pool, block) = (pool(1024, 2048), Block::heap());
-                    let (mut rx, _tx) = queue.open(&pool, &block.scope("q")).unwrap();
-                    let (mut burst, mut numbers) = (Burst::new(), Vec::new());
-                    let mut last = false;
-                    while !last {
-                        last = done.load(Ordering::Acquire);
-                        rx.receive(&mut burst, 32, &pool, Instant::from_nanos(1));
-                        numbers.extend(burst.drain(..).map(|mbuf| (number(mbuf.bytes()), mbuf.free()).0));
-                        if numbers.is_empty() {
-                            ready.fetch_add(1, Ordering::Release);
-                        }
-                        std::thread::yield_now();
-                    }
-                    numbers
-                })
+                scope.spawn(move || numbers_received(queue, ready, done))
             });
             wait_until(|| ready.load(Ordering::Acquire) > 50);
             namespace.run(|| {

@@ -206,7 +206,8 @@ const NUMBERS: u32 = 0xf;
 /// Only the number of the receiving interface.
 const TIR_NUMBER: u32 = 1;
 
-fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, driver: &[u8]) -> Result<Made, Errno> {
+/// The driver's part of a request for a raw packet QP, checked.
+fn raw_request(driver: &[u8]) -> Result<mlx5::CreateQp, Errno> {
     if driver.len() < RAW_LEN_MIN {
         return refuse(libc::EINVAL);
     }
@@ -218,6 +219,11 @@ fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, d
     if driver.uidx >= USER_INDEX_NONE || driver.db_addr % 8 != 0 || driver.db_addr > u64::MAX - 8 {
         return refuse(libc::EINVAL);
     }
+    Ok(driver)
+}
+
+fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, driver: &[u8]) -> Result<Made, Errno> {
+    let driver = raw_request(driver)?;
     let pd = context.objects.nic(Kind::Pd, wanted.pd)?;
     let mut uses = vec![wanted.pd];
     let mut cq = |handle: Option<u32>| {
