@@ -88,7 +88,8 @@ impl Ethtool {
     /// Opens `interface` in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The process has no descriptor left. Whether the interface exists is known at the first query.
+    /// The process has no descriptor left. Whether the interface exists is known at the first
+    /// query.
     pub fn open(interface: &str) -> io::Result<Self> {
         // Any socket will do.
         let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;

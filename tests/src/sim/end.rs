@@ -209,7 +209,8 @@ impl End {
         Action::Write((1 + self.draws % most) as usize)
     }
 
-    /// The options to set now, if the connection has reached the next position at which they change.
+    /// The options to set now, if the connection has reached the next position at which they
+    /// change.
     pub fn change(&mut self) -> Option<ConnectionOptions> {
         let place = self.sent + self.bytes_received;
         let &(_, options) = self.plan.changes.get(self.changes_done).filter(|(at, _)| *at <= place)?;

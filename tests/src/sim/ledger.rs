@@ -230,8 +230,8 @@ impl Ledger {
         side == 0 && !self.ends[session][1].is_connected && self.uses_arp[self.sessions[session].server]
     }
 
-    /// Checks, after all sessions have ended, that an end that was reset although neither end aborted
-    /// has lost none of its data.
+    /// Checks, after all sessions have ended, that an end that was reset although neither end
+    /// aborted has lost none of its data.
     pub fn check_end(&mut self) {
         for session in 0..self.ends.len() {
             for side in 0..2 {

@@ -126,8 +126,8 @@ pub fn verdict(frame: &[u8]) -> ChecksumStatus {
 }
 
 /// Merges as a NIC does: appends the payload of the next frame if its headers are equal and its
-/// bytes follow, and returns their number. The TCP checksum remains that of the first frame; the NIC
-/// reports it as correct.
+/// bytes follow, and returns their number. The TCP checksum remains that of the first frame; the
+/// NIC reports it as correct.
 pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     let (first, second) = (tcp(frame)?, tcp(next)?);
     let header = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
