@@ -10,6 +10,7 @@
 
 pub mod codec;
 pub mod orders;
+pub mod session;
 mod tag;
 
 pub use tag::tags;

@@ -84,7 +84,7 @@ impl fmt::Debug for Field {
 }
 
 /// Room for the places of one message's fields, used again for each. Eight bytes a field.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FieldIndex {
     fields: Box<[Field]>,
     count: usize,

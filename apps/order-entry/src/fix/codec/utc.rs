@@ -48,7 +48,7 @@ impl UtcText {
     /// Bytes of `YYYYMMDD-HH:MM:SS`.
     pub(super) const WHOLE: usize = 17;
     /// Bytes of the longest timestamp.
-    const LEN_MAX: usize = 27;
+    pub(crate) const LEN_MAX: usize = 27;
 
     /// A writer at 1970.
     pub fn new(precision: Precision) -> Self {

@@ -47,11 +47,7 @@ impl<'a> Writer<'a> {
 
     /// Adds a length field and its data field, whose value may hold any byte.
     pub fn data(&mut self, length_tag: u32, data_tag: u32, value: &[u8]) -> &mut Self {
-        self.number(length_tag, value.len() as u64);
-        self.tag(data_tag);
-        self.put(value);
-        self.put(&[SOH]);
-        self
+        self.number(length_tag, value.len() as u64).raw(data_tag, value)
     }
 
     /// Adds a field with a number.
@@ -73,8 +69,22 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// Adds a field as it was received: its value may be data.
+    pub(crate) fn raw(&mut self, tag: u32, value: &[u8]) -> &mut Self {
+        self.tag(tag);
+        self.put(value);
+        self.put(&[SOH]);
+        self
+    }
+
     /// Adds BeginString, BodyLength and CheckSum, and returns the message.
     pub fn finish(&mut self, begin_string: &[u8]) -> Result<&[u8], Unwritten> {
+        let (start, end) = self.finish_at(begin_string)?;
+        Ok(&self.out[start..end])
+    }
+
+    /// The same; returns where in the writer's bytes the message is.
+    pub(crate) fn finish_at(&mut self, begin_string: &[u8]) -> Result<(usize, usize), Unwritten> {
         let mut head = [0; HEAD_ROOM];
         let mut room = &mut head[..];
         let body_len = self.at - HEAD_ROOM;
@@ -88,7 +98,7 @@ impl<'a> Writer<'a> {
         let sum = checksum(self.out.get(start..self.at).ok_or(Unwritten)?);
         let trailer = [b'1', b'0', b'=', b'0' + sum / 100, b'0' + sum / 10 % 10, b'0' + sum % 10, SOH];
         self.put(&trailer);
-        if self.full { Err(Unwritten) } else { Ok(&self.out[start..self.at]) }
+        if self.full { Err(Unwritten) } else { Ok((start, self.at)) }
     }
 
     fn tag(&mut self, tag: u32) {

@@ -1,0 +1,286 @@
+//! The session: its state and its verbs.
+
+use std::collections::VecDeque;
+
+use super::config::{Role, SessionConfig};
+use super::event::{End, Event, Now, SendError, SessionCounts};
+use super::receiver::{Place, Receiver};
+use super::recovery::Skipped;
+use super::resend::{Hole, Resending, Scratch};
+use super::sender::Sender;
+use super::store::MessageStore;
+use crate::fix::codec::{TemplateError, Writer};
+use crate::fix::orders::{BusinessReason, Defect};
+use crate::fix::tag::tags;
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is none.
+    Down,
+    /// The peer's first Logon is waited for.
+    AwaitsLogon,
+    /// The answer to our Logon is waited for.
+    LogonSent,
+    /// Both sides are logged on.
+    Up,
+    /// The answer to our Logout is waited for; then the connection ends for this reason.
+    LogoutSent(End),
+}
+
+/// An event without the message's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    LoggedOn,
+    Reset,
+    Message { place: Place, seq: u64, poss_dup: bool },
+    Rejected(Place),
+    NotResent { seq: u64 },
+    Disconnect(End),
+}
+
+/// One session of FIX. Memory is allocated when it is constructed.
+#[derive(Debug)]
+pub struct Session<S> {
+    pub(super) config: SessionConfig,
+    pub(super) sender: Sender<S>,
+    pub(super) receiver: Receiver,
+    pub(super) state: State,
+    /// When the state began.
+    pub(super) since_ns: u64,
+    /// When the last bytes of the peer came.
+    pub(super) received_ns: u64,
+    /// 0 where there are no heartbeats.
+    pub(super) heartbeat_ns: u64,
+    /// TestRequests since the peer was heard last.
+    pub(super) tests_sent: u64,
+    /// The span of the schedule in which the connection was opened.
+    pub(super) span: Option<u64>,
+    pub(super) hole: Option<Hole>,
+    pub(super) resending: Option<Resending>,
+    pub(super) skipped: Skipped,
+    pub(super) scratch: Scratch,
+    pub(super) steps: VecDeque<Step>,
+    pub(super) closing: Option<End>,
+}
+
+impl<S: MessageStore> Session<S> {
+    /// A session without a connection, whose numbers are the store's.
+    pub fn new(config: SessionConfig, store: S) -> Self {
+        Self {
+            sender: Sender::new(&config, store),
+            receiver: Receiver::new(&config),
+            state: State::Down,
+            since_ns: 0,
+            received_ns: 0,
+            heartbeat_ns: 0,
+            tests_sent: 0,
+            span: None,
+            hole: None,
+            resending: None,
+            skipped: Skipped::new(),
+            scratch: Scratch::new(config.fields_max, config.message_len_max),
+            // A message makes three at most.
+            steps: VecDeque::with_capacity(8),
+            closing: None,
+            config,
+        }
+    }
+
+    /// The connection is open. An initiator's Logon is in the output now.
+    pub fn connected(&mut self, now: Now) {
+        self.disconnected();
+        (self.since_ns, self.received_ns) = (now.steady_ns, now.steady_ns);
+        self.sender.sent_ns = now.steady_ns;
+        self.state = State::AwaitsLogon;
+        if !self.begin_span(now) {
+            return self.close(End::Schedule);
+        }
+        if self.config.role == Role::Initiator {
+            if self.config.reset_on_logon {
+                self.reset_numbers(now);
+            }
+            self.state = State::LogonSent;
+            self.heartbeat_ns = u64::from(self.config.heartbeat_s) * 1_000_000_000;
+            self.send_logon(now, self.config.reset_on_logon);
+        }
+    }
+
+    /// The connection is gone. What waited to be written is discarded: the peer asks for it later.
+    pub fn disconnected(&mut self) {
+        self.state = State::Down;
+        self.receiver.clear();
+        self.sender.discard_output();
+        self.steps.clear();
+        (self.hole, self.resending, self.closing) = (None, None, None);
+        self.tests_sent = 0;
+    }
+
+    /// Takes received bytes, and returns how many: fewer than all where a message waits to be
+    /// polled. Offer the rest again after [`Session::poll`] has returned `None`.
+    pub fn receive(&mut self, now: Now, bytes: &[u8]) -> usize {
+        if self.state == State::Down {
+            self.sender.counts.unconnected_bytes += bytes.len() as u64;
+            return bytes.len();
+        }
+        (self.received_ns, self.tests_sent) = (now.steady_ns, 0);
+        self.receiver.receive(bytes)
+    }
+
+    /// The next event. Call it until it returns `None`, after bytes came and when a deadline is
+    /// reached: timers run and resends go on within.
+    pub fn poll(&mut self, now: Now) -> Option<Event<'_>> {
+        let step = self.step(now)?;
+        Some(match step {
+            Step::LoggedOn => Event::LoggedOn,
+            Step::Reset => Event::Reset,
+            Step::Message { place, seq, poss_dup } => {
+                Event::Message { message: self.receiver.message(place), seq, poss_dup }
+            }
+            Step::Rejected(place) => Event::Rejected(self.receiver.message(place)),
+            Step::NotResent { seq } => Event::NotResent { seq },
+            Step::Disconnect(end) => Event::Disconnect(end),
+        })
+    }
+
+    /// Each turn takes one message, or sends a part of a resend, so it ends.
+    fn step(&mut self, now: Now) -> Option<Step> {
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Some(step);
+            }
+            if let Some(end) = self.closing.take() {
+                self.state = State::Down;
+                return Some(Step::Disconnect(end));
+            }
+            if self.state == State::Down {
+                return None;
+            }
+            self.run_timers(now);
+            self.resend_some(now);
+            if self.closing.is_none() && self.steps.is_empty() && !self.take_next(now) {
+                return None;
+            }
+        }
+    }
+
+    /// Bytes to write to the peer.
+    pub fn output(&self) -> &[u8] {
+        self.sender.output()
+    }
+
+    /// The first `len` bytes of the output are written.
+    pub fn consume(&mut self, len: usize) {
+        self.sender.consume(len);
+    }
+
+    /// Both sides are logged on.
+    pub fn is_logged_on(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Sends an application message, whose fields behind the header `body` writes, and returns its
+    /// number. While the session is down the message is kept, and the peer asks for it after the
+    /// next Logon; one that would then be filled as a gap is refused.
+    pub fn send(&mut self, now: Now, msg_type: &str, body: impl FnOnce(&mut Writer<'_>)) -> Result<u64, SendError> {
+        let is_stale = self.config.stale_types.iter().any(|stale| stale == msg_type);
+        if !self.is_logged_on() && is_stale {
+            return Err(SendError::NotLoggedOn);
+        }
+        self.sender.send_kept(now, self.is_logged_on(), msg_type.as_bytes(), body)
+    }
+
+    /// Sends a message that a template makes: `make` gets its number and the time. The way of an
+    /// order: nothing is formatted, and no memory is allocated.
+    ///
+    /// ```
+    /// use order_entry::fix::orders::{NewOrder, OrderTemplates};
+    /// use order_entry::fix::session::{MemoryStore, Now, SendError, Session};
+    ///
+    /// fn buy(
+    ///     session: &mut Session<MemoryStore>,
+    ///     now: Now,
+    ///     templates: &mut OrderTemplates,
+    ///     order: &NewOrder,
+    /// ) -> Result<u64, SendError> {
+    ///     session.send_made(now, |seq, utc_ns| templates.new_order(seq, utc_ns, order))
+    /// }
+    /// ```
+    #[inline]
+    pub fn send_made<'t>(
+        &mut self,
+        now: Now,
+        make: impl FnOnce(u64, u64) -> Result<&'t [u8], TemplateError>,
+    ) -> Result<u64, SendError> {
+        if self.state != State::Up {
+            return Err(SendError::NotLoggedOn);
+        }
+        let seq = self.sender.store.next_out();
+        let message = make(seq, now.utc_ns).map_err(SendError::Template)?;
+        self.sender.send_made(now, seq, message)?;
+        Ok(seq)
+    }
+
+    /// Refuses a message of the peer by a rule of the session (3).
+    pub fn reject(&mut self, now: Now, msg_type: &[u8], seq: u64, defect: Defect) -> Result<(), SendError> {
+        self.sender.reject(now, (msg_type, seq), defect)
+    }
+
+    /// Refuses a message of the peer by a rule of the application (j).
+    pub fn business_reject(
+        &mut self,
+        now: Now,
+        msg_type: &[u8],
+        seq: u64,
+        reason: BusinessReason,
+    ) -> Result<(), SendError> {
+        self.sender.business_reject(now, (msg_type, seq), reason)
+    }
+
+    /// Sends Logout, and waits for the peer's. [`Event::Disconnect`] follows.
+    pub fn logout(&mut self, now: Now, text: &str) {
+        self.begin_logout(now, text, End::LoggedOut);
+    }
+
+    /// The numbers and the sent messages.
+    pub fn store(&self) -> &S {
+        &self.sender.store
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> SessionCounts {
+        self.sender.counts
+    }
+
+    pub(super) fn begin_logout(&mut self, now: Now, text: &str, end: End) {
+        if self.state != State::Up {
+            return;
+        }
+        (self.state, self.since_ns) = (State::LogoutSent(end), now.steady_ns);
+        self.send_logout(now, text);
+    }
+
+    pub(super) fn send_logout(&mut self, now: Now, text: &str) {
+        let sent = self.sender.send_admin(now, b"5", |out| {
+            if !text.is_empty() {
+                out.field(tags::TEXT, text.as_bytes());
+            }
+        });
+        self.note(sent.map(drop));
+    }
+
+    /// The connection ends, for the first reason that there is.
+    pub(super) fn close(&mut self, end: End) {
+        self.closing = self.closing.or(Some(end));
+    }
+
+    /// A message of the session that cannot be sent ends the connection: a number without its
+    /// message would be a lie.
+    pub(super) fn note(&mut self, sent: Result<(), SendError>) {
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Store(_)) => self.close(End::StoreFull),
+            Err(_) => self.close(End::OutputFull),
+        }
+    }
+}
