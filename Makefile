@@ -114,6 +114,7 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,c++,g++,for tests against programs in C++,:)
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
+	$(call want,/usr/include/quickfix/Session.h,libquickfix-dev,for tests of FIX against QuickFIX,:)
 	@scripts/test
 
 .PHONY: check

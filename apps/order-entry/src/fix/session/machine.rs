@@ -123,6 +123,10 @@ impl<S: MessageStore> Session<S> {
             self.sender.counts.unconnected_bytes += bytes.len() as u64;
             return bytes.len();
         }
+        if bytes.is_empty() {
+            // No sign of life.
+            return 0;
+        }
         (self.received_ns, self.tests_sent) = (now.steady_ns, 0);
         self.receiver.receive(bytes)
     }
