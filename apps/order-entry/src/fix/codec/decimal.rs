@@ -67,7 +67,7 @@ impl Decimal {
         }
         let low = (1_u64 << (8 * before)) - 1;
         let joined = (word & low) | (word >> 8 & !low);
-        let units = TO_UNITS[(len - 1 - before) % TO_UNITS.len()];
+        let units = *TO_UNITS.get(len - 1 - before)?;
         Some(Self(digits::parse8(joined, len - 1)? as i64 * units))
     }
 }

@@ -203,20 +203,21 @@ fn check_trailer(bytes: &[u8], end: usize) -> Result<(), Garbled> {
 fn tag_of(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
     // Eight bytes can always be read: a field has two at least, and a trailer of seven follows.
     let word = u64::from_le_bytes(*bytes.get(at..at + 8)?.first_chunk()?);
-    let differs = word ^ 0x3d3d_3d3d_3d3d_3d3d;
-    let found = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
-    // The lowest bit that is found is exact: seven above the bits of the digits.
-    let bits = found.trailing_zeros().wrapping_sub(7);
-    if bits.wrapping_sub(8) > 24 {
+    // The `=` behind one to four digits: the lowest bit that is found is exact.
+    let differs = (word >> 8) as u32 ^ 0x3d3d_3d3d;
+    let found = differs.wrapping_sub(0x0101_0101) & !differs & 0x8080_8080;
+    if found == 0 {
         return long_tag(bytes, at);
     }
-    // Up to four digits, moved behind leading zeros.
-    let digits = (word as u32 ^ digits::ZEROS as u32) << (32 - bits);
+    // One less than the bits of the digits, which are moved behind leading zeros.
+    let bits = found.trailing_zeros();
+    let digits = (word as u32 ^ digits::ZEROS as u32) << (31 - bits);
     if (digits.wrapping_add(0x7676_7676) | digits) & 0x8080_8080 != 0 {
         return None;
     }
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    Some(((pairs & 0xff) * 100 + (pairs >> 16 & 0xff), (bits / 8) as usize))
+    // The first pair times 100 meets the second in the upper half.
+    Some(((pairs & 0x00ff_00ff).wrapping_mul(1 + (100 << 16)) >> 16, (bits / 8 + 1) as usize))
 }
 
 #[cold]

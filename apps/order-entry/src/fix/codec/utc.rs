@@ -111,10 +111,17 @@ pub fn parse_utc(text: &[u8]) -> Option<u64> {
     seconds.checked_mul(SECOND_NS)?.checked_add(parse_fraction(fraction)?)
 }
 
+#[inline(always)]
 fn parse_fraction(fraction: &[u8]) -> Option<u64> {
-    match fraction {
+    match *fraction {
         [] => Some(0),
-        [b'.', digits @ ..] if digits.len() <= 9 => {
+        [b'.', tenths, hundredths, thousandths] => {
+            let digit = |byte: u8| u64::from(byte.wrapping_sub(b'0'));
+            let digits = [digit(tenths), digit(hundredths), digit(thousandths)];
+            let is_number = digits.iter().all(|digit| *digit <= 9);
+            is_number.then(|| (digits[0] * 100 + digits[1] * 10 + digits[2]) * 1_000_000)
+        }
+        [b'.', ref digits @ ..] if digits.len() <= 9 => {
             let scale = 10_u64.pow(9 - digits.len() as u32);
             Some(digits::parse(digits)? * scale)
         }
@@ -122,6 +129,7 @@ fn parse_fraction(fraction: &[u8]) -> Option<u64> {
     }
 }
 
+#[inline(always)]
 fn days_of(year: u32, month: u32) -> u32 {
     match month {
         2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
@@ -132,6 +140,7 @@ fn days_of(year: u32, month: u32) -> u32 {
 }
 
 /// Days since 1970 of a date. The year begins with March, so that the leap day is its last.
+#[inline(always)]
 fn days(year: u32, month: u32, day: u32) -> u64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (year, of_year) = (u64::from(year), u64::from((153 * month + 2) / 5 + day - 1));

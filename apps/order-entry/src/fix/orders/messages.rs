@@ -6,16 +6,7 @@
 use super::defect::{Defect, Reason};
 use super::enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
 use super::value::{Utc, Value, messages};
-use crate::fix::codec::{Decimal, Field, Message};
-
-#[inline(always)]
-fn set<'a, T: Value<'a>>(place: &mut Option<T>, tag: u32, message: &Message<'a>, field: Field) -> Result<(), Defect> {
-    if place.is_some() {
-        return Err(Defect { tag, reason: Reason::Repeated });
-    }
-    *place = Some(T::read(message, field).map_err(|reason| Defect { tag, reason })?);
-    Ok(())
-}
+use crate::fix::codec::Decimal;
 
 messages! {
     /// A new order (D).

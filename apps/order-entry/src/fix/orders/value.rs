@@ -11,11 +11,16 @@ pub struct Utc(pub u64);
 
 /// A value as a field has it.
 pub(super) trait Value<'a>: Sized {
+    /// What a required field has until it is read.
+    const EMPTY: Self;
+
     fn read(message: &Message<'a>, field: Field) -> Result<Self, Reason>;
     fn write(&self, tag: u32, out: &mut Writer<'_>);
 }
 
 impl<'a> Value<'a> for &'a [u8] {
+    const EMPTY: Self = &[];
+
     #[inline(always)]
     fn read(message: &Message<'a>, field: Field) -> Result<Self, Reason> {
         Ok(message.value(field))
@@ -27,6 +32,8 @@ impl<'a> Value<'a> for &'a [u8] {
 }
 
 impl Value<'_> for u64 {
+    const EMPTY: Self = 0;
+
     #[inline(always)]
     fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
         message.number_of(field).ok_or(Reason::Format)
@@ -38,6 +45,8 @@ impl Value<'_> for u64 {
 }
 
 impl Value<'_> for Decimal {
+    const EMPTY: Self = Self(0);
+
     #[inline(always)]
     fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
         message.decimal_of(field).ok_or(Reason::Format)
@@ -49,6 +58,8 @@ impl Value<'_> for Decimal {
 }
 
 impl Value<'_> for Utc {
+    const EMPTY: Self = Self(0);
+
     #[inline(always)]
     fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
         parse_utc(message.value(field)).map(Self).ok_or(Reason::Format)
@@ -67,6 +78,8 @@ impl Value<'_> for Utc {
 macro_rules! char_values {
     ($($name:ident)*) => { $(
         impl Value<'_> for $name {
+            const EMPTY: Self = Self::ALL[0];
+
             #[inline(always)]
             fn read(message: &Message<'_>, field: Field) -> Result<Self, Reason> {
                 if field.value_len() != 1 {
@@ -107,14 +120,37 @@ macro_rules! messages {
             /// Reads the fields of a message of this type; the type itself is not looked at.
             #[inline]
             pub fn parse(message: &$crate::fix::codec::Message<'a>) -> Result<Self, Defect> {
-                $(let mut $field: Option<$type> = None;)*
+                /// A bit of each field.
+                #[allow(non_camel_case_types, reason = "the fields' names")]
+                enum Bit {
+                    $($field,)*
+                }
+                const REQUIRED: u32 = 0 $(| messages!(@required $need Bit::$field))*;
+
+                // Written in place, because a copy of the whole costs more than a field.
+                let mut read = Self { $($field: messages!(@empty $need $type),)* };
+                let mut seen = 0_u32;
                 for &found in message.fields() {
                     match found.tag() {
-                        $($tag => set(&mut $field, $tag, message, found)?,)*
+                        $($tag => {
+                            let bit = 1 << Bit::$field as u32;
+                            if seen & bit != 0 {
+                                return Err(Defect { tag: $tag, reason: Reason::Repeated });
+                            }
+                            seen |= bit;
+                            match <$type as Value<'a>>::read(message, found) {
+                                Ok(value) => read.$field = messages!(@put $need value),
+                                Err(reason) => return Err(Defect { tag: $tag, reason }),
+                            }
+                        })*
                         _ => {}
                     }
                 }
-                Ok(Self { $($field: messages!(@take $need $tag $field),)* })
+                if seen & REQUIRED == REQUIRED {
+                    return Ok(read);
+                }
+                $(messages!(@missing $need $tag Bit::$field, seen);)*
+                Ok(read)
             }
 
             /// Writes the fields behind the header.
@@ -125,13 +161,18 @@ macro_rules! messages {
     )* };
     (@type required $type:ty) => { $type };
     (@type optional $type:ty) => { Option<$type> };
-    (@take required $tag:literal $field:ident) => {
-        match $field {
-            Some(value) => value,
-            None => return Err(Defect { tag: $tag, reason: Reason::Missing }),
+    (@empty required $type:ty) => { <$type as Value<'a>>::EMPTY };
+    (@empty optional $type:ty) => { None };
+    (@put required $value:ident) => { $value };
+    (@put optional $value:ident) => { Some($value) };
+    (@required required $bit:expr) => { 1 << $bit as u32 };
+    (@required optional $bit:expr) => { 0 };
+    (@missing required $tag:literal $bit:expr, $seen:ident) => {
+        if $seen >> $bit as u32 & 1 == 0 {
+            return Err(Defect { tag: $tag, reason: Reason::Missing });
         }
     };
-    (@take optional $tag:literal $field:ident) => { $field };
+    (@missing optional $tag:literal $bit:expr, $seen:ident) => {};
     (@write required $tag:literal $value:expr, $out:ident) => { Value::write(&$value, $tag, $out) };
     (@write optional $tag:literal $value:expr, $out:ident) => {
         if let Some(value) = &$value {
