@@ -49,6 +49,8 @@ pub(crate) struct Order {
     pub(crate) side: Side,
     pub(crate) rule: SelfTradeRule,
     pub(crate) on_halt: OnHalt,
+    /// Its price follows others: here too, so that the end of an order need not read the rest.
+    pub(crate) is_pegged: bool,
     /// Only while it arrives, is hidden, or is refilled.
     pub(crate) terms: Kept,
 }
@@ -180,6 +182,7 @@ pub(crate) const fn loose(terms: Terms) -> Order {
         side: Side::Buy,
         rule: SelfTradeRule::CancelNewest,
         on_halt: OnHalt::Keep,
+        is_pegged: matches!(pricing, Pricing::Peg(_)),
         terms: Kept { pricing, life, display, min_qty, post_only },
     }
 }

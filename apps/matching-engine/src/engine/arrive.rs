@@ -60,7 +60,7 @@ impl Engine {
         if let Life::Until(at_ns) = terms.life {
             self.expiries.push(at_ns, self.orders.id(slot), &self.orders);
         }
-        if let Pricing::Peg(_) = terms.pricing {
+        if order.is_pegged {
             self.peg_links.push(&mut self.books[usize::from(symbol)].pegs, slot);
         }
         Ok(slot)

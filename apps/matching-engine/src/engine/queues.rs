@@ -7,7 +7,7 @@ use super::{Cx, Engine};
 use crate::arena::{Place, Slot};
 use crate::book::{lane, opposite};
 use crate::event::{Body, Canceled, Displayed, Removed, Sink};
-use crate::order::{Display, Pricing};
+use crate::order::Display;
 use crate::queue::Queue;
 use crate::reason::CancelReason;
 
@@ -154,7 +154,7 @@ impl Engine {
     pub(super) fn end(&mut self, slot: Slot) {
         let order = self.orders.get(slot);
         let owner = order.owner;
-        if let Pricing::Peg(_) = order.terms.pricing {
+        if order.is_pegged {
             self.forget_peg(slot);
         }
         self.unlink(slot);
