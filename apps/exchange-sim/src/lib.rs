@@ -6,8 +6,11 @@
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
 //!
-//! The binary `exchange-sim` is the two sinks behind flags. The library is for tests and tools that
-//! want the day or its [`Truth`]: the same settings give the same bytes on every machine.
+//! An exchange that answers instead is an [`Exchange`]: a matching engine behind OUCH over TCP,
+//! whose book goes onto the same two lines.
+//!
+//! The binary `exchange-sim` is these behind flags. The library is for tests and tools that want
+//! the day or its [`Truth`]: the same settings give the same bytes on every machine.
 #![forbid(unsafe_code)]
 
 mod settings;
@@ -29,6 +32,9 @@ mod requesters;
 mod rerequest;
 mod send_sockets;
 
+mod serve;
+mod venue;
+
 mod error;
 
 pub use capture::{generate, write_capture};
@@ -39,8 +45,10 @@ pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
 pub use send_sockets::{Interface, SendSockets};
+pub use serve::{Exchange, Served, Serving};
 pub use session::{Session, TimedMessage};
 pub use settings::{
     Burst, LineSettings, SessionName, Settings, SettingsError, parse_count, parse_duration, parse_positive,
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
+pub use venue::{Account, AccountSettings, Effect, Fault, FaultPlan, FaultRule, Venue, VenueCounts, VenueSettings};

@@ -1,6 +1,8 @@
-//! `exchange-sim`: the day into a capture, or onto the network.
+//! `exchange-sim`: the day into a capture, or onto the network; an exchange that answers.
 //!
 //! Exit codes: 0 done, 1 it failed, 2 the command line makes no sense.
+
+mod serve_flags;
 
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
@@ -11,10 +13,11 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, SessionName,
-    Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
+    Burst, Error, Exchange, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets,
+    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
+use serve_flags::ServeFlags;
 use wirepath::counters::{printable, printable_lines};
 use wirepath::worker::StopFlag;
 
@@ -44,6 +47,9 @@ enum Command {
         #[command(flatten)]
         day: Day,
     },
+    /// Be an exchange that answers: take orders (OUCH 5.0 over SoupBinTCP), match them, and publish
+    /// the book on both lines, until SIGINT or SIGTERM closes the market.
+    Serve(Box<ServeFlags>),
 }
 
 /// The flags that only a live day has.
@@ -153,22 +159,28 @@ struct Injected {
     duplicate_b: Option<Probability>,
 }
 
-impl Day {
-    fn settings(self) -> Settings {
-        let faults = &self.injected;
+impl Injected {
+    fn lines(&self, groups: [Group; 2]) -> [LineSettings; 2] {
         let either = |both: Option<Probability>, one: Option<Probability>| both.or(one).unwrap_or_default();
         let line_a = LineSettings {
-            group: self.group_a,
-            loss: either(faults.loss, faults.loss_a),
-            reorder: either(faults.reorder, faults.reorder_a),
-            duplicate: either(faults.duplicate, faults.duplicate_a),
+            group: groups[0],
+            loss: either(self.loss, self.loss_a),
+            reorder: either(self.reorder, self.reorder_a),
+            duplicate: either(self.duplicate, self.duplicate_a),
         };
         let line_b = LineSettings {
-            group: self.group_b,
-            loss: either(faults.loss, faults.loss_b),
-            reorder: either(faults.reorder, faults.reorder_b),
-            duplicate: either(faults.duplicate, faults.duplicate_b),
+            group: groups[1],
+            loss: either(self.loss, self.loss_b),
+            reorder: either(self.reorder, self.reorder_b),
+            duplicate: either(self.duplicate, self.duplicate_b),
         };
+        [line_a, line_b]
+    }
+}
+
+impl Day {
+    fn settings(self) -> Settings {
+        let lines = self.injected.lines([self.group_a, self.group_b]);
         Settings {
             seed: self.seed,
             symbols: self.symbols,
@@ -180,7 +192,7 @@ impl Day {
             mtu: self.mtu,
             pack_wait_us: self.pack_wait,
             ttl: self.ttl,
-            lines: [line_a, line_b],
+            lines,
         }
     }
 }
@@ -189,6 +201,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Generate { out, day } => generate(&out, day),
         Command::Publish { live, day } => publish(live, day),
+        Command::Serve(flags) => serve(*flags),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -229,6 +242,17 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
         file.write(&published.truth)?;
     }
     print(&(pace(&published) + &account(&published.truth)));
+    Ok(())
+}
+
+fn serve(flags: ServeFlags) -> Result<(), Error> {
+    let settings = flags.settings();
+    let exchange = Exchange::open(&settings, &flags.serving())?;
+    let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
+    let addresses: Vec<String> = exchange.addresses().iter().map(ToString::to_string).collect();
+    let [a, b] = settings.lines.each_ref().map(|line| format!("{}:{}", line.group, settings.port));
+    print(&format!("orders (and drop copy) at {}; feed on {a} and {b}\n", addresses.join(" and ")));
+    print(&exchange.run(&stop)?.to_string());
     Ok(())
 }
 

@@ -73,14 +73,18 @@ impl Packetizer {
 
     /// Takes the next message, after the packets that leave before it.
     pub(crate) fn push(&mut self, message: &TimedMessage, out: &mut Vec<Packet>) {
-        self.pass_time(message.time_ns, out);
-        let bytes = message.bytes();
+        self.push_bytes(message.time_ns, message.bytes(), out);
+    }
+
+    /// As [`Packetizer::push`], of a message in bytes.
+    pub(crate) fn push_bytes(&mut self, time_ns: u64, bytes: &[u8], out: &mut Vec<Packet>) {
+        self.pass_time(time_ns, out);
         let block_len = MoldUdp64::PREFIX_LEN + bytes.len();
         if self.open.len() + block_len > self.payload_max {
-            self.close(message.time_ns, out);
+            self.close(time_ns, out);
         }
         if self.count == 0 {
-            self.opened_ns = message.time_ns;
+            self.opened_ns = time_ns;
         }
         let start = self.open.len();
         self.open.resize(start + block_len, 0);
@@ -108,7 +112,7 @@ impl Packetizer {
 
     /// Sends the open packet if it has waited long enough by `now_ns`, and the heartbeats that were
     /// due until then.
-    fn pass_time(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
+    pub(crate) fn pass_time(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
         if self.count > 0 {
             if now_ns <= self.opened_ns + self.wait_ns {
                 return;

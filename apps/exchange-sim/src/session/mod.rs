@@ -21,9 +21,9 @@ mod trading;
 
 use std::collections::VecDeque;
 
-use market::Side;
 use market::itch50::{CrossTrade, Head, Message, StockDirectory, SystemEvent, Trade, TradingAction};
 use market::truth::{BookTop, PriceLevel};
+use market::{Price, Side, Symbol};
 
 use crate::random::Random;
 use crate::settings::{SEEDING_PER_SYMBOL, Settings};
@@ -120,6 +120,12 @@ struct Outbox {
 struct Halt {
     stock_idx: usize,
     until_ns: u64,
+}
+
+/// The instruments of a seed, and the price at which each opens: those of a generated day.
+pub(crate) fn listing(settings: &Settings) -> Vec<(Symbol, Price)> {
+    let stocks = listing::list(settings.symbols, &mut Random::new(settings.seed, 0));
+    stocks.iter().map(|stock| (stock.symbol, Price::from_cents(stock.reference_price.into()))).collect()
 }
 
 impl Iterator for Session {

@@ -1,0 +1,98 @@
+//! The book of a live exchange onto the two lines, with the faults of a generated day.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use market::framing::PacketKind;
+
+use crate::error::Error;
+use crate::line::{Delivery, Line};
+use crate::packetizer::{Packet, Packetizer};
+use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
+use crate::send_sockets::{SendSockets, Sockets};
+use crate::session::START_NS;
+use crate::settings::Settings;
+
+/// Messages in, packets onto the sockets of both lines.
+pub(super) struct MarketData {
+    packetizer: Packetizer,
+    lines: [Line; 2],
+    made: Vec<Packet>,
+    departing: BinaryHeap<Reverse<Delivery>>,
+    sockets: Sockets,
+    server: Option<Server>,
+    messages: u64,
+}
+
+impl MarketData {
+    pub(super) fn open(
+        settings: &Settings,
+        send_sockets: &SendSockets,
+        rerequest: Option<&RerequestSettings>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            packetizer: Packetizer::new(settings, START_NS),
+            lines: [Line::new(settings, 0), Line::new(settings, 1)],
+            made: Vec::new(),
+            departing: BinaryHeap::new(),
+            sockets: Sockets::open(settings, send_sockets)?,
+            server: rerequest.map(|own| Server::start(settings, own)).transpose()?,
+            messages: 0,
+        })
+    }
+
+    /// Packs messages, whose times do not fall.
+    pub(super) fn publish(&mut self, messages: &[(u64, Vec<u8>)]) {
+        self.messages += messages.len() as u64;
+        for (time_ns, message) in messages {
+            self.packetizer.push_bytes(*time_ns, message, &mut self.made);
+        }
+    }
+
+    /// Sends what is due: packets that have waited long enough, heartbeats, copies, packets that
+    /// were held back. True where something was.
+    pub(super) fn advance(&mut self, now_ns: u64) -> Result<bool, Error> {
+        self.packetizer.pass_time(now_ns, &mut self.made);
+        self.transmit();
+        let mut is_busy = false;
+        while let Some(Reverse(delivery)) = self.departing.peek()
+            && delivery.time_ns <= now_ns
+        {
+            let Some(Reverse(delivery)) = self.departing.pop() else { break };
+            self.lines[delivery.line_idx].arrive(&delivery);
+            self.sockets.send(delivery.line_idx, &delivery.packet.payload)?;
+            is_busy = true;
+        }
+        Ok(is_busy)
+    }
+
+    /// Ends the session; [`MarketData::advance`] sends it until [`MarketData::is_done`].
+    pub(super) fn finish(&mut self) {
+        self.packetizer.shorten_end_interval();
+        self.packetizer.finish(&mut self.made);
+        self.transmit();
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.departing.is_empty()
+    }
+
+    /// Messages published, and the counts of re-requests.
+    pub(super) fn stop(self) -> (u64, Option<RerequestCounts>) {
+        (self.messages, self.server.map(Server::stop))
+    }
+
+    fn transmit(&mut self) {
+        for packet in std::mem::take(&mut self.made) {
+            let packet = Arc::new(packet);
+            if let (Some(server), PacketKind::Data) = (&mut self.server, packet.kind) {
+                server.keep(Arc::clone(&packet));
+            }
+            let departing = &mut self.departing;
+            for line in &mut self.lines {
+                line.send(&packet, |delivery| departing.push(Reverse(delivery)));
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The exchange that answers, on kernel sockets: order entry and drop copy over TCP, its book over
+//! UDP on two lines.
+//!
+//! One thread polls all sockets and sleeps for a moment where none had anything. The venue is the
+//! machine in `venue`; here are sockets and the clock, which begins at 09:29:55 with the program.
+
+mod connection;
+mod market_data;
+
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use order_entry::soupbin::SessionId;
+use wirepath::worker::StopFlag;
+
+use crate::error::Error;
+use crate::rerequest::{RerequestCounts, RerequestSettings};
+use crate::send_sockets::SendSockets;
+use crate::session::START_NS;
+use crate::settings::Settings;
+use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings};
+
+use connection::{Connection, End, Port, Shared};
+use market_data::MarketData;
+
+/// How long the thread sleeps where no socket had anything.
+const IDLE_SLEEP: Duration = Duration::from_micros(100);
+/// A connection that a fault has silenced is dropped after this time, as one whose peer is dead.
+const SILENT_NS_MAX: u64 = 15_000_000_000;
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 256;
+
+/// How an exchange is served.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// The sockets of the lines.
+    pub send_sockets: SendSockets,
+    /// Where orders are entered: OUCH 5.0 over SoupBinTCP.
+    pub orders: SocketAddrV4,
+    /// Where accounts get copies of their trades. By default nowhere.
+    pub drop_copy: Option<SocketAddrV4>,
+    /// The re-request server of the feed. By default none.
+    pub rerequest: Option<RerequestSettings>,
+    /// Delay before the market opens. By default none.
+    pub start_after: Duration,
+    /// Who may log in.
+    pub accounts: Vec<AccountSettings>,
+    /// Messages a second of one account; those beyond are refused. By default none are.
+    pub rate_max: Option<u32>,
+    /// Shares that the venue bids and offers itself, at three prices on each side. By default 0.
+    pub house_shares: u32,
+    /// What goes wrong. By default nothing.
+    pub faults: FaultPlan,
+}
+
+/// What happened on a day.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Messages of accounts.
+    pub counts: VenueCounts,
+    /// Messages of the feed.
+    pub published: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Of those, refused because there were too many.
+    pub refused: u64,
+    /// Connections whose peer broke a rule, and the first of the rules.
+    pub violations: u64,
+    /// The first broken rule, in words.
+    pub violation: Option<String>,
+    /// The counts of re-requests.
+    pub rerequests: Option<RerequestCounts>,
+}
+
+/// An exchange whose sockets are open.
+pub struct Exchange {
+    venue: Venue,
+    market_data: MarketData,
+    listeners: Vec<(TcpListener, Port)>,
+    connections: Vec<Connection>,
+    session: SessionId,
+    start_after: Duration,
+    taken: Vec<bool>,
+    served: Served,
+}
+
+impl Exchange {
+    /// Opens all sockets. Nothing is sent before [`Exchange::run`].
+    ///
+    /// # Errors
+    ///
+    /// The settings contradict each other, or an address is taken.
+    pub fn open(settings: &Settings, serving: &Serving) -> Result<Self, Error> {
+        settings.check()?;
+        let session = SessionId::new(&settings.session.to_string()).unwrap_or(SessionId::BLANK);
+        let listen = |address: SocketAddrV4, port| -> Result<(TcpListener, Port), Error> {
+            let failed =
+                |error| Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error };
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            Ok((listener, port))
+        };
+        let mut listeners = vec![listen(serving.orders, Port::Orders)?];
+        if let Some(address) = serving.drop_copy {
+            listeners.push(listen(address, Port::DropCopy)?);
+        }
+        let venue = VenueSettings {
+            rate_max: serving.rate_max,
+            house_shares: serving.house_shares,
+            faults: serving.faults.clone(),
+            ..VenueSettings::new(crate::session::listing(settings), serving.accounts.clone())
+        };
+        Ok(Self {
+            taken: vec![false; venue.accounts.len()],
+            venue: Venue::new(venue),
+            market_data: MarketData::open(settings, &serving.send_sockets, serving.rerequest.as_ref())?,
+            listeners,
+            connections: Vec::new(),
+            session,
+            start_after: serving.start_after,
+            served: Served {
+                counts: VenueCounts::default(),
+                published: 0,
+                connections: 0,
+                refused: 0,
+                violations: 0,
+                violation: None,
+                rerequests: None,
+            },
+        })
+    }
+
+    /// The address of order entry, and that of the drop copy: where port 0 was asked for, the
+    /// kernel has chosen one.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+    }
+
+    /// Serves until `stop`, then closes the market and ends all sessions, in some two seconds.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a packet of the feed.
+    pub fn run(mut self, stop: &StopFlag) -> Result<Served, Error> {
+        let started = Instant::now();
+        let now_ns = || START_NS + started.elapsed().as_nanos() as u64;
+        let mut is_open = false;
+        while !stop.is_stopping() {
+            if !is_open && started.elapsed() >= self.start_after {
+                self.venue.open(now_ns());
+                is_open = true;
+            }
+            if !self.turn(now_ns())? {
+                thread::sleep(IDLE_SLEEP);
+            }
+        }
+        self.end(&now_ns)
+    }
+
+    /// One turn over all sockets. True where one had something.
+    fn turn(&mut self, now_ns: u64) -> Result<bool, Error> {
+        let mut is_busy = self.accept(now_ns);
+        self.venue.tick(now_ns);
+        let mut idx = 0;
+        while idx < self.connections.len() {
+            let Self { venue, taken, session, connections, .. } = self;
+            let connection = &mut connections[idx];
+            let was_logged_in = connection.account.is_some();
+            let shared = &mut Shared { venue, session: *session, taken, now_ns };
+            match connection.poll(shared) {
+                Ok(busy) => {
+                    is_busy |= busy;
+                    let is_dead = connection.silent_ns.is_some_and(|since| now_ns - since >= SILENT_NS_MAX);
+                    let account = connection.account.filter(|_| !was_logged_in && connection.port == Port::Orders);
+                    if is_dead {
+                        self.remove(idx, now_ns);
+                        continue;
+                    }
+                    idx += 1;
+                    if let Some(account) = account {
+                        idx -= self.remove_silent(account, idx, now_ns);
+                    }
+                }
+                Err(end) => {
+                    self.record(&end);
+                    self.remove(idx, now_ns);
+                    is_busy = true;
+                }
+            }
+        }
+        self.market_data.publish(&self.venue.take_public());
+        Ok(self.market_data.advance(now_ns)? || is_busy)
+    }
+
+    fn accept(&mut self, now_ns: u64) -> bool {
+        let before = self.connections.len();
+        for (listener, port) in &self.listeners {
+            while let Ok((stream, _)) = listener.accept() {
+                self.served.connections += 1;
+                if self.connections.len() == CONNECTIONS_MAX {
+                    self.served.refused += 1;
+                    continue;
+                }
+                // A socket that cannot be set up is closed: its peer tries again.
+                self.connections.extend(Connection::new(stream, *port, now_ns));
+            }
+        }
+        self.connections.len() > before
+    }
+
+    /// A new login makes an end of the account's connections that a fault has silenced. How many of
+    /// them were before `idx`.
+    fn remove_silent(&mut self, account: usize, idx: usize, now_ns: u64) -> usize {
+        let is_silent = |connection: &Connection| connection.account == Some(account) && connection.silent_ns.is_some();
+        let mut before = 0;
+        while let Some(at) = self.connections.iter().position(is_silent) {
+            self.remove(at, now_ns);
+            before += usize::from(at < idx);
+        }
+        before
+    }
+
+    fn remove(&mut self, idx: usize, now_ns: u64) {
+        let connection = self.connections.remove(idx);
+        if let (Some(account), Port::Orders) = (connection.account, connection.port) {
+            if connection.silent_ns.is_none() {
+                self.taken[account] = false;
+            }
+            self.venue.disconnected(account, now_ns);
+        }
+    }
+
+    fn record(&mut self, end: &End) {
+        let words = match end {
+            End::Closed | End::Done | End::Fault => return,
+            End::Session(error) => error.to_string(),
+            End::Message(error) => error.to_string(),
+            End::ReadOnly => "the drop copy takes no messages".to_owned(),
+        };
+        self.served.violations += 1;
+        self.served.violation.get_or_insert(words);
+    }
+
+    fn end(mut self, now_ns: &impl Fn() -> u64) -> Result<Served, Error> {
+        self.venue.close(now_ns());
+        // What the close has told the accounts is sent with this turn.
+        self.turn(now_ns())?;
+        for connection in &mut self.connections {
+            connection.end_of_day(now_ns());
+        }
+        self.market_data.finish();
+        while !self.market_data.is_done() {
+            self.market_data.advance(now_ns())?;
+            thread::sleep(IDLE_SLEEP);
+        }
+        let (published, rerequests) = self.market_data.stop();
+        Ok(Served { counts: self.venue.counts(), published, rerequests, ..self.served })
+    }
+}
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.counts;
+        writeln!(f, "{} messages of accounts, {} messages published", counts.messages, self.published)?;
+        writeln!(
+            f,
+            "  ignored {}, malformed {}, throttled {}; injected: lost acknowledgements {}, half-open {}, crossing \
+             fills {}",
+            counts.ignored,
+            counts.malformed,
+            counts.throttled,
+            counts.lost_acks,
+            counts.half_opens,
+            counts.crossing_fills
+        )?;
+        write!(f, "  {} connections, {} refused, {} broke a rule", self.connections, self.refused, self.violations)?;
+        if let Some(violation) = &self.violation {
+            write!(f, "; the first: {violation}")?;
+        }
+        writeln!(f)?;
+        self.rerequests.iter().try_for_each(|counts| writeln!(f, "  {counts}"))
+    }
+}

@@ -1,0 +1,114 @@
+//! The flags of `exchange-sim serve`.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use clap::Args;
+use exchange_sim::{
+    AccountSettings, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets, Serving, SessionName, Settings,
+    parse_duration, parse_server_address,
+};
+use market::truth::Group;
+
+use crate::Injected;
+
+/// The flags of an exchange that answers.
+#[derive(Args)]
+pub(crate) struct ServeFlags {
+    /// Take orders at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:26400", value_parser = parse_server_address)]
+    orders: SocketAddrV4,
+    /// Give accounts copies of their trades at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    drop_copy: Option<SocketAddrV4>,
+    /// An account: a user of 1 to 6 characters and a password of 1 to 10. May be repeated.
+    #[arg(long = "account", value_name = "USER:PASSWORD", default_value = "TRADER:SECRET", value_parser = parse_account)]
+    accounts: Vec<AccountSettings>,
+    /// Keep the orders of an account whose connection is gone.
+    #[arg(long)]
+    keep_on_disconnect: bool,
+    /// Refuse orders of an account beyond so many a second.
+    #[arg(long, value_name = "ORDERS")]
+    throttle: Option<u32>,
+    /// Bid and offer so many shares at three prices on each side of each instrument, so that orders
+    /// find somebody.
+    #[arg(long, value_name = "SHARES", default_value_t = 0)]
+    house: u32,
+    /// A fault: FAULT=CHANCE or FAULT@NUMBER, where FAULT is lost-ack, half-open,
+    /// sequence-surprise, throttle or crossing-fill. May be repeated.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<FaultRule>,
+    /// Send the feed from this interface, by its name or one of its addresses (lo: to this host
+    /// alone).
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Interface,
+    /// Open the market after this time, so that receivers can join. 500ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    start_after: Duration,
+    /// Answer re-requests of the feed (MoldUDP64) at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    rerequest: Option<SocketAddrV4>,
+    #[command(flatten)]
+    feed: LiveFeed,
+}
+
+/// The flags of a feed whose messages are not made beforehand.
+#[derive(Args)]
+pub(crate) struct LiveFeed {
+    /// Names the instruments, and draws the faults.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Listed symbols.
+    #[arg(long, default_value_t = 10)]
+    symbols: u16,
+    /// Session of MoldUDP64 and of SoupBinTCP, 1 to 10 characters.
+    #[arg(long, default_value_t)]
+    session: SessionName,
+    /// Multicast group of line A.
+    #[arg(long, default_value_t = Settings::default().lines[0].group)]
+    group_a: Group,
+    /// Multicast group of line B.
+    #[arg(long, default_value_t = Settings::default().lines[1].group)]
+    group_b: Group,
+    /// UDP port of both groups.
+    #[arg(long, default_value_t = 26477)]
+    port: u16,
+    #[command(flatten)]
+    injected: Injected,
+}
+
+impl ServeFlags {
+    pub(crate) fn settings(&self) -> Settings {
+        let LiveFeed { seed, symbols, ref session, group_a, group_b, port, ref injected } = self.feed;
+        let lines = injected.lines([group_a, group_b]);
+        Settings { seed, symbols, session: session.clone(), port, lines, ..Settings::default() }
+    }
+
+    pub(crate) fn serving(self) -> Serving {
+        let mut accounts = self.accounts;
+        for account in &mut accounts {
+            account.cancel_on_disconnect = !self.keep_on_disconnect;
+        }
+        Serving {
+            send_sockets: SendSockets { interface: self.interface, loopback: true },
+            orders: self.orders,
+            drop_copy: self.drop_copy,
+            rerequest: self
+                .rerequest
+                .map(|address| RerequestSettings { address, messages: RerequestSettings::MESSAGES_DEFAULT }),
+            start_after: self.start_after,
+            accounts,
+            rate_max: self.throttle,
+            house_shares: self.house,
+            faults: FaultPlan { seed: self.feed.seed, rules: self.faults },
+        }
+    }
+}
+
+fn parse_account(text: &str) -> Result<AccountSettings, String> {
+    let account = text.split_once(':').and_then(|(user, password)| match (user, password) {
+        ("", _) | (_, "") => None,
+        (user, password) => AccountSettings::new(user, password),
+    });
+    account.ok_or_else(|| "use USER:PASSWORD, of 1 to 6 and of 1 to 10 characters".into())
+}

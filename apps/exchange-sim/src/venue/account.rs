@@ -1,0 +1,149 @@
+//! An account: what it may, its orders by the numbers that its owner gave them, and the numbered
+//! messages to it.
+
+use std::collections::BTreeMap;
+
+use market::Symbol;
+use matching_engine::{Event, OrderId, Report};
+use order_entry::Text;
+use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
+use order_entry::soupbin::Credentials;
+
+/// Who may log in, and how it is treated.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountSettings {
+    /// User and password, for orders and for the drop copy.
+    pub credentials: Credentials,
+    /// Its orders are canceled when its connection is gone. By default true.
+    pub cancel_on_disconnect: bool,
+}
+
+impl AccountSettings {
+    /// The defaults, for a user and its password; none where one of them is too long.
+    pub fn new(user: &str, password: &str) -> Option<Self> {
+        Some(Self { credentials: Credentials::new(user, password)?, cancel_on_disconnect: true })
+    }
+}
+
+/// What happened to messages that were not simply answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VenueCounts {
+    /// Messages that entered or changed orders, or asked.
+    pub messages: u64,
+    /// Ignored, because their number had been used, or their order was not live.
+    pub ignored: u64,
+    /// No OUCH message: another length, another type.
+    pub malformed: u64,
+    /// Orders refused by the rate limit or its fault.
+    pub throttled: u64,
+    /// Injected lost acknowledgements.
+    pub lost_acks: u64,
+    /// Injected half-open connections.
+    pub half_opens: u64,
+    /// Injected fills that crossed with a cancel.
+    pub crossing_fills: u64,
+}
+
+/// An order's number: UserRefIdx and UserRefNum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) idx: u8,
+    pub(super) number: u32,
+}
+
+impl Key {
+    /// As the engine carries it.
+    pub(super) const fn token(self) -> u64 {
+        (self.idx as u64) << 32 | self.number as u64
+    }
+
+    pub(super) const fn of(token: u64) -> Self {
+        Self { idx: (token >> 32) as u8, number: token as u32 }
+    }
+}
+
+/// What the answers to an order repeat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) id: Option<OrderId>,
+    pub(super) side: Side,
+    pub(super) time_in_force: TimeInForce,
+    pub(super) display: Display,
+    pub(super) capacity: Capacity,
+    pub(super) intermarket_sweep: YesNo,
+    pub(super) cross_type: CrossType,
+    pub(super) cl_ord_id: Text<14>,
+    pub(super) aiq_strategy: AiqStrategy,
+}
+
+/// An account and its day.
+#[derive(Debug)]
+pub struct Account {
+    settings: AccountSettings,
+    pub(super) orders: BTreeMap<Key, Entry>,
+    /// The highest number used, for each index.
+    pub(super) last_number: BTreeMap<u8, u32>,
+    pub(super) may_enter: bool,
+    /// The order that a modify makes smaller: its answer is another message.
+    pub(super) modifying: Option<Key>,
+    /// Messages that entered or changed orders in the second that began then.
+    pub(super) rate: (u64, u32),
+    messages: Vec<Vec<u8>>,
+    drop_copies: Vec<Vec<u8>>,
+}
+
+impl Account {
+    pub(super) fn new(settings: AccountSettings) -> Self {
+        Self {
+            settings,
+            orders: BTreeMap::new(),
+            last_number: BTreeMap::new(),
+            may_enter: true,
+            modifying: None,
+            rate: (0, 0),
+            messages: Vec::new(),
+            drop_copies: Vec::new(),
+        }
+    }
+
+    /// As configured.
+    pub fn settings(&self) -> &AccountSettings {
+        &self.settings
+    }
+
+    /// All numbered messages of the day so far: the first has number 1.
+    pub fn messages(&self) -> &[Vec<u8>] {
+        &self.messages
+    }
+
+    /// Copies of those of them that are trades and broken trades, numbered on their own.
+    pub fn drop_copies(&self) -> &[Vec<u8>] {
+        &self.drop_copies
+    }
+
+    /// The number that an index takes next, as the account query tells.
+    pub(super) fn next_number(&self, idx: u8) -> u32 {
+        self.last_number.get(&idx).map_or(1, |last| last.saturating_add(1))
+    }
+
+    /// Uses up a number. False where it or a higher one was used.
+    pub(super) fn use_number(&mut self, key: Key) -> bool {
+        let is_new = key.number >= self.next_number(key.idx) && key.number > 0;
+        if is_new {
+            self.last_number.insert(key.idx, key.number);
+        }
+        is_new
+    }
+
+    pub(super) fn push(&mut self, message: Vec<u8>) {
+        self.messages.push(message);
+    }
+
+    pub(super) fn answer(&mut self, event: &Event, report: &Report, symbol: Symbol) {
+        let Some(message) = self.message_of(event.at_ns, report, symbol) else { return };
+        if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
+            self.drop_copies.push(message.clone());
+        }
+        self.messages.push(message);
+    }
+}

@@ -1,0 +1,271 @@
+//! The exchange that answers, as a pure machine: OUCH 5.0 messages of accounts in; numbered
+//! messages for each account, copies for drop copy and the public feed out.
+//!
+//! ```text
+//!   OUCH message ─ entry ─> matching engine ─ event ─┬─ answers ─> an account's messages
+//!                    ^                               │              └─ its trades: the drop copy
+//!                 faults                             └─ ItchView ─> the public feed
+//! ```
+//!
+//! Without sockets and clock, so that a test plays a day in a moment: the same messages at the same
+//! times, with the same seed of faults, give the same bytes.
+
+mod account;
+mod answers;
+mod entry;
+mod faults;
+mod terms;
+
+use std::collections::BTreeMap;
+
+use market::itch50::{Head, Message, StockDirectory, SystemEvent};
+use market::{Locate, Price, Side, Symbol};
+use matching_engine::{
+    CancelReason, Capacity, CrossKind, CrossTerms, Engine, Event, ItchView, NewOrder, Owner, Sink, Terms, TradingState,
+    reports,
+};
+
+pub use account::{Account, AccountSettings, VenueCounts};
+pub use faults::{Fault, FaultPlan, FaultRule};
+
+use faults::Faults;
+
+/// Account 0 of the engine: the other side of crossing fills, and of liquidity that the venue
+/// shows.
+const HOUSE: Owner = Owner(0);
+
+/// What an exchange is made of.
+#[derive(Clone, Debug)]
+pub struct VenueSettings {
+    /// The instruments and the price that each opens at.
+    pub listing: Vec<(Symbol, Price)>,
+    /// Who may log in.
+    pub accounts: Vec<AccountSettings>,
+    /// Live orders at once, over all accounts. By default 65,536.
+    pub orders: usize,
+    /// Messages a second of one account that enter or change orders; those beyond are refused,
+    /// cancels are not counted. By default none are.
+    pub rate_max: Option<u32>,
+    /// Shares that the venue bids and offers itself at each of three prices around the opening
+    /// price; 0 for none. By default 0.
+    pub house_shares: u32,
+    /// What goes wrong. By default nothing.
+    pub faults: FaultPlan,
+}
+
+impl VenueSettings {
+    /// The defaults, for these instruments and accounts.
+    pub fn new(listing: Vec<(Symbol, Price)>, accounts: Vec<AccountSettings>) -> Self {
+        let faults = FaultPlan::default();
+        Self { listing, accounts, orders: 1 << 16, rate_max: None, house_shares: 0, faults }
+    }
+}
+
+/// What became of a message, for the connection that it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Go on.
+    None,
+    /// The answers are recorded, and the connection breaks before they leave.
+    Break,
+    /// The connection stays open, and nothing is sent or read on it any more.
+    GoSilent,
+}
+
+/// The exchange.
+#[derive(Debug)]
+pub struct Venue {
+    engine: Engine,
+    view: ItchView,
+    locates: BTreeMap<Symbol, Locate>,
+    listing: Vec<(Symbol, Price)>,
+    accounts: Vec<Account>,
+    rate_max: Option<u32>,
+    house_shares: u32,
+    faults: Faults,
+    public: Vec<(u64, Vec<u8>)>,
+    counts: VenueCounts,
+}
+
+/// Where the engine's events go.
+struct Streams<'a> {
+    view: &'a ItchView,
+    accounts: &'a mut [Account],
+    public: &'a mut Vec<(u64, Vec<u8>)>,
+}
+
+impl Sink for Streams<'_> {
+    fn take(&mut self, event: &Event) {
+        let Self { view, accounts, public } = self;
+        view.show(event, &mut |message: &[u8]| public.push((event.at_ns, message.to_vec())));
+        for (owner, report) in reports(event) {
+            // The house keeps no account.
+            if let Some(account) = owner.0.checked_sub(1).and_then(|idx| accounts.get_mut(idx as usize)) {
+                account.answer(event, &report, view.symbol(event.symbol));
+            }
+        }
+    }
+}
+
+impl Venue {
+    /// An exchange before its day; [`Venue::open`] begins it.
+    pub fn new(settings: VenueSettings) -> Self {
+        let VenueSettings { listing, accounts, orders, rate_max, house_shares, faults } = settings;
+        let names: Vec<Symbol> = listing.iter().map(|&(symbol, _)| symbol).collect();
+        let symbols = names.len() as u16;
+        let capacity = Capacity { symbols, orders, owners: accounts.len() + 1, ..Capacity::default() };
+        Self {
+            engine: Engine::new(capacity),
+            locates: names.iter().copied().zip((1..).map(Locate)).collect(),
+            view: ItchView::new(names),
+            listing,
+            accounts: accounts.into_iter().map(Account::new).collect(),
+            rate_max,
+            house_shares,
+            faults: Faults::new(faults),
+            public: Vec::new(),
+            counts: VenueCounts::default(),
+        }
+    }
+
+    /// Publishes the directory, and opens each instrument by a cross: from now on orders trade.
+    pub fn open(&mut self, now_ns: u64) {
+        self.system(b'O', now_ns);
+        for idx in 0..self.listing.len() {
+            self.directory(idx, now_ns);
+        }
+        self.system(b'S', now_ns);
+        self.system(b'Q', now_ns);
+        for idx in 0..self.listing.len() {
+            let (locate, reference) = (Locate(idx as u16 + 1), self.listing[idx].1);
+            let terms = CrossTerms::within_a_tenth(reference);
+            let Self { engine, view, accounts, public, .. } = self;
+            let mut sink = Streams { view, accounts, public };
+            let opened = engine.quote(locate, now_ns, &mut sink);
+            let crossed = opened.and_then(|()| engine.cross(locate, CrossKind::Opening, &terms, now_ns, &mut sink));
+            assert!(crossed.is_ok(), "an instrument that is listed has a locate");
+            self.show_house(locate, reference, now_ns);
+        }
+    }
+
+    /// Bids and offers of the venue itself, so that an order finds somebody.
+    fn show_house(&mut self, locate: Locate, reference: Price, now_ns: u64) {
+        for step in 1..=3 {
+            for side in [Side::Buy, Side::Sell] {
+                let away = if side == Side::Buy { -100 * step } else { 100 * step };
+                self.house(locate, side, Terms::limit(self.house_shares, Price(reference.0 + away)), now_ns);
+            }
+        }
+    }
+
+    fn house(&mut self, symbol: Locate, side: Side, terms: Terms, now_ns: u64) {
+        if terms.qty == 0 {
+            return;
+        }
+        let new = NewOrder { terms, ..NewOrder::limit(HOUSE, 0, symbol, side, terms.qty, Price(0)) };
+        let Self { engine, view, accounts, public, .. } = self;
+        // A price below the lowest of a cheap instrument is refused, and then there is one less.
+        let _ = engine.submit(&new, now_ns, &mut Streams { view, accounts, public });
+    }
+
+    /// Closes each instrument by a cross, cancels what is left and ends the day.
+    pub fn close(&mut self, now_ns: u64) {
+        self.system(b'M', now_ns);
+        for idx in 0..self.listing.len() {
+            let locate = Locate(idx as u16 + 1);
+            let reference = self.engine.last(locate).unwrap_or(self.listing[idx].1);
+            let Self { engine, view, accounts, public, .. } = self;
+            let mut sink = Streams { view, accounts, public };
+            let terms = CrossTerms::within_a_tenth(reference);
+            if engine.trading_state(locate) == TradingState::Trading {
+                let _ = engine.cross(locate, CrossKind::Closing, &terms, now_ns, &mut sink);
+            }
+            let _ = engine.close(locate, now_ns, &mut sink);
+        }
+        self.system(b'E', now_ns);
+        self.system(b'C', now_ns);
+    }
+
+    /// Halts an instrument, as its operator.
+    pub fn halt(&mut self, symbol: Symbol, now_ns: u64) {
+        let Some(&locate) = self.locates.get(&symbol) else { return };
+        let Self { engine, view, accounts, public, .. } = self;
+        let _ = engine.halt(locate, now_ns, &mut Streams { view, accounts, public });
+    }
+
+    /// Breaks a trade, as its operator. False where it is not known, or was broken before.
+    pub fn break_trade(&mut self, match_number: u64, now_ns: u64) -> bool {
+        let Self { engine, view, accounts, public, .. } = self;
+        engine.break_trade(match_number, now_ns, &mut Streams { view, accounts, public }).is_ok()
+    }
+
+    /// Ends orders whose time is over. Call it now and then.
+    pub fn tick(&mut self, now_ns: u64) {
+        let Self { engine, view, accounts, public, .. } = self;
+        engine.expire(now_ns, &mut Streams { view, accounts, public });
+    }
+
+    /// An account's connection is gone: its orders are canceled, unless it keeps them.
+    pub fn disconnected(&mut self, account: usize, now_ns: u64) {
+        let owner = Owner(account as u32 + 1);
+        let Self { engine, view, accounts, public, .. } = self;
+        if accounts[account].settings().cancel_on_disconnect {
+            let mut sink = Streams { view, accounts, public };
+            engine.cancel_all(owner, None, CancelReason::Supervisory, now_ns, &mut sink);
+        }
+    }
+
+    /// By how many numbers the answer to a login is wrong, where a fault wants it.
+    pub fn login_surprise(&mut self) -> i64 {
+        if self.faults.draw(Fault::SequenceSurprise) { self.faults.surprise() } else { 0 }
+    }
+
+    /// The accounts, in the order of the settings.
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    /// Takes the public messages since the last call, with their times.
+    pub fn take_public(&mut self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.public)
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> VenueCounts {
+        self.counts
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn system(&mut self, event: u8, now_ns: u64) {
+        let message = SystemEvent { head: Head::new(SystemEvent::KIND, Locate(0), now_ns), event };
+        self.public.push((now_ns, Message::from(&message).as_bytes().to_vec()));
+    }
+
+    fn directory(&mut self, idx: usize, now_ns: u64) {
+        let message = StockDirectory {
+            head: Head::new(StockDirectory::KIND, Locate(idx as u16 + 1), now_ns),
+            stock: self.listing[idx].0,
+            market: b'Q',
+            financial_status: b'N',
+            round_lot: 100.into(),
+            round_lots_only: b'N',
+            class: b'C',
+            subtype: *b"Z ",
+            authenticity: b'P',
+            short_sale_threshold: b'N',
+            ipo: b'N',
+            luld_tier: b'1',
+            etp: b'N',
+            etp_leverage: 0.into(),
+            inverse: b'N',
+        };
+        self.public.push((now_ns, Message::from(&message).as_bytes().to_vec()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

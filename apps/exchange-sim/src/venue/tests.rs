@@ -1,0 +1,292 @@
+//! The venue as a client sees it: OUCH in, OUCH and ITCH out.
+
+use market::event::Event;
+use market::itch50::Itch50;
+use market::{Books, Codec, OrderBooks, Price, Symbol};
+use order_entry::Text;
+use order_entry::ouch::v50::{
+    AccountQuery, CancelOrder, EnterOrder, Field, MassCancel, ModifyOrder, Outbound, ReplaceOrder,
+};
+use order_entry::ouch::{Capacity, CrossType, Display, RejectReason, Side, TimeInForce, YesNo};
+
+use super::*;
+use crate::random::Random;
+
+const STOCK: Symbol = Symbol(*b"ZTEST   ");
+const TEN: u64 = 100_000;
+
+fn venue(faults: &[&str]) -> Venue {
+    let accounts = ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap());
+    let rules = faults.iter().map(|rule| rule.parse().unwrap()).collect();
+    let faults = FaultPlan { seed: 1, rules };
+    let listing = vec![(STOCK, Price::from_cents(10_00))];
+    let mut venue = Venue::new(VenueSettings { faults, ..VenueSettings::new(listing, accounts.to_vec()) });
+    venue.open(0);
+    venue
+}
+
+fn enter(number: u32, side: Side, quantity: u32, price: u64) -> EnterOrder {
+    EnterOrder {
+        user_ref: number.into(),
+        side,
+        quantity: quantity.into(),
+        symbol: STOCK,
+        price: price.into(),
+        time_in_force: TimeInForce::DAY,
+        display: Display::VISIBLE,
+        capacity: Capacity::PRINCIPAL,
+        intermarket_sweep: YesNo::NO,
+        cross_type: CrossType::CONTINUOUS,
+        cl_ord_id: Text::new("CLIENT").unwrap(),
+    }
+}
+
+fn replace(old: u32, number: u32, quantity: u32, price: u64) -> ReplaceOrder {
+    ReplaceOrder {
+        orig_user_ref: old.into(),
+        user_ref: number.into(),
+        quantity: quantity.into(),
+        price: price.into(),
+        time_in_force: TimeInForce::DAY,
+        display: Display::VISIBLE,
+        intermarket_sweep: YesNo::NO,
+        cl_ord_id: Text::BLANK,
+    }
+}
+
+/// Sends a message with options; the effect.
+macro_rules! send {
+    ($venue:expr, $account:expr, $message:expr $(, $field:expr)*) => {{
+        let mut bytes = [0; 128];
+        let len = $message.emit(&[$($field),*], &mut bytes).unwrap();
+        $venue.receive($account, &bytes[..len], 1_000).unwrap()
+    }};
+}
+
+/// An account's answers in short: the type, the number, and what counts.
+fn story(venue: &Venue, account: usize) -> Vec<String> {
+    venue.accounts()[account].messages().iter().map(|message| short(message)).collect()
+}
+
+fn short(message: &[u8]) -> String {
+    match Outbound::parse(message).unwrap().0 {
+        Outbound::OrderAccepted(it) => format!("accepted {} {}", it.user_ref, it.quantity),
+        Outbound::OrderReplaced(it) => format!("replaced {} by {} {}", it.orig_user_ref, it.user_ref, it.quantity),
+        Outbound::OrderExecuted(it) => format!("executed {} {} at {}", it.user_ref, it.quantity, it.price),
+        Outbound::OrderCanceled(it) => format!("canceled {} {} {}", it.user_ref, it.quantity, char::from(it.reason.0)),
+        Outbound::OrderRejected(it) => format!("rejected {} {}", it.user_ref, it.reason()),
+        Outbound::OrderModified(it) => format!("modified {} {}", it.user_ref, it.quantity),
+        Outbound::AccountQueryResponse(it) => format!("next {}", it.next_user_ref),
+        Outbound::BrokenTrade(it) => format!("broken {}", it.user_ref),
+        Outbound::MassCancelResponse(_) => "mass canceled".into(),
+        Outbound::OrderPriorityUpdate(it) => format!("priority {}", it.user_ref),
+        Outbound::AiqCanceled(it) => format!("prevented {} {}", it.user_ref, it.decrement),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn orders_of_two_accounts_trade_and_both_learn_the_same_match() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+    send!(venue, 1, enter(1, Side::BUY, 60, TEN));
+    assert_eq!(story(&venue, 0), ["accepted 1 100", "executed 1 60 at 100000"]);
+    assert_eq!(story(&venue, 1), ["accepted 1 60", "executed 1 60 at 100000"]);
+    let numbers = [0, 1].map(|account| match Outbound::parse(&venue.accounts()[account].messages()[1]).unwrap().0 {
+        Outbound::OrderExecuted(it) => it.match_number.get(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(numbers[0], numbers[1]);
+    assert_eq!(venue.accounts()[0].drop_copies(), &venue.accounts()[0].messages()[1..]);
+}
+
+#[test]
+fn number_that_was_used_is_ignored_in_silence() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(5, Side::SELL, 100, TEN));
+    send!(venue, 0, enter(5, Side::SELL, 100, TEN));
+    send!(venue, 0, enter(3, Side::SELL, 100, TEN));
+    send!(venue, 0, AccountQuery {});
+    assert_eq!(story(&venue, 0), ["accepted 5 100", "next 6"]);
+    assert_eq!(venue.counts().ignored, 2);
+}
+
+#[test]
+fn quantity_of_a_cancel_is_the_intended_total() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 500, TEN));
+    send!(venue, 1, enter(1, Side::BUY, 200, TEN));
+    send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 300.into() });
+    send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 100.into() });
+    send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 0.into() });
+    let expected = ["accepted 1 500", "executed 1 200 at 100000", "canceled 1 200 U", "canceled 1 100 U"];
+    assert_eq!(story(&venue, 0), expected);
+}
+
+#[test]
+fn replace_has_its_outcomes() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 500, TEN));
+    send!(venue, 0, replace(1, 2, 400, TEN + 100));
+    // Dead, or the number used: silence.
+    send!(venue, 0, replace(1, 3, 400, TEN));
+    send!(venue, 0, replace(2, 2, 400, TEN));
+    // Live but invalid: canceled, and the number stays free.
+    send!(venue, 0, replace(2, 3, 400, TEN + 1));
+    send!(venue, 0, AccountQuery {});
+    assert_eq!(story(&venue, 0), ["accepted 1 500", "replaced 1 by 2 400", "canceled 2 400 U", "next 3"]);
+}
+
+#[test]
+fn modify_keeps_priority_and_says_the_new_quantity() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 500, TEN));
+    send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL_SHORT, quantity: 300.into() });
+    assert_eq!(story(&venue, 0), ["accepted 1 500", "modified 1 300"]);
+}
+
+#[test]
+fn options_are_obeyed() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 500, TEN), Field::MaxFloor(100.into()));
+    // A minimum that is not there: an immediate order is canceled.
+    let immediate = EnterOrder { time_in_force: TimeInForce::IMMEDIATE_OR_CANCEL, ..enter(1, Side::BUY, 600, TEN) };
+    send!(venue, 1, immediate, Field::MinQuantity(600.into()));
+    send!(venue, 1, enter(2, Side::BUY, 100, TEN));
+    assert_eq!(story(&venue, 1), ["accepted 1 600", "canceled 1 600 I", "accepted 2 100", "executed 2 100 at 100000"]);
+    assert_eq!(story(&venue, 0), ["accepted 1 500", "executed 1 100 at 100000", "priority 1"]);
+}
+
+#[test]
+fn orders_are_rejected_by_reason() {
+    let mut venue = venue(&["throttle@5"]);
+    send!(venue, 0, EnterOrder { symbol: Symbol(*b"NOBODY  "), ..enter(1, Side::BUY, 100, TEN) });
+    send!(venue, 0, enter(2, Side::BUY, 100, TEN + 1));
+    send!(venue, 0, enter(3, Side::BUY, 0, TEN));
+    send!(venue, 0, EnterOrder { cross_type: CrossType::RETAIL, ..enter(4, Side::BUY, 100, TEN) });
+    send!(venue, 0, enter(5, Side::BUY, 100, TEN));
+    venue.halt(STOCK, 2_000);
+    send!(venue, 0, enter(6, Side::BUY, 100, TEN));
+    let reasons = [
+        RejectReason::INVALID_SYMBOL,
+        RejectReason::INVALID_PRICE,
+        RejectReason::INVALID_QUANTITY,
+        RejectReason::INVALID_CROSS_ORDER,
+        RejectReason::RISK_PORT_RATE,
+        RejectReason::HALTED,
+    ];
+    let expected: Vec<String> = (1..).zip(reasons).map(|(number, it)| format!("rejected {number} {it}")).collect();
+    assert_eq!(story(&venue, 0), expected);
+}
+
+#[test]
+fn disconnect_cancels_and_mass_cancel_answers_last() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+    send!(venue, 0, MassCancel { user_ref: 2.into(), firm: Text::BLANK, symbol: Symbol::NONE });
+    send!(venue, 0, enter(3, Side::SELL, 100, TEN));
+    venue.disconnected(0, 2_000);
+    let expected = ["accepted 1 100", "canceled 1 100 U", "mass canceled", "accepted 3 100", "canceled 3 100 S"];
+    assert_eq!(story(&venue, 0), expected);
+}
+
+#[test]
+fn broken_trade_reaches_both_sides_and_the_drop_copy() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+    send!(venue, 1, enter(1, Side::BUY, 100, TEN));
+    // The opening cross had number 1.
+    assert!(venue.break_trade(2, 2_000) && !venue.break_trade(2, 3_000) && !venue.break_trade(9, 3_000));
+    for account in [0, 1] {
+        assert_eq!(story(&venue, account).last().unwrap(), "broken 1");
+        assert_eq!(venue.accounts()[account].drop_copies().len(), 2);
+    }
+}
+
+#[test]
+fn scripted_faults_happen_where_the_script_says() {
+    let mut venue = venue(&["lost-ack@2", "half-open@3", "crossing-fill@1"]);
+    assert_eq!(send!(venue, 0, enter(1, Side::SELL, 500, TEN)), Effect::None);
+    assert_eq!(send!(venue, 0, enter(2, Side::SELL, 500, TEN)), Effect::Break);
+    // Its half-open occasions are those that did not break: one and three.
+    assert_eq!(send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 0.into() }), Effect::None);
+    assert_eq!(send!(venue, 0, CancelOrder { user_ref: 2.into(), quantity: 0.into() }), Effect::GoSilent);
+    // The answer to the lost one is recorded, for the next login to ask for.
+    let expected =
+        ["accepted 1 500", "accepted 2 500", "executed 1 100 at 100000", "canceled 1 400 U", "canceled 2 500 U"];
+    assert_eq!(story(&venue, 0), expected);
+}
+
+#[test]
+fn bytes_that_are_no_message_are_refused_and_change_nothing() {
+    let mut venue = venue(&[]);
+    assert!(venue.receive(0, b"", 1).is_err() && venue.receive(0, b"O123", 1).is_err());
+    assert_eq!((venue.counts().malformed, venue.accounts()[0].messages().len()), (2, 0));
+}
+
+/// A random day of both accounts: all messages of both, and the feed.
+fn random_day(seed: u64) -> (Venue, Vec<(u64, Vec<u8>)>) {
+    let mut venue = venue(&["crossing-fill=10%", "throttle=2%", "lost-ack=1%"]);
+    let mut random = Random::new(seed, 0);
+    for number in 1..600 {
+        let account = random.below(2) as usize;
+        let (side, price) =
+            (if random.chance(0.5) { Side::BUY } else { Side::SELL }, TEN + 100 * random.below(9) - 400);
+        let quantity = 1 + random.below(500) as u32;
+        let old = number - random.below(20).min(u64::from(number) - 1) as u32;
+        match random.below(10) {
+            0..6 => send!(venue, account, enter(number, side, quantity, price)),
+            6 | 7 => send!(venue, account, CancelOrder { user_ref: old.into(), quantity: (quantity / 2).into() }),
+            8 => send!(venue, account, replace(old, number, quantity, price)),
+            _ => send!(venue, account, enter(number, side, quantity, price), Field::MaxFloor(50.into())),
+        };
+    }
+    venue.close(5_000);
+    let public = venue.take_public();
+    (venue, public)
+}
+
+#[test]
+fn same_seed_gives_the_same_bytes_to_all() {
+    for seed in 0..5 {
+        let [(first, feed), (second, again)] = [(); 2].map(|()| random_day(seed));
+        assert_eq!(feed, again);
+        for account in [0, 1] {
+            assert_eq!(first.accounts()[account].messages(), second.accounts()[account].messages());
+        }
+    }
+}
+
+#[test]
+fn fills_of_accounts_and_house_are_the_volume_of_the_feed() {
+    for seed in 0..10 {
+        let (venue, public) = random_day(seed);
+        let mut books = OrderBooks::new(market::Capacity { books: 2, orders: 4096, levels: 4096 });
+        let mut printed = BTreeMap::<u64, u64>::new();
+        for (_, message) in &public {
+            let event = Itch50.decode(message).unwrap();
+            match event {
+                Event::Execute(it) => *printed.entry(it.trade).or_default() += u64::from(it.qty),
+                Event::Trade(it) if it.qty > 0 => *printed.entry(it.trade).or_default() += it.qty,
+                _ => {}
+            }
+            books.apply(&event);
+        }
+        let mut filled = BTreeMap::<u64, Vec<u64>>::new();
+        for account in venue.accounts() {
+            for message in account.drop_copies() {
+                let Outbound::OrderExecuted(it) = Outbound::parse(message).unwrap().0 else { continue };
+                filled.entry(it.match_number.get()).or_default().push(it.quantity.get().into());
+            }
+        }
+        assert!(filled.len() > 50, "{}", filled.len());
+        // The house's side of a crossing fill has no account, so there one report is enough.
+        for (number, shares) in &filled {
+            assert!(shares.iter().all(|&it| printed[number] == it), "seed {seed}, match {number}");
+        }
+        assert_eq!(filled.keys().collect::<Vec<_>>(), printed.keys().collect::<Vec<_>>());
+        let counts = books.counts();
+        assert_eq!((counts.unknown_orders, counts.beyond_size, books.orders_count()), (0, 0, 0));
+        assert_eq!(venue.engine().orders_count(), 0);
+    }
+}

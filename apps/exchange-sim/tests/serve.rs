@@ -1,0 +1,238 @@
+//! The exchange over real sockets of this host: a client that knows SoupBinTCP and OUCH, and a
+//! receiver of the feed.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use market::framing::Framing;
+use market::framing::mold_udp64::MoldUdp64;
+use order_entry::Text;
+use order_entry::ouch::v50::{EnterOrder, Outbound};
+use order_entry::ouch::{Capacity, CrossType, Display, Side, TimeInForce, YesNo};
+use order_entry::session::Output;
+use order_entry::soupbin::{Credentials, Packet, PacketType, SessionId, emit};
+use wirepath::worker::StopFlag;
+use zerocopy::IntoBytes;
+
+/// An exchange that runs in a thread until it is stopped.
+struct Running {
+    addresses: Vec<SocketAddr>,
+    stop: StopFlag,
+    thread: JoinHandle<Served>,
+}
+
+impl Running {
+    fn start(port: u16, faults: &[&str]) -> Self {
+        let settings = Settings { symbols: 2, port, ..Settings::default() };
+        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let serving = Serving {
+            send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
+            orders: any,
+            drop_copy: Some(any),
+            rerequest: None,
+            start_after: Duration::ZERO,
+            accounts: ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap()).to_vec(),
+            rate_max: None,
+            house_shares: 300,
+            faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
+        };
+        let exchange = Exchange::open(&settings, &serving).unwrap();
+        let (addresses, stop) = (exchange.addresses(), StopFlag::new());
+        let flag = stop.clone();
+        let thread = thread::spawn(move || exchange.run(&flag).unwrap());
+        Self { addresses, stop, thread }
+    }
+
+    fn stop(self) -> Served {
+        self.stop.stop();
+        self.thread.join().unwrap()
+    }
+}
+
+/// A client of one port.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// Connects and sends the login for messages from `number` on.
+    fn login(address: SocketAddr, user: &str, number: u64) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = Self { stream, received: Vec::new() };
+        let login = Credentials::new(user, "secret").unwrap().login(SessionId::BLANK, number);
+        client.send(PacketType::LoginRequest, login.as_bytes());
+        client
+    }
+
+    fn send(&mut self, kind: PacketType, payload: &[u8]) {
+        let mut bytes = [0; 128];
+        let mut output = Output::new(&mut bytes);
+        emit(kind, payload, &mut output).unwrap();
+        self.stream.write_all(output.written()).unwrap();
+    }
+
+    fn enter(&mut self, number: u32, side: Side, quantity: u32, (symbol, price): (market::Symbol, u32)) {
+        let order = EnterOrder {
+            user_ref: number.into(),
+            side,
+            quantity: quantity.into(),
+            symbol,
+            price: u64::from(price).into(),
+            time_in_force: TimeInForce::DAY,
+            display: Display::VISIBLE,
+            capacity: Capacity::PRINCIPAL,
+            intermarket_sweep: YesNo::NO,
+            cross_type: CrossType::CONTINUOUS,
+            cl_ord_id: Text::BLANK,
+        };
+        let mut bytes = [0; 64];
+        let len = order.emit(&[], &mut bytes).unwrap();
+        self.send(PacketType::Unsequenced, &bytes[..len]);
+    }
+
+    /// The next packet but heartbeats; none where the connection is closed.
+    fn next(&mut self) -> Option<(PacketType, Vec<u8>)> {
+        loop {
+            if let Some(len) = Packet::len(&self.received).unwrap()
+                && len <= self.received.len()
+            {
+                let bytes: Vec<u8> = self.received.drain(..len).collect();
+                let packet = Packet::parse(&bytes).unwrap();
+                if packet.kind != PacketType::ServerHeartbeat {
+                    return Some((packet.kind, packet.payload.to_vec()));
+                }
+                continue;
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(len) if len > 0 => self.received.extend_from_slice(&buffer[..len]),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The number in the server's answer to the login.
+    fn accepted(&mut self) -> u64 {
+        let (kind, payload) = self.next().unwrap();
+        assert_eq!(kind, PacketType::LoginAccepted);
+        std::str::from_utf8(&payload[10..]).unwrap().trim().parse().unwrap()
+    }
+
+    /// The type of the next message.
+    fn message(&mut self) -> u8 {
+        let (kind, payload) = self.next().unwrap();
+        assert_eq!(kind, PacketType::Sequenced);
+        Outbound::parse(&payload).unwrap();
+        payload[0]
+    }
+}
+
+/// A receiver of line A, from before the day.
+fn receiver(port: u16) -> UdpSocket {
+    let group = Settings::default().lines[0].group.address();
+    let socket = UdpSocket::bind((group, port)).unwrap();
+    socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+/// The messages of the feed until `done` says so of one.
+fn hear(socket: &UdpSocket, mut done: impl FnMut(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let (mut messages, mut buffer) = (Vec::new(), [0; 2048]);
+    loop {
+        let len = socket.recv(&mut buffer).unwrap();
+        for message in MoldUdp64::parse(&buffer[..len]).unwrap().messages() {
+            messages.push(message.to_vec());
+            if done(message) {
+                return messages;
+            }
+        }
+    }
+}
+
+/// An instrument of the feed, and a price at which the house offers it.
+fn offered(messages: &[Vec<u8>]) -> (market::Symbol, u32) {
+    let offer = messages.iter().find(|message| message[0] == b'A' && message[19] == b'S').unwrap();
+    (market::Symbol(offer[24..32].try_into().unwrap()), u32::from_be_bytes(offer[32..36].try_into().unwrap()))
+}
+
+#[test]
+fn order_over_tcp_trades_and_its_print_is_on_the_feed_and_the_drop_copy() {
+    let socket = receiver(26610);
+    let exchange = Running::start(26610, &[]);
+    let instrument = offered(&hear(&socket, |message| message[0] == b'A' && message[19] == b'S'));
+    let mut copy = Client::login(exchange.addresses[1], "ALICE", 1);
+    assert_eq!(copy.accepted(), 1);
+    let mut client = Client::login(exchange.addresses[0], "ALICE", 1);
+    assert_eq!(client.accepted(), 1);
+    client.enter(1, Side::BUY, 100, instrument);
+    assert_eq!([client.message(), client.message()], *b"AE");
+    assert_eq!(copy.message(), b'E');
+    let printed = hear(&socket, |message| message[0] == b'E');
+    assert_eq!(u32::from_be_bytes(printed.last().unwrap()[19..23].try_into().unwrap()), 100);
+    let served = exchange.stop();
+    assert_eq!((served.counts.messages, served.violations), (1, 0));
+    assert_eq!(client.next().map(|(kind, _)| kind), Some(PacketType::EndOfSession));
+}
+
+#[test]
+fn lost_answer_is_there_at_the_next_login_and_the_orders_were_canceled() {
+    let socket = receiver(26612);
+    let exchange = Running::start(26612, &["lost-ack@1"]);
+    let (symbol, price) = offered(&hear(&socket, |message| message[0] == b'A' && message[19] == b'S'));
+    let mut client = Client::login(exchange.addresses[0], "ALICE", 1);
+    client.accepted();
+    // Below the house's bids: it rests.
+    client.enter(1, Side::BUY, 100, (symbol, price - 2_000));
+    assert!(client.next().is_none(), "the connection breaks, and no answer has come");
+    let mut client = Client::login(exchange.addresses[0], "ALICE", 1);
+    assert_eq!(client.accepted(), 1);
+    assert_eq!([client.message(), client.message()], *b"AC");
+    assert_eq!(exchange.stop().counts.lost_acks, 1);
+}
+
+#[test]
+fn half_open_connection_is_silent_and_another_login_takes_over() {
+    let socket = receiver(26614);
+    let exchange = Running::start(26614, &["half-open@1", "sequence-surprise@2"]);
+    let (symbol, price) = offered(&hear(&socket, |message| message[0] == b'A' && message[19] == b'S'));
+    let mut first = Client::login(exchange.addresses[0], "ALICE", 1);
+    first.accepted();
+    // One connection an account.
+    let mut second = Client::login(exchange.addresses[0], "ALICE", 1);
+    assert_eq!(second.next(), Some((PacketType::LoginRejected, b"S".to_vec())));
+    first.enter(1, Side::BUY, 100, (symbol, price - 2_000));
+    // Silent: nothing comes, not even the end. A login is tried until the venue has read the order.
+    let told = loop {
+        let mut client = Client::login(exchange.addresses[0], "ALICE", 1);
+        match client.next().unwrap() {
+            (PacketType::LoginAccepted, payload) => break payload,
+            (kind, _) => assert_eq!(kind, PacketType::LoginRejected),
+        }
+    };
+    assert_ne!(&told[10..], b"                   1", "the number is a surprise");
+    assert_eq!(exchange.stop().counts.half_opens, 1);
+}
+
+#[test]
+fn peer_that_breaks_a_rule_is_disconnected_and_the_rule_is_told() {
+    let socket = receiver(26616);
+    let exchange = Running::start(26616, &[]);
+    hear(&socket, |message| message[0] == b'A');
+    let mut client = Client::login(exchange.addresses[0], "BOB", 0);
+    client.accepted();
+    client.send(PacketType::Unsequenced, b"\x1b[2Jno message");
+    assert!(client.next().is_none());
+    let mut stranger = Client::login(exchange.addresses[0], "MALLET", 1);
+    assert_eq!(stranger.next(), Some((PacketType::LoginRejected, b"A".to_vec())));
+    let served = exchange.stop();
+    assert_eq!(served.violations, 1);
+    let words = served.to_string();
+    assert!(words.contains("the first: ") && !words.contains('\x1b'), "{words}");
+}
