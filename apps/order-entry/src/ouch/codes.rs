@@ -21,9 +21,7 @@ impl Side {
     pub const fn may_become(self, other: Self) -> bool {
         matches!(
             (self, other),
-            (Self::SELL, Self::SELL_SHORT | Self::SELL_SHORT_EXEMPT)
-                | (Self::SELL_SHORT, Self::SELL | Self::SELL_SHORT_EXEMPT)
-                | (Self::SELL_SHORT_EXEMPT, Self::SELL | Self::SELL_SHORT)
+            (Self::SELL, Self::SELL_SHORT | Self::SELL_SHORT_EXEMPT) | (Self::SELL_SHORT_EXEMPT, Self::SELL_SHORT)
         )
     }
 }

@@ -10,7 +10,7 @@
 //!   a replace (`U`) counts alike: the chain's total. Who reads it as open shares doubles his
 //!   exposure.
 //! - `X` and `M` keep the order's priority, `U` loses it. `M` changes the side only from sell to
-//!   sell short or short exempt, and from short exempt to sell.
+//!   sell short or sell short exempt, and from short exempt to short.
 //! - There is no "too late to cancel": a superfluous `X` is ignored in silence. Its answer is the
 //!   cancel (`C`), or the fill that came first.
 //! - A replace has four outcomes. The original is dead, or the new number used: silence, and the

@@ -86,6 +86,14 @@ fn the_same_type_is_another_message_in_the_other_direction() {
 }
 
 #[test]
+fn modify_changes_the_side_in_three_ways_alone() {
+    use crate::ouch::Side;
+    let ways = Side::ALL.iter().flat_map(|from| Side::ALL.iter().map(move |to| (from, to)));
+    let allowed: Vec<_> = ways.filter(|(from, to)| from.may_become(**to)).map(|(from, to)| [from.0, to.0]).collect();
+    assert_eq!(allowed, [*b"ST", *b"SE", *b"ET"]);
+}
+
+#[test]
 fn reject_reasons_have_names_without_a_hole() {
     assert!((1..=0x2a).all(|code| RejectReason(code).name().is_some()));
     assert_eq!(RejectReason(0x1d).to_string(), "invalid price");
