@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// here.
 const FILES: &[&str] = &[
     "apps/market-ring/src/memory.rs",
+    "apps/order-gateway/src/memory.rs",
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
     "apps/wirepath-cli/src/program/sys.rs",

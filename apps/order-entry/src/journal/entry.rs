@@ -69,6 +69,9 @@ pub enum Entry {
     },
     /// What the venue said.
     Answer {
+        /// The message's number in the session, where it has one and the record is the last of the
+        /// message; else 0.
+        number: u64,
         /// By what it named the order.
         key: OrderKey,
         /// What it said.
@@ -92,6 +95,11 @@ pub enum Entry {
     },
     /// A person unblocked the instrument.
     Unblocked(InstrumentIdx),
+    /// The session's message of this number was processed, and said nothing about an order.
+    Received {
+        /// Its number.
+        number: u64,
+    },
 }
 
 impl Entry {
@@ -108,6 +116,7 @@ impl Entry {
             Self::Armed(_) => 8,
             Self::Limits { .. } => 9,
             Self::Unblocked(_) => 10,
+            Self::Received { .. } => 11,
         }
     }
 
@@ -117,7 +126,8 @@ impl Entry {
         match *self {
             Self::Intent(intent) => encode_intent(&intent, &mut out),
             Self::Unsent { id } => out.put(id.to_le_bytes()),
-            Self::Answer { key, event } => {
+            Self::Answer { number, key, event } => {
+                out.put(number.to_le_bytes());
                 let (tag, id) = match key {
                     OrderKey::Client(id) => (0, id),
                     OrderKey::Venue(id) => (1, id),
@@ -140,6 +150,7 @@ impl Entry {
             Self::Armed(is_armed) => out.put([u8::from(is_armed)]),
             Self::Limits { version } => out.put(version.to_le_bytes()),
             Self::Unblocked(instrument) => out.put(instrument.0.to_le_bytes()),
+            Self::Received { number } => out.put(number.to_le_bytes()),
         }
         out.0
     }
@@ -151,10 +162,11 @@ impl Entry {
             1..=3 => Self::Intent(decode_intent(kind, &mut from)?),
             4 => Self::Unsent { id: from.u64()? },
             5 => {
+                let number = from.u64()?;
                 let tag = from.u8()?;
                 let id = from.u64()?;
                 let key = if tag == 0 { OrderKey::Client(id) } else { OrderKey::Venue(id) };
-                Self::Answer { key, event: decode_event(&mut from)? }
+                Self::Answer { number, key, event: decode_event(&mut from)? }
             }
             6 => {
                 let instrument = InstrumentIdx(from.u32()?);
@@ -168,6 +180,7 @@ impl Entry {
             8 => Self::Armed(from.u8()? != 0),
             9 => Self::Limits { version: from.u64()? },
             10 => Self::Unblocked(InstrumentIdx(from.u32()?)),
+            11 => Self::Received { number: from.u64()? },
             _ => return None,
         };
         from.0.is_empty().then_some(entry)
@@ -269,7 +282,7 @@ fn decode_event(from: &mut Reader<'_>) -> Option<VenueEvent> {
 struct Writer(EntryBytes);
 
 impl Writer {
-    /// The longest entry has 38 bytes, so nothing is ever cut.
+    /// The longest entry has 46 bytes, so nothing is ever cut.
     fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) {
         let written = self.0.try_extend_from_slice(&bytes);
         debug_assert!(written.is_ok(), "an entry is longer than its bytes");

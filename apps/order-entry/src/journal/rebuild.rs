@@ -49,13 +49,18 @@ impl Rebuild {
                 }
                 None => false,
             },
-            Entry::Answer { key, event } => {
+            Entry::Answer { number, key, event } => {
+                self.received(number);
                 gate.follow(&table.apply(key, &event));
                 true
             }
             Entry::Session(mark) => {
                 let next_id = self.session.next_id.max(mark.next_id);
                 self.session = SessionMark { next_id, ..mark };
+                true
+            }
+            Entry::Received { number } => {
+                self.received(number);
                 true
             }
             Entry::Limits { version } => {
@@ -73,6 +78,11 @@ impl Rebuild {
         } else {
             self.counts.refused += 1;
         }
+    }
+
+    /// The session goes on behind message `number`; 0 is none.
+    fn received(&mut self, number: u64) {
+        self.session.next_inbound = self.session.next_inbound.max(number.saturating_add(u64::from(number > 0)));
     }
 
     fn request(&mut self, intent: &Intent, now_ns: u64, table: &mut OrderTable, gate: &mut RiskGate) -> bool {

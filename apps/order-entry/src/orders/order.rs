@@ -143,6 +143,16 @@ impl Order {
         matches!(self.life, Life::Sent | Life::Live)
     }
 
+    /// Whether the order was sent and the venue has said nothing about it.
+    pub fn is_unacknowledged(&self) -> bool {
+        self.life == Life::Sent
+    }
+
+    /// Whether a cancel of the order is not answered.
+    pub const fn is_cancel_pending(&self) -> bool {
+        self.cancel_sent_ns.is_some()
+    }
+
     /// Whether an answer is overdue, or the session restarted since the venue was heard.
     pub const fn is_in_doubt(&self) -> bool {
         self.is_in_doubt

@@ -148,6 +148,18 @@ impl OrderTable {
         None
     }
 
+    /// The slot that [`OrderTable::open`] would take for an order with `id`, for the risk checks
+    /// and the journal before it.
+    pub fn may_open(&mut self, id: u64, instrument: InstrumentIdx) -> Result<usize, RequestError> {
+        if self.blocked.is_set(instrument) {
+            return Err(RequestError::Blocked);
+        }
+        if self.by_client.find(id).is_some() {
+            return Err(RequestError::IdUsed);
+        }
+        self.next_slot().ok_or(RequestError::Full)
+    }
+
     /// An order that is about to be sent as `id`. Call it before the send, so that no answer can
     /// come before the order is known.
     pub fn open(
@@ -157,13 +169,7 @@ impl OrderTable {
         (qty, price): (u32, Price),
         now_ns: u64,
     ) -> Result<usize, RequestError> {
-        if self.blocked.is_set(instrument) {
-            return Err(RequestError::Blocked);
-        }
-        if self.by_client.find(id).is_some() {
-            return Err(RequestError::IdUsed);
-        }
-        let slot = self.next_slot().ok_or(RequestError::Full)?;
+        let slot = self.may_open(id, instrument)?;
         if slot == self.used {
             self.used += 1;
         } else {
@@ -285,6 +291,11 @@ impl OrderTable {
     /// The order in `slot`, live or ended; `None` for a slot that was never used.
     pub fn get(&self, slot: usize) -> Option<&Order> {
         self.orders[..self.used].get(slot)
+    }
+
+    /// Slots below this one were used.
+    pub const fn used(&self) -> usize {
+        self.used
     }
 
     /// Slots and orders that live: a look at each slot that was ever used.

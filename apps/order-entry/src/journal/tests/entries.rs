@@ -22,7 +22,7 @@ pub(super) fn all() -> Vec<Entry> {
         VenueEvent::Status(VenueStatus { is_live: true, cum: 1, leaves: 2 }),
     ];
     let keys = [OrderKey::Client(5), OrderKey::Venue(6)];
-    let answers = events.into_iter().flat_map(|event| keys.map(|key| Entry::Answer { key, event }));
+    let answers = events.into_iter().flat_map(|event| keys.map(|key| Entry::Answer { number: 3, key, event }));
     let refused = Limit::ALL.map(|limit| {
         let reject = RiskReject { limit, allowed: -1, value: i64::MAX };
         Entry::Refused { instrument: InstrumentIdx(4), reject }
@@ -38,6 +38,7 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Armed(false),
         Entry::Limits { version: 3 },
         Entry::Unblocked(instrument),
+        Entry::Received { number: u64::MAX },
     ];
     answers.chain(refused).chain(others).collect()
 }
@@ -64,5 +65,5 @@ fn entry_that_is_cut_or_too_long_is_none() {
 #[test]
 fn unknown_kinds_are_none() {
     assert_eq!(Entry::decode(0, &[]), None);
-    assert_eq!(Entry::decode(11, &[0; 40]), None);
+    assert_eq!(Entry::decode(12, &[0; 40]), None);
 }

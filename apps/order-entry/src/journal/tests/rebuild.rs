@@ -41,7 +41,7 @@ impl World {
 
 fn morning() -> Vec<Entry> {
     let price = Price(1_000_000);
-    let answer = |id, event| Entry::Answer { key: OrderKey::Client(id), event };
+    let answer = |id, event| Entry::Answer { number: 7, key: OrderKey::Client(id), event };
     let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
     let new = |id, side, qty| {
         let symbol = Symbol(*b"ZIEXT   ");
@@ -82,7 +82,7 @@ fn state_rebuilt_from_a_journal_cut_at_any_byte_is_that_of_its_whole_records() {
     }
     assert_eq!(world.rebuild.counts(), RebuildCounts { applied: 17, unknown: 0, refused: 0 });
     assert_eq!(world.state(), (vec![(5, 0, 20)], Some(70), Some((20, 0))));
-    assert_eq!(world.rebuild.session().next_id, 6);
+    assert_eq!((world.rebuild.session().next_id, world.rebuild.session().next_inbound), (6, 8));
     for cut in HEADER_LEN..=journal.end() {
         let mut again = World::new();
         Journal::recover(journal.memory()[..cut].to_vec(), 0, |record| again.apply(record)).unwrap();

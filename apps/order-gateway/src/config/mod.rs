@@ -1,0 +1,226 @@
+//! The configuration file: TOML, read strictly. Each error names line and column.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use order_entry::Text;
+use order_entry::soupbin::Credentials;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+use crate::error::Error;
+use crate::memory::SyncPolicy;
+use crate::session::Ouch50Config;
+
+/// A whole file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where orders go.
+    pub venue: VenueConfig,
+    /// Where they are written down.
+    pub journal: JournalConfig,
+    /// Where the limits are: a file of its own, which is read again on command.
+    pub limits: PathBuf,
+    /// The log of raw bytes. By default none.
+    #[serde(default)]
+    pub audit: Option<PathBuf>,
+    /// The socket for commands. By default none.
+    #[serde(default)]
+    pub control: Option<PathBuf>,
+    /// The kill switch is thrown when this file appears. By default none.
+    #[serde(default)]
+    pub kill_file: Option<PathBuf>,
+    /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
+    #[serde(default)]
+    feed: Vec<Spanned<FeedLine>>,
+}
+
+/// The venue's session.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VenueConfig {
+    protocol: Protocol,
+    /// Where to connect first.
+    pub primary: SocketAddrV4,
+    /// Where to connect when the primary does not answer. By default none.
+    #[serde(default)]
+    pub secondary: Option<SocketAddrV4>,
+    user: Spanned<String>,
+    password: Spanned<String>,
+    firm: Spanned<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Protocol {
+    Ouch50,
+}
+
+/// The journal.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalConfig {
+    /// The file, which is made if it does not exist.
+    pub path: PathBuf,
+    /// Its size when it is made. By default 256 MiB: some 2.5 million records.
+    #[serde(default = "journal_megabytes")]
+    megabytes: u32,
+    /// What requests leave for answers. By default 8 MiB.
+    #[serde(default = "reserve_megabytes")]
+    reserve_megabytes: u32,
+    /// When it goes to the disk. By default timed.
+    #[serde(default)]
+    sync: SyncWord,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SyncWord {
+    Off,
+    #[default]
+    Timed,
+    BeforeSend,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FeedLine {
+    group: Ipv4Addr,
+    port: u16,
+    interface: Ipv4Addr,
+}
+
+const fn journal_megabytes() -> u32 {
+    256
+}
+
+const fn reserve_megabytes() -> u32 {
+    8
+}
+
+/// The position and description of an error in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) at: Range<usize>,
+    pub(crate) what: String,
+}
+
+impl Problem {
+    pub(crate) fn new(at: Range<usize>, what: impl fmt::Display) -> Self {
+        Self { at, what: what.to_string() }
+    }
+}
+
+/// Reads a file and has it checked. An error names line and column.
+pub(crate) fn read<T: DeserializeOwned>(
+    path: &Path,
+    check: impl FnOnce(&T) -> Result<(), Problem>,
+) -> Result<T, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::Failed(format!("cannot read {}: {error}; check the path", path.display())))?;
+    parse(&text, check).map_err(|problem| {
+        let (line, column) = line_and_column(&text, problem.at.start);
+        Error::Usage(format!("{} line {line}, column {column}: {}", path.display(), problem.what))
+    })
+}
+
+/// Parses a file's text and has it checked.
+pub(crate) fn parse<T: DeserializeOwned>(
+    text: &str,
+    check: impl FnOnce(&T) -> Result<(), Problem>,
+) -> Result<T, Problem> {
+    let value: T =
+        toml::from_str(text).map_err(|error| Problem::new(error.span().unwrap_or(0..0), error.message().trim_end()))?;
+    check(&value)?;
+    Ok(value)
+}
+
+/// The line and the column of a byte, both from 1 on.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (line, before[start..].chars().count() + 1)
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or something in it makes no sense: where, and what.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read(path, Self::check)
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let venue = &self.venue;
+        if Credentials::new(venue.user.get_ref(), "").is_none() {
+            return Err(Problem::new(venue.user.span(), "a user of SoupBinTCP has 6 bytes at most"));
+        }
+        if Credentials::new("", venue.password.get_ref()).is_none() {
+            return Err(Problem::new(venue.password.span(), "a password of SoupBinTCP has 10 bytes at most"));
+        }
+        if Text::<4>::new(venue.firm.get_ref()).is_none() {
+            return Err(Problem::new(venue.firm.span(), "a firm of OUCH has 4 bytes at most"));
+        }
+        for line in &self.feed {
+            let group = line.get_ref().group;
+            if !group.is_multicast() {
+                return Err(Problem::new(line.span(), format!("{group} is no multicast group")));
+            }
+        }
+        match self.feed.get(2) {
+            Some(third) => Err(Problem::new(third.span(), "a feed has two lines at most")),
+            None => Ok(()),
+        }
+    }
+
+    /// The session's configuration.
+    pub fn session(&self) -> Option<Ouch50Config> {
+        let VenueConfig { protocol: Protocol::Ouch50, user, password, firm, .. } = &self.venue;
+        let credentials = Credentials::new(user.get_ref(), password.get_ref())?;
+        Some(Ouch50Config::new(credentials, Text::new(firm.get_ref())?))
+    }
+
+    /// Group and port of each line, and the address of the interface that joins it.
+    pub fn feed(&self) -> impl Iterator<Item = (SocketAddrV4, Ipv4Addr)> {
+        self.feed.iter().map(|line| {
+            let FeedLine { group, port, interface } = *line.get_ref();
+            (SocketAddrV4::new(group, port), interface)
+        })
+    }
+}
+
+impl JournalConfig {
+    /// Bytes of a new journal.
+    pub const fn len(&self) -> usize {
+        (self.megabytes as usize) << 20
+    }
+
+    /// Whether a new journal would have no byte.
+    pub const fn is_empty(&self) -> bool {
+        self.megabytes == 0
+    }
+
+    /// Bytes that requests leave for answers.
+    pub const fn reserve(&self) -> usize {
+        (self.reserve_megabytes as usize) << 20
+    }
+
+    /// When it goes to the disk.
+    pub const fn sync(&self) -> SyncPolicy {
+        match self.sync {
+            SyncWord::Off => SyncPolicy::Off,
+            SyncWord::Timed => SyncPolicy::Timed,
+            SyncWord::BeforeSend => SyncPolicy::BeforeSend,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+use super::*;
+
+const GOOD: &str = r#"
+limits = "limits.toml"
+
+[venue]
+protocol = "ouch50"
+primary = "192.0.2.1:9100"
+user = "TRADER"
+password = "SECRET"
+firm = "FIRM"
+
+[journal]
+path = "orders.journal"
+"#;
+
+fn place(text: &str) -> (usize, usize, String) {
+    let problem = parse::<Config>(text, Config::check).unwrap_err();
+    let (line, column) = line_and_column(text, problem.at.start);
+    (line, column, problem.what)
+}
+
+#[test]
+fn least_file_has_the_defaults() {
+    let config = parse::<Config>(GOOD, Config::check).unwrap();
+    assert_eq!((config.journal.len(), config.journal.reserve()), (256 << 20, 8 << 20));
+    assert_eq!(config.journal.sync(), SyncPolicy::Timed);
+    assert_eq!(config.feed().count(), 0);
+    assert!(config.session().is_some());
+}
+
+#[test]
+fn user_that_is_too_long_is_named_with_line_and_column() {
+    let text = GOOD.replace("TRADER", "TRADERS");
+    assert_eq!(place(&text), (7, 8, "a user of SoupBinTCP has 6 bytes at most".into()));
+}
+
+#[test]
+fn unknown_key_is_refused_where_it_stands() {
+    let text = GOOD.replace("[journal]", "colour = 1\n\n[journal]");
+    assert_eq!((place(&text).0, place(&text).1), (11, 1));
+}
+
+#[test]
+fn group_that_is_none_is_refused() {
+    let text = format!("{GOOD}\n[[feed]]\ngroup = \"10.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"\n");
+    assert!(place(&text).2.contains("no multicast group"));
+}

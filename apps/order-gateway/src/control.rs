@@ -1,0 +1,152 @@
+//! What people say while the gateway runs: by a socket, by a file, by signals. A thread hears it,
+//! and the hot core takes it from a channel.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use order_entry::risk::{InstrumentIdx, KillSwitch, Limits};
+
+use crate::core::Instrument;
+use crate::limits::LimitsFile;
+
+/// A command for the hot core.
+#[derive(Debug)]
+pub enum Command {
+    /// Let orders pass.
+    Arm,
+    /// Refuse orders.
+    Disarm,
+    /// Put these limits in force.
+    Limits(Box<Limits>),
+    /// A person has compared this instrument with the venue.
+    Unblock(InstrumentIdx),
+}
+
+/// What the thread hears.
+#[derive(Clone, Debug, Default)]
+pub struct ControlConfig {
+    /// A socket that takes one command a line: `kill`, `arm`, `disarm`, `reload`, `unblock SYMBOL`.
+    /// By default none.
+    pub socket: Option<PathBuf>,
+    /// The kill switch is thrown when this file appears. By default none.
+    pub kill_file: Option<PathBuf>,
+    /// The limits that `reload` reads.
+    pub limits: PathBuf,
+    /// The instruments of the start: other limits must be for the same, in the same order.
+    pub instruments: Box<[Instrument]>,
+}
+
+/// Starts the thread. SIGUSR1 throws the kill switch, SIGHUP reads the limits again.
+///
+/// # Errors
+///
+/// The socket cannot be made, or a signal cannot be had.
+pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Receiver<Command>> {
+    let kill_signal = Arc::new(AtomicBool::new(false));
+    let reload_signal = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&kill_signal))?;
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload_signal))?;
+    let listener = config.socket.as_deref().map(bind).transpose()?;
+    let (sender, receiver) = channel();
+    let mut control = Control { config, kill, sender, was_there: false };
+    let hear = move || {
+        loop {
+            control.turn(listener.as_ref(), &kill_signal, &reload_signal);
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    thread::Builder::new().name("control".into()).spawn(hear)?;
+    Ok(receiver)
+}
+
+/// A socket that only the user who runs the gateway can reach, because its folder says so.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+struct Control {
+    config: ControlConfig,
+    kill: KillSwitch,
+    sender: Sender<Command>,
+    /// The kill file was there at the last look.
+    was_there: bool,
+}
+
+impl Control {
+    /// One look at everything.
+    fn turn(&mut self, listener: Option<&UnixListener>, kill: &AtomicBool, reload: &AtomicBool) {
+        if kill.swap(false, Ordering::AcqRel) {
+            self.kill.throw();
+        }
+        let is_there = self.config.kill_file.as_deref().is_some_and(Path::exists);
+        if is_there && !self.was_there {
+            self.kill.throw();
+        }
+        self.was_there = is_there;
+        if reload.swap(false, Ordering::AcqRel)
+            && let Err(why) = self.obey("reload")
+        {
+            eprintln!("order-gateway: {why}");
+        }
+        if let Some(listener) = listener
+            && let Ok((stream, _)) = listener.accept()
+            && let Err(error) = self.serve(stream)
+        {
+            eprintln!("order-gateway: a command was cut short: {error}");
+        }
+    }
+
+    fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line)?;
+        let answer = match self.obey(line.trim()) {
+            Ok(()) => "ok".to_owned(),
+            Err(why) => format!("refused: {why}"),
+        };
+        writeln!(&stream, "{answer}")
+    }
+
+    /// Does what `line` says.
+    fn obey(&mut self, line: &str) -> Result<(), String> {
+        let command = match line.split_once(' ').unwrap_or((line, "")) {
+            ("kill", "") => {
+                self.kill.throw();
+                return Ok(());
+            }
+            ("arm", "") => Command::Arm,
+            ("disarm", "") => Command::Disarm,
+            ("reload", "") => Command::Limits(self.limits()?.limits()),
+            ("unblock", symbol) => Command::Unblock(self.instrument(symbol)?),
+            _ => return Err("the commands are kill, arm, disarm, reload, unblock SYMBOL".to_owned()),
+        };
+        self.sender.send(command).map_err(|_| "the gateway has ended".to_owned())
+    }
+
+    fn limits(&self) -> Result<LimitsFile, String> {
+        let file = LimitsFile::read(&self.config.limits).map_err(|error| error.to_string())?;
+        if file.instruments() != self.config.instruments {
+            return Err("the instruments and their units are others than at the start: restart instead".to_owned());
+        }
+        Ok(file)
+    }
+
+    fn instrument(&self, symbol: &str) -> Result<InstrumentIdx, String> {
+        let place = self.config.instruments.iter().position(|instrument| instrument.symbol.as_str() == symbol);
+        place.map(|idx| InstrumentIdx(idx as u32)).ok_or_else(|| "there is no such instrument".to_owned())
+    }
+}

@@ -1,0 +1,263 @@
+//! Everything between a strategy and a line, without the line: risk gate, order states, journal,
+//! session.
+
+mod answers;
+mod requests;
+
+use market::Symbol;
+use order_entry::journal::{Entry, Journal, Rebuild, Record, SessionMark, Stamp};
+use order_entry::orders::{Alarm, OrderCapacity, OrderTable};
+use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskCapacity, RiskGate, Route};
+use order_entry::session::Output;
+
+use crate::JournalMemory;
+use crate::session::Session;
+
+pub(crate) use answers::Told;
+
+/// Bytes that wait for the line. A request that does not fit is refused.
+const OUT_LEN: usize = 64 * 1_024;
+
+/// One instrument of the configuration; its position is its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instrument {
+    /// The venue's name for it.
+    pub symbol: Symbol,
+    /// Where its orders go.
+    pub route: Route,
+}
+
+/// What is made before the first order.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// The instruments, by number.
+    pub instruments: Box<[Instrument]>,
+    /// The limits with which the gateway starts.
+    pub limits: Box<Limits>,
+    /// Sizes of the order table.
+    pub orders: OrderCapacity,
+    /// Sizes of the risk gate; its slots are those of the order table.
+    pub risk: RiskCapacity,
+    /// Nanoseconds to add to the clock of the calls for the time since the epoch.
+    pub epoch_offset_ns: u64,
+}
+
+/// Counts, for a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreCounts {
+    /// Orders that were written.
+    pub orders: u64,
+    /// Replaces that were written.
+    pub replaces: u64,
+    /// Cancels that were written.
+    pub cancels: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Answers about orders.
+    pub answers: u64,
+    /// Fills that counted.
+    pub fills: u64,
+    /// Events that a person should see.
+    pub alarms: u64,
+    /// Answers that did not fit the journal.
+    pub unjournaled: u64,
+}
+
+/// The state of one session and its orders.
+#[derive(Debug)]
+pub struct Core<S, M> {
+    pub(crate) session: S,
+    pub(crate) table: OrderTable,
+    pub(crate) gate: RiskGate,
+    pub(crate) journal: Journal<M>,
+    instruments: Box<[Instrument]>,
+    pub(crate) markets: Box<[Market]>,
+    out: Box<[u8]>,
+    out_len: usize,
+    pub(crate) timer_ns: Option<u64>,
+    kill: KillSwitch,
+    /// Throws of the switch that were acted upon.
+    throws: u64,
+    /// All orders are to be canceled as soon as the session takes it.
+    is_mass_cancel_due: bool,
+    epoch_offset_ns: u64,
+    counts: CoreCounts,
+    last_alarm: Option<Alarm>,
+}
+
+impl<S: Session, M: JournalMemory> Core<S, M> {
+    /// A disarmed core that begins a journal.
+    pub fn new(config: CoreConfig, session: S, journal: Journal<M>, kill: KillSwitch) -> Self {
+        let CoreConfig { instruments, limits, orders, risk, epoch_offset_ns } = config;
+        Self {
+            table: OrderTable::new(orders, session.rules()),
+            gate: RiskGate::new(limits, kill.clone(), RiskCapacity { orders: orders.orders, ..risk }),
+            journal,
+            markets: vec![Market { is_stale: true, ..Market::default() }; instruments.len()].into_boxed_slice(),
+            instruments,
+            out: vec![0; OUT_LEN].into_boxed_slice(),
+            out_len: 0,
+            timer_ns: None,
+            throws: kill.throws(),
+            kill,
+            is_mass_cancel_due: false,
+            epoch_offset_ns,
+            counts: CoreCounts::default(),
+            last_alarm: None,
+            session,
+        }
+    }
+
+    /// A disarmed core that goes on where `memory`, an existing journal, ends: with its orders,
+    /// positions and numbers. Live orders are in doubt until the venue has answered.
+    pub fn recover(
+        config: CoreConfig,
+        session: S,
+        memory: M,
+        kill: KillSwitch,
+        reserve: usize,
+    ) -> Result<(Self, Rebuild), order_entry::journal::JournalError> {
+        let mut table = OrderTable::new(config.orders, session.rules());
+        let risk = RiskCapacity { orders: config.orders.orders, ..config.risk };
+        let mut gate = RiskGate::new(config.limits.clone(), kill.clone(), risk);
+        let mut rebuild = Rebuild::new();
+        let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
+        let (journal, _) = Journal::recover(memory, reserve, apply)?;
+        let mut core = Self::new(config, session, journal, kill);
+        (core.table, core.gate) = (table, gate);
+        core.take_over(&rebuild);
+        Ok((core, rebuild))
+    }
+
+    /// Makes what a replay found the state of the session.
+    fn take_over(&mut self, rebuild: &Rebuild) {
+        self.table.restart();
+        let SessionMark { session, next_inbound, next_id } = rebuild.session();
+        if next_inbound > 0 {
+            self.session.resume(session, next_inbound, next_id);
+        }
+    }
+
+    /// The feed delivered something, heartbeats included: the books are not silent.
+    pub fn feed_heard(&mut self, now_ns: u64) {
+        for market in &mut self.markets {
+            market.heard_ns = now_ns;
+        }
+    }
+
+    /// Bytes to send, in order. Call [`Core::sent`] with as many as the line took.
+    pub fn to_send(&self) -> &[u8] {
+        &self.out[..self.out_len]
+    }
+
+    /// The line took `len` bytes.
+    pub fn sent(&mut self, len: usize) {
+        self.out.copy_within(len..self.out_len, 0);
+        self.out_len -= len;
+    }
+
+    /// Lets orders pass. A person does this, after each start and each kill.
+    pub fn arm(&mut self, now_ns: u64) {
+        self.throws = self.kill.throws();
+        self.is_mass_cancel_due = false;
+        self.gate.arm();
+        self.note(&Entry::Armed(true), now_ns);
+    }
+
+    /// Refuses orders from now on. Live orders stay.
+    pub fn disarm(&mut self, now_ns: u64) {
+        self.gate.disarm();
+        self.note(&Entry::Armed(false), now_ns);
+    }
+
+    /// Puts other limits in force, and returns those before for another thread to free. The block
+    /// that is refused comes back with the reason.
+    pub fn set_limits(
+        &mut self,
+        limits: Box<Limits>,
+        now_ns: u64,
+    ) -> Result<Box<Limits>, (order_entry::risk::StaleLimits, Box<Limits>)> {
+        let version = limits.version;
+        let old = self.gate.swap_limits(limits)?;
+        self.note(&Entry::Limits { version }, now_ns);
+        Ok(old)
+    }
+
+    /// A person has compared the instrument with the venue.
+    pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
+        self.table.unblock(instrument);
+        self.note(&Entry::Unblocked(instrument), now_ns);
+    }
+
+    /// Acts upon the kill switch, and sends what is due. Call it in each turn; costs two loads.
+    pub fn poll_kill(&mut self, now_ns: u64) {
+        let throws = self.kill.throws();
+        if throws != self.throws {
+            self.throws = throws;
+            self.is_mass_cancel_due = true;
+            self.disarm(now_ns);
+        }
+        if self.is_mass_cancel_due && self.session.is_open() {
+            self.is_mass_cancel_due = false;
+            self.send_cancel_all(now_ns);
+        }
+    }
+
+    /// Asks the venue to end the connection.
+    pub fn log_out(&mut self, now_ns: u64) {
+        self.write(|session, output| session.logout(now_ns, output));
+    }
+
+    /// The order states.
+    pub const fn orders(&self) -> &OrderTable {
+        &self.table
+    }
+
+    /// The risk gate.
+    pub const fn risk(&self) -> &RiskGate {
+        &self.gate
+    }
+
+    /// The journal.
+    pub const fn journal(&self) -> &Journal<M> {
+        &self.journal
+    }
+
+    /// The session.
+    pub const fn session(&self) -> &S {
+        &self.session
+    }
+
+    /// The counts so far.
+    pub const fn counts(&self) -> CoreCounts {
+        self.counts
+    }
+
+    /// The last event that a person should see.
+    pub const fn last_alarm(&self) -> Option<Alarm> {
+        self.last_alarm
+    }
+
+    fn stamp(&self, now_ns: u64) -> Stamp {
+        let at_ns = now_ns.saturating_add(self.epoch_offset_ns);
+        Stamp { at_ns, event_ns: at_ns }
+    }
+
+    /// Appends what must not be lost. A full journal disarms the gate: what cannot be written down
+    /// must not happen.
+    fn note(&mut self, entry: &Entry, now_ns: u64) {
+        let stamp = self.stamp(now_ns);
+        if self.journal.append(entry.kind(), stamp, &entry.encode()).is_err() {
+            self.counts.unjournaled += 1;
+            self.gate.disarm();
+        }
+    }
+
+    /// Lets the session write behind what waits for the line.
+    fn write<R>(&mut self, write: impl FnOnce(&mut S, &mut Output<'_>) -> R) -> R {
+        let mut output = Output::new(&mut self.out[self.out_len..]);
+        let result = write(&mut self.session, &mut output);
+        self.out_len += output.len();
+        result
+    }
+}

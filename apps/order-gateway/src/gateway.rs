@@ -1,0 +1,96 @@
+//! A strategy and its core: what the line and the feed call.
+
+use order_entry::risk::Market;
+
+use crate::JournalMemory;
+use crate::core::{Core, Told};
+use crate::orders::Orders;
+use crate::session::{Session, SessionError};
+use crate::strategy::{BookEvent, Strategy};
+
+/// A strategy with its orders. One thread owns it; every call costs what the strategy costs and
+/// some hundred nanoseconds.
+#[derive(Debug)]
+pub struct Gateway<T, S, M> {
+    strategy: T,
+    core: Core<S, M>,
+}
+
+impl<T: Strategy, S: Session, M: JournalMemory> Gateway<T, S, M> {
+    /// A gateway that is not connected.
+    pub const fn new(strategy: T, core: Core<S, M>) -> Self {
+        Self { strategy, core }
+    }
+
+    /// A book changed: risk has its reference price, and the strategy decides. What it sends stands
+    /// in [`Core::to_send`] when the call returns.
+    pub fn on_book(&mut self, book: &BookEvent) {
+        let Some(market) = self.core.markets.get_mut(book.instrument.0 as usize) else { return };
+        *market = Market { reference: book.reference(), is_stale: book.is_stale, heard_ns: book.at_ns };
+        self.strategy.on_book(book, &mut Orders { core: &mut self.core, now_ns: book.at_ns });
+    }
+
+    /// Bytes arrived on the connection.
+    ///
+    /// # Errors
+    ///
+    /// The venue broke a rule, which the text names: close the connection, and call
+    /// [`Gateway::disconnected`].
+    pub fn received(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), SessionError> {
+        let mut input = bytes;
+        while let Some(told) = self.core.receive(now_ns, &mut input)? {
+            let orders = &mut Orders { core: &mut self.core, now_ns };
+            match told {
+                Told::Order(events) => events.iter().for_each(|event| self.strategy.on_order(event, orders)),
+                Told::Open => self.strategy.on_session(true, orders),
+                Told::Nothing => (),
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection was made: the login stands in [`Core::to_send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Gateway::received`].
+    pub fn connected(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        self.core.connected(now_ns)
+    }
+
+    /// The connection is gone.
+    pub fn disconnected(&mut self, now_ns: u64) {
+        self.core.disconnected();
+        self.strategy.on_session(false, &mut Orders { core: &mut self.core, now_ns });
+    }
+
+    /// The kill switch, the session's heartbeats and the strategy's timer. Call it in each turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Gateway::received`].
+    pub fn tick(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        self.core.poll_kill(now_ns);
+        self.core.tick_session(now_ns)?;
+        if self.core.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.core.timer_ns = None;
+            self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns });
+        }
+        Ok(())
+    }
+
+    /// The core.
+    pub const fn core(&self) -> &Core<S, M> {
+        &self.core
+    }
+
+    /// The core, for commands of people and for the line.
+    pub const fn core_mut(&mut self) -> &mut Core<S, M> {
+        &mut self.core
+    }
+
+    /// The strategy.
+    pub const fn strategy(&self) -> &T {
+        &self.strategy
+    }
+}

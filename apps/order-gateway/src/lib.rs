@@ -1,0 +1,39 @@
+//! A template to copy and own: a strategy's orders past risk checks and a journal to a venue, and
+//! its answers back.
+//!
+//! ```text
+//!  feed ─ Feed ─ BookEvent ─▶ Strategy ─ Orders ─▶ Core: state ▸ risk ▸ journal ▸ session ─▶ line
+//!                                ▲                              │
+//!                                └───────── OrderEvent ◀────────┴──── journal ◂ session ◀─── line
+//! ```
+//!
+//! [`Gateway`] has no line and no clock: the same code runs over [`kernel`] sockets, over
+//! wirepath's TCP and in tests. It starts disarmed, with limits of zero where none are set. A
+//! request that is refused has written nothing but its reason.
+
+mod audit;
+mod config;
+pub mod control;
+mod core;
+mod error;
+mod feed;
+mod gateway;
+pub mod kernel;
+mod limits;
+mod memory;
+mod orders;
+pub mod session;
+mod strategy;
+mod text;
+
+pub use audit::{Audit, AuditCsv, Direction};
+pub use config::{Config, JournalConfig, VenueConfig};
+pub use core::{Core, CoreConfig, CoreCounts, Instrument};
+pub use error::Error;
+pub use feed::{Feed, FeedConfig};
+pub use gateway::Gateway;
+pub use limits::LimitsFile;
+pub use memory::{JournalMemory, MappedFile, SyncPolicy};
+pub use orders::{OrderRequest, Orders, Refusal};
+pub use strategy::{BookEvent, OrderEvent, Strategy};
+pub use text::journal_csv;

@@ -1,0 +1,192 @@
+//! The file of limits, which is read at the start and again on command, and makes one block.
+
+use std::path::Path;
+
+use market::{Price, Symbol};
+use order_entry::risk::{AccountLimits, InstrumentIdx, InstrumentLimits, Limits, Rate, RateLimits, Route, SelfMatch};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::{Problem, read};
+use crate::core::Instrument;
+use crate::error::Error;
+
+/// A whole file. What it leaves out is zero, and refuses orders.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsFile {
+    /// Rises with each change.
+    version: u64,
+    /// The part of each rate that is left unused, in percent. By default 10.
+    #[serde(default = "headroom")]
+    headroom_percent: u32,
+    #[serde(default)]
+    account: AccountSection,
+    #[serde(default)]
+    port: RateSection,
+    #[serde(default)]
+    units: Vec<RateSection>,
+    instruments: Vec<Spanned<InstrumentSection>>,
+}
+
+const fn headroom() -> u32 {
+    10
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AccountSection {
+    buy_credit: u32,
+    sell_credit: u32,
+    duplicate_window_us: u64,
+    silence_max_us: u64,
+    venue_prevents_self_match: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RateSection {
+    orders_per_second: u32,
+    orders_at_once: u32,
+    cancels_per_second: u32,
+    cancels_at_once: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstrumentSection {
+    symbol: Spanned<String>,
+    #[serde(default)]
+    unit: u16,
+    #[serde(default)]
+    qty_max: u32,
+    #[serde(default)]
+    notional_max: u32,
+    #[serde(default)]
+    collar_bps: u32,
+    #[serde(default)]
+    long_max: u32,
+    #[serde(default)]
+    short_max: u32,
+    #[serde(default)]
+    restricted: bool,
+    #[serde(default)]
+    shortable: bool,
+    #[serde(default)]
+    rates: RateSection,
+}
+
+/// Whole units of the currency as a sum of prices.
+fn money(units: u32) -> i64 {
+    i64::from(units) * Price::SCALE
+}
+
+impl LimitsFile {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or something in it makes no sense: where, and what.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read(path, Self::check)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        for (idx, section) in self.instruments.iter().enumerate() {
+            let symbol = &section.get_ref().symbol;
+            if Symbol::new(symbol.get_ref()).is_none_or(|symbol| symbol == Symbol::NONE) {
+                return Err(Problem::new(symbol.span(), "a symbol has 1 to 8 bytes"));
+            }
+            let is_same = |other: &Spanned<InstrumentSection>| other.get_ref().symbol.get_ref() == symbol.get_ref();
+            if self.instruments[..idx].iter().any(is_same) {
+                return Err(Problem::new(symbol.span(), "this symbol has limits already"));
+            }
+            if usize::from(section.get_ref().unit) >= self.units.len() {
+                let what = format!("there are limits for {} units, counted from 0", self.units.len());
+                return Err(Problem::new(section.span(), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The instruments, in the file's order.
+    pub fn instruments(&self) -> Box<[Instrument]> {
+        let instrument = |section: &Spanned<InstrumentSection>| {
+            let section = section.get_ref();
+            let symbol = Symbol::new(section.symbol.get_ref()).unwrap_or_default();
+            Instrument { symbol, route: Route { port: 0, unit: section.unit } }
+        };
+        self.instruments.iter().map(instrument).collect()
+    }
+
+    /// The block of limits.
+    pub fn limits(&self) -> Box<Limits> {
+        let mut limits = Limits::zero(self.instruments.len(), 1, self.units.len());
+        limits.version = self.version;
+        let account = self.account;
+        limits.account = AccountLimits {
+            buy_credit_max: money(account.buy_credit),
+            sell_credit_max: money(account.sell_credit),
+            duplicate_window_ns: account.duplicate_window_us.saturating_mul(1_000),
+            silence_max_ns: account.silence_max_us.saturating_mul(1_000),
+            self_match: if account.venue_prevents_self_match { SelfMatch::Venue } else { SelfMatch::Refuse },
+        };
+        limits.ports[0] = self.rates(&self.port);
+        for (unit, section) in limits.units.iter_mut().zip(&self.units) {
+            *unit = self.rates(section);
+        }
+        for (idx, section) in self.instruments.iter().enumerate() {
+            let section = section.get_ref();
+            limits.instruments[idx] = InstrumentLimits {
+                qty_max: section.qty_max,
+                collar_bps: section.collar_bps,
+                notional_max: money(section.notional_max),
+                long_max: section.long_max.into(),
+                short_max: section.short_max.into(),
+                rates: self.rates(&section.rates),
+            };
+            limits.restricted.set(InstrumentIdx(idx as u32), section.restricted);
+            limits.shortable.set(InstrumentIdx(idx as u32), section.shortable);
+        }
+        Box::new(limits)
+    }
+
+    fn rates(&self, section: &RateSection) -> RateLimits {
+        let rate = |per_second, at_once| Rate::with_headroom(per_second, at_once, self.headroom_percent);
+        RateLimits {
+            orders: rate(section.orders_per_second, section.orders_at_once),
+            cancels: rate(section.cancels_per_second, section.cancels_at_once),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    const TEXT: &str = "version = 3\n[[units]]\norders_per_second = 100\norders_at_once = 20\n\
+        [[instruments]]\nsymbol = \"ZIEXT\"\nqty_max = 500\nnotional_max = 1000000\n";
+
+    #[test]
+    fn what_a_file_leaves_out_is_zero() {
+        let limits = parse::<LimitsFile>(TEXT, LimitsFile::check).unwrap().limits();
+        assert_eq!((limits.version, limits.instruments[0].qty_max), (3, 500));
+        assert_eq!(limits.instruments[0].notional_max, 10_000_000_000);
+        assert_eq!((limits.instruments[0].long_max, limits.ports[0]), (0, RateLimits::default()));
+        assert_eq!(limits.units[0].orders, Rate::new(90, 18), "ten percent are left unused");
+    }
+
+    #[test]
+    fn second_limits_of_a_symbol_are_refused() {
+        let text = format!("{TEXT}[[instruments]]\nsymbol = \"ZIEXT\"\n");
+        assert_eq!(parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err().what, "this symbol has limits already");
+    }
+
+    #[test]
+    fn unit_without_limits_is_refused() {
+        let text = TEXT.replace("qty_max", "unit = 1\nqty_max");
+        let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
+        assert_eq!(problem.what, "there are limits for 1 units, counted from 0");
+    }
+}

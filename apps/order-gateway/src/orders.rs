@@ -1,0 +1,176 @@
+//! The strategy's hands: each request passes the checks and stands in the journal before it is
+//! written.
+
+use std::fmt;
+
+use market::{Price, Side};
+use order_entry::journal::Full;
+use order_entry::orders::{Order, OrderKey, RequestError};
+use order_entry::risk::{InstrumentIdx, Market, RiskReject};
+
+use crate::core::Core;
+use crate::session::SendError;
+
+/// An order that a strategy wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderRequest {
+    /// The instrument, by its position in the configuration.
+    pub instrument: InstrumentIdx,
+    /// Buy or sell.
+    pub side: Side,
+    /// Shares.
+    pub qty: u32,
+    /// The limit.
+    pub price: Price,
+    /// It trades at once or never.
+    pub is_ioc: bool,
+}
+
+/// A request that was not sent. Nothing of it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A risk limit: its name, its value and the order's.
+    Risk(RiskReject),
+    /// The order's state.
+    State(RequestError),
+    /// The session.
+    Session(SendError),
+    /// The journal has no room: no orders before there is.
+    Journal(Full),
+    /// The journal's disk failed.
+    Disk,
+    /// No instrument or order of this number.
+    Unknown,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Risk(reject) => reject.fmt(f),
+            Self::State(error) => error.fmt(f),
+            Self::Session(error) => f.write_str(match error {
+                SendError::Closed => "the session takes no orders now",
+                SendError::Range => "the venue's protocol has no such price or quantity",
+                SendError::Ids => "the ids of the day are used up",
+                SendError::Room => "the line takes less than is sent",
+            }),
+            Self::Journal(full) => full.fmt(f),
+            Self::Disk => f.write_str("the journal's disk failed"),
+            Self::Unknown => f.write_str("there is no instrument or order of this number"),
+        }
+    }
+}
+
+/// What a strategy can do, for the time of one call of it.
+#[derive(Debug)]
+pub struct Orders<'a> {
+    pub(crate) core: &'a mut dyn CoreCalls,
+    pub(crate) now_ns: u64,
+}
+
+/// The calls of a [`Core`] without its types, so that a strategy has none of them.
+pub(crate) trait CoreCalls: fmt::Debug {
+    fn new_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal>;
+    fn replace(&mut self, id: u64, terms: (u32, Price), now_ns: u64) -> Result<u64, Refusal>;
+    fn cancel(&mut self, id: u64, now_ns: u64) -> Result<(), Refusal>;
+    fn cancel_all(&mut self, now_ns: u64);
+    fn order(&self, id: u64) -> Option<&Order>;
+    fn position(&self, instrument: InstrumentIdx) -> Option<i64>;
+    fn market(&self, instrument: InstrumentIdx) -> Option<Market>;
+    fn is_armed(&self) -> bool;
+    fn set_timer(&mut self, at_ns: Option<u64>);
+}
+
+impl Orders<'_> {
+    /// Sends an order. Returns its client id.
+    pub fn send(&mut self, request: &OrderRequest) -> Result<u64, Refusal> {
+        self.core.new_order(request, self.now_ns)
+    }
+
+    /// Replaces the order that `id` names: `qty` is the intended total with executions. Returns the
+    /// new client id.
+    pub fn replace(&mut self, id: u64, qty: u32, price: Price) -> Result<u64, Refusal> {
+        self.core.replace(id, (qty, price), self.now_ns)
+    }
+
+    /// Cancels what is open of the order that `id` names.
+    pub fn cancel(&mut self, id: u64) -> Result<(), Refusal> {
+        self.core.cancel(id, self.now_ns)
+    }
+
+    /// Cancels all orders.
+    pub fn cancel_all(&mut self) {
+        self.core.cancel_all(self.now_ns);
+    }
+
+    /// The order that `id` names, live or ended a while ago.
+    pub fn get(&self, id: u64) -> Option<&Order> {
+        self.core.order(id)
+    }
+
+    /// Bought less sold.
+    pub fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.core.position(instrument)
+    }
+
+    /// What the feed said last.
+    pub fn market(&self, instrument: InstrumentIdx) -> Option<Market> {
+        self.core.market(instrument)
+    }
+
+    /// Whether orders may pass.
+    pub fn is_armed(&self) -> bool {
+        self.core.is_armed()
+    }
+
+    /// The time of this call, in nanoseconds.
+    pub const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Has [`Strategy::on_timer`](crate::Strategy::on_timer) called at `at_ns`, in place of any
+    /// other time; `None` for never.
+    pub fn set_timer(&mut self, at_ns: Option<u64>) {
+        self.core.set_timer(at_ns);
+    }
+}
+
+impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, M> {
+    fn new_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {
+        self.send_order(request, now_ns)
+    }
+
+    fn replace(&mut self, id: u64, terms: (u32, Price), now_ns: u64) -> Result<u64, Refusal> {
+        self.send_replace(id, terms, now_ns)
+    }
+
+    fn cancel(&mut self, id: u64, now_ns: u64) -> Result<(), Refusal> {
+        let slot = self.table.find(OrderKey::Client(id)).ok_or(Refusal::Unknown)?;
+        self.send_cancel(slot, now_ns)
+    }
+
+    fn cancel_all(&mut self, now_ns: u64) {
+        self.send_cancel_all(now_ns);
+    }
+
+    fn order(&self, id: u64) -> Option<&Order> {
+        self.table.get(self.table.find(OrderKey::Client(id))?)
+    }
+
+    fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.gate.position(instrument)
+    }
+
+    fn market(&self, instrument: InstrumentIdx) -> Option<Market> {
+        self.markets.get(instrument.0 as usize).copied()
+    }
+
+    fn is_armed(&self) -> bool {
+        self.gate.is_armed()
+    }
+
+    fn set_timer(&mut self, at_ns: Option<u64>) {
+        self.timer_ns = at_ns;
+    }
+}

@@ -1,0 +1,70 @@
+//! What a firm writes: the decisions.
+
+use market::{Price, Side};
+use order_entry::orders::{Outcome, VenueEvent};
+use order_entry::risk::InstrumentIdx;
+
+use crate::orders::Orders;
+
+/// The best prices of one instrument, after an event of its feed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BookEvent {
+    /// The instrument, by its position in the configuration.
+    pub instrument: InstrumentIdx,
+    /// The best bid and its shares.
+    pub bid: Option<(Price, u32)>,
+    /// The best offer and its shares.
+    pub offer: Option<(Price, u32)>,
+    /// The feed has a gap, or is not trusted: orders are refused.
+    pub is_stale: bool,
+    /// When its packet arrived, or the time of its poll.
+    pub at_ns: u64,
+}
+
+impl BookEvent {
+    /// The price by which the collar judges: the middle of both sides. `None` where one is empty,
+    /// or where the book is crossed, because then one of its sides is wrong.
+    pub fn reference(&self) -> Option<Price> {
+        match (self.bid, self.offer) {
+            (Some((bid, _)), Some((offer, _))) if bid <= offer => Some(Price(bid.0 + (offer.0 - bid.0) / 2)),
+            _ => None,
+        }
+    }
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderEvent {
+    /// A client id of the order: the one that the venue named, or the last accepted one.
+    pub id: u64,
+    /// The instrument.
+    pub instrument: InstrumentIdx,
+    /// Buy or sell.
+    pub side: Side,
+    /// What the venue said.
+    pub event: VenueEvent,
+    /// What it changed.
+    pub outcome: Outcome,
+}
+
+/// A strategy. Every call is on the hot core: it must not allocate, block or call the system. What
+/// it sends passes the risk checks and stands in the journal before a byte of it is written.
+pub trait Strategy {
+    /// A book changed.
+    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>);
+
+    /// The venue said something about an order.
+    fn on_order(&mut self, event: &OrderEvent, orders: &mut Orders<'_>) {
+        let _ = (event, orders);
+    }
+
+    /// The session may take orders from now on, or may no more.
+    fn on_session(&mut self, is_open: bool, orders: &mut Orders<'_>) {
+        let _ = (is_open, orders);
+    }
+
+    /// The timer that [`Orders::set_timer`] set is due.
+    fn on_timer(&mut self, orders: &mut Orders<'_>) {
+        let _ = orders;
+    }
+}

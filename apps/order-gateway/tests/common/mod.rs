@@ -1,0 +1,287 @@
+//! A venue in plain memory: OUCH 5.0 over SoupBinTCP, which answers as a test tells it to.
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+use market::{Price, Side, Symbol};
+use order_entry::Text;
+use order_entry::journal::Journal;
+use order_entry::orders::OrderCapacity;
+use order_entry::ouch::v50::{AccountQueryResponse, EnterOrder, Inbound, OrderAccepted, OrderCanceled, OrderExecuted};
+use order_entry::ouch::{CancelReason, LiquidityFlag, OrderState};
+use order_entry::risk::{
+    AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, RiskCapacity, Route,
+    SelfMatch,
+};
+use order_entry::session::Output;
+use order_entry::soupbin::{Credentials, Server, ServerConfig, ServerEvent, SessionId};
+use order_gateway::session::{Ouch50, Ouch50Config};
+use order_gateway::{
+    BookEvent, Core, CoreConfig, Gateway, Instrument, OrderEvent, OrderRequest, Orders, Refusal, Strategy,
+};
+
+pub const SECOND: u64 = 1_000_000_000;
+pub const STOCK: InstrumentIdx = InstrumentIdx(0);
+pub const SYMBOL: Symbol = Symbol(*b"ZIEXT   ");
+pub const RESERVE: usize = 4_096;
+
+pub type TestGateway = Gateway<Buyer, Ouch50, Vec<u8>>;
+
+/// Buys at the bid of each book, and keeps what it hears.
+#[derive(Debug, Default)]
+pub struct Buyer {
+    pub ids: Vec<u64>,
+    pub refusals: Vec<Refusal>,
+    pub events: Vec<OrderEvent>,
+    pub is_open: bool,
+    pub side: Side,
+}
+
+impl Strategy for Buyer {
+    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
+        let Some((price, qty)) = book.bid else { return };
+        let request = OrderRequest { instrument: book.instrument, side: self.side, qty, price, is_ioc: false };
+        match orders.send(&request) {
+            Ok(id) => self.ids.push(id),
+            Err(refusal) => self.refusals.push(refusal),
+        }
+    }
+
+    fn on_order(&mut self, event: &OrderEvent, _orders: &mut Orders<'_>) {
+        self.events.push(*event);
+    }
+
+    fn on_session(&mut self, is_open: bool, _orders: &mut Orders<'_>) {
+        self.is_open = is_open;
+    }
+}
+
+/// A book with `qty` bid at 100 dollars, and an offer a cent higher.
+pub fn book(qty: u32, at_ns: u64) -> BookEvent {
+    let (bid, offer) = (Some((Price(1_000_000), qty)), Some((Price(1_000_100), qty)));
+    BookEvent { instrument: STOCK, bid, offer, is_stale: false, at_ns }
+}
+
+pub fn limits() -> Box<Limits> {
+    let rates = RateLimits { orders: Rate::new(1_000_000, 1_000), cancels: Rate::new(1_000_000, 1_000) };
+    let mut limits = Limits::zero(1, 1, 1);
+    limits.version = 1;
+    limits.instruments[0] = InstrumentLimits {
+        qty_max: 1_000,
+        collar_bps: 500,
+        notional_max: i64::MAX,
+        long_max: 5_000,
+        short_max: 5_000,
+        rates,
+    };
+    (limits.ports[0], limits.units[0]) = (rates, rates);
+    limits.account = AccountLimits {
+        buy_credit_max: i64::MAX,
+        sell_credit_max: i64::MAX,
+        duplicate_window_ns: 1,
+        silence_max_ns: SECOND,
+        self_match: SelfMatch::Refuse,
+    };
+    Box::new(limits)
+}
+
+pub fn config() -> CoreConfig {
+    CoreConfig {
+        instruments: [Instrument { symbol: SYMBOL, route: Route::default() }].into(),
+        limits: limits(),
+        orders: OrderCapacity { orders: 64, executions: 256, instruments: 1 },
+        risk: RiskCapacity { orders: 64, recent: 64 },
+        epoch_offset_ns: 0,
+    }
+}
+
+pub fn session() -> Ouch50 {
+    Ouch50::new(Ouch50Config::new(Credentials::new("TRADER", "SECRET").unwrap(), Text::new("FIRM").unwrap()))
+}
+
+/// A gateway with an empty journal of `len` bytes.
+pub fn gateway(kill: &KillSwitch, len: usize) -> TestGateway {
+    let journal = Journal::create(vec![0; len], 7, 0, RESERVE).unwrap();
+    Gateway::new(Buyer::default(), Core::new(config(), session(), journal, kill.clone()))
+}
+
+/// A gateway that goes on where `journal` ends.
+pub fn recovered(journal: Vec<u8>) -> TestGateway {
+    let (core, rebuild) = Core::recover(config(), session(), journal, KillSwitch::new(), RESERVE).unwrap();
+    assert_eq!(rebuild.counts().refused, 0);
+    Gateway::new(Buyer::default(), core)
+}
+
+pub struct Venue {
+    server: Server,
+    /// Numbered messages of the day.
+    log: Vec<Vec<u8>>,
+    pub orders: Vec<EnterOrder>,
+    pub cancels: usize,
+    pub mass_cancels: usize,
+    next_ref: u32,
+    out: Vec<u8>,
+    /// What arrives is lost.
+    pub is_deaf: bool,
+}
+
+impl Venue {
+    pub fn new() -> Self {
+        Self {
+            server: Server::new(ServerConfig::default()),
+            log: Vec::new(),
+            orders: Vec::new(),
+            cancels: 0,
+            mass_cancels: 0,
+            next_ref: 1,
+            out: Vec::new(),
+            is_deaf: false,
+        }
+    }
+
+    /// Connects, and lets the login and the account query pass.
+    pub fn connect(&mut self, gateway: &mut TestGateway, now_ns: u64) {
+        self.server.connected(now_ns);
+        gateway.connected(now_ns).unwrap();
+        self.pump(gateway, now_ns);
+    }
+
+    /// Lets bytes pass both ways until there are none.
+    pub fn pump(&mut self, gateway: &mut TestGateway, now_ns: u64) {
+        loop {
+            let bytes = gateway.core().to_send().to_vec();
+            gateway.core_mut().sent(bytes.len());
+            if !self.is_deaf {
+                self.receive(&bytes, now_ns);
+            }
+            let answers = std::mem::take(&mut self.out);
+            gateway.received(&answers, now_ns).unwrap();
+            if bytes.is_empty() && answers.is_empty() {
+                return;
+            }
+        }
+    }
+
+    pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        let mut input = bytes;
+        loop {
+            let event = match self.server.receive(now_ns, &mut input).unwrap() {
+                None => return,
+                Some(ServerEvent::Login(login)) => Err(login),
+                Some(ServerEvent::Unsequenced(message)) => Ok(message.to_vec()),
+                Some(_) => continue,
+            };
+            match event {
+                Ok(message) => self.take(&message, now_ns),
+                Err(login) => {
+                    let next = login.number.get().unwrap().max(1);
+                    let mut buffer = [0; 4_096];
+                    let mut output = Output::new(&mut buffer);
+                    self.server.accept(now_ns, SessionId::new("DAY").unwrap(), next, &mut output).unwrap();
+                    for message in &self.log[next as usize - 1..] {
+                        self.server.send(now_ns, message, &mut output).unwrap();
+                    }
+                    self.out.extend_from_slice(output.written());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, message: &[u8], now_ns: u64) {
+        let (message, _) = Inbound::parse(message).unwrap();
+        if let Some(user_ref) = message.takes_user_ref() {
+            assert!(user_ref >= self.next_ref, "a number was used twice");
+            self.next_ref = user_ref + 1;
+        }
+        match message {
+            Inbound::EnterOrder(order) => self.orders.push(*order),
+            Inbound::CancelOrder(_) => self.cancels += 1,
+            Inbound::MassCancel(_) => self.mass_cancels += 1,
+            Inbound::AccountQuery(_) => {
+                let answer = AccountQueryResponse { at_ns: 0.into(), next_user_ref: self.next_ref.into() };
+                let mut bytes = [0; 64];
+                let len = answer.emit(&[], &mut bytes).unwrap();
+                self.say(&bytes[..len], now_ns);
+            }
+            _ => (),
+        }
+    }
+
+    /// Numbers a message, and sends it where somebody is connected.
+    fn say(&mut self, message: &[u8], now_ns: u64) {
+        self.log.push(message.to_vec());
+        let mut buffer = [0; 256];
+        let mut output = Output::new(&mut buffer);
+        if self.server.is_logged_in() {
+            self.server.send(now_ns, message, &mut output).unwrap();
+            self.out.extend_from_slice(output.written());
+        }
+    }
+
+    pub fn accept(&mut self, idx: usize, now_ns: u64) {
+        let order = self.orders[idx];
+        let accepted = OrderAccepted {
+            at_ns: 0.into(),
+            user_ref: order.user_ref,
+            side: order.side,
+            quantity: order.quantity,
+            symbol: order.symbol,
+            price: order.price,
+            time_in_force: order.time_in_force,
+            display: order.display,
+            order_ref: (900 + u64::from(order.user_ref.get())).into(),
+            capacity: order.capacity,
+            intermarket_sweep: order.intermarket_sweep,
+            cross_type: order.cross_type,
+            state: OrderState::LIVE,
+            cl_ord_id: order.cl_ord_id,
+        };
+        let mut bytes = [0; 128];
+        let len = accepted.emit(&[], &mut bytes).unwrap();
+        self.say(&bytes[..len], now_ns);
+    }
+
+    pub fn fill(&mut self, idx: usize, qty: u32, match_number: u64, now_ns: u64) {
+        let order = self.orders[idx];
+        let executed = OrderExecuted {
+            at_ns: 0.into(),
+            user_ref: order.user_ref,
+            quantity: qty.into(),
+            price: order.price,
+            liquidity: LiquidityFlag(b'A'),
+            match_number: match_number.into(),
+        };
+        let mut bytes = [0; 128];
+        let len = executed.emit(&[], &mut bytes).unwrap();
+        self.say(&bytes[..len], now_ns);
+    }
+
+    pub fn cancel(&mut self, idx: usize, qty: u32, now_ns: u64) {
+        let user_ref = self.orders[idx].user_ref;
+        let reason = CancelReason(b'U');
+        let canceled = OrderCanceled { at_ns: 0.into(), user_ref, quantity: qty.into(), reason };
+        let mut bytes = [0; 64];
+        let len = canceled.emit(&[], &mut bytes).unwrap();
+        self.say(&bytes[..len], now_ns);
+    }
+
+    pub fn disconnect(&mut self, gateway: &mut TestGateway, now_ns: u64) {
+        self.server.disconnected();
+        gateway.disconnected(now_ns);
+    }
+
+    pub fn disconnected(&mut self) {
+        self.server.disconnected();
+    }
+
+    /// Begins a connection with `bytes`, and returns what the venue answers.
+    pub fn answers_to(&mut self, bytes: &[u8], now_ns: u64) -> Vec<u8> {
+        self.server.connected(now_ns);
+        self.answers_to_more(bytes, now_ns)
+    }
+
+    /// What the venue says after `bytes`.
+    pub fn answers_to_more(&mut self, bytes: &[u8], now_ns: u64) -> Vec<u8> {
+        self.receive(bytes, now_ns);
+        std::mem::take(&mut self.out)
+    }
+}
