@@ -14,7 +14,7 @@ use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 
 use crate::engine::options::Interface;
-use crate::engine::table;
+use crate::engine::table::{self, ENGINES_MAX};
 use crate::sys;
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
@@ -33,6 +33,8 @@ const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
 /// Set for the programs that this one starts, once it has opened the interface.
 pub(crate) const OPENED: &str = "WIREPATH_OPENED";
+/// How many engines there are, for the threads that open sockets.
+const ENGINES: &str = "WIREPATH_ENGINES";
 /// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 /// Where the XDP program runs: `auto`, `native` or `generic`.
@@ -51,6 +53,8 @@ pub(crate) struct Config {
     spin: Spin,
     /// How long a server's answers wait for others.
     gather_ns: u64,
+    /// How many engines there are.
+    engines: usize,
 }
 
 /// The reaction where sockets cannot be offloaded.
@@ -90,6 +94,12 @@ pub(crate) fn gather_ns() -> u64 {
     CONFIG.get().and_then(Option::as_ref).map_or(0, |config| config.gather_ns)
 }
 
+/// How many engines the process has: 1, or as many as `WIREPATH_ENGINES` says.
+#[inline]
+pub(crate) fn engines() -> usize {
+    CONFIG.get().and_then(Option::as_ref).map_or(1, |config| config.engines)
+}
+
 /// The system's limits of socket options, and the index of our interface.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
@@ -119,9 +129,17 @@ fn print(sentence: impl Display) {
     }
 }
 
-/// Applies the policy after sockets could not be offloaded.
-pub(crate) fn fall_back(why: impl Display) {
-    apply(get().map_or(Policy::Warn, |config| config.policy), why);
+/// Applies the policy after the sockets of an engine could not be offloaded.
+pub(crate) fn fall_back_of(engine: usize, why: impl Display) {
+    let policy = get().map_or(Policy::Warn, |config| config.policy);
+    match engines() {
+        count @ 2.. if policy == Policy::Warn => {
+            print(format_args!(
+                "{why}; the threads of engine {engine}, one of {count}, have their sockets on the kernel"
+            ));
+        }
+        _ => apply(policy, why),
+    }
 }
 
 fn apply(policy: Policy, why: impl Display) {
@@ -217,12 +235,31 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
+    let engines = engines_of(&port)?;
     let gather_ns = match &port {
+        // A call finds the frames of its own engine alone.
+        _ if engines > 1 => 0,
         PortConfig::AfXdp(_) => microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US) * 1_000,
         // Its doorbell is a store.
         _ => 0,
     };
-    Ok(Config { port, own, program, application_id, rules, policy, spin, gather_ns })
+    Ok(Config { port, own, program, application_id, rules, policy, spin, gather_ns, engines })
+}
+
+/// The engines that the environment asks for. Each has a queue of its own, and must get all frames
+/// of its sockets: a broker that passes frames on sees to that, and no NIC does, which spreads them
+/// by a hash.
+fn engines_of(port: &PortConfig) -> Result<usize, String> {
+    let Some(text) = variable(ENGINES) else { return Ok(1) };
+    match (text.parse(), port) {
+        (Ok(1), _) => Ok(1),
+        (Ok(engines @ 2..=ENGINES_MAX), PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. })) => Ok(engines),
+        (Ok(2..=ENGINES_MAX), _) => Err(format!(
+            "{ENGINES} is {text}, and each engine needs a queue of a broker that passes frames on: start the program \
+             by `wirepath run --share`, or unset {ENGINES}"
+        )),
+        _ => Err(format!("{ENGINES} is {text:?}: set it to a number of engines, {ENGINES_MAX} at most")),
+    }
 }
 
 /// A time that a variable sets.
@@ -236,13 +273,14 @@ fn microseconds(name: &str, max: u64) -> Result<Option<u64>, String> {
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 14] = [
+    const KNOWN: [&str; 15] = [
         INTERFACE,
         BROKER,
         RULES,
         POLICY,
         SPIN_US,
         GATHER_US,
+        ENGINES,
         APPLICATION_ID,
         ADDRESS,
         GATEWAY,

@@ -10,8 +10,9 @@
 //!   process                fork, close, dup, exit
 //!   background             turns the worker meanwhile, and writes what `wirepath sockets` reads
 //!                 ▼
-//!   engine                 the sockets on their worker, behind one lock; open files and descriptors;
-//!                          threads that wait; signals that come meanwhile
+//!   engine                 one, or one for each thread: the sockets on their worker, behind a
+//!                          lock; open files and descriptors; threads that wait; signals that come
+//!                          meanwhile
 //!                 ▼
 //!   address, config, sys   words of the ABI, the environment, system calls; probe: whether memory of
 //!                          the program is there

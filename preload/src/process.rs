@@ -13,12 +13,14 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::OnceLock;
+use std::sync::{MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use wirepath::counters::unpublish;
 
-use crate::engine::{table, thread};
+use crate::engine::file::OpenFiles;
+use crate::engine::group::{EngineMask, Engines};
+use crate::engine::{Engine, sets, table, thread};
 use crate::{background, calls, config, engine, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
@@ -52,14 +54,18 @@ extern "C" fn at_exit() {
 
 fn send_the_rest() {
     let began = Instant::now();
-    let mut last = began;
-    while last.elapsed() < QUIET_AT_EXIT && began.elapsed() < LONGEST_EXIT {
-        let Some(mut engine) = engine::try_enter() else { return };
-        if !engine.close_streams() {
-            return;
-        }
-        if engine.turn() > 0 {
-            last = Instant::now();
+    let (mut last, mut left) = (began, engine::all());
+    while last.elapsed() < QUIET_AT_EXIT && began.elapsed() < LONGEST_EXIT && left != EngineMask::NONE {
+        for number in left.iter() {
+            let Some(mut engine) = engine::try_enter_at(number) else {
+                left = left.without(number);
+                continue;
+            };
+            if !engine.close_streams() {
+                left = left.without(number);
+            } else if engine.turn() > 0 {
+                last = Instant::now();
+            }
         }
     }
 }
@@ -70,41 +76,46 @@ const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
 thread_local! {
-    /// The locked engine, from before a `fork` until after it, so that no other thread is within
-    /// it.
-    static HELD: Cell<Option<engine::EngineGuard>> = const { Cell::new(None) };
+    /// All locked engines and the locked table of epoll sets, from before a `fork` until after it,
+    /// so that no other thread is within them.
+    static HELD: Cell<Option<(Engines, MutexGuard<'static, OpenFiles>)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
     if is_owner() && !thread::is_inside() {
-        let mut engine = engine::enter();
-        calls::leave_listeners(&mut engine);
-        let _ = HELD.try_with(|held| held.set(Some(engine)));
+        let mut engines = Engines::enter(engine::all());
+        calls::listener::leave_listeners(&mut engines);
+        let _ = HELD.try_with(|held| held.set(Some((engines, sets::lock()))));
     }
 }
 
 extern "C" fn after_fork() {
-    let _ = HELD.try_with(Cell::take);
+    leave_held(HELD.try_with(Cell::take).ok().flatten());
+}
+
+/// The table of sets first, because an engine that is left looks into it.
+fn leave_held(held: Option<(Engines, MutexGuard<'static, OpenFiles>)>) {
+    if let Some((engines, sets)) = held {
+        drop(sets);
+        drop(engines);
+    }
 }
 
 extern "C" fn after_fork_in_child() {
-    let mut held = HELD.try_with(Cell::take).ok().flatten();
-    if let Some(engine) = &mut held {
-        engine.forget_waiters();
-        thread::forget_eventfd();
+    let Some((mut engines, mut sets)) = HELD.try_with(Cell::take).ok().flatten() else { return };
+    engines.iter_mut().for_each(Engine::forget_waiters);
+    sets::forget_parent(&mut sets);
+    drop(sets);
+    thread::forget_eventfd();
+    background::forget();
+    // Otherwise the queue and the listing would outlive the parent, as long as the child has
+    // descriptors of them.
+    let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
+    for fd in theirs {
+        table::clear(fd);
+        sys::close(fd);
     }
-    if held.is_some() {
-        background::forget();
-        // Otherwise the queue and the listing would outlive the parent, as long as the child has
-        // descriptors of them.
-        let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
-        for fd in theirs {
-            table::clear(fd);
-            sys::close(fd);
-        }
-    }
-    if let Some(engine) = &held
-        && matches!(engine.state, engine::State::Closed)
+    if engines.iter_mut().all(|engine| matches!(engine.state, engine::State::Closed))
         && let Some(page) = OWNER.get()
     {
         PID.store(sys::getpid(), Ordering::Relaxed);
@@ -178,7 +189,7 @@ pub(crate) fn is_child_of_fork() -> bool {
 pub(crate) fn duplicated(fd: c_int, new: c_int) {
     forget(new);
     if let Some(file) = table::find(fd) {
-        engine::enter().files.dup(file, new);
+        engine::with_files(file, |files| files.dup(file, new));
     }
 }
 

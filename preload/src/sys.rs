@@ -353,6 +353,11 @@ pub(crate) fn sleep(nanoseconds: u64) {
     let _ = call!(libc::SYS_nanosleep, &raw const time, 0);
 }
 
+/// All signals but the two of libc's own (nptl(7)): each thread takes part in `setuid` by one of
+/// them, and a thread that blocked it would let the call wait for ever.
+pub(crate) const SIGNALS_OF_PROGRAMS: u64 = !(0b11 << (SIGCANCEL - 1));
+const SIGCANCEL: u32 = 32;
+
 /// `rt_sigprocmask`: sets the mask of this thread, and returns the previous one.
 pub(crate) fn set_signal_mask(how: c_int, mask: u64) -> u64 {
     let mut before = 0_u64;

@@ -123,6 +123,8 @@ pub struct Entry<'a> {
     pub retransmits: u64,
     /// Epoll sets that it is in.
     pub epoll_sets: u32,
+    /// The engine that it lives on, where it is offloaded: a program may have several.
+    pub engine: Option<u8>,
     /// The time at which it was opened; the epoch if unknown.
     pub opened: SystemTime,
     /// The time of the last received or sent packet; the epoch if there was none.
@@ -149,6 +151,7 @@ impl Default for Entry<'_> {
             drops: 0,
             retransmits: 0,
             epoll_sets: 0,
+            engine: None,
             opened: SystemTime::UNIX_EPOCH,
             active: SystemTime::UNIX_EPOCH,
         }
@@ -284,7 +287,9 @@ impl Listing {
         let bytes = [IN_USE as u8, entry.kind as u8, entry.state as u8, entry.place as u8];
         let mut words = Words::new();
         words.put(u64::from(u32::from_le_bytes(bytes)) | u64::from(entry.fd as u32) << 32);
-        words.put(u64::from(entry.epoll_sets) | u64::from(entry.remote.is_some()) << 32);
+        // 0 is no engine: older programs have nothing there.
+        let engine = entry.engine.map_or(0, |engine| u64::from(engine) + 1);
+        words.put(u64::from(entry.epoll_sets) | u64::from(entry.remote.is_some()) << 32 | engine << 40);
         words.put(address(entry.local));
         words.put(entry.remote.map_or(0, address));
         let Entry { rx_bytes, rx_packets, tx_bytes, tx_packets, receive_queue, receive_limit, .. } = *entry;
@@ -398,8 +403,9 @@ fn read_entry(words: &[u64]) -> Option<Entry<'static>> {
         state: State::from_byte(state)?,
         place: Place::from_byte(place)?,
         epoll_sets: second as u32,
+        engine: u8::try_from(second >> 40).ok().and_then(|engine| engine.checked_sub(1)),
         local,
-        remote: (second >> 32 == 1).then_some(remote),
+        remote: (second >> 32 & 0xff == 1).then_some(remote),
         rx_bytes: words.take()?,
         rx_packets: words.take()?,
         tx_bytes: words.take()?,
@@ -525,6 +531,7 @@ mod tests {
             drops: number + 7,
             retransmits: number + 8,
             epoll_sets: u32::MAX,
+            engine: Some(14),
             opened: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 9),
             active: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 10),
         }

@@ -17,6 +17,7 @@ use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
+use crate::engine::group::Engines;
 use crate::engine::{self, signals, table, thread};
 use crate::real::{self, fail};
 use crate::{config, process};
@@ -180,7 +181,7 @@ symbols! {
         if may_be_ours() {
             // No thread is within the engine now, and one that enters later cannot be canceled
             // there.
-            let _engine = engine::enter();
+            let _engines = Engines::enter(engine::all());
             thread::expect_cancel();
         }
         pass!(real::pthread_cancel(thread))

@@ -211,12 +211,32 @@ pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<R
 
 /// The descriptors that a message carries (`SCM_RIGHTS`).
 pub(crate) fn descriptors_in<'a>(message: *const libc::msghdr) -> impl Iterator<Item = c_int> + 'a {
+    numbers_in(message).map(|number| c_int::from_ne_bytes(*number))
+}
+
+/// Gives the descriptors that a message has just brought the numbers that `change` returns.
+///
+/// # Safety
+/// The kernel has filled in the message, whose memory for control messages is the caller's.
+pub(crate) unsafe fn renumber_descriptors(message: *const libc::msghdr, change: impl Fn(c_int) -> c_int) {
+    let places: Vec<usize> = numbers_in(message).map(|number| number.as_ptr().addr()).collect();
+    let Some(message) = optional(message).ok().flatten() else { return };
+    for place in places {
+        // SAFETY: the place is one of four bytes within the control messages, which the kernel has
+        // written; no reference to them is left.
+        unsafe {
+            let number = message.msg_control.with_addr(place).cast::<c_int>();
+            number.write_unaligned(change(number.read_unaligned()));
+        }
+    }
+}
+
+fn numbers_in<'a>(message: *const libc::msghdr) -> impl Iterator<Item = &'a [u8; 4]> + 'a {
     let control = optional(message).ok().flatten().filter(|message| message.msg_controllen >= CONTROL_HEADER);
     let control = control.and_then(|message| bytes(message.msg_control, message.msg_controllen).ok());
     controls(control.unwrap_or_default())
         .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
         .flat_map(|(.., value)| value.as_chunks::<4>().0)
-        .map(|fd| c_int::from_ne_bytes(*fd))
 }
 
 /// Bytes of a `struct cmsghdr`.

@@ -10,11 +10,10 @@ use std::io::IoSliceMut;
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
-use super::{check_room, give, is_ours, known, memory, ours, ours_or_pass, vector_flags};
+use super::{check_room, give, is_ours, known, made, memory, ours, ours_or_pass, vector_flags};
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::error_queue;
 use crate::engine::table::{self, FileId};
-use crate::process;
 use crate::real::{self, Count, fail};
 
 symbols! {
@@ -130,7 +129,9 @@ symbols! {
             None => {
                 let received = pass!(real::recvmsg(fd, message, flags));
                 if received >= 0 {
-                    memory::descriptors_in(message).for_each(process::given);
+                    // Those of a broker are the engine's own, and move as those that it makes.
+                    // SAFETY: the kernel has just filled in the caller's message.
+                    unsafe { memory::renumber_descriptors(message, made) };
                 }
                 received
             }

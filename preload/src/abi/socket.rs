@@ -26,9 +26,11 @@ symbols! {
         match named {
             Some((file, local)) if result == 0 => give_none(calls::bind(file, local)),
             Some((file, _)) if is_unbound => {
-                // Without one it is the next `connect` that has the error.
+                // Without one it is the next `connect` that has the error. A broker that is asked
+                // for the flow changes `errno`.
+                let error = real::errno();
                 let _ = calls::bind_anew(file, fd);
-                result
+                give_none(Err(error)) | result
             }
             _ => result,
         }
@@ -36,7 +38,7 @@ symbols! {
 
     fn listen(fd: c_int, backlog: c_int) -> c_int {
         match known(fd) {
-            Some(file) => give_none(calls::listen(file, backlog)),
+            Some(file) => give_none(calls::listener::listen(file, backlog)),
             None => pass!(real::listen(fd, backlog)),
         }
     }
@@ -58,12 +60,12 @@ symbols! {
     }
 
     fn accept4(fd: c_int, address: *mut c_void, len: *mut u32, flags: c_int) -> c_int {
-        let accepted = match ours(fd).map(|file| calls::accept(file, flags)) {
+        let accepted = match ours(fd).map(|file| calls::listener::accept(file, flags)) {
             None | Some(Outcome::Pass) => {
                 let accepted = pass!(real::accept4(fd, address, len, flags));
                 process::given(accepted);
                 if accepted >= 0 && may_be_ours() {
-                    calls::accepted_by_kernel(fd, accepted, flags);
+                    calls::listener::accepted_by_kernel(fd, accepted, flags);
                 }
                 return accepted;
             }
@@ -81,7 +83,7 @@ symbols! {
                     }
                     None => {
                         process::given(accepted.fd);
-                        calls::accepted_by_kernel(fd, accepted.fd, flags);
+                        calls::listener::accepted_by_kernel(fd, accepted.fd, flags);
                         if !address.is_null() {
                             let _ = pass!(real::getpeername(accepted.fd, address, len));
                         }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
-use sockets::listing::{Entry, Header, Listing, Place as Whose, State, SystemCalls};
+use sockets::listing::{Entry, Header, Listing, Place as Whose, State};
 use wirepath::counters::{Block, Reading};
 
 use crate::calls::offload;
-use crate::engine::Engine;
 use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
+use crate::engine::{Engine, Guest};
 use crate::{config, sys};
 
 /// The file in shared memory, and the number of records in use.
@@ -19,15 +19,52 @@ pub(crate) struct Published {
     listing: Listing,
     used: usize,
     writes: u32,
-    /// The counters of the device, which belong to the worker and go with it.
-    counters: Weak<Block>,
 }
 
 /// The values of all sockets, before the kernel is asked for those of its own.
 pub(crate) struct PartialListing {
     /// Each socket with the descriptor of its twin, if the kernel has the values.
     sockets: Vec<(Entry<'static>, Option<i32>)>,
+    /// How many there may be.
+    room: usize,
+    now: SystemTime,
     header: Header<'static>,
+    /// The counters of the devices, which belong to the workers and go with them.
+    counters: Vec<Weak<Block>>,
+    /// The engines whose values were read.
+    added: usize,
+}
+
+impl PartialListing {
+    /// Reads the values of an engine.
+    pub(crate) fn add(&mut self, engine: &mut Engine) {
+        let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
+        let files: Vec<Listed> = files.into_iter().chain(engine.guests.iter().map(Listed::of_guest)).collect();
+        let room = self.room - self.sockets.len();
+        self.sockets.extend(files.iter().take(room).map(|listed| listed.entry(engine, self.now)));
+        if let Ok(Some(counters)) = engine.look(|sockets| Ok(sockets.counters())) {
+            self.counters.push(Arc::downgrade(&counters));
+        }
+        let header = &mut self.header;
+        header.turns += engine.turns;
+        header.sleeps += engine.sleeps;
+        header.wakeups += engine.wakeups;
+        header.unlisted += files.len().saturating_sub(room) as u64;
+        header.system_calls.sleep += engine.sleeps;
+        header.system_calls.wake += engine.wakeups;
+        header.system_calls.port += engine.look(|sockets| Ok(sockets.flow_changes())).unwrap_or(0);
+        if engine.is_open()
+            && let Some(config) = config::get()
+        {
+            header.interface = config.port.interface().into();
+        }
+        self.added += 1;
+    }
+
+    /// Whether no engine is missing, because a thread was within it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.added == config::engines()
+    }
 }
 
 /// Kernel's sockets whose values are asked for in each write; of more in each eighth, because each
@@ -42,45 +79,23 @@ impl Published {
             config::say(format_args!("wirepath sockets will not show this program: {error}"));
         });
         let listing = listing.ok()?;
-        Some(Self { listing, used: 0, writes: 0, counters: Weak::new() })
+        Some(Self { listing, used: 0, writes: 0 })
     }
 
-    /// Reads the values that are under the engine's lock.
-    pub(crate) fn collect(&mut self, engine: &mut Engine) -> PartialListing {
-        let now = SystemTime::now();
-        let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
-        let count = files.len();
-        if let Ok(Some(counters)) = engine.look(|sockets| Ok(sockets.counters())) {
-            self.counters = Arc::downgrade(&counters);
-        }
-        let room = self.listing.capacity();
-        let sockets = files.iter().take(room).map(|listed| listed.entry(engine, now)).collect();
-        let mut header = Header {
-            turns: engine.turns,
-            sleeps: engine.sleeps,
-            wakeups: engine.wakeups,
-            unlisted: count.saturating_sub(room) as u64,
-            ..Header::default()
-        };
-        header.system_calls = SystemCalls {
-            device: 0,
-            sleep: engine.sleeps,
-            wake: engine.wakeups,
-            twin: sys::calls_on_twins(),
-            port: engine.look(|sockets| Ok(sockets.flow_changes())).unwrap_or(0),
-        };
+    /// Begins to read the values that are under the engines' locks.
+    pub(crate) fn begin(&self) -> PartialListing {
+        let mut header = Header::default();
+        header.system_calls.twin = sys::calls_on_twins();
         if let Some(config) = config::get() {
             header.program = config.program.as_str().into();
-            if engine.is_open() {
-                header.interface = config.port.interface().into();
-            }
         }
-        PartialListing { sockets, header }
+        let (sockets, counters, room) = (Vec::new(), Vec::new(), self.listing.capacity());
+        PartialListing { sockets, room, now: SystemTime::now(), header, counters, added: 0 }
     }
 
     /// Writes the values, and those of the kernel.
     pub(crate) fn write(&mut self, collected: PartialListing) {
-        let PartialListing { sockets, mut header } = collected;
+        let PartialListing { sockets, mut header, counters, .. } = collected;
         let kernels = sockets.iter().filter(|(_, twin)| twin.is_some()).count();
         let asks = kernels <= ASKED_ALWAYS || self.writes.is_multiple_of(8);
         self.writes = self.writes.wrapping_add(1);
@@ -93,7 +108,8 @@ impl Published {
         }
         (used..self.used).for_each(|slot| self.listing.clear(slot));
         self.used = used;
-        header.system_calls.device = self.counters.upgrade().map_or(0, |counters| doorbells(&counters));
+        header.system_calls.device =
+            counters.iter().filter_map(Weak::upgrade).map(|counters| doorbells(&counters)).sum();
         self.listing.header(&header);
     }
 }
@@ -128,6 +144,13 @@ impl Listed {
         Some(Self { fd, kind, place, is_refused, why, sets, listens: is_listener, opened })
     }
 
+    /// That of a listener for another engine's.
+    fn of_guest(guest: &Guest) -> Self {
+        let Guest { id, fd, why, opened } = *guest;
+        let place = Owner::Ours { id, hears_twin: false };
+        Self { fd, kind: Kind::Stream, place, is_refused: false, why, sets: 0, listens: true, opened }
+    }
+
     fn entry(&self, engine: &mut Engine, now: SystemTime) -> (Entry<'static>, Option<i32>) {
         let place = match self.place {
             _ if self.is_refused => Whose::Refused,
@@ -141,10 +164,11 @@ impl Listed {
             Owner::Undecided | Owner::Kernel => None,
         };
         let is_asked = known.is_none().then_some(self.fd);
+        let number = known.is_some().then_some(engine.number as u8);
         let state = if self.listens { State::Listen } else { State::Closed };
         let known = known.unwrap_or(Entry { state, epoll_sets: self.sets, ..Entry::default() });
         let (fd, kind, opened) = (self.fd, self.kind, self.opened);
-        (Entry { fd, kind, place, why: self.why.into(), opened, ..known }, is_asked)
+        (Entry { fd, kind, place, why: self.why.into(), opened, engine: number, ..known }, is_asked)
     }
 }
 

@@ -11,7 +11,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::background::listing::Published;
+use crate::background::listing::{PartialListing, Published};
+use crate::engine::group::EngineMask;
+use crate::engine::table::ENGINES_MAX;
 use crate::engine::wait::readable;
 use crate::engine::{Engine, signals, thread as thread_state};
 use crate::{engine, sys};
@@ -22,12 +24,14 @@ mod listing;
 const BUSY_NS: u64 = 1_000_000;
 /// Time between two looks while a thread sleeps.
 const IDLE_NS: u64 = 50_000_000;
+/// Time until the next look at an engine that no thread has used yet, where there are others.
+const UNUSED_NS: u64 = 500_000_000;
 
 /// Starts the background thread unless there is one: it lists sockets of the kernel as well.
 pub(crate) fn ensure() {
     if !IS_RUNNING.load(Ordering::Relaxed) {
         // The thread blocks all signals, so that the program's signals reach its own threads.
-        let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
+        let mask = sys::set_signal_mask(libc::SIG_SETMASK, sys::SIGNALS_OF_PROGRAMS);
         start();
         sys::set_signal_mask(libc::SIG_SETMASK, mask);
     }
@@ -43,15 +47,24 @@ pub(crate) fn end() {
     NUMBER.fetch_add(1, Ordering::Relaxed);
 }
 
+/// An engine was opened: starts the background thread, unless it looks after another engine
+/// already. The caller has blocked all signals.
+pub(crate) fn start_for(engine: usize) {
+    if engine::all() == EngineMask::one(engine) || !IS_RUNNING.load(Ordering::Relaxed) {
+        start();
+    }
+}
+
 /// Starts the background thread. The caller has blocked all signals, and the thread inherits that.
-pub(crate) fn start() {
+fn start() {
     IS_RUNNING.store(true, Ordering::Relaxed);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     thread_state::enter();
     let wakes = thread_state::wake_descriptor().ok();
     let published = Published::new();
     signals::leave();
-    let thread = BackgroundThread { wakes, turns: 0, looks: 0, quiet: 0, published, written: None };
+    let use_of = [Use { turns: 0, quiet: 0 }; ENGINES_MAX];
+    let thread = BackgroundThread { wakes, use_of, looks: 0, published, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
@@ -70,23 +83,30 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// The thread's own state.
 struct BackgroundThread {
-    /// Wakes the thread when another one has used the engine.
+    /// Wakes the thread when another one has used an engine.
     wakes: Option<i32>,
-    /// The worker's turns at the last look.
-    turns: u64,
+    /// The use of each engine.
+    use_of: [Use; ENGINES_MAX],
     looks: u32,
-    /// Looks without any use of the worker, one after the other.
-    quiet: u32,
     published: Option<Published>,
     /// When the listing was written.
     written: Option<Instant>,
 }
 
+/// How an engine was used lately.
+#[derive(Clone, Copy)]
+struct Use {
+    /// The worker's turns at the last look.
+    turns: u64,
+    /// Looks without any use of the worker, one after the other.
+    quiet: u32,
+}
+
 /// The time until the next look.
 struct Rest {
     ns: u64,
-    /// The device's descriptor, which ends it early.
-    device: Option<i32>,
+    /// The devices' descriptors, which end it early.
+    devices: Vec<i32>,
 }
 
 impl BackgroundThread {
@@ -102,46 +122,66 @@ impl BackgroundThread {
         }
     }
 
-    /// Looks after the worker, unless a thread is within the engine.
+    /// Looks after all engines.
     fn look(&mut self) -> Rest {
-        let mut rest = Rest { ns: BUSY_NS, device: None };
-        let Some(mut engine) = engine::try_enter() else { return rest };
-        engine.background = None;
-        rest.ns = self.turn(&mut engine);
-        self.turns = engine.turns;
         self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
-            engine.lose_if_gone();
+        let is_due = self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY);
+        let mut collected = self.published.as_ref().filter(|_| is_due).map(Published::begin);
+        let mut rest = Rest { ns: u64::MAX, devices: Vec::new() };
+        for number in engine::all().iter() {
+            let ns = self.look_at(number, &mut rest.devices, is_due, &mut collected);
+            rest.ns = rest.ns.min(ns);
         }
-        let mut collected = None;
-        if self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY) {
+        if is_due && collected.as_ref().is_none_or(PartialListing::is_whole) {
             self.written = Some(Instant::now());
-            engine.destinations.clear();
-            collected = self.published.as_mut().map(|published| published.collect(&mut engine));
-        }
-        if self.quiet >= QUIET_LOOKS
-            && let Some(how) = engine.sleep()
-            && let Some(fd) = how.fd
-        {
-            let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
-            rest = Rest { ns: due.min(PUBLISHED_EVERY).as_nanos() as u64, device: Some(fd) };
-            engine.leave_to_sleep(self.wakes);
-        } else {
-            drop(engine);
-        }
-        if let (Some(published), Some(collected)) = (&mut self.published, collected) {
-            published.write(collected);
+            if let (Some(published), Some(collected)) = (&mut self.published, collected) {
+                published.write(collected);
+            }
         }
         rest
     }
 
+    /// Looks after an engine, unless a thread is within it. Returns the time until the next look.
+    fn look_at(
+        &mut self,
+        number: usize,
+        devices: &mut Vec<i32>,
+        is_due: bool,
+        collected: &mut Option<PartialListing>,
+    ) -> u64 {
+        let Some(mut engine) = engine::try_enter_at(number) else { return BUSY_NS };
+        engine.background = None;
+        let ns = self.turn(&mut engine);
+        self.use_of[number].turns = engine.turns;
+        if self.looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
+            engine.lose_if_gone();
+        }
+        if is_due {
+            engine.destinations.clear();
+            if let Some(collected) = collected {
+                collected.add(&mut engine);
+            }
+        }
+        if self.use_of[number].quiet >= QUIET_LOOKS
+            && let Some(how) = engine.sleep()
+            && let Some(fd) = how.fd
+        {
+            let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
+            devices.push(fd);
+            engine.leave_to_sleep(self.wakes);
+            return due.min(PUBLISHED_EVERY).as_nanos() as u64;
+        }
+        ns
+    }
+
     /// Turns the worker if no thread has since the last look. Returns the time until the next look.
     fn turn(&mut self, engine: &mut Engine) -> u64 {
+        let seen = &mut self.use_of[engine.number];
         if !engine.is_open() {
-            return IDLE_NS;
+            return if engine::all() == EngineMask::one(engine.number) { IDLE_NS } else { UNUSED_NS };
         }
         if engine.has_waiters() {
-            self.quiet = 0;
+            seen.quiet = 0;
             // A sleeping thread wakes for a due timer, unless it fell asleep before the timer was
             // set.
             if engine.sleep().is_none() {
@@ -150,19 +190,19 @@ impl BackgroundThread {
             }
             return IDLE_NS;
         }
-        if engine.turns == self.turns {
-            self.quiet = if engine.turn() == 0 { self.quiet.saturating_add(1) } else { 0 };
+        if engine.turns == seen.turns {
+            seen.quiet = if engine.turn() == 0 { seen.quiet.saturating_add(1) } else { 0 };
             engine.note_timer();
         } else {
-            self.quiet = 0;
+            seen.quiet = 0;
         }
         BUSY_NS
     }
 
     /// Sleeps until the next look.
     fn rest(&mut self, rest: &Rest) {
-        let (Some(device), Some(wakes)) = (rest.device, self.wakes) else { return sys::sleep(rest.ns) };
-        let mut fds = [readable(wakes), readable(device)];
+        let (Some(wakes), false) = (self.wakes, rest.devices.is_empty()) else { return sys::sleep(rest.ns) };
+        let mut fds: Vec<_> = [wakes].iter().chain(&rest.devices).map(|fd| readable(*fd)).collect();
         let woken = sys::ppoll(&mut fds, Some(rest.ns)).unwrap_or(0);
         let _ = sys::read(wakes, &mut [0; 8]);
         // A thread that has just begun to use the engine comes first.
@@ -170,7 +210,7 @@ impl BackgroundThread {
             sys::sleep(BUSY_NS);
         }
         if fds[0].revents != 0 {
-            self.quiet = 0;
+            self.use_of.iter_mut().for_each(|seen| seen.quiet = 0);
         }
     }
 }

@@ -41,7 +41,7 @@ impl Received {
 /// The control messages that the program has asked for, of a datagram or of the bytes that were
 /// just read.
 pub(crate) fn control(file: FileId, received: &Received) -> Vec<ControlMessage> {
-    if received.has_control { control_messages(&mut engine::enter(), file, received) } else { Vec::new() }
+    if received.has_control { control_messages(&mut engine::enter(file), file, received) } else { Vec::new() }
 }
 
 fn control_messages(engine: &mut Engine, file: FileId, received: &Received) -> Vec<ControlMessage> {
@@ -115,7 +115,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         _ => (),
     }
     let (target, first) = {
-        let mut engine = engine::enter();
+        let mut engine = engine::enter(file);
         let Ok(target) = target(&mut engine, file) else { return Pass };
         let first = receive_at_once(&mut engine, &target, parts, flags);
         (target, first)
@@ -148,7 +148,7 @@ pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
         socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Undecided)
     };
     let twin = {
-        let mut engine = engine::enter();
+        let mut engine = engine::enter(file);
         if flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) != 0
             || !is_undecided(&mut engine)
             || engine.files.is_nonblocking(file)
@@ -164,7 +164,7 @@ pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
     thread::test_cancel();
     thread::begin_call();
     let blocking = Blocking::of_socket(false, sys::receive_timeout(twin));
-    wait::until(blocking, WaitFor::Any, &[readable(twin)], |engine, _| {
+    wait::until(blocking, file.room(), WaitFor::Any, &[readable(twin)], |engine, _| {
         if is_undecided(engine) && sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(0) {
             return Err(Errno::EAGAIN);
         }
@@ -202,7 +202,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// `None` if the socket is no longer ours.
     pub(crate) fn begin(file: FileId) -> Option<Self> {
-        let mut engine = engine::enter();
+        let mut engine = engine::enter(file);
         let target = target(&mut engine, file).ok()?;
         Some(Self { engine, file, target, has_turned: false })
     }
@@ -249,7 +249,7 @@ fn receive_all(
                     IoSliceMut::advance_slices(&mut rest, count);
                 }
                 Err(error) => {
-                    report_later(target, error);
+                    report_later(file, target, error);
                     break;
                 }
                 Ok(_) => break,
@@ -273,14 +273,14 @@ fn peek_all(
     let blocking = calls::blocking(file, target.id, flags, Direction::Receive)?;
     if !blocking.is_nonblocking {
         // Whatever ends the wait, there are bytes to report.
-        let _ = wait::until(blocking, WaitFor::Any, &[], |engine, _| {
+        let _ = wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
             let (len, ready) =
                 engine.look(|sockets| Ok((sockets.readable_len(target.id)?, sockets.ready(target.id)?)))?;
             let has_ended = !ready.among(Ready::RDHUP | Ready::HUP | Ready::ERR).is_none();
             if len >= wanted || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
         });
     }
-    let seen = receive_once(&mut engine::enter(), target, parts, flags, Sides::Ours);
+    let seen = receive_once(&mut engine::enter(file), target, parts, flags, Sides::Ours);
     Ok(seen.ok().flatten().unwrap_or(first))
 }
 
@@ -296,7 +296,7 @@ fn wait_to_receive(
     }
     let twin = [readable(target.twin)];
     let twin = if target.hears_twin { &twin[..] } else { &[] };
-    wait::until(blocking, WaitFor::Socket(target.id, Ready::IN), twin, |engine, sides| {
+    wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::IN), twin, |engine, sides| {
         match receive_once(engine, target, parts, flags, sides) {
             // After `SHUT_RD` a call that would wait returns 0.
             Err(Errno::EAGAIN) if target.kind == Kind::Datagram => {
@@ -366,7 +366,7 @@ fn refuse_bad_buffers(
 
 /// A send of memory that is not there: the state of the socket is reported first.
 pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_int, error: Errno) -> Outcome<usize> {
-    let kind = target(&mut engine::enter(), file).map(|target| target.kind);
+    let kind = target(&mut engine::enter(file), file).map(|target| target.kind);
     let state = match (kind, to) {
         (Err(_), _) => return Pass,
         (Ok(Kind::Stream), _) => send(file, &[], None, flags),
@@ -378,7 +378,7 @@ pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_i
     };
     match state {
         Ours(Ok(_)) if kind == Ok(Kind::Datagram) => {
-            let mut engine = engine::enter();
+            let mut engine = engine::enter(file);
             let refused =
                 target(&mut engine, file).and_then(|target| engine.look(|sockets| sockets.refuse_datagrams(target.id)));
             Ours(Err(refused.err().unwrap_or(error)))
@@ -402,7 +402,7 @@ pub(crate) fn send_controlled(
     control: &[u8],
 ) -> Outcome<usize> {
     thread::test_cancel();
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let mut found = target(&mut engine, file);
     let name = to;
     let to = match to.map(address::parse) {
@@ -463,7 +463,7 @@ fn end_datagram(
     };
     let group = towards.0.or(target.peer_group).filter(|to| to.ip().is_multicast());
     if let (Ok(_), Some(group)) = (&sent, group) {
-        groups::loop_back(&mut engine::enter(), file, parts, group, flags);
+        groups::loop_back(&mut engine::enter(file), file, parts, group, flags);
     }
     sent
 }
@@ -501,7 +501,7 @@ fn send_all(
 
 /// Sends bytes of a file, from its position or from an offset (`sendfile`).
 pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Outcome<usize> {
-    if target(&mut engine::enter(), file).is_err() {
+    if target(&mut engine::enter(file), file).is_err() {
         return Pass;
     }
     let mut block = vec![0; count.min(FILE_BLOCK)];
@@ -549,7 +549,7 @@ fn send_datagram(
     flags: c_int,
 ) -> Result<usize, Errno> {
     let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
-    wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+    wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
         send_once(engine, target, parts, towards, flags)
     })
 }
@@ -585,7 +585,7 @@ fn send_rest(
     let mut rest = &mut rest[..];
     IoSlice::advance_slices(&mut rest, sent);
     while !rest.is_empty() {
-        let step = wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+        let step = wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
             send_once(engine, target, rest, (None, None), flags)
         });
         match step {
@@ -594,8 +594,8 @@ fn send_rest(
                 IoSlice::advance_slices(&mut rest, taken);
             }
             Err(error) if sent > 0 => {
-                report_later(target, error);
-                let _ = engine::enter().call(|sockets, cx| sockets.end_send(target.id, send_flags(flags), cx));
+                report_later(file, target, error);
+                let _ = engine::enter(file).call(|sockets, cx| sockets.end_send(target.id, send_flags(flags), cx));
                 return Ok(sent);
             }
             Err(error) => return Err(error),
@@ -605,9 +605,9 @@ fn send_rest(
 }
 
 /// Keeps an error for the next call, because this call has moved bytes and reports their number.
-fn report_later(target: &Target, error: Errno) {
+fn report_later(file: FileId, target: &Target, error: Errno) {
     if matches!(error, Errno::ECONNRESET | Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH) {
-        let _ = engine::enter().call(|sockets, _| sockets.restore_error(target.id, error));
+        let _ = engine::enter(file).call(|sockets, _| sockets.restore_error(target.id, error));
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Received {
 
 /// `recvmsg` with `MSG_ERRQUEUE`, which never waits. `None`: the file is not ours.
 pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>]) -> Option<Result<Received, Errno>> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let twin = engine.files.twin(file).ok()?;
     let socket = engine.files.socket(file).ok()?;
     let family = socket.family;

@@ -9,16 +9,17 @@ use sockets::rules::Traffic;
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
 
 use crate::address::{self, Address, Family};
-use crate::engine::file::{ANY, FileKind, Owner, ShutdownMask, Socket};
+use crate::engine::file::{ANY, FileKind, Owner, Replica, ShutdownMask, Socket};
 use crate::engine::options::HandledBy;
-use crate::engine::table::{self, FileId};
-use crate::engine::wait::{self, Blocking, Sides, readable};
+use crate::engine::table::FileId;
+use crate::engine::wait::{self, Blocking};
 use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::{config, sys};
 
 pub(crate) mod data;
 pub(crate) mod error_queue;
 pub(crate) mod groups;
+pub(crate) mod listener;
 pub(crate) mod offload;
 pub(crate) mod poll;
 
@@ -45,12 +46,12 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         _ => return,
     };
     let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-    engine::enter().files.open(fd, is_nonblocking, FileKind::Socket(Socket::new(kind_of, family)));
+    engine::enter_own().files.open(fd, is_nonblocking, FileKind::Socket(Socket::new(kind_of, family)));
 }
 
 /// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
 pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     socket.has_named_port = matches!(address::parse(local), Address::V4(local) if local.port() != 0);
@@ -81,7 +82,7 @@ pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
 /// Returns whether it is unbound now, although it was bound.
 pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
     name_own_host(twin, local);
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let Ok(socket) = engine.files.socket(file) else { return false };
     let Some(id) = socket.ours().filter(|_| socket.kind == Kind::Stream && !socket.has_named_port) else {
         return false;
@@ -96,7 +97,7 @@ pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
 /// `bind` has failed on a socket that [`prepare_to_bind`] has unbound: it gets another port, so
 /// that the kernel gives the port of its next connection to no other socket.
 pub(crate) fn bind_anew(file: FileId, twin: c_int) -> Result<(), Errno> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let socket = engine.files.socket(file)?;
     let (family, id) = (socket.family, socket.ours().ok_or(Errno::ENOTSOCK)?);
     let local = rebind_twin(twin, family, ANY)?;
@@ -130,92 +131,13 @@ fn keep(engine: &mut Engine, file: FileId, why: &'static str) -> Result<(), Errn
     Ok(())
 }
 
-/// Lists a connection that the kernel has accepted for a listener.
-pub(crate) fn accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
-    let Some(listener) = table::find(listener) else { return };
-    let mut engine = engine::enter();
-    let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
-    let why = if matches!(place, Owner::Ours { .. }) { "accepted by loopback or another interface" } else { why };
-    let socket = Socket { place: Owner::Kernel, why, ..Socket::new(Kind::Stream, *family) };
-    engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
-}
-
-/// `listen`. The engine listens first, then the twin, for connections by other interfaces: a
-/// connection by our interface that the kernel accepted earlier would be reset when the engine
-/// begins.
-pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
-    let mut engine = engine::enter();
-    let twin = engine.files.twin(file)?;
-    let socket = engine.files.socket(file)?;
-    if socket.kind != Kind::Stream {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    match socket.ours() {
-        Some(id) => engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?,
-        None => {
-            begin_to_listen(&mut engine, file, twin, backlog)?;
-            engine.files.socket(file)?.backlog = Some(backlog);
-            engine.files.mark(file);
-        }
-    }
-    sys::listen(twin, backlog).inspect_err(|_| offload::give_back(&mut engine, file))?;
-    engine.files.socket(file)?.is_listener = true;
-    Ok(())
-}
-
-/// A thread waits for connections of a listener. If the engine gave the listener up before a
-/// `fork`, this process now opens it again.
-pub(crate) fn begin_to_accept(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
-    let socket = engine.files.socket(file)?;
-    let Some(backlog) = socket.backlog.take() else { return Ok(()) };
-    if socket.ours().is_none() {
-        let twin = engine.files.twin(file)?;
-        begin_to_listen(engine, file, twin, backlog)?;
-        sys::listen(twin, backlog)?;
-    }
-    engine.files.mark(file);
-    Ok(())
-}
-
-fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
-    let family = engine.files.socket(file)?.family;
-    let Ok(local) = bind_twin(twin, family, ANY) else { return keep(engine, file, IPV6) };
-    if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
-        return Ok(());
-    }
-    let id = offload::take(engine, file, Some(local), true)?;
-    let listens = engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx));
-    listens.inspect_err(|_| offload::give_back(engine, file))
-}
-
-/// Gives the queue back before a `fork`, if the process has only listeners that it never waited on:
-/// the first process that waits on them, parent or child, opens the queue again. Until then the
-/// kernel does not listen either, because connections that it accepts would be reset.
-pub(crate) fn leave_listeners(engine: &mut Engine) {
-    let Some(listeners) = engine.files.idle_listeners() else { return };
-    for file in listeners {
-        offload::give_back(engine, file);
-        if let Ok(twin) = engine.files.twin(file) {
-            let _ = sys::shutdown(twin, libc::SHUT_RD);
-        }
-    }
-    engine.close();
-}
-
-fn backlog_of(backlog: c_int) -> usize {
-    usize::try_from(backlog).unwrap_or(0).min(SOMAXCONN)
-}
-
-/// `net.core.somaxconn` by default.
-const SOMAXCONN: usize = 4_096;
-
 /// `connect`.
 pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     let remote = match address::parse(remote) {
         Address::V4(remote) => remote,
         Address::Unspecified => return disconnect(file),
         Address::Other => {
-            let mut engine = engine::enter();
+            let mut engine = engine::enter(file);
             if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Undecided) {
                 let _ = keep(&mut engine, file, IPV6);
             }
@@ -248,7 +170,7 @@ fn may_try_kernel(file: FileId, error: Errno) -> bool {
         Errno::ENOMEM,
         Errno::ETIMEDOUT,
     ];
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let is_both = engine.files.socket(file).is_ok_and(|socket| socket.is_both && socket.kind == Kind::Stream);
     if !is_both || !NO_WAY.contains(&error) {
         return false;
@@ -259,7 +181,7 @@ fn may_try_kernel(file: FileId, error: Errno) -> bool {
 
 /// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
 fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId, Kind)>, Errno> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let twin = engine.files.twin(file)?;
     let (kind, family, ours) = {
         let socket = engine.files.socket(file)?;
@@ -322,12 +244,12 @@ pub(crate) fn leaves_by_ours(
 /// Waits for the handshake of a stream.
 fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
     let blocking = blocking(file, id, 0, Direction::Send)?;
-    let begun = engine::enter().call(|sockets, cx| sockets.connect(id, remote, cx));
+    let begun = engine::enter(file).call(|sockets, cx| sockets.connect(id, remote, cx));
     match begun {
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !blocking.is_nonblocking => (),
         done => return done,
     }
-    let connected = wait::until(blocking, WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
+    let connected = wait::until(blocking, file.room(), WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
         engine.call(|sockets, cx| match sockets.connect(id, remote, cx) {
             Err(Errno::EALREADY) => Err(Errno::EAGAIN),
             done => done,
@@ -342,7 +264,7 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
 
 /// `connect` to `AF_UNSPEC`.
 fn disconnect(file: FileId) -> Outcome<()> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return Pass };
     let Some(id) = socket.ours() else {
         if socket.kind == Kind::Stream {
@@ -352,8 +274,12 @@ fn disconnect(file: FileId) -> Outcome<()> {
         return Pass;
     };
     (socket.is_listener, socket.backlog) = (false, None);
+    let replicas = core::mem::take(&mut socket.replicas);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
-    Ours(engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
+    let done = engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified));
+    drop(engine);
+    listener::close_replicas(&replicas);
+    Ours(done)
 }
 
 /// The most ports that the kernel is asked for before a connection is refused.
@@ -413,82 +339,6 @@ fn rebind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<Socke
     offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
 }
 
-/// The result of `accept`: a descriptor, and the peer in the program's family.
-pub(crate) struct Accepted {
-    pub(crate) fd: c_int,
-    pub(crate) peer: Option<(SocketAddrV4, Family)>,
-}
-
-/// `accept4`.
-pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
-    if let Err(error) = begin_to_accept(&mut engine::enter(), file) {
-        return Ours(Err(error));
-    }
-    let Ok((id, twin, family)) = ours_of(file) else { return Pass };
-    if engine::enter().files.socket(file).is_ok_and(|socket| socket.kind == Kind::Datagram) {
-        return Ours(Err(Errno::EOPNOTSUPP));
-    }
-    let blocking = match blocking(file, id, 0, Direction::Receive) {
-        Ok(blocking) => blocking,
-        Err(error) => return Ours(Err(error)),
-    };
-    let interest = WaitFor::Socket(id, Ready::IN);
-    let is_both = engine::enter().files.socket(file).is_ok_and(|socket| socket.is_both);
-    Ours(wait::until(blocking, interest, &[readable(twin)], |engine, sides| {
-        if is_both
-            && engine::is_twins_turn()
-            && let Ok(accepted) = accept_twin(twin, flags)
-        {
-            return Ok(accepted);
-        }
-        match accept_ours(engine, id, family, flags) {
-            Err(Errno::EAGAIN) if sides == Sides::Both => accept_twin(twin, flags),
-            done => done,
-        }
-    }))
-}
-
-fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) -> Result<Accepted, Errno> {
-    if !engine.look(|sockets| sockets.ready(id))?.has(Ready::IN) {
-        return Err(Errno::EAGAIN);
-    }
-    // The descriptor is made first, because a connection stays in the queue if there is none for
-    // it.
-    let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
-    if let Some(stale) = table::find(fd) {
-        let _ = close_file(engine, stale, fd);
-    }
-    match engine.call(|sockets, _| sockets.accept(id)) {
-        Ok((accepted, peer)) => {
-            engine.gathering.has_accepted = true;
-            let place = Owner::Ours { id: accepted, hears_twin: false };
-            let why = "accepted by a listener of ours";
-            let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
-            engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
-            Ok(Accepted { fd, peer: Some((peer, family)) })
-        }
-        Err(error) => {
-            sys::close(fd);
-            Err(error)
-        }
-    }
-}
-
-/// Accepts a connection of the kernel: by loopback, or by another interface.
-///
-/// The call must not block, because it holds the engine's lock and another process that shares the
-/// twin may be faster.
-fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
-    if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
-        return Err(Errno::EAGAIN);
-    }
-    let status = sys::fcntl(twin, libc::F_GETFL, 0)?;
-    sys::fcntl(twin, libc::F_SETFL, status | libc::O_NONBLOCK)?;
-    let accepted = sys::accept(twin, flags);
-    sys::fcntl(twin, libc::F_SETFL, status)?;
-    Ok(Accepted { fd: accepted?, peer: None })
-}
-
 /// `shutdown`.
 pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
     let how = match number {
@@ -498,13 +348,13 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
         _ => return Pass,
     };
     let Ok((id, twin, _)) = ours_of(file) else {
-        if let Ok(socket) = engine::enter().files.socket(file) {
+        if let Ok(socket) = engine::enter(file).files.socket(file) {
             socket.shut.reads |= how != Shutdown::Write;
             socket.shut.writes |= how != Shutdown::Read;
         }
         return Pass;
     };
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let is_listener = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
     if is_listener {
         // It goes on to listen if only its sends end.
@@ -514,46 +364,51 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
         // It has a peer where ours has one, and fails likewise where ours has none.
         let _ = sys::shutdown(twin, number);
     }
-    Ours(engine.call(|sockets, cx| sockets.shutdown(id, how, cx)))
+    let done = engine.call(|sockets, cx| sockets.shutdown(id, how, cx));
+    drop(engine);
+    for replica in listener::replicas_of(file) {
+        let _ = engine::enter_at(replica.engine).call(|sockets, cx| sockets.shutdown(replica.id, how, cx));
+    }
+    Ours(done)
 }
 
 /// `close` of a descriptor, before the twin is closed.
 pub(crate) fn close(file: FileId, fd: c_int) {
-    let closing = close_file(&mut engine::enter(), file, fd);
-    if let Some((closing, time)) = closing {
-        linger(closing, Duration::from_nanos(time.as_nanos()));
+    if file.is_set() {
+        return poll::close_set(file, fd);
+    }
+    let closed = close_file(&mut engine::enter(file), file, fd);
+    if let Some(Closed { closing, replicas }) = closed {
+        listener::close_replicas(&replicas);
+        if let Some((closing, time)) = closing {
+            linger(file, closing, Duration::from_nanos(time.as_nanos()));
+        }
     }
 }
 
-/// Closes a descriptor under the engine's lock. Returns the connection that has not ended yet, and
-/// how long `close` waits for it.
-fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, wirepath::time::Duration)> {
-    match engine.files.close(file, fd)?.what {
-        FileKind::Socket(socket) => {
-            let id = socket.ours()?;
-            let closing = engine.call(|sockets, cx| {
-                let time = sockets.options(id)?.linger;
-                Ok(sockets.close_lingering(id, cx)?.zip(time))
-            });
-            closing.ok().flatten()
-        }
-        FileKind::Set(set) => {
-            if let Some(outside) = set.outside {
-                engine.shown.retain(|shown| *shown != file);
-                table::clear(outside);
-                sys::close(outside);
-            }
-            let set = set.ours?;
-            let _ = engine.call(|sockets, _| sockets.epoll_close(set));
-            None
-        }
-    }
+/// What remains of an offloaded file whose last descriptor was closed.
+struct Closed {
+    /// The connection that has not ended yet, and how long `close` waits for it.
+    closing: Option<(Closing, wirepath::time::Duration)>,
+    /// The listeners of other engines, which the caller closes.
+    replicas: Vec<Replica>,
+}
+
+/// Closes a descriptor of a socket under its engine's lock.
+fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<Closed> {
+    let FileKind::Socket(socket) = engine.files.close(file, fd)?.what else { return None };
+    let id = socket.ours()?;
+    let closing = engine.call(|sockets, cx| {
+        let time = sockets.options(id)?.linger;
+        Ok(sockets.close_lingering(id, cx)?.zip(time))
+    });
+    Some(Closed { closing: closing.ok().flatten(), replicas: socket.replicas })
 }
 
 /// Waits at most `time` for the end of a connection (`SO_LINGER`).
-fn linger(closing: Closing, time: Duration) {
+fn linger(file: FileId, closing: Closing, time: Duration) {
     let blocking = Blocking::of_poll(Some(time));
-    let _ = wait::until(blocking, WaitFor::Any, &[], |engine, _| {
+    let _ = wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
         engine.call(|sockets, cx| if sockets.is_closing(closing, cx) { Err(Errno::EAGAIN) } else { Ok(()) })
     });
 }
@@ -561,13 +416,13 @@ fn linger(closing: Closing, time: Duration) {
 /// `getsockname` and `getpeername`.
 pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family)> {
     let Ok((id, _, family)) = ours_of(file) else { return Pass };
-    let name = engine::enter().look(|sockets| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
+    let name = engine::enter(file).look(|sockets| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
     Ours(name.map(|name| (name, family)))
 }
 
 /// `setsockopt`. If the socket is not offloaded yet, the twin has taken the option.
 pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let Ok(socket) = engine.files.socket(file) else { return Pass };
     let Some(id) = socket.ours() else {
         socket.options.push(level, name, value);
@@ -594,6 +449,13 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     {
         error_queue::mirror(twin, level, name, value);
     }
+    drop(engine);
+    if done.is_ok() {
+        for replica in listener::replicas_of(file) {
+            let mut engine = engine::enter_at(replica.engine);
+            let _ = engine.call(|sockets, cx| sockets.setsockopt(replica.id, level, name, value, cx));
+        }
+    }
     Ours(done)
 }
 
@@ -607,7 +469,7 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
         return Pass;
     }
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         && let Ok(Socket { place: Owner::Ours { hears_twin: true, .. }, .. }) = engine.files.socket(file)
     {
@@ -624,7 +486,7 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
 /// Whether signals of readiness (`O_ASYNC`) can be asked for: not of a socket of ours, and one of
 /// which they were asked for stays with the kernel.
 pub(crate) fn ask_for_signals(file: FileId, on: bool) -> bool {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let Ok(socket) = engine.files.socket(file) else { return true };
     if socket.ours().is_some() {
         return !on;
@@ -635,14 +497,16 @@ pub(crate) fn ask_for_signals(file: FileId, on: bool) -> bool {
 
 /// Records `O_NONBLOCK`; the twin has it as well.
 pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
-    if let Some(file) = engine::enter().files.get(file) {
-        file.is_nonblocking = is_nonblocking;
-    }
+    engine::with_files(file, |files| {
+        if let Some(file) = files.get(file) {
+            file.is_nonblocking = is_nonblocking;
+        }
+    });
 }
 
 /// `FIONREAD` and `SIOCOUTQ`.
 pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let Some((id, hears_twin)) = engine.files.socket(file).ok().and_then(|socket| match socket.place {
         Owner::Ours { id, hears_twin } => Some((id, hears_twin)),
         Owner::Undecided | Owner::Kernel => None,
@@ -675,7 +539,7 @@ pub(crate) enum Direction {
 /// How long a call of a socket blocks, by `O_NONBLOCK`, its flags and the socket's timeout.
 pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Blocking, Errno> {
     thread::begin_call();
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file);
     let timeout = engine.look(|sockets| {
         sockets.option(id, |options| match direction {
@@ -688,7 +552,7 @@ pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Dire
 
 /// An offloaded file's socket, twin and family.
 pub(crate) fn ours_of(file: FileId) -> Result<(SocketId, c_int, Family), Errno> {
-    let mut engine = engine::enter();
+    let mut engine = engine::enter(file);
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     socket.ours().map(|id| (id, twin, socket.family)).ok_or(Errno::ENOTSOCK)

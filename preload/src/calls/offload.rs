@@ -16,7 +16,7 @@ use crate::calls::{error_queue, groups, poll};
 use crate::engine::file::{Groups, Owner, ShutdownMask, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
-use crate::engine::{self, Engine, State, thread};
+use crate::engine::{self, Engine, State, sets, thread};
 use crate::{config, sys};
 
 /// Sockets that may be open at one time.
@@ -227,14 +227,15 @@ pub(crate) fn watched(event: libc::epoll_event) -> Watched {
 /// cannot be offloaded does not start.
 pub(crate) fn open_first() {
     let refuses = config::get().is_some_and(|config| config.policy == config::Policy::Refuse);
-    if refuses && !config::has_opened() && open(&mut engine::enter()) {
+    let is_open = |number| open(&mut engine::enter_at(number));
+    if refuses && !config::has_opened() && engine::all().iter().all(is_open) {
         // The programs that a script starts need not wait for it again.
         sys::set_environment(config::OPENED, "1");
     }
 }
 
 /// Opens the worker unless it is open. Returns whether it is open afterwards.
-fn open(engine: &mut Engine) -> bool {
+pub(crate) fn open(engine: &mut Engine) -> bool {
     match engine.state {
         State::Open(_) => return true,
         State::Failed => return false,
@@ -243,7 +244,7 @@ fn open(engine: &mut Engine) -> bool {
     let Some(config) = config::get() else { return false };
     // The threads that start here block all signals, so that the program's signals reach its own
     // threads.
-    let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
+    let mask = sys::set_signal_mask(libc::SIG_SETMASK, sys::SIGNALS_OF_PROGRAMS);
     let opened = engine::guard(|| open_stack(config))
         .unwrap_or_else(|words| Err(format!("wirepath has failed while it opened the interface ({words})").into()));
     let is_open = match opened {
@@ -252,12 +253,12 @@ fn open(engine: &mut Engine) -> bool {
             let asks = sys::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
             engine.asks = asks.ok().map(thread::move_high);
             engine.wake_all();
-            crate::background::start();
+            crate::background::start_for(engine.number);
             true
         }
         Err(error) => {
             engine.state = State::Failed;
-            config::fall_back(error);
+            config::fall_back_of(engine.number, error);
             false
         }
     };
@@ -279,6 +280,12 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         None => live,
     };
     let stack = Stack::open_with(&live, SOCKETS_MAX)?;
+    if config::engines() > 1 && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
+        return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \
+                    each thread must get all frames of its sockets: start the broker with --forward, or unset \
+                    WIREPATH_ENGINES"
+            .into());
+    }
     stack.call(|sockets, _| sockets.follow_system(*config::system()));
     Ok(stack)
 }
@@ -306,7 +313,7 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
 
 /// Moves a socket from the kernel's epoll set to the engine's.
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
-    let Ok(epfd) = engine.files.twin(watch.set) else { return };
+    let Ok(epfd) = sets::twin(watch.set) else { return };
     if hears_twin {
         poll::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
     } else {
@@ -319,11 +326,11 @@ fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool
 
 /// The engine's part of an epoll set, made if there is none.
 pub(crate) fn set_of(engine: &mut Engine, file: FileId) -> Result<usize, Errno> {
-    if let Some(set) = engine.files.set(file)?.ours {
+    if let Some(set) = sets::part(file, engine.number)? {
         return Ok(set);
     }
     let made = engine.call(|sockets, _| Ok(sockets.epoll_create()))?;
-    engine.files.set(file)?.ours = Some(made);
+    sets::set_part(file, engine.number, made)?;
     Ok(made)
 }
 

@@ -5,37 +5,48 @@ use std::time::Duration;
 
 use sockets::{Errno, Kind, Ready, SocketId};
 
-use crate::calls::error_queue;
 use crate::calls::offload::{set_of, watched};
-use crate::engine::file::{FileKind, OneShot, Owner, Set, Watch};
+use crate::calls::{error_queue, listener};
+use crate::engine::file::{FileKind, Owner, Replica, Socket, Watch};
+use crate::engine::group::{EngineMask, Engines};
+use crate::engine::sets::{self, OneShot};
 use crate::engine::table::{self, FileId};
-use crate::engine::wait::{self, Blocking, Sides, readable};
+use crate::engine::wait::{self, Blocking, Sides, Waits, readable};
 use crate::engine::{self, Engine, WaitFor, thread};
-use crate::{calls, sys};
+use crate::sys;
 
 /// `poll`: returns how many of `fds` have events.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
-    let (mut members, mut known) = {
-        let mut engine = engine::enter();
-        (members_of(&mut engine, fds), engine.offloads)
-    };
+    let (rooms, sets) = rooms_of(fds);
+    let (mut members, mut known) = first_members(rooms, fds);
     let kernel = kernel_side(fds, &members);
-    let interest = match (&members[..], &fds[..]) {
-        ([State::Ours(member)], [one]) => WaitFor::Socket(member.id, Ready(u32::from(one.events as u16))),
-        _ => WaitFor::Any,
+    let (interest, listeners) = match (&members[..], &fds[..]) {
+        ([State::Ours(member)], [one]) => {
+            let listeners = if member.others.is_empty() { Vec::new() } else { member.all().collect() };
+            (WaitFor::Socket(member.id, Ready(u32::from(one.events as u16))), listeners)
+        }
+        _ => (WaitFor::Any, Vec::new()),
     };
+    let engines = members.iter().fold(rooms, |engines, state| match state {
+        State::Ours(member) => engines.and(member.engines()),
+        State::Set(_) | State::Kernel => engines,
+    });
+    let waits = Waits { engines, sets: &sets, interest, listeners: &listeners, kernel: &kernel };
     let mut polled = kernel.clone();
-    let ready = wait::until(Blocking::of_poll(timeout), interest, &kernel, |engine, sides| {
-        if engine.offloads != known {
+    let ready = wait::until_any(Blocking::of_poll(timeout), &waits, |engines, sides| {
+        let now = offloads(engines, rooms);
+        if now != known
+            && let Ok(anew) = members_of(engines, fds)
+        {
             // Another thread has offloaded a socket, maybe one of these by its first send.
-            members = members_of(engine, fds);
-            (polled, known) = (kernel_side(fds, &members), engine.offloads);
+            members = anew;
+            (polled, known) = (kernel_side(fds, &members), now);
         }
         let has_kernel = members.iter().any(|member| matches!(member, State::Kernel));
-        let mut count = look_at_ours(engine, fds, &members);
+        let mut count = look_at_ours(engines, fds, &members);
         // A call that returns reports all that is ready, on both sides.
         if sides == Sides::Both || (count > 0 && has_kernel) {
-            count = look_at_kernel(engine, fds, &members, &mut polled)?;
+            count = look_at_kernel(engines, fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
     });
@@ -43,6 +54,40 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
         Err(Errno::EAGAIN) => Ok(0),
         done => done,
     }
+}
+
+/// The engines of the files among these descriptors that are sockets, which may be offloaded while
+/// a call waits, and the epoll sets among them.
+fn rooms_of(fds: &[libc::pollfd]) -> (EngineMask, Vec<FileId>) {
+    let (mut rooms, mut sets) = (EngineMask::NONE, Vec::new());
+    for file in fds.iter().filter_map(|entry| table::find_possible(entry.fd)) {
+        if file.is_set() {
+            sets.push(file);
+        } else {
+            rooms = rooms.with(file.room());
+        }
+    }
+    (rooms, sets)
+}
+
+/// The states of the descriptors of a call that begins, and how many sockets were offloaded before.
+/// The first wait offloads a listener; if that fails, it stays with the kernel.
+fn first_members(rooms: EngineMask, fds: &[libc::pollfd]) -> (Vec<State>, u64) {
+    loop {
+        let idle = {
+            let mut engines = Engines::enter(rooms);
+            match members_of(&mut engines, fds) {
+                Ok(members) => return (members, offloads(&mut engines, rooms)),
+                Err(idle) => idle,
+            }
+        };
+        let _ = listener::begin_to_accept(idle);
+    }
+}
+
+/// Counts the sockets that were offloaded in some of the engines.
+fn offloads(engines: &mut Engines, numbers: EngineMask) -> u64 {
+    engines.iter_mut().filter(|engine| numbers.has(engine.number)).map(|engine| engine.offloads).sum()
 }
 
 /// Whether any of these descriptors is offloaded, or a datagram socket that another thread may
@@ -55,21 +100,23 @@ pub(crate) fn concerns_us(fds: impl Iterator<Item = c_int> + Clone) -> bool {
     if undecided.peek().is_none() {
         return false;
     }
-    let mut engine = engine::enter();
     undecided.any(|file| {
+        let mut engine = engine::enter(file);
         let socket = engine.files.socket(file);
         socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Undecided)
     })
 }
 
-fn members_of(engine: &mut Engine, fds: &[libc::pollfd]) -> Vec<State> {
-    let states = fds.iter().map(|entry| match table::find_ours(entry.fd) {
-        Some(file) => {
-            // The first wait offloads a listener; if that fails, it stays with the kernel.
-            let _ = calls::begin_to_accept(engine, file);
-            state_of(engine, file)
+/// The states of descriptors, or a listener among them that is to be begun before.
+fn members_of(engines: &mut Engines, fds: &[libc::pollfd]) -> Result<Vec<State>, FileId> {
+    let states = fds.iter().map(|entry| {
+        let Some(file) = table::find_ours(entry.fd) else { return Ok(State::Kernel) };
+        if file.is_set() {
+            return Ok(State::Set(file));
         }
-        None => State::Kernel,
+        // The descriptor may name a socket of another engine meanwhile: then the kernel answers.
+        let Some(engine) = engines.of(file.room()) else { return Ok(State::Kernel) };
+        if listener::is_idle(engine, file) { Err(file) } else { Ok(state_of(engine, file)) }
     });
     states.collect()
 }
@@ -90,18 +137,15 @@ fn kernel_side(fds: &[libc::pollfd], members: &[State]) -> Vec<libc::pollfd> {
 /// Both names of input.
 const INPUT: i16 = libc::POLLIN | libc::POLLRDNORM;
 
-fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]) -> usize {
+fn look_at_ours(engines: &mut Engines, fds: &mut [libc::pollfd], members: &[State]) -> usize {
     let mut count = 0;
     for (entry, member) in fds.iter_mut().zip(members) {
         entry.revents = match member {
-            State::Ours(member) => match engine.look(|sockets| sockets.ready(member.id)) {
+            State::Ours(member) => match member.look(engines) {
                 Ok(ready) => ready.among(Ready(u32::from(entry.events as u16))).0 as i16,
                 Err(_) => libc::POLLERR | libc::POLLHUP,
             },
-            State::Set(file) if entry.events & libc::POLLIN != 0 => match engine.files.set(*file).map(|set| set.ours) {
-                Ok(Some(set)) if engine.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false) => libc::POLLIN,
-                _ => 0,
-            },
+            State::Set(file) if entry.events & libc::POLLIN != 0 && is_set_ready(engines, *file) => libc::POLLIN,
             State::Set(_) | State::Kernel => 0,
         };
         count += usize::from(entry.revents != 0);
@@ -109,9 +153,17 @@ fn look_at_ours(engine: &mut Engine, fds: &mut [libc::pollfd], members: &[State]
     count
 }
 
+/// Whether a set has events of any engine.
+fn is_set_ready(engines: &mut Engines, file: FileId) -> bool {
+    engines.iter_mut().any(|engine| match sets::part(file, engine.number) {
+        Ok(Some(set)) => engine.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false),
+        _ => false,
+    })
+}
+
 /// Adds the kernel's events, and counts the entries that have any.
 fn look_at_kernel(
-    engine: &mut Engine,
+    engines: &mut Engines,
     fds: &mut [libc::pollfd],
     members: &[State],
     polled: &mut [libc::pollfd],
@@ -122,9 +174,11 @@ fn look_at_kernel(
             // A twin is polled for input alone; its errors become those of the socket.
             State::Ours(member) => {
                 entry.revents |= kernel.revents & INPUT;
-                if kernel.revents & libc::POLLERR != 0 {
+                if kernel.revents & libc::POLLERR != 0
+                    && let Some(engine) = engines.of(member.engine)
+                {
                     error_queue::absorb(engine, member.id, entry.fd);
-                    let ready = engine.look(|sockets| sockets.ready(member.id)).unwrap_or(Ready::ERR);
+                    let ready = member.look(engines).unwrap_or(Ready::ERR);
                     entry.revents |= (ready & Ready::ALWAYS).0 as i16;
                 }
             }
@@ -134,36 +188,66 @@ fn look_at_kernel(
     Ok(fds.iter().filter(|entry| entry.revents != 0).count())
 }
 
-/// `epoll_create`: the kernel has made its set; the engine makes its own with the first offloaded
+/// `epoll_create`: the kernel has made its set; an engine makes its part with the first offloaded
 /// socket.
 pub(crate) fn create_set(fd: c_int) {
-    engine::enter().files.open(fd, false, FileKind::Set(Set::new()));
+    sets::open(fd);
+}
+
+/// `close` of a descriptor of a set.
+pub(crate) fn close_set(file: FileId, fd: c_int) {
+    let Some(FileKind::Set(set)) = sets::with(|sets| sets.close(file, fd)).map(|file| file.what) else { return };
+    if let Some(outside) = set.outside {
+        table::clear(outside);
+        sys::close(outside);
+    }
+    for number in engine::all().iter() {
+        let mut engine = engine::enter_at(number);
+        engine.files.forget_watches(file);
+        if let Some(part) = set.part(number) {
+            let _ = engine.call(|sockets, _| sockets.epoll_close(part));
+        }
+    }
 }
 
 /// `epoll_ctl`.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epoll_event>) -> Result<(), Errno> {
-    let mut engine = engine::enter();
-    let Some(file) = table::find(epfd) else { return sys::epoll_ctl(epfd, op, fd, event) };
     let target = table::find(fd);
+    let rooms = target.filter(|target| !target.is_set()).map_or(EngineMask::NONE, |file| EngineMask::one(file.room()));
+    let mut engines = Engines::enter(rooms);
     if let Some(target) = target
         && op == libc::EPOLL_CTL_ADD
+        && listener::is_idle(&mut engines.first, target)
     {
-        let _ = calls::begin_to_accept(&mut engine, target);
+        drop(engines);
+        let _ = listener::begin_to_accept(target);
+        engines = Engines::enter(rooms);
     }
-    match target.map(|target| state_of(&mut engine, target)) {
+    let Some(file) = table::find(epfd) else { return sys::epoll_ctl(epfd, op, fd, event) };
+    match target.map(|target| state_of(&mut engines.first, target)) {
         Some(State::Ours(member)) => {
-            control_ours(&mut engine, file, &member, op, fd, event)?;
+            if !member.others.is_empty() {
+                drop(engines);
+                engines = Engines::enter(member.engines());
+            }
+            let engine = engines.of(member.engine).ok_or(Errno::EBADF)?;
+            control_ours(engine, file, member.id, op, fd, event)?;
+            for other in &member.others {
+                if let Some(engine) = engines.of(other.engine) {
+                    let _ = control_ours(engine, file, other.id, op, fd, event);
+                }
+            }
             if member.hears_twin {
-                control_twin(&mut engine, file, &member, epfd, op, fd, event)?;
+                control_twin(file, &member, epfd, op, fd, event)?;
             }
             Ok(())
         }
         state => {
             sys::epoll_ctl(epfd, op, fd, event)?;
-            engine.files.set(file)?.has_kernel |= op == libc::EPOLL_CTL_ADD;
+            sets::of(file, |set| set.has_kernel |= op == libc::EPOLL_CTL_ADD)?;
             match (state, target) {
-                (Some(State::Set(inner)), _) => show_outside(&mut engine, inner, fd),
-                (_, Some(target)) => remember_watch(&mut engine, target, file, op, fd, event),
+                (Some(State::Set(inner)), _) => show_outside(inner, fd),
+                (_, Some(target)) => remember_watch(&mut engines.first, target, file, op, fd, event),
                 _ => (),
             }
             Ok(())
@@ -174,7 +258,6 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epo
 /// The same for the twin of a socket of ours, which receives by other interfaces. A one-shot item
 /// is registered with a value of ours, by which the engine recognizes it.
 fn control_twin(
-    engine: &mut Engine,
     file: FileId,
     member: &Member,
     epfd: c_int,
@@ -182,16 +265,18 @@ fn control_twin(
     fd: c_int,
     event: Option<libc::epoll_event>,
 ) -> Result<(), Errno> {
-    let set = engine.files.set(file)?;
-    set.has_kernel = true;
-    set.one_shots.retain(|item| item.fd != fd);
     let mut input = event.map(|event| libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event });
-    if let (Some(input), true) = (&mut input, op != libc::EPOLL_CTL_DEL)
-        && input.events & libc::EPOLLONESHOT as u32 != 0
-    {
-        set.one_shots.push(OneShot { id: member.id, fd, data: input.u64 });
-        input.u64 = one_shot_value(fd);
-    }
+    sets::of(file, |set| {
+        set.has_kernel = true;
+        set.one_shots.retain(|item| item.fd != fd);
+        if let (Some(input), true) = (&mut input, op != libc::EPOLL_CTL_DEL)
+            && input.events & libc::EPOLLONESHOT as u32 != 0
+        {
+            let items = member.all().map(|Replica { engine, id }| OneShot { engine, id, fd, data: input.u64 });
+            set.one_shots.extend(items);
+            input.u64 = one_shot_value(fd);
+        }
+    })?;
     // The twin may or may not be in the set already: a one-shot item that was reported has left it.
     match sys::epoll_ctl(epfd, op, fd, input) {
         Err(Errno::ENOENT) if op == libc::EPOLL_CTL_MOD => _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, input),
@@ -202,18 +287,11 @@ fn control_twin(
 }
 
 /// Has the kernel's item of a socket that was offloaded report what its twin receives alone.
-pub(crate) fn keep_twin(
-    engine: &mut Engine,
-    file: FileId,
-    id: SocketId,
-    epfd: c_int,
-    fd: c_int,
-    event: libc::epoll_event,
-) {
+pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int, fd: c_int, event: libc::epoll_event) {
     // An exclusive item cannot be changed; it is the twin's as it is.
     if event.events & libc::EPOLLEXCLUSIVE as u32 == 0 {
-        let member = Member { id, hears_twin: true };
-        let _ = control_twin(engine, file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
+        let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
+        let _ = control_twin(file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
     }
 }
 
@@ -227,38 +305,42 @@ fn one_shot_value(fd: c_int) -> u64 {
 /// The engine reports a socket's errors. One about a flow of ours may reach it after the twin: a
 /// program that was woken by the kernel's event would not find it.
 fn leave_errors_of_twins(
-    engine: &mut Engine,
+    engines: &mut Engines,
     file: FileId,
     epfd: c_int,
     events: &mut [libc::epoll_event],
 ) -> Result<usize, Errno> {
-    const ERROR: u32 = libc::EPOLLERR as u32;
-    let ours = engine.files.set(file)?.ours;
-    let (Some(ours), true) = (ours, events.iter().any(|event| event.events & ERROR != 0)) else {
-        return Ok(events.len());
-    };
-    let items = engine.look(|sockets| sockets.epoll_items(ours))?;
-    let mut remaining = 0;
-    for idx in 0..events.len() {
-        let mut event = events[idx];
-        if event.events & ERROR != 0 {
+    let mut remaining = events.len();
+    if events.iter().all(|event| event.events & ERROR == 0) {
+        return Ok(remaining);
+    }
+    for engine in engines.iter_mut() {
+        let Some(part) = sets::part(file, engine.number)? else { continue };
+        let items = engine.look(|sockets| sockets.epoll_items(part))?;
+        let mut kept = 0;
+        for idx in 0..remaining {
+            let mut event = events[idx];
             for (id, fd, interest) in &items {
                 let is_one_shot = one_shot_value(*fd) == event.u64;
-                if (is_one_shot || interest.data == event.u64) && take_errors_of_twin(engine, *id, *fd) {
+                let is_of_it = is_one_shot || interest.data == event.u64;
+                if event.events & ERROR != 0 && is_of_it && take_errors_of_twin(engine, *id, *fd) {
                     event.events &= !(ERROR | libc::EPOLLPRI as u32);
                     if is_one_shot && event.events == 0 {
                         arm_twin_again(epfd, *fd, interest.ready);
                     }
                 }
             }
+            if event.events != 0 {
+                events[kept] = event;
+                kept += 1;
+            }
         }
-        if event.events != 0 {
-            events[remaining] = event;
-            remaining += 1;
-        }
+        remaining = kept;
     }
     Ok(remaining)
 }
+
+const ERROR: u32 = libc::EPOLLERR as u32;
 
 /// Turns the kernel's one-shot item of a twin on again, whose only event was left out.
 fn arm_twin_again(epfd: c_int, fd: c_int, ready: Ready) {
@@ -281,45 +363,56 @@ fn take_errors_of_twin(engine: &mut Engine, id: SocketId, fd: c_int) -> bool {
     true
 }
 
-/// Puts the program's values in the kernel's events of one-shot items, and turns the engine's items
+/// Puts the program's values in the kernel's events of one-shot items, and turns the engines' items
 /// off.
-fn settle_one_shots(engine: &mut Engine, file: FileId, events: &mut [libc::epoll_event]) -> Result<(), Errno> {
-    let set = engine.files.set(file)?;
-    if set.one_shots.is_empty() {
+fn settle_one_shots(engines: &mut Engines, file: FileId, events: &mut [libc::epoll_event]) -> Result<(), Errno> {
+    let items = sets::of(file, |set| set.one_shots.clone())?;
+    if items.is_empty() {
         return Ok(());
     }
-    let (ours, items) = (set.ours, set.one_shots.clone());
     for event in events {
         let value = event.u64;
-        let Some(item) = items.iter().find(|item| one_shot_value(item.fd) == value) else { continue };
-        event.u64 = item.data;
-        if let Some(set) = ours {
-            let _ = engine.call(|sockets, _| sockets.epoll_disarm(set, item.id, item.fd));
+        for item in items.iter().filter(|item| one_shot_value(item.fd) == value) {
+            event.u64 = item.data;
+            disarm(engines, file, item)?;
         }
     }
     Ok(())
 }
 
-/// Takes the twins of one-shot items that the engine has reported out of the kernel's set.
-fn silence_twins(engine: &mut Engine, file: FileId, epfd: c_int) -> Result<(), Errno> {
-    let set = engine.files.set(file)?;
-    if set.one_shots.is_empty() {
-        return Ok(());
+/// Turns the one-shot item of an engine off.
+fn disarm(engines: &mut Engines, file: FileId, item: &OneShot) -> Result<(), Errno> {
+    if let Some(part) = sets::part(file, item.engine)?
+        && let Some(engine) = engines.of(item.engine)
+    {
+        let _ = engine.call(|sockets, _| sockets.epoll_disarm(part, item.id, item.fd));
     }
-    let (Some(ours), items) = (set.ours, set.one_shots.clone()) else { return Ok(()) };
-    for item in items {
-        let is_armed = engine.look(|sockets| sockets.epoll_is_armed(ours, item.id, item.fd));
-        if is_armed == Ok(false) {
-            let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
+    Ok(())
+}
+
+/// Takes the twins of one-shot items that an engine has reported out of the kernel's set, and turns
+/// the items of other engines for the same descriptor off.
+fn silence_twins(engines: &mut Engines, number: usize, file: FileId, part: usize, epfd: c_int) -> Result<(), Errno> {
+    let items = sets::of(file, |set| set.one_shots.clone())?;
+    for item in items.iter().filter(|item| item.engine == number) {
+        let Some(engine) = engines.of(number) else { continue };
+        let is_armed = engine.look(|sockets| sockets.epoll_is_armed(part, item.id, item.fd));
+        if is_armed != Ok(false) {
+            continue;
+        }
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
+        for other in items.iter().filter(|other| other.fd == item.fd && other.engine != number) {
+            disarm(engines, file, other)?;
         }
     }
     Ok(())
 }
 
-/// Has the kernel see what the engine's part of a set reports, because another set has it as a
-/// member.
-fn show_outside(engine: &mut Engine, file: FileId, epfd: c_int) {
-    let Ok(Set { outside: None, .. }) = engine.files.set(file) else { return };
+/// Has the kernel see what the parts of a set report, because another set has it as a member.
+fn show_outside(file: FileId, epfd: c_int) {
+    if !matches!(sets::of(file, |set| set.outside), Ok(None)) {
+        return;
+    }
     let Ok(outside) = thread::wake_descriptor() else { return };
     let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
     if sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, outside, Some(event)).is_err() {
@@ -327,20 +420,7 @@ fn show_outside(engine: &mut Engine, file: FileId, epfd: c_int) {
         sys::close(outside);
         return;
     }
-    if let Ok(set) = engine.files.set(file) {
-        set.outside = Some(outside);
-        engine.shown.push(file);
-    }
-}
-
-/// The part that others see of the engine's part of a set is no event of the set itself.
-fn hide_outside(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
-    let set = engine.files.set(file)?;
-    if let Some(outside) = set.outside.filter(|_| set.is_shown) {
-        let _ = sys::read(outside, &mut [0; 8]);
-        set.is_shown = false;
-    }
-    Ok(())
+    sets::show(file, outside);
 }
 
 /// `epoll_wait`: returns how many `events` it stored. `None` if this set is unknown.
@@ -355,27 +435,39 @@ pub(crate) fn wait_for_events(
     }
     // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
     let kernel = [readable(epfd)];
-    let count = wait::until(Blocking::of_poll(timeout), WaitFor::Set(file), &kernel, |engine, sides| {
-        let &mut Set { ours, has_kernel, has_failed, .. } = engine.files.set(file)?;
-        if has_failed {
+    let waits = Waits {
+        engines: EngineMask::NONE,
+        sets: &[file],
+        interest: WaitFor::Set(file),
+        listeners: &[],
+        kernel: &kernel,
+    };
+    let count = wait::until_any(Blocking::of_poll(timeout), &waits, |engines, sides| {
+        let set = sets::of(file, |set| set.view())?;
+        if set.has_failed {
             return Err(Errno(libc::EIO));
         }
         let mut count = 0;
-        if sides == Sides::Both && has_kernel {
-            hide_outside(engine, file)?;
+        if sides == Sides::Both && set.has_kernel {
+            sets::hide_events(file)?;
             count = sys::epoll_poll(epfd, events)?;
-            count = leave_errors_of_twins(engine, file, epfd, &mut events[..count])?;
-            settle_one_shots(engine, file, &mut events[..count])?;
+            count = leave_errors_of_twins(engines, file, epfd, &mut events[..count])?;
+            settle_one_shots(engines, file, &mut events[..count])?;
         }
-        if let Some(ours) = ours {
-            let answers = events_of_ours(engine, ours, &mut events[count..])?;
+        for idx in 0..engines.count() {
+            let Some(engine) = engines.at(idx) else { continue };
+            let number = engine.number;
+            let Some(part) = set.parts.of(number) else { continue };
+            let answers = events_of_ours(engine, part, &mut events[count..])?;
             engine.begin_answers(answers);
             count += answers;
-            silence_twins(engine, file, epfd)?;
+            if set.has_one_shots {
+                silence_twins(engines, number, file, part, epfd)?;
+            }
         }
         if count == events.len() || count >= BATCH {
             // There may be more, for another thread that waits.
-            engine.pass_on(file);
+            engines.iter_mut().for_each(|engine| engine.pass_on(file));
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
     });
@@ -407,7 +499,7 @@ fn events_of_ours(engine: &mut Engine, set: usize, events: &mut [libc::epoll_eve
 fn control_ours(
     engine: &mut Engine,
     file: FileId,
-    member: &Member,
+    id: SocketId,
     op: c_int,
     fd: c_int,
     event: Option<libc::epoll_event>,
@@ -415,13 +507,9 @@ fn control_ours(
     let set = set_of(engine, file)?;
     let watched = event.map(watched);
     match (op, watched) {
-        (libc::EPOLL_CTL_ADD, Some(watched)) => {
-            engine.call(|sockets, _| sockets.epoll_add(set, member.id, fd, watched))
-        }
-        (libc::EPOLL_CTL_MOD, Some(watched)) => {
-            engine.call(|sockets, _| sockets.epoll_modify(set, member.id, fd, watched))
-        }
-        (libc::EPOLL_CTL_DEL, _) => engine.call(|sockets, _| sockets.epoll_delete(set, member.id, fd)),
+        (libc::EPOLL_CTL_ADD, Some(watched)) => engine.call(|sockets, _| sockets.epoll_add(set, id, fd, watched)),
+        (libc::EPOLL_CTL_MOD, Some(watched)) => engine.call(|sockets, _| sockets.epoll_modify(set, id, fd, watched)),
+        (libc::EPOLL_CTL_DEL, _) => engine.call(|sockets, _| sockets.epoll_delete(set, id, fd)),
         (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => Err(Errno(libc::EFAULT)),
         _ => Err(Errno::EINVAL),
     }
@@ -446,10 +534,33 @@ fn remember_watch(
 }
 
 /// An offloaded socket among the polled descriptors.
-#[derive(Clone, Copy)]
 struct Member {
+    engine: usize,
     id: SocketId,
     hears_twin: bool,
+    /// Of a listener: those of other engines for it.
+    others: Vec<Replica>,
+}
+
+impl Member {
+    /// It and those of other engines for it.
+    fn all(&self) -> impl Iterator<Item = Replica> {
+        [Replica { engine: self.engine, id: self.id }].into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Their engines.
+    fn engines(&self) -> EngineMask {
+        self.all().map(|replica| replica.engine).collect()
+    }
+
+    /// What it is ready for.
+    fn look(&self, engines: &mut Engines) -> Result<Ready, Errno> {
+        let ready = engines.of(self.engine).ok_or(Errno::EBADF)?.look(|sockets| sockets.ready(self.id))?;
+        Ok(self.others.iter().fold(ready, |ready, other| {
+            let its = engines.of(other.engine).and_then(|engine| engine.look(|sockets| sockets.ready(other.id)).ok());
+            ready | its.unwrap_or(Ready::NONE)
+        }))
+    }
 }
 
 enum State {
@@ -460,12 +571,13 @@ enum State {
 }
 
 fn state_of(engine: &mut Engine, file: FileId) -> State {
-    match engine.files.get(file).map(|file| &file.what) {
-        Some(FileKind::Socket(socket)) => match socket.place {
-            Owner::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
-            Owner::Undecided | Owner::Kernel => State::Kernel,
-        },
-        Some(FileKind::Set(_)) => State::Set(file),
-        None => State::Kernel,
+    if file.is_set() {
+        return State::Set(file);
+    }
+    match engine.files.socket(file) {
+        Ok(Socket { place: Owner::Ours { id, hears_twin }, replicas, .. }) => {
+            State::Ours(Member { engine: engine.number, id: *id, hears_twin: *hears_twin, others: replicas.clone() })
+        }
+        Ok(_) | Err(_) => State::Kernel,
     }
 }

@@ -1,6 +1,7 @@
-//! Open files: the sockets and epoll sets that descriptors of the program name. Each descriptor is
-//! a real one of the kernel (its twin), so that `fstat`, `/proc` and programs beside us work as
-//! usual, and so that the kernel gives out each descriptor and each port once.
+//! Open files: the sockets and epoll sets that descriptors of the program name. Each engine has
+//! those of its sockets, and the sets have a table of their own. Each descriptor is a real one of
+//! the kernel (its twin), so that `fstat`, `/proc` and programs beside us work as usual, and so that
+//! the kernel gives out each descriptor and each port once.
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -10,11 +11,14 @@ use sockets::{Errno, Kind, SocketId};
 
 use crate::address::Family;
 use crate::engine::options::Options;
+use crate::engine::sets::Set;
 use crate::engine::table::{self, FileId, Served};
 use crate::{config, sys};
 
-/// The open files of the process.
+/// The open files of an engine, or the epoll sets of the process.
 pub(crate) struct OpenFiles {
+    /// What the files' numbers begin with.
+    room: usize,
     /// Entry 0 stays empty, because 0 means no file.
     files: Vec<Option<File>>,
     free: Vec<u32>,
@@ -48,6 +52,8 @@ pub(crate) struct Socket {
     pub(crate) backlog: Option<c_int>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
+    /// The listeners of other engines for this one.
+    pub(crate) replicas: Vec<Replica>,
     /// Groups.
     pub(crate) groups: Groups,
     /// A rule gives the kernel's side of it equal rights.
@@ -108,6 +114,13 @@ impl Default for Groups {
     }
 }
 
+/// A socket of an engine that stands for a file of another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replica {
+    pub(crate) engine: usize,
+    pub(crate) id: SocketId,
+}
+
 /// A twin in a set of the kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
@@ -116,41 +129,9 @@ pub(crate) struct Watch {
     pub(crate) event: libc::epoll_event,
 }
 
-/// An epoll set: the engine's part, beside the kernel's set of the same descriptor.
-pub(crate) struct Set {
-    /// Its number in the engine; made with the first offloaded socket.
-    pub(crate) ours: Option<usize>,
-    /// The kernel's set has members too.
-    pub(crate) has_kernel: bool,
-    /// Sockets of an engine that has failed were in it.
-    pub(crate) has_failed: bool,
-    /// An `eventfd` in the kernel's set, readable while the engine's part has events: others that
-    /// look at the set see it. Made when the set enters another set.
-    pub(crate) outside: Option<c_int>,
-    pub(crate) is_shown: bool,
-    /// One-shot items of sockets whose twin is in the kernel's set as well.
-    pub(crate) one_shots: Vec<OneShot>,
-}
-
-/// A one-shot item that the engine and the kernel have both: the first to report it turns the
-/// other one off.
-#[derive(Clone, Copy)]
-pub(crate) struct OneShot {
-    pub(crate) id: SocketId,
-    pub(crate) fd: c_int,
-    pub(crate) data: u64,
-}
-
-impl Set {
-    pub(crate) const fn new() -> Self {
-        let one_shots = Vec::new();
-        Self { ours: None, has_kernel: false, has_failed: false, outside: None, is_shown: false, one_shots }
-    }
-}
-
 impl OpenFiles {
-    pub(crate) const fn new() -> Self {
-        Self { files: Vec::new(), free: Vec::new() }
+    pub(crate) const fn new(room: usize) -> Self {
+        Self { room, files: Vec::new(), free: Vec::new() }
     }
 
     /// A new file with its first descriptor.
@@ -169,8 +150,9 @@ impl OpenFiles {
                 self.files.len() as u32 - 1
             }
         };
-        self.mark(FileId(idx));
-        FileId(idx)
+        let id = FileId::of(self.room, idx);
+        self.mark(id);
+        id
     }
 
     /// Updates the entries of the file's descriptors in the table.
@@ -213,7 +195,7 @@ impl OpenFiles {
     }
 
     pub(crate) fn get(&mut self, id: FileId) -> Option<&mut File> {
-        self.files.get_mut(id.0 as usize)?.as_mut()
+        if id.room() == self.room { self.files.get_mut(id.place())?.as_mut() } else { None }
     }
 
     /// The socket of a file.
@@ -221,6 +203,7 @@ impl OpenFiles {
         match self.get(id) {
             Some(File { what: FileKind::Socket(socket), .. }) => Ok(socket),
             Some(_) => Err(Errno::ENOTSOCK),
+            None if id.is_set() => Err(Errno::ENOTSOCK),
             None => Err(Errno::EBADF),
         }
     }
@@ -252,7 +235,7 @@ impl OpenFiles {
         for (idx, file) in self.files.iter().enumerate() {
             match file.as_ref().map(|file| &file.what) {
                 Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, backlog: Some(_), .. })) => {
-                    found.push(FileId(idx as u32));
+                    found.push(FileId::of(self.room, idx as u32));
                 }
                 Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, .. })) => return None,
                 _ => (),
@@ -261,31 +244,29 @@ impl OpenFiles {
         Some(found)
     }
 
-    /// Forgets the engine's parts of the epoll sets, after the engine was closed.
-    pub(crate) fn forget_sets(&mut self) {
+    /// Forgets that sockets were in an epoll set: its number may be given to another one soon.
+    pub(crate) fn forget_watches(&mut self, set: FileId) {
         for file in self.files.iter_mut().flatten() {
-            if let FileKind::Set(set) = &mut file.what {
-                set.ours = None;
+            if let FileKind::Socket(socket) = &mut file.what {
+                socket.watches.retain(|watch| watch.set != set);
             }
         }
     }
 
-    /// Forgets them after the engine has failed: who waits on them gets an error from then on.
-    pub(crate) fn fail_sets(&mut self) {
-        for file in self.files.iter_mut().flatten() {
-            if let FileKind::Set(set) = &mut file.what {
-                set.has_failed |= set.ours.take().is_some();
-            }
-        }
+    /// All epoll sets.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (FileId, &Set)> {
+        self.files.iter().enumerate().filter_map(|(idx, file)| match file.as_ref().map(|file| &file.what) {
+            Some(FileKind::Set(set)) => Some((FileId::of(self.room, idx as u32), set)),
+            Some(FileKind::Socket(_)) | None => None,
+        })
     }
 
-    /// Forgets the descriptors of the sets in a child of `fork`: they are the parent's.
-    pub(crate) fn hide_sets(&mut self) {
-        for file in self.files.iter_mut().flatten() {
-            if let FileKind::Set(set) = &mut file.what {
-                (set.outside, set.is_shown) = (None, false);
-            }
-        }
+    /// The same, to be changed.
+    pub(crate) fn sets_mut(&mut self) -> impl Iterator<Item = &mut Set> {
+        self.files.iter_mut().flatten().filter_map(|file| match &mut file.what {
+            FileKind::Set(set) => Some(set),
+            FileKind::Socket(_) => None,
+        })
     }
 
     /// The epoll set of a file.
@@ -299,7 +280,8 @@ impl OpenFiles {
 
     /// The descriptor for calls to the kernel.
     pub(crate) fn twin(&mut self, id: FileId) -> Result<c_int, Errno> {
-        self.get(id).and_then(|file| file.fds.first().copied()).ok_or(Errno::EBADF)
+        let error = if id.room() == self.room || !id.is_set() { Errno::EBADF } else { Errno::ENOTSOCK };
+        self.get(id).and_then(|file| file.fds.first().copied()).ok_or(error)
     }
 
     pub(crate) fn is_nonblocking(&mut self, id: FileId) -> bool {
@@ -307,16 +289,8 @@ impl OpenFiles {
     }
 
     fn forget(&mut self, id: FileId) -> Option<File> {
-        let file = self.files.get_mut(id.0 as usize)?.take()?;
-        if matches!(file.what, FileKind::Set(_)) {
-            // Its number may be given to another set soon.
-            for other in self.files.iter_mut().flatten() {
-                if let FileKind::Socket(socket) = &mut other.what {
-                    socket.watches.retain(|watch| watch.set != id);
-                }
-            }
-        }
-        self.free.push(id.0);
+        let file = self.files.get_mut(id.place())?.take()?;
+        self.free.push(id.place() as u32);
         Some(file)
     }
 }
@@ -345,6 +319,7 @@ impl Socket {
             watches,
             backlog: None,
             is_listener: false,
+            replicas: Vec::new(),
             groups,
             is_both: false,
             wants_sigio: false,

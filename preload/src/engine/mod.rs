@@ -1,6 +1,7 @@
-//! The one engine of the process: the offloaded sockets on their worker, the open files, and the
-//! waiting threads, behind one lock. The thread that makes a call takes the lock and turns the
-//! worker itself, so a packet that a thread waits for needs no thread of ours.
+//! The engines of the process. Each has offloaded sockets on their worker, their open files, and
+//! the waiting threads, behind one lock. The thread that makes a call takes the lock of the file's
+//! engine and turns the worker itself, so a packet that a thread waits for needs no thread of ours.
+//! There is one engine, or by `WIREPATH_ENGINES` one for each thread that opens sockets.
 //!
 //! ```text
 //!   a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
@@ -8,7 +9,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The stack is made, used and dropped only under the lock. Nothing that it lends (packet
+//! 1. A stack is made, used and dropped only under its engine's lock. Nothing that it lends (packet
 //!    buffers, handles) outlives a call: bytes are copied to the program.
 //! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables)
 //!    communicates by channels that are `Send` on their own.
@@ -18,9 +19,10 @@ use core::ffi::{c_int, c_uint};
 use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{self, catch_unwind};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
 use wirepath::pipeline::Cx;
@@ -29,23 +31,30 @@ use crate::{config, sys};
 
 pub(crate) mod file;
 mod gather;
+pub(crate) mod group;
 pub(crate) mod options;
 mod polling;
+pub(crate) mod sets;
 #[allow(unsafe_code)]
 pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod thread;
 pub(crate) mod wait;
 
-use file::{OpenFiles, Set};
+use file::OpenFiles;
 use gather::Gathering;
+use group::EngineMask;
 use polling::Polling;
-use table::FileId;
+use table::{ENGINES_MAX, FileId};
 
 /// The state behind the lock.
 pub(crate) struct Engine {
+    /// Its number, the room of its files.
+    pub(crate) number: usize,
     pub(crate) files: OpenFiles,
     pub(crate) state: State,
+    /// Its listeners for those of other engines.
+    pub(crate) guests: Vec<Guest>,
     /// Threads that sleep.
     waiters: Vec<Waiter>,
     /// The one of them that sleeps on the device and on the worker's timers, by its descriptor; 0
@@ -56,8 +65,6 @@ pub(crate) struct Engine {
     /// The background thread sleeps for long, because no thread has used the engine for a while:
     /// the next user wakes it by this descriptor.
     pub(crate) background: Option<i32>,
-    /// Epoll sets that others look at from outside: other sets, `poll` of the kernel.
-    pub(crate) shown: Vec<FileId>,
     /// Sets of the core in which an item has become ready; kept for its memory.
     moved_sets: Vec<usize>,
     /// A packet or a call has changed a socket since the sleeping threads were last checked.
@@ -97,6 +104,16 @@ pub(crate) enum State {
     Failed,
 }
 
+/// A listener of an engine for one of another engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Guest {
+    pub(crate) id: SocketId,
+    /// A descriptor of that other one, and what the listing says of it.
+    pub(crate) fd: c_int,
+    pub(crate) why: &'static str,
+    pub(crate) opened: SystemTime,
+}
+
 /// A thread that sleeps until one of its sockets is ready.
 #[derive(Clone, Copy)]
 struct Waiter {
@@ -116,10 +133,11 @@ pub(crate) enum WaitFor {
     Any,
 }
 
-/// A reading of a clock: the engine's, or the system's where there is no engine.
+/// A reading of a clock: an engine's, or the system's where its engine is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockReading {
-    is_engines: bool,
+    /// The engine that has read it, each of which has a clock of its own.
+    engine: Option<usize>,
     ns: u64,
 }
 
@@ -127,7 +145,7 @@ impl ClockReading {
     /// Nanoseconds since an earlier reading; 0 if that was of the other clock.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> u64 {
-        if self.is_engines == earlier.is_engines { self.ns.saturating_sub(earlier.ns) } else { 0 }
+        if self.engine == earlier.engine { self.ns.saturating_sub(earlier.ns) } else { 0 }
     }
 }
 
@@ -147,47 +165,64 @@ struct Shared(Engine);
 #[allow(unsafe_code)]
 unsafe impl Send for Shared {}
 
-static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
-    files: OpenFiles::new(),
-    state: State::Closed,
-    waiters: Vec::new(),
-    leader: 0,
-    polling: Polling::new(),
-    background: None,
-    shown: Vec::new(),
-    moved_sets: Vec::new(),
-    has_moved: false,
-    turns: 0,
-    is_gone: false,
-    asks: None,
-    had_streams: false,
-    offloads: 0,
-    sleeps: 0,
-    wakeups: 0,
-    destinations: Vec::new(),
-    members: Vec::new(),
-    gathering: Gathering::new(),
-}));
+static ENGINES: [Mutex<Shared>; ENGINES_MAX] = {
+    const fn engine(number: usize) -> Mutex<Shared> {
+        Mutex::new(Shared(Engine::new(number)))
+    }
+    [
+        engine(0),
+        engine(1),
+        engine(2),
+        engine(3),
+        engine(4),
+        engine(5),
+        engine(6),
+        engine(7),
+        engine(8),
+        engine(9),
+        engine(10),
+        engine(11),
+        engine(12),
+        engine(13),
+        engine(14),
+    ]
+};
 
-/// Takes the lock. Signals are kept until it is released, because a handler may make a call of
-/// ours.
-pub(crate) fn enter() -> EngineGuard {
+/// The engines that the process may use.
+pub(crate) fn all() -> EngineMask {
+    (0..config::engines()).collect()
+}
+
+/// Takes the lock of a file's engine; that of an epoll set is the first one's.
+#[inline]
+pub(crate) fn enter(file: FileId) -> EngineGuard {
+    enter_at(file.room())
+}
+
+/// Takes the lock of the thread's own engine.
+pub(crate) fn enter_own() -> EngineGuard {
+    enter_at(thread::own_engine())
+}
+
+/// Takes the lock of an engine. Signals are kept until it is released, because a handler may make a
+/// call of ours.
+pub(crate) fn enter_at(number: usize) -> EngineGuard {
     thread::enter();
-    let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = engine_of(number).lock().unwrap_or_else(PoisonError::into_inner);
     thread::refuse_cancel();
     let mut engine = EngineGuard(Some(guard));
-    engine.hold_or_release();
+    engine.begin();
     engine
 }
 
-/// Takes the lock if it is free.
-pub(crate) fn try_enter() -> Option<EngineGuard> {
+/// Takes the lock of an engine if it is free.
+pub(crate) fn try_enter_at(number: usize) -> Option<EngineGuard> {
     thread::enter();
-    match ENGINE.try_lock() {
+    match engine_of(number).try_lock() {
         Ok(guard) => {
             thread::refuse_cancel();
             let mut engine = EngineGuard(Some(guard));
-            engine.hold_or_release();
+            engine.begin();
             Some(engine)
         }
         Err(_) => {
@@ -197,7 +232,54 @@ pub(crate) fn try_enter() -> Option<EngineGuard> {
     }
 }
 
+/// Calls `act` with the files that a file is among: those of its engine, or the epoll sets.
+pub(crate) fn with_files<T>(file: FileId, act: impl FnOnce(&mut OpenFiles) -> T) -> T {
+    if file.is_set() { sets::with(act) } else { act(&mut enter(file).files) }
+}
+
+fn engine_of(number: usize) -> &'static Mutex<Shared> {
+    ENGINES.get(number).unwrap_or(&ENGINES[0])
+}
+
+/// An engine has failed. The device's descriptors and memory are taken back all together, so that
+/// the others fail too, when a thread next enters them.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
 impl Engine {
+    const fn new(number: usize) -> Self {
+        Self {
+            number,
+            files: OpenFiles::new(number),
+            state: State::Closed,
+            guests: Vec::new(),
+            waiters: Vec::new(),
+            leader: 0,
+            polling: Polling::new(),
+            background: None,
+            moved_sets: Vec::new(),
+            has_moved: false,
+            turns: 0,
+            is_gone: false,
+            asks: None,
+            had_streams: false,
+            offloads: 0,
+            sleeps: 0,
+            wakeups: 0,
+            destinations: Vec::new(),
+            members: Vec::new(),
+            gathering: Gathering::new(),
+        }
+    }
+
+    /// A thread has entered.
+    #[inline]
+    fn begin(&mut self) {
+        if HAS_FAILED.load(Ordering::Relaxed) && self.is_open() {
+            let _: Result<(), Errno> = self.fail();
+        }
+        self.hold_or_release();
+    }
+
     /// A call of the sockets, which may change them: sleeping threads are checked when the lock is
     /// released.
     #[inline]
@@ -246,8 +328,8 @@ impl Engine {
     #[inline]
     pub(crate) fn time(&self) -> ClockReading {
         match &self.state {
-            State::Open(stack) => ClockReading { is_engines: true, ns: stack.last_reading().as_nanos() },
-            State::Closed | State::Failed => ClockReading { is_engines: false, ns: system_ns() },
+            State::Open(stack) => ClockReading { engine: Some(self.number), ns: stack.last_reading().as_nanos() },
+            State::Closed | State::Failed => ClockReading { engine: None, ns: system_ns() },
         }
     }
 
@@ -317,7 +399,7 @@ impl Engine {
         self.wake_waiters();
         self.sleeps += 1;
         self.waiters.push(Waiter { eventfd, interest, is_woken: false });
-        thread::set_waits(true);
+        thread::begin_wait(self.number);
         if self.leader == 0 {
             self.leader = eventfd;
         }
@@ -328,7 +410,7 @@ impl Engine {
     /// sleeps again or calls [`hand_over`](Self::hand_over). A leader that slept until a timer was
     /// due has the others look too, because the timer may be that of a socket of theirs.
     pub(crate) fn end_wait(&mut self, eventfd: i32) {
-        thread::set_waits(false);
+        thread::end_wait(self.number);
         self.waiters.retain(|waiter| waiter.eventfd != eventfd);
         if self.leader == eventfd {
             self.leader = 0;
@@ -353,17 +435,19 @@ impl Engine {
     /// This thread waits on an epoll set: of several that are exclusive for a socket, one with such
     /// a thread is woken.
     pub(crate) fn begin_watch(&mut self, file: FileId) {
-        self.end_watch();
-        if let Ok(Some(set)) = self.files.set(file).map(|set| set.ours) {
-            thread::set_watches(Some(file));
+        if thread::watches_in(self.number) {
+            return;
+        }
+        if let Ok(Some(set)) = sets::part(file, self.number) {
+            thread::begin_watch(file, self.number);
             let _ = self.look(|sockets| sockets.epoll_sleeps(set, true));
         }
     }
 
     /// It waits on the set no longer.
     pub(crate) fn end_watch(&mut self) {
-        if let Some(file) = thread::set_watches(None)
-            && let Ok(Some(set)) = self.files.set(file).map(|set| set.ours)
+        if let Some(file) = thread::end_watch(self.number)
+            && let Ok(Some(set)) = sets::part(file, self.number)
         {
             let _ = self.look(|sockets| sockets.epoll_sleeps(set, false));
         }
@@ -384,7 +468,7 @@ impl Engine {
 
     /// Has another thread woken for what is ready in an epoll set.
     pub(crate) fn pass_on(&mut self, file: FileId) {
-        if let Ok(Some(set)) = self.files.set(file).map(|set| set.ours) {
+        if let Ok(Some(set)) = sets::part(file, self.number) {
             let _ = self.call(|sockets, _| sockets.epoll_rewake(set));
         }
     }
@@ -407,8 +491,6 @@ impl Engine {
         self.waiters.clear();
         (self.leader, self.background, self.asks) = (0, None, None);
         (self.polling, self.gathering) = (Polling::new(), Gathering::new());
-        self.shown.clear();
-        self.files.hide_sets();
     }
 
     /// Closes all streams that the program has left open, as the kernel does for a process that
@@ -459,14 +541,15 @@ impl Engine {
             thread::give_back(asks);
         }
         self.is_gone = false;
+        self.guests.clear();
         self.gathering = Gathering::new();
-        self.files.forget_sets();
+        sets::forget_engine(self.number, false);
         self.wake_all();
     }
 
     fn wake_waiters(&mut self) {
         let has_moved = core::mem::take(&mut self.has_moved);
-        if (!has_moved || self.waiters.is_empty()) && self.shown.is_empty() {
+        if (!has_moved || self.waiters.is_empty()) && !sets::are_shown() {
             return;
         }
         let mut moved = core::mem::take(&mut self.moved_sets);
@@ -474,8 +557,11 @@ impl Engine {
             sockets.take_woken(|set| moved.push(set));
             Ok(())
         });
-        for idx in 0..self.shown.len() {
-            self.show(self.shown[idx], &moved);
+        if sets::are_shown() {
+            for (file, set) in sets::shown_in(self.number) {
+                let is_ready = self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false);
+                sets::show_events(file, self.number, is_ready, moved.contains(&set));
+            }
         }
         for idx in 0..if has_moved { self.waiters.len() } else { 0 } {
             let Waiter { eventfd, interest, is_woken } = self.waiters[idx];
@@ -484,7 +570,7 @@ impl Engine {
             }
             let is_ready = match interest {
                 WaitFor::Any => true,
-                WaitFor::Set(file) => match self.files.set(file).map(|set| set.ours) {
+                WaitFor::Set(file) => match sets::part(file, self.number) {
                     Ok(Some(set)) => {
                         moved.contains(&set)
                             && !self.is_woken_for(interest)
@@ -513,24 +599,6 @@ impl Engine {
         self.waiters.iter().any(|waiter| waiter.is_woken && waiter.interest == interest)
     }
 
-    /// Makes the descriptor in the kernel's part of a set readable while the engine's part has
-    /// events, and again for new ones.
-    fn show(&mut self, file: FileId, moved: &[usize]) {
-        let Ok(&mut Set { ours, outside: Some(outside), is_shown, .. }) = self.files.set(file) else { return };
-        let is_ready = match ours {
-            Some(set) => self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false),
-            None => false,
-        };
-        if is_ready && (!is_shown || ours.is_some_and(|set| moved.contains(&set))) {
-            let _ = sys::write(outside, &1_u64.to_ne_bytes());
-        } else if !is_ready && is_shown {
-            let _ = sys::read(outside, &mut [0; 8]);
-        }
-        if let Ok(set) = self.files.set(file) {
-            set.is_shown = is_ready;
-        }
-    }
-
     fn fail<T>(&mut self) -> Result<T, Errno> {
         let words = last_panic();
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
@@ -542,11 +610,13 @@ impl Engine {
             core::mem::forget(stack);
             give_device_back();
         }
-        self.files.fail_sets();
+        sets::forget_engine(self.number, true);
         self.wake_all();
-        config::say(format_args!(
-            "wirepath has failed ({words}): its sockets end with EIO, and new ones are the kernel's"
-        ));
+        if !HAS_FAILED.swap(true, Ordering::Relaxed) {
+            config::say(format_args!(
+                "wirepath has failed ({words}): its sockets end with EIO, and new ones are the kernel's"
+            ));
+        }
         Err(Errno(libc::EIO))
     }
 }

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn at(ns: u64) -> ClockReading {
-        ClockReading { is_engines: true, ns }
+        ClockReading { engine: Some(0), ns }
     }
 
     #[test]

@@ -11,7 +11,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use crate::engine::{self, thread};
+use crate::engine::group::EngineMask;
+use crate::engine::{self, sets, thread};
 use crate::{probe, real, sys};
 
 /// Signals of Linux (`_NSIG`).
@@ -210,10 +211,12 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
             }
         }
     }
-    if thread::is_waiting() {
-        // The handler ends the wait, or leaves it for good by `siglongjmp`: no other thread may
-        // wake this one from now on.
-        engine::enter().leave_wait();
+    // The handler ends the wait, or leaves it for good by `siglongjmp`: no other thread may wake
+    // this one from now on.
+    let engines = thread::waiting_in();
+    engines.iter().for_each(|number| engine::enter_at(number).leave_wait());
+    if engines != EngineMask::NONE {
+        sets::forget_sleeper(thread::known_eventfd());
     }
     let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);
     // SAFETY: invariant 1.

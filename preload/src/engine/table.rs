@@ -1,14 +1,49 @@
 //! The file of each descriptor that may be offloaded, 0 for none, with a bit for those that are. It
 //! is read without a lock, because each `read` and `write` of the program reads it. It is written
-//! only under the engine's lock.
+//! only under the lock of the file's room.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Names a file of the engine. It is never 0.
+/// Names a file: its room, which is the number of its socket's engine or [`SETS`], and its place
+/// there. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId(pub(crate) u32);
+
+impl FileId {
+    /// The file at `place` of a room.
+    pub(crate) const fn of(room: usize, place: u32) -> Self {
+        Self((room as u32) << ROOM_SHIFT | place)
+    }
+
+    /// The number of its engine, or [`SETS`].
+    #[inline]
+    pub(crate) const fn room(self) -> usize {
+        (self.0 >> ROOM_SHIFT) as usize
+    }
+
+    /// Its place in its room.
+    #[inline]
+    pub(crate) const fn place(self) -> usize {
+        (self.0 & (FILES_MAX - 1)) as usize
+    }
+
+    /// Whether it is an epoll set.
+    #[inline]
+    pub(crate) const fn is_set(self) -> bool {
+        self.room() == SETS
+    }
+}
+
+/// The most engines of a process.
+pub(crate) const ENGINES_MAX: usize = 15;
+/// The room of epoll sets, which belong to no engine, because sockets of several may be in one.
+pub(crate) const SETS: usize = ENGINES_MAX;
+/// The room is in the bits below [`KEPT`].
+const ROOM_SHIFT: u32 = 26;
+/// Files of a room: more than a process has descriptors.
+const FILES_MAX: u32 = 1 << ROOM_SHIFT;
 
 /// Descriptors in a chunk, and chunks: a million descriptors (`fs.nr_open` by default).
 const CHUNK_LEN: usize = 1_024;
@@ -131,4 +166,18 @@ fn store(fd: c_int, value: u32) {
     }
     let chunk = chunk.get_or_init(|| Box::new([const { AtomicU32::new(0) }; CHUNK_LEN]));
     chunk[number % CHUNK_LEN].store(value, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_a_file_has_its_room_and_its_place() {
+        for (room, place) in [(0, 1), (14, 0), (SETS, 3), (7, FILES_MAX - 1)] {
+            let file = FileId::of(room, place);
+            assert_eq!((file.room(), file.place(), file.is_set()), (room, place as usize, room == SETS));
+            assert_eq!(file.0 & (OURS | KEPT), 0, "the bits of who serves it are free");
+        }
+    }
 }

@@ -2,12 +2,13 @@
 //! descriptor by which other threads wake it.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use sockets::Errno;
 
+use crate::engine::group::EngineMask;
 use crate::engine::table::{self, FileId};
-use crate::sys;
+use crate::{config, sys};
 
 /// The most signals that are kept while a thread is within the engine. The kernel also merges
 /// signals of one number, except real-time ones.
@@ -27,10 +28,13 @@ pub(crate) struct Thread {
     has_kept: Cell<bool>,
     /// Written to in order to wake the thread; 0 before its first sleep.
     eventfd: Cell<i32>,
-    /// It is among the engine's waiters.
-    waits: Cell<bool>,
-    /// The file of the epoll set that it waits on; 0 for none.
-    watches: Cell<u32>,
+    /// The number of its own engine, and whether it has one yet.
+    own_engine: Cell<Option<u8>>,
+    /// It is among the waiters of these engines.
+    waits_in: Cell<EngineMask>,
+    /// The file of the epoll set that it waits on, and the engines that know it.
+    watches: Cell<FileId>,
+    watches_in: Cell<EngineMask>,
     /// Events of its last wait that it may still answer: frames of its calls wait for the last one.
     answers_left: Cell<u32>,
 }
@@ -45,8 +49,10 @@ thread_local! {
             kept: [const { Cell::new(None) }; KEPT_MAX],
             has_kept: Cell::new(false),
             eventfd: Cell::new(0),
-            waits: Cell::new(false),
-            watches: Cell::new(0),
+            own_engine: Cell::new(None),
+            waits_in: Cell::new(EngineMask::NONE),
+            watches: Cell::new(FileId(0)),
+            watches_in: Cell::new(EngineMask::NONE),
             answers_left: Cell::new(0),
         }
     };
@@ -106,13 +112,13 @@ pub(crate) fn keep(info: &libc::siginfo_t) -> bool {
 /// A thread of the process was canceled once: from then on those within the engine cannot be.
 static CANCELS: AtomicBool = AtomicBool::new(false);
 
-/// Threads are canceled from now on. The caller holds the engine, so that no other thread is within
-/// it.
+/// Threads are canceled from now on. The caller holds all engines, so that no other thread is
+/// within one.
 pub(crate) fn expect_cancel() {
     CANCELS.store(true, Ordering::Relaxed);
 }
 
-/// It holds the engine: calls that the engine makes are no cancellation points.
+/// It holds an engine: calls that the engine makes are no cancellation points.
 pub(crate) fn refuse_cancel() {
     if CANCELS.load(Ordering::Relaxed) {
         with(|thread| {
@@ -208,20 +214,58 @@ pub(crate) fn give_back(fd: i32) {
     sys::close(fd);
 }
 
-/// The thread is among the engine's waiters from now on, or no longer. Returns whether it was.
-pub(crate) fn set_waits(waits: bool) -> bool {
-    with(|thread| thread.waits.replace(waits)).unwrap_or(false)
+/// The number of the thread's own engine, which its new sockets live on: each thread gets the next
+/// one at its first socket, and threads beyond the last one share them by turns.
+pub(crate) fn own_engine() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    let engines = config::engines();
+    if engines == 1 {
+        return 0;
+    }
+    with(|thread| {
+        let own =
+            thread.own_engine.get().map_or_else(|| THREADS.fetch_add(1, Ordering::Relaxed) % engines, usize::from);
+        thread.own_engine.set(Some(own as u8));
+        own
+    })
+    .unwrap_or(0)
 }
 
-/// Whether the thread waits in a call.
-pub(crate) fn is_waiting() -> bool {
-    with(|thread| thread.waits.get() || thread.watches.get() != 0).unwrap_or(false)
+/// The thread is among an engine's waiters from now on.
+pub(crate) fn begin_wait(engine: usize) {
+    with(|thread| thread.waits_in.set(thread.waits_in.get().with(engine)));
 }
 
-/// The thread waits on this epoll set from now on, or on none. Returns the one before.
-pub(crate) fn set_watches(file: Option<FileId>) -> Option<FileId> {
-    let before = with(|thread| thread.watches.replace(file.map_or(0, |file| file.0))).unwrap_or(0);
-    (before != 0).then_some(FileId(before))
+/// It is no longer.
+pub(crate) fn end_wait(engine: usize) {
+    with(|thread| thread.waits_in.set(thread.waits_in.get().without(engine)));
+}
+
+/// The engines in which the thread waits in a call.
+pub(crate) fn waiting_in() -> EngineMask {
+    with(|thread| thread.waits_in.get().and(thread.watches_in.get())).unwrap_or(EngineMask::NONE)
+}
+
+/// Whether an engine knows of an epoll set that the thread waits on it.
+pub(crate) fn watches_in(engine: usize) -> bool {
+    with(|thread| thread.watches_in.get().has(engine)).unwrap_or(false)
+}
+
+/// An engine knows that the thread waits on this epoll set.
+pub(crate) fn begin_watch(file: FileId, engine: usize) {
+    with(|thread| {
+        thread.watches.set(file);
+        thread.watches_in.set(thread.watches_in.get().with(engine));
+    });
+}
+
+/// The thread waits on it no longer, as far as an engine knows. Returns the set if the engine knew.
+pub(crate) fn end_watch(engine: usize) -> Option<FileId> {
+    with(|thread| {
+        let before = thread.watches_in.get();
+        thread.watches_in.set(before.without(engine));
+        before.has(engine).then(|| thread.watches.get())
+    })?
 }
 
 /// The thread has so many events to answer from now on; 0: none.

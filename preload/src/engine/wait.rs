@@ -1,13 +1,17 @@
 //! Calls that wait. The thread polls the worker for the spin budget, then it sleeps until packets
 //! arrive, another thread changes its socket, a descriptor of the kernel is ready, or a timer of
 //! the worker is due. A thread that wakes turns the worker, so a program whose threads all sleep
-//! needs no other thread.
+//! needs no other thread. A call that waits on sockets of several engines polls all of these, and
+//! sleeps on the descriptors of all.
 
 use std::time::Duration;
 
-use sockets::Errno;
+use sockets::{Errno, Ready};
 
-use crate::engine::{self, ClockReading, Engine, WaitFor, thread};
+use crate::engine::file::Replica;
+use crate::engine::group::{EngineMask, Engines};
+use crate::engine::table::FileId;
+use crate::engine::{self, ClockReading, Engine, WaitFor, sets, thread};
 use crate::{real, sys};
 
 /// How a call waits.
@@ -43,16 +47,64 @@ pub(crate) enum Sides {
     Both,
 }
 
-/// Repeats `attempt` until it returns something else than `EAGAIN`. The descriptors `kernel` wake
-/// the thread too.
+/// What a call waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct Waits<'a> {
+    /// The engines of its sockets.
+    pub(crate) engines: EngineMask,
+    /// Its epoll sets: it waits on the engines of their members too.
+    pub(crate) sets: &'a [FileId],
+    pub(crate) interest: WaitFor,
+    /// The listeners that it waits on, of several engines: then the interest is in each one's
+    /// connections.
+    pub(crate) listeners: &'a [Replica],
+    /// Descriptors of the kernel that wake the thread too.
+    pub(crate) kernel: &'a [libc::pollfd],
+}
+
+impl Waits<'_> {
+    /// What it waits for in an engine.
+    fn interest_in(&self, engine: usize) -> WaitFor {
+        let listener = self.listeners.iter().find(|listener| listener.engine == engine);
+        listener.map_or(self.interest, |listener| WaitFor::Socket(listener.id, Ready::IN))
+    }
+
+    /// The engines that it waits on now. Where sets are members of sets, that may be any.
+    fn engines(&self) -> EngineMask {
+        if self.sets.is_empty() {
+            return self.engines;
+        }
+        if engine::all() == EngineMask::one(0) || sets::are_shown() {
+            return engine::all();
+        }
+        self.sets.iter().fold(self.engines, |engines, set| engines.and(sets::engines(*set)))
+    }
+}
+
+/// Repeats `attempt` on one engine until it returns something else than `EAGAIN`. The descriptors
+/// `kernel` wake the thread too.
 ///
 /// # Errors
 /// The error of the attempt; `EAGAIN` after the timeout; `EINTR`.
 pub(crate) fn until<T>(
     blocking: Blocking,
+    number: usize,
     interest: WaitFor,
     kernel: &[libc::pollfd],
     mut attempt: impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let waits = Waits { engines: EngineMask::one(number), sets: &[], interest, listeners: &[], kernel };
+    until_any(blocking, &waits, |engines, sides| attempt(&mut engines.first, sides))
+}
+
+/// Repeats `attempt` on several engines, all locked, until it returns something else than `EAGAIN`.
+///
+/// # Errors
+/// As [`until`].
+pub(crate) fn until_any<T>(
+    blocking: Blocking,
+    waits: &Waits<'_>,
+    mut attempt: impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut waited: Option<Waited> = None;
     let mut has_slept = false;
@@ -60,36 +112,34 @@ pub(crate) fn until<T>(
     thread::set_answers(0);
     loop {
         let spins = {
-            let mut engine = engine::enter();
-            let sides = if has_slept { Sides::Both } else { next_sides(&engine) };
-            let done = match attempt_and_turn(&mut engine, sides, &mut attempt) {
+            let mut engines = Engines::enter(waits.engines());
+            let sides = if has_slept { Sides::Both } else { next_sides(&engines.first) };
+            let done = match attempt_and_turn_all(&mut engines, sides, &mut attempt) {
                 // A call returns `EAGAIN` only after it has checked both sides.
                 Err(Errno::EAGAIN) if sides == Sides::Ours && blocking.is_nonblocking => {
-                    attempt(&mut engine, Sides::Both)
+                    attempt(&mut engines, Sides::Both)
                 }
                 done => done,
             };
             match done {
                 Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
-                done => return finish(&mut engine, waited.is_some(), done),
+                done => return finish(engines, waited.is_some(), done),
+            }
+            if let WaitFor::Set(file) = waits.interest {
+                engines.iter_mut().for_each(|engine| engine.begin_watch(file));
             }
             let so_far = match &mut waited {
-                Some(waited) => waited.until(engine.time()),
-                None => {
-                    if let WaitFor::Set(file) = interest {
-                        engine.begin_watch(file);
-                    }
-                    waited.insert(Waited { last: engine.time(), ns: 0 }).ns
-                }
+                Some(waited) => waited.until(engines.first.time()),
+                None => waited.insert(Waited { last: engines.first.time(), ns: 0 }).ns,
             };
             if thread::is_interrupted(blocking.restarts) {
-                return finish(&mut engine, true, Err(Errno(libc::EINTR)));
+                return finish(engines, true, Err(Errno(libc::EINTR)));
             }
             let left = blocking.timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(so_far)));
             if left == Some(Duration::ZERO) {
-                return finish(&mut engine, true, Err(Errno::EAGAIN));
+                return finish(engines, true, Err(Errno::EAGAIN));
             }
-            if engine.may_poll(so_far) { None } else { Some(left) }
+            if may_poll(&mut engines, so_far) { None } else { Some(left) }
         };
         has_slept = spins.is_some();
         match spins {
@@ -98,14 +148,24 @@ pub(crate) fn until<T>(
                 // From its first descriptor on a handler that runs wakes the thread by it.
                 let _ = thread::eventfd();
                 if thread::is_interrupted(blocking.restarts) {
-                    return finish(&mut engine::enter(), true, Err(Errno(libc::EINTR)));
+                    return finish(Engines::enter(waits.engines()), true, Err(Errno(libc::EINTR)));
                 }
-                if let Some(done) = sleep(left, interest, kernel, &mut attempt) {
-                    return finish(&mut engine::enter(), true, done);
+                if let Some(done) = sleep(left, waits, &mut attempt) {
+                    return finish(Engines::enter(waits.engines()), true, done);
                 }
             }
         }
     }
+}
+
+/// Whether the thread polls on. It sleeps where another one polls any of the engines: that one
+/// wakes it.
+fn may_poll(engines: &mut Engines, so_far: u64) -> bool {
+    let polls = engines.iter_mut().all(|engine| engine.may_poll(so_far));
+    if !polls {
+        engines.iter_mut().for_each(Engine::end_poll);
+    }
+    polls
 }
 
 /// How long a call has waited.
@@ -124,11 +184,16 @@ impl Waited {
 }
 
 /// The call returns to the program: if it has waited, another thread that sleeps may have to lead.
-fn finish<T>(engine: &mut Engine, has_waited: bool, done: Result<T, Errno>) -> Result<T, Errno> {
+fn finish<T>(mut engines: Engines, has_waited: bool, done: Result<T, Errno>) -> Result<T, Errno> {
     if has_waited {
-        engine.end_poll();
-        engine.end_watch();
-        engine.hand_over();
+        for engine in engines.iter_mut() {
+            engine.end_poll();
+            engine.end_watch();
+            engine.hand_over();
+        }
+        drop(engines);
+        // An engine that the call no longer waits on: a set has lost its part there.
+        thread::waiting_in().iter().for_each(|number| engine::enter_at(number).end_watch());
     }
     done
 }
@@ -150,48 +215,76 @@ pub(crate) fn attempt_and_turn<T>(
     }
 }
 
+/// The same on several engines.
+fn attempt_and_turn_all<T>(
+    engines: &mut Engines,
+    sides: Sides,
+    attempt: &mut impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match attempt(engines, sides) {
+        Err(Errno::EAGAIN) if engines.iter_mut().fold(0, |received, engine| received + engine.turn()) > 0 => {
+            attempt(engines, Sides::Ours)
+        }
+        done => done,
+    }
+}
+
 /// Sleeps until there is a reason to try again; `Some` if a last attempt succeeded.
 fn sleep<T>(
     left: Option<Duration>,
-    interest: WaitFor,
-    kernel: &[libc::pollfd],
-    attempt: &mut impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
+    waits: &Waits<'_>,
+    attempt: &mut impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Option<Result<T, Errno>> {
     // Without a descriptor for it nothing can wake the thread: it naps.
     let eventfd = thread::eventfd().ok();
-    let mut fds = Vec::with_capacity(kernel.len() + 2);
-    let (leads, timer, device);
+    let mut fds = Vec::with_capacity(waits.kernel.len() + 2);
+    fds.extend(eventfd.map(readable));
+    fds.extend_from_slice(waits.kernel);
+    // The engines in which the thread leads the others, and the time until the first of their
+    // timers.
+    let (mut led, mut timer) = (EngineMask::NONE, None);
+    let devices = fds.len();
+    // A thread that is canceled unwinds from its sleep, and is no longer one of those.
+    let mut waiting;
     {
-        let mut engine = engine::enter();
-        match attempt(&mut engine, Sides::Both) {
+        let mut engines = Engines::enter(waits.engines());
+        match attempt(&mut engines, Sides::Both) {
             Err(Errno::EAGAIN) => (),
             done => return Some(done),
         }
-        let how = engine.sleep()?;
-        // A device without a descriptor is polled; so is everything by a thread that has none.
-        let nap = match (eventfd, how.fd) {
-            (None, _) => Some(NO_WAKEUP_SLEEP_NS),
-            (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
-            (Some(_), _) => None,
-        };
-        timer = [how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
-        device = how.fd;
-        // From now on a thread that changes a socket finds this one among the waiters.
-        leads = eventfd.is_none_or(|eventfd| engine.begin_wait(eventfd, interest));
+        let mut how = Vec::new();
+        for engine in engines.iter_mut() {
+            how.push(engine.sleep()?);
+        }
+        waiting =
+            Waiting { eventfd, engines: EngineMask::NONE, led, sets: waits.sets, was_woken: false, was_due: false };
+        for (engine, how) in engines.iter_mut().zip(how) {
+            waiting.engines = waiting.engines.with(engine.number);
+            // From now on a thread that changes a socket finds this one among the waiters.
+            if !eventfd.is_none_or(|eventfd| engine.begin_wait(eventfd, waits.interest_in(engine.number))) {
+                continue;
+            }
+            // A device without a descriptor is polled; so is everything by a thread that has none.
+            let nap = match (eventfd, how.fd) {
+                (None, _) => Some(NO_WAKEUP_SLEEP_NS),
+                (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
+                (Some(_), _) => None,
+            };
+            led = led.with(engine.number);
+            timer = [timer, how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
+            fds.extend(how.fd.map(readable));
+        }
+        waiting.led = led;
     }
-    // A thread that is canceled unwinds from its sleep, and is no longer one of those.
-    let mut waiting = eventfd.map(|eventfd| Waiting { eventfd, was_woken: false, was_due: false });
-    fds.extend(eventfd.map(readable));
-    fds.extend_from_slice(kernel);
-    fds.extend(device.filter(|_| leads).map(readable));
-    let longest = [left.map(|left| left.as_nanos() as u64), timer.filter(|_| leads)].into_iter().flatten().min();
+    if !waiting.begin_sleep() {
+        return None;
+    }
+    let longest = [left.map(|left| left.as_nanos() as u64), timer].into_iter().flatten().min();
     real::ppoll_to_sleep(&mut fds, longest);
-    if let Some(waiting) = &mut waiting {
-        waiting.was_woken = true;
-        waiting.was_due = leads && fds.iter().all(|fd| fd.revents == 0);
-    }
+    waiting.was_woken = true;
+    waiting.was_due = fds.iter().all(|fd| fd.revents == 0);
     let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    if leads && device.is_some() && fds.last().is_some_and(is_error) && !engine::enter().lose_if_gone() {
+    if fds[devices..].iter().any(is_error) && !led.iter().any(|number| engine::enter_at(number).lose_if_gone()) {
         // The queue would end each sleep at once.
         sys::sleep(DEVICE_GONE_SLEEP_NS);
     }
@@ -200,24 +293,49 @@ fn sleep<T>(
 }
 
 /// A thread that sleeps; by its end it no longer does.
-struct Waiting {
-    eventfd: i32,
+struct Waiting<'a> {
+    eventfd: Option<i32>,
+    /// The engines in which it is among the waiters, and those in which it leads them.
+    engines: EngineMask,
+    led: EngineMask,
+    sets: &'a [FileId],
     /// Its sleep is over; without that it was canceled.
     was_woken: bool,
     /// The sleep ended by a timer.
     was_due: bool,
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let _ = sys::read(self.eventfd, &mut [0; 8]);
-        let mut engine = engine::enter();
-        if !self.was_woken {
-            engine.leave_wait();
+impl Waiting<'_> {
+    /// The thread is about to sleep: a first member of one of its sets in another engine wakes it.
+    /// `false`: that has come already.
+    fn begin_sleep(&mut self) -> bool {
+        let Some(eventfd) = self.eventfd else { return true };
+        if engine::all() == self.engines {
+            return true;
         }
-        engine.end_wait(self.eventfd);
-        if self.was_due {
-            engine.note_timer();
+        let are_same = self.sets.iter().all(|set| sets::begin_sleep(*set, eventfd, self.engines));
+        // It leaves as one that was woken.
+        self.was_woken = !are_same;
+        are_same
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(eventfd) = self.eventfd else { return };
+        let _ = sys::read(eventfd, &mut [0; 8]);
+        if engine::all() != self.engines {
+            self.sets.iter().for_each(|set| sets::end_sleep(*set, eventfd));
+        }
+        for number in self.engines.iter() {
+            let mut engine = engine::enter_at(number);
+            if !self.was_woken {
+                engine.leave_wait();
+            }
+            engine.end_wait(eventfd);
+            if self.was_due && self.led.has(number) {
+                engine.note_timer();
+            }
         }
     }
 }

@@ -138,6 +138,12 @@ impl Sockets {
         self.system = system;
     }
 
+    /// Whether a broker passes on the frames of these sockets, each wherever it arrives: then other
+    /// stacks may listen at the same ports, and each connection has all frames of its own.
+    pub fn is_forwarded(&self) -> bool {
+        self.flows.hands_over()
+    }
+
     /// Counts in `scope` what waits in sockets outside of packet buffers.
     pub fn count_in(&mut self, scope: &Scope) {
         self.buffers.count_in(&scope.scope("sockets"));

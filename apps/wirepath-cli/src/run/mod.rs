@@ -31,6 +31,10 @@ const SPIN_US_MAX: i64 = 10_000_000;
 /// The longest time that answers wait for others: more than a server computes between two.
 const GATHER_US_MAX: i64 = 1_000_000;
 
+/// The most engines of a program: a file's number has four bits for its engine, of whose values one
+/// is that of epoll sets.
+const ENGINES_MAX: i64 = 15;
+
 /// The variable that the preloaded library reads.
 const INTERFACE: &str = "WIREPATH_INTERFACE";
 const BROKER: &str = "WIREPATH_BROKER";
@@ -38,6 +42,7 @@ const RULES: &str = "WIREPATH_RULES";
 const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const GATHER_US: &str = "WIREPATH_GATHER_US";
+const ENGINES: &str = "WIREPATH_ENGINES";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
@@ -83,6 +88,11 @@ pub(crate) struct RunOptions {
     /// default; 0: each leaves at once
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=GATHER_US_MAX))]
     gather: Option<i64>,
+    /// Engines for its threads, each with a queue and a lock of its own, so that threads do not
+    /// wait for each other: a broker passes frames on to them, as with --share; one by default
+    #[arg(long, value_name = "COUNT", conflicts_with = "address")]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX))]
+    engines: Option<i64>,
     /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
     /// sent ones
     #[arg(long)]
@@ -209,6 +219,7 @@ impl RunOptions {
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
+        settings.extend(self.engines.map(|engines| (ENGINES, engines.to_string().into())));
         settings.extend(self.gather.map(|gather| (GATHER_US, gather.to_string().into())));
         Ok(settings)
     }
@@ -217,7 +228,8 @@ impl RunOptions {
 impl RunOptions {
     /// The broker to start where none listens, if one is wanted.
     fn new_broker(&self, user: Option<User>) -> Option<NewBroker> {
-        (self.share || user.is_some()).then(|| NewBroker { forward: self.share, uid: user.map(|user| user.uid) })
+        let forward = self.share || self.engines.is_some_and(|engines| engines > 1);
+        (forward || user.is_some()).then(|| NewBroker { forward, uid: user.map(|user| user.uid) })
     }
 }
 

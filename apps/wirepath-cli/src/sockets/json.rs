@@ -51,6 +51,7 @@ fn socket(entry: &Entry<'_>) -> Value {
         "drops": entry.drops,
         "retransmits": entry.retransmits,
         "epoll_sets": entry.epoll_sets,
+        "engine": entry.engine,
         "opened_unix_seconds": seconds(entry.opened),
         "active_unix_seconds": seconds(entry.active),
     })

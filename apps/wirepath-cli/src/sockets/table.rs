@@ -17,7 +17,7 @@ use wirepath::counters::printable;
 use crate::stats::{grouped, uptime};
 
 /// The heading of each column, and whether its values are numbers, which are aligned to the right.
-const COLUMNS: [(&str, bool); 17] = [
+const COLUMNS: [(&str, bool); 18] = [
     ("FD", true),
     ("PROTO", false),
     ("STATE", false),
@@ -34,6 +34,7 @@ const COLUMNS: [(&str, bool); 17] = [
     ("DROPS", true),
     ("RETRANS", true),
     ("EPOLL", true),
+    ("ENGINE", true),
     ("IDLE", true),
 ];
 
@@ -124,6 +125,7 @@ fn row(entry: &Entry<'_>, now: SystemTime) -> [String; COLUMNS.len()] {
         grouped(entry.drops),
         grouped(entry.retransmits),
         entry.epoll_sets.to_string(),
+        entry.engine.map_or("-".to_owned(), |engine| engine.to_string()),
         idle,
     ]
 }
@@ -178,6 +180,7 @@ mod tests {
             rx_bytes: 1_234_567,
             retransmits: 2,
             epoll_sets: 1,
+            engine: Some(3),
             active: SystemTime::UNIX_EPOCH + Duration::from_secs(1_120),
             ..listener.clone()
         };
@@ -188,9 +191,9 @@ mod tests {
             &process,
             &[
                 "redis-server  pid 4711  on eth1  up 2m 03s",
-                "FD  PROTO  STATE        LOCAL           PEER             WHOSE     WHY           RECV-Q  SEND-Q  RX PACKETS   RX BYTES  TX PACKETS  TX BYTES  DROPS  RETRANS  EPOLL  IDLE",
-                " 6  tcp    listen       0.0.0.0:6379    -                both      no rule fits   0/511       0           0          0           0         0      0        0      0     -",
-                "12  tcp    established  192.0.2.1:6379  192.0.2.2:40112  wirepath  no rule fits   0/511       0      12,345  1,234,567           0         0      0        2      1    3s",
+                "FD  PROTO  STATE        LOCAL           PEER             WHOSE     WHY           RECV-Q  SEND-Q  RX PACKETS   RX BYTES  TX PACKETS  TX BYTES  DROPS  RETRANS  EPOLL  ENGINE  IDLE",
+                " 6  tcp    listen       0.0.0.0:6379    -                both      no rule fits   0/511       0           0          0           0         0      0        0      0       -     -",
+                "12  tcp    established  192.0.2.1:6379  192.0.2.2:40112  wirepath  no rule fits   0/511       0      12,345  1,234,567           0         0      0        2      1       3    3s",
                 "turns 1,234,567  sleeps 0  wake-ups 0  system calls: device 12,345",
             ],
         );

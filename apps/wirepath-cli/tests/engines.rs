@@ -1,0 +1,206 @@
+//! Programs of several threads under `wirepath run --engines`: each thread's sockets live on an
+//! engine of its own, and what threads share works as on the kernel.
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wirepath_tests::live::preload::{call, compile, counter_of, echo, library, text, until_it_listens, wire};
+use wirepath_tests::live::{NEAR, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+
+/// A wire, and the folder of a broker's socket and of the listings.
+struct Rig {
+    wire: Wire,
+    folder: TempDir,
+}
+
+impl Rig {
+    fn new(test: &str) -> Option<Self> {
+        let wire = wire(test, &[])?;
+        echo(&wire);
+        Some(Self { wire, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// `wirepath run` of a program with so many engines.
+    fn command(&self, engines: u32, program: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+        command.args(["run", "--interface", NEAR, "--policy", "refuse", "--engines", &engines.to_string()]);
+        command.arg("--broker").arg(self.folder.path().join("socket")).arg("--").args(program);
+        command.env("WIREPATH_PRELOAD", library()).env("WIREPATH_SHM", self.folder.path().join("shm"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, engines: u32, program: &[&str]) -> Ended {
+        let mut command = self.command(engines, program);
+        Ended(self.wire.near.run(|| command.spawn()).unwrap())
+    }
+
+    /// The offloaded TCP sockets of the one program that is listed.
+    fn streams(&self) -> Vec<Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+        command.args(["sockets", "--json"]).env("WIREPATH_SHM", self.folder.path().join("shm"));
+        let report: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or_default();
+        let sockets = report["processes"][0]["sockets"].as_array().cloned().unwrap_or_default();
+        sockets.into_iter().filter(|socket| socket["protocol"] == "tcp" && !socket["engine"].is_null()).collect()
+    }
+
+    /// Waits until a server listens on four engines, one after the other.
+    fn until_it_listens(&self, port: u16) {
+        until_it_listens(&self.wire, port);
+        wait_until("each engine listens", || self.engines_of("listen") == (0..4).collect());
+    }
+
+    /// The engines of those in a state.
+    fn engines_of(&self, state: &str) -> BTreeSet<u64> {
+        let streams = self.streams().into_iter().filter(|socket| socket["state"] == state);
+        streams.filter_map(|socket| socket["engine"].as_u64()).collect()
+    }
+}
+
+/// A program that is killed when the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Plays a program on the kernel's sockets, and with four engines. It prints the same.
+fn says_the_same(test: &str, source: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, source, directory.path()) else { return };
+    let Some(rig) = Rig::new(test) else { return };
+    let peer = THEIRS.to_string();
+    let kernel = rig.wire.near.command(&program, &[&peer]).unwrap();
+    let mut command = rig.command(4, &["timeout", "--kill-after=5", "240", &program, &peer]);
+    command.stdin(Stdio::null());
+    let before = counter_of(&rig.wire.near, "Tcp:", "InSegs");
+    let ours: Output = rig.wire.near.run(|| command.output()).unwrap();
+    let by_kernel = counter_of(&rig.wire.near, "Tcp:", "InSegs") - before;
+    assert_eq!(text(&kernel), text(&ours), "the kernel's (left) and ours (right)");
+    assert!(by_kernel < 30, "{by_kernel} segments went by the kernel");
+}
+
+/// Forty callers, whose words come back to each.
+fn served(wire: &Wire, port: u16) -> Vec<TcpStream> {
+    let mut sockets: Vec<TcpStream> = (0..40).map(|_| call(&wire.far, port).unwrap()).collect();
+    for round in 0..3 {
+        sockets.iter_mut().enumerate().for_each(|(number, socket)| write!(socket, "{number:02} {round}").unwrap());
+        for (number, socket) in sockets.iter_mut().enumerate() {
+            let mut bytes = [0; 4];
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+            socket.read_exact(&mut bytes).unwrap();
+            assert_eq!(bytes, format!("{number:02} {round}").as_bytes());
+        }
+    }
+    sockets
+}
+
+#[test]
+fn sockets_of_four_threads_in_one_set_and_one_poll_answer_as_on_the_kernel() {
+    says_the_same("sockets_of_four_threads_in_one_set_and_one_poll_answer_as_on_the_kernel", "threads.c");
+}
+
+#[test]
+fn waits_of_threads_and_sets_end_as_on_the_kernel_with_four_engines() {
+    says_the_same("waits_of_threads_and_sets_end_as_on_the_kernel_with_four_engines", "waits.c");
+}
+
+#[test]
+fn calls_return_what_they_return_on_the_kernels_sockets_with_four_engines() {
+    says_the_same("calls_return_what_they_return_on_the_kernels_sockets_with_four_engines", "calls.c");
+}
+
+/// Threads that share a listener serve each connection, wherever it lives.
+fn shared_listener_serves(test: &str, part: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "threads.c", directory.path()) else { return };
+    let Some(rig) = Rig::new(test) else { return };
+    let _program = rig.start(4, &[&program, &THEIRS.to_string(), part]);
+    rig.until_it_listens(7_100);
+    // Callers of a listener that serves them one by one come and go.
+    if part == "accepts" {
+        for _ in 0..40 {
+            let mut socket = call(&rig.wire.far, 7_100).unwrap();
+            let mut bytes = [0; 4];
+            socket.write_all(b"word").unwrap();
+            socket.read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"word");
+        }
+    } else {
+        let sockets = served(&rig.wire, 7_100);
+        wait_until("connections live on all engines", || rig.engines_of("established") == (0..4).collect());
+        drop(sockets);
+    }
+    assert_eq!(counter_of(&rig.wire.near, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+}
+
+#[test]
+fn threads_that_accept_on_one_listener_serve_the_connections_of_all_engines() {
+    shared_listener_serves("threads_that_accept_on_one_listener_serve_the_connections_of_all_engines", "accepts");
+}
+
+#[test]
+fn listener_in_the_sets_of_four_threads_has_connections_on_four_engines() {
+    shared_listener_serves("listener_in_the_sets_of_four_threads_has_connections_on_four_engines", "sets");
+}
+
+#[test]
+fn memcached_with_four_threads_and_engines_answers_forty_connections() {
+    let test = "memcached_with_four_threads_and_engines_answers_forty_connections";
+    if !has_program(test, "memcached") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let options = ["memcached", "-u", "root", "-p", "11311", "-t", "4", "-l", "0.0.0.0"];
+    let _memcached = rig.start(4, &options);
+    rig.until_it_listens(11_311);
+    let mut sockets: Vec<TcpStream> = (0..40).map(|_| call(&rig.wire.far, 11_311).unwrap()).collect();
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        write!(socket, "set key{number} 0 0 3\r\n{number:03}\r\n").unwrap();
+    }
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let mut stored = [0; 8];
+        socket.read_exact(&mut stored).unwrap();
+        assert_eq!(&stored, b"STORED\r\n");
+        write!(socket, "get key{number}\r\n").unwrap();
+    }
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let expected = format!("VALUE key{number} 0 3\r\n{number:03}\r\nEND\r\n");
+        let mut got = vec![0; expected.len()];
+        socket.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), expected);
+    }
+    wait_until("connections live on all engines", || rig.engines_of("established") == (0..4).collect());
+    assert_eq!(counter_of(&rig.wire.near, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+}
+
+#[test]
+fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
+    let test = "engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence";
+    let Some(rig) = Rig::new(test) else { return };
+    // No broker at all.
+    let mut command = Command::new("true");
+    command.env("LD_PRELOAD", library()).env("WIREPATH_INTERFACE", NEAR).env("WIREPATH_ENGINES", "4");
+    command.env("WIREPATH_POLICY", "refuse");
+    let said = text(&rig.wire.near.run(|| command.output()).unwrap());
+    assert!(said.contains("each engine needs a queue of a broker that passes frames on"), "{said}");
+    // One that lends the queues of the NIC.
+    let socket = rig.folder.path().join("lends");
+    fs::create_dir_all(rig.folder.path().join("shm")).unwrap();
+    let mut broker = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    broker.args(["broker", "--interface", NEAR, "--uid", "0", "--socket"]).arg(&socket);
+    broker.env("WIREPATH_SHM", rig.folder.path().join("shm")).stderr(Stdio::null());
+    let _broker = Ended(rig.wire.near.run(|| broker.spawn()).unwrap());
+    wait_until("the broker listens", || socket.exists());
+    let said = text(&rig.wire.near.run(|| command.env("WIREPATH_BROKER", &socket).output()).unwrap());
+    assert!(said.contains("start the broker with --forward, or unset WIREPATH_ENGINES"), "{said}");
+}

@@ -1,0 +1,317 @@
+//! Listeners: `listen`, `accept`, and what a process does with its listeners before a `fork`.
+//!
+//! A listener lives on the engine of the thread that made it. Where a process has several engines,
+//! the others listen at the same port for it, so that a connection lives on the engine whose queue
+//! its frames arrive on, and a call on the listener asks all of them:
+//!
+//! ```text
+//!   accept ──▶ the thread's own engine first ──▶ the others by their numbers ──▶ the kernel's twin
+//! ```
+//!
+//! A listener with `SO_REUSEPORT` is on its own engine alone: such a program has one for each
+//! thread itself.
+
+use core::ffi::c_int;
+use core::net::SocketAddrV4;
+
+use sockets::rules::Traffic;
+use sockets::{Errno, Kind, Ready, SocketId};
+
+use super::offload;
+use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
+use crate::address::Family;
+use crate::engine::file::{ANY, FileKind, Owner, Replica, Socket, Watch};
+use crate::engine::group::{EngineMask, Engines};
+use crate::engine::table::{self, FileId};
+use crate::engine::wait::{self, Sides, Waits, readable};
+use crate::engine::{self, Engine, Guest, WaitFor, thread};
+use crate::{config, sys};
+use Outcome::{Ours, Pass};
+
+/// Lists a connection that the kernel has accepted for a listener.
+pub(crate) fn accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
+    let Some(listener) = table::find(listener) else { return };
+    let mut engine = engine::enter(listener);
+    let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
+    let why = if matches!(place, Owner::Ours { .. }) { "accepted by loopback or another interface" } else { why };
+    let socket = Socket { place: Owner::Kernel, why, ..Socket::new(Kind::Stream, *family) };
+    engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
+}
+
+/// `listen`. The engines listen first, then the twin, for connections by other interfaces: a
+/// connection by our interface that the kernel accepted earlier would be reset when an engine
+/// begins.
+pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
+    let mut engine = engine::enter(file);
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    if socket.kind != Kind::Stream {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let watches = socket.watches.clone();
+    match socket.ours() {
+        Some(id) => engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?,
+        None => {
+            begin_to_listen(&mut engine, file, twin, backlog)?;
+            engine.files.socket(file)?.backlog = Some(backlog);
+            engine.files.mark(file);
+        }
+    }
+    drop(engine);
+    replicate(file, backlog, &watches);
+    if let Err(error) = sys::listen(twin, backlog) {
+        end_replicas(file);
+        offload::give_back(&mut engine::enter(file), file);
+        return Err(error);
+    }
+    engine::enter(file).files.socket(file)?.is_listener = true;
+    Ok(())
+}
+
+/// Whether a listener is to be begun before a thread waits for its connections.
+pub(crate) fn is_idle(engine: &mut Engine, file: FileId) -> bool {
+    engine.files.socket(file).is_ok_and(|socket| socket.backlog.is_some())
+}
+
+/// A thread waits for connections of a listener. If the engines gave the listener up before a
+/// `fork`, this process now opens it again. The caller holds no engine.
+pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
+    let mut engine = engine::enter(file);
+    let socket = engine.files.socket(file)?;
+    let Some(backlog) = socket.backlog.take() else { return Ok(()) };
+    if socket.ours().is_none() {
+        let watches = socket.watches.clone();
+        let twin = engine.files.twin(file)?;
+        begin_to_listen(&mut engine, file, twin, backlog)?;
+        drop(engine);
+        replicate(file, backlog, &watches);
+        sys::listen(twin, backlog)?;
+        engine = engine::enter(file);
+    }
+    engine.files.mark(file);
+    Ok(())
+}
+
+fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
+    let family = engine.files.socket(file)?.family;
+    let Ok(local) = bind_twin(twin, family, ANY) else { return keep(engine, file, IPV6) };
+    if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
+        return Ok(());
+    }
+    let id = offload::take(engine, file, Some(local), true)?;
+    let listens = engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx));
+    listens.inspect_err(|_| offload::give_back(engine, file))
+}
+
+/// Has the other engines listen for a listener, each as far as it can: connections go to those that
+/// do. The engines are entered one after the other.
+fn replicate(file: FileId, backlog: c_int, watches: &[Watch]) {
+    if config::engines() == 1 {
+        return;
+    }
+    let told = {
+        let mut engine = engine::enter(file);
+        let Ok(fd) = engine.files.twin(file) else { return };
+        let Ok(Socket { place: Owner::Ours { id, .. }, why, opened, .. }) = engine.files.socket(file) else { return };
+        let guest = Guest { id: *id, fd, why, opened: *opened };
+        engine.look(|sockets| Ok((sockets.options(guest.id)?, sockets.local_addr(guest.id)?, guest)))
+    };
+    let Ok((options, local, guest)) = told else { return };
+    if options.reuse_port {
+        return;
+    }
+    let has = replicas_of(file);
+    for number in engine::all().without(file.room()).iter() {
+        if let Some(replica) = has.iter().find(|replica| replica.engine == number) {
+            let mut engine = engine::enter_at(number);
+            let _ = engine.call(|sockets, cx| sockets.listen(replica.id, backlog_of(backlog), cx));
+            continue;
+        }
+        let mut engine = engine::enter_at(number);
+        if !offload::open(&mut engine) {
+            continue;
+        }
+        let Ok(id) = engine.call(|sockets, _| sockets.socket(Kind::Stream)) else { continue };
+        let listens = engine.call(|sockets, cx| {
+            sockets.set_options(id, &options, cx)?;
+            sockets.bind(id, local, cx)?;
+            sockets.listen(id, backlog_of(backlog), cx)
+        });
+        if listens.is_err() {
+            let _ = engine.call(|sockets, cx| sockets.close(id, cx));
+            continue;
+        }
+        engine.guests.push(Guest { id, ..guest });
+        for watch in watches {
+            if let Ok(set) = offload::set_of(&mut engine, watch.set) {
+                let _ = engine.call(|sockets, _| sockets.epoll_add(set, id, watch.fd, offload::watched(watch.event)));
+            }
+        }
+        drop(engine);
+        if let Ok(socket) = engine::enter(file).files.socket(file) {
+            socket.replicas.push(Replica { engine: number, id });
+        }
+    }
+}
+
+/// The listeners of other engines for a listener.
+pub(crate) fn replicas_of(file: FileId) -> Vec<Replica> {
+    if config::engines() == 1 {
+        return Vec::new();
+    }
+    engine::enter(file).files.socket(file).map(|socket| socket.replicas.clone()).unwrap_or_default()
+}
+
+/// Closes the listeners of other engines for a listener. The caller holds no engine.
+pub(crate) fn end_replicas(file: FileId) {
+    if config::engines() > 1 {
+        let replicas = engine::enter(file).files.socket(file).map(|socket| core::mem::take(&mut socket.replicas));
+        close_replicas(&replicas.unwrap_or_default());
+    }
+}
+
+/// The same of a listener that is closed itself.
+pub(crate) fn close_replicas(replicas: &[Replica]) {
+    for replica in replicas {
+        let mut engine = engine::enter_at(replica.engine);
+        engine.guests.retain(|guest| guest.id != replica.id);
+        let _ = engine.call(|sockets, cx| sockets.close(replica.id, cx));
+    }
+}
+
+/// Gives the queues back before a `fork`, if the process has only listeners that it never waited
+/// on: the first process that waits on them, parent or child, opens them again. Until then the
+/// kernel does not listen either, because connections that it accepts would be reset.
+pub(crate) fn leave_listeners(engines: &mut Engines) {
+    if engines.iter_mut().any(|engine| engine.files.idle_listeners().is_none()) {
+        return;
+    }
+    for engine in engines.iter_mut() {
+        for file in engine.files.idle_listeners().unwrap_or_default() {
+            offload::give_back(engine, file);
+            if let Ok(socket) = engine.files.socket(file) {
+                // They end with their engines.
+                socket.replicas.clear();
+            }
+            if let Ok(twin) = engine.files.twin(file) {
+                let _ = sys::shutdown(twin, libc::SHUT_RD);
+            }
+        }
+    }
+    engines.iter_mut().for_each(Engine::close);
+}
+
+fn backlog_of(backlog: c_int) -> usize {
+    usize::try_from(backlog).unwrap_or(0).min(SOMAXCONN)
+}
+
+/// `net.core.somaxconn` by default.
+const SOMAXCONN: usize = 4_096;
+
+/// The result of `accept`: a descriptor, and the peer in the program's family.
+pub(crate) struct Accepted {
+    pub(crate) fd: c_int,
+    pub(crate) peer: Option<(SocketAddrV4, Family)>,
+}
+
+/// `accept4`.
+pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
+    if let Err(error) = begin_to_accept(file) {
+        return Ours(Err(error));
+    }
+    let Ok((id, twin, family)) = ours_of(file) else { return Pass };
+    let (is_datagrams, is_both, mut listeners) = match engine::enter(file).files.socket(file) {
+        Ok(socket) => (socket.kind == Kind::Datagram, socket.is_both, socket.replicas.clone()),
+        Err(_) => return Pass,
+    };
+    if is_datagrams {
+        return Ours(Err(Errno::EOPNOTSUPP));
+    }
+    let blocking = match blocking(file, id, 0, Direction::Receive) {
+        Ok(blocking) => blocking,
+        Err(error) => return Ours(Err(error)),
+    };
+    listeners.push(Replica { engine: file.room(), id });
+    listeners.sort_by_key(|listener| (listener.engine != thread::own_engine(), listener.engine));
+    let engines: EngineMask = listeners.iter().map(|listener| listener.engine).collect();
+    let kernel = [readable(twin)];
+    let interest = WaitFor::Socket(id, Ready::IN);
+    let waits = Waits { engines, sets: &[], interest, listeners: &listeners, kernel: &kernel };
+    loop {
+        let mut stale = None;
+        let accepted = wait::until_any(blocking, &waits, |engines, sides| {
+            if is_both
+                && engine::is_twins_turn()
+                && let Ok(accepted) = accept_twin(twin, flags)
+            {
+                return Ok(accepted);
+            }
+            for listener in &listeners {
+                let Some(engine) = engines.of(listener.engine) else { continue };
+                match accept_ours(engine, listener.id, family, flags, &mut stale) {
+                    Err(Errno::EAGAIN) => (),
+                    done => return done,
+                }
+            }
+            if sides == Sides::Both { accept_twin(twin, flags) } else { Err(Errno::EAGAIN) }
+        });
+        let Some((stale, fd)) = stale else { return Ours(accepted) };
+        close(stale, fd);
+        sys::close(fd);
+    }
+}
+
+/// Accepts a connection of ours. The kernel may give its twin the number of a file that was closed
+/// by a call that we did not see: one of another engine is returned in `stale`, with a descriptor
+/// that the caller closes, because no further lock can be taken here.
+fn accept_ours(
+    engine: &mut Engine,
+    id: SocketId,
+    family: Family,
+    flags: c_int,
+    stale: &mut Option<(FileId, c_int)>,
+) -> Result<Accepted, Errno> {
+    if !engine.look(|sockets| sockets.ready(id))?.has(Ready::IN) {
+        return Err(Errno::EAGAIN);
+    }
+    // The descriptor is made first, because a connection stays in the queue if there is none for
+    // it.
+    let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
+    if let Some(file) = table::find(fd) {
+        let is_whole = engine.files.socket(file).is_ok_and(|socket| socket.replicas.is_empty());
+        if !is_whole {
+            *stale = Some((file, fd));
+            return Err(Errno::EBADF);
+        }
+        let _ = close_file(engine, file, fd);
+    }
+    match engine.call(|sockets, _| sockets.accept(id)) {
+        Ok((accepted, peer)) => {
+            engine.gathering.has_accepted = true;
+            let place = Owner::Ours { id: accepted, hears_twin: false };
+            let why = "accepted by a listener of ours";
+            let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
+            engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
+            Ok(Accepted { fd, peer: Some((peer, family)) })
+        }
+        Err(error) => {
+            sys::close(fd);
+            Err(error)
+        }
+    }
+}
+
+/// Accepts a connection of the kernel: by loopback, or by another interface.
+///
+/// The call must not block, because it holds the engine's lock and another process that shares the
+/// twin may be faster.
+fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
+    if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
+        return Err(Errno::EAGAIN);
+    }
+    let status = sys::fcntl(twin, libc::F_GETFL, 0)?;
+    sys::fcntl(twin, libc::F_SETFL, status | libc::O_NONBLOCK)?;
+    let accepted = sys::accept(twin, flags);
+    sys::fcntl(twin, libc::F_SETFL, status)?;
+    Ok(Accepted { fd: accepted?, peer: None })
+}
