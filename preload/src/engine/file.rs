@@ -1,7 +1,7 @@
 //! Open files: the sockets and epoll sets that descriptors of the program name. Each engine has
 //! those of its sockets, and the sets have a table of their own. Each descriptor is a real one of
-//! the kernel (its twin), so that `fstat`, `/proc` and programs beside us work as usual, and so that
-//! the kernel gives out each descriptor and each port once.
+//! the kernel (its twin), so that `fstat`, `/proc` and programs beside us work as usual, and so
+//! that the kernel gives out each descriptor and each port once.
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
