@@ -9,7 +9,8 @@
 //! nanoseconds, a machine allocates when it is constructed, and bad input from the network is
 //! counted and never causes a panic.
 //!
-//! The feature `truth` adds [`truth`]: the account of a generated day, to compare a handler's
+//! The feature `sbe-schema` adds [`sbe`]'s reader of schemas, for tools and tests. The feature
+//! `truth` adds [`truth`]: the account of a generated day, to compare a handler's
 //! results with.
 //!
 //! Lines A and B of one channel behind sockets are an [`AbChannel`]: packets in, messages in order
@@ -52,12 +53,14 @@ mod arbitration;
 mod channel;
 pub mod framing;
 mod rerequest;
+pub mod sbe;
 mod sequence;
 
 mod codec;
 pub mod event;
 pub mod iex;
 pub mod itch50;
+pub mod mdp3;
 pub mod pitch;
 
 mod book;
