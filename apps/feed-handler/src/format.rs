@@ -8,12 +8,14 @@ use std::str::FromStr;
 use market::framing::Framing;
 use market::framing::cboe_unit::{CboeUnit, UnitHeader};
 use market::framing::iex_tp::{IexHeader, IexTp};
+use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
+use market::mdp3::Mdp3;
 use market::pitch::Pitch;
-use market::{Books, Capacity, Codec, LevelBooks, OrderBooks, Quotes};
+use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quotes};
 
 use crate::values::CapacityPlan;
 
@@ -29,13 +31,16 @@ pub enum Format {
     IexDeep,
     /// Multicast PITCH 2 in Cboe sequenced units.
     CboePitch,
+    /// CME's MDP 3.0: incremental feeds, snapshots and definitions.
+    CmeMdp3,
     /// A plain file of ITCH 5.0 messages, two bytes of length before each.
     Itch50File,
 }
 
 impl Format {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::MoldItch50, Self::IexTops, Self::IexDeep, Self::CboePitch, Self::Itch50File];
+    pub const ALL: [Self; 6] =
+        [Self::MoldItch50, Self::IexTops, Self::IexDeep, Self::CboePitch, Self::CmeMdp3, Self::Itch50File];
 
     /// The word on the command line and in the configuration.
     pub const fn name(self) -> &'static str {
@@ -44,6 +49,7 @@ impl Format {
             Self::IexTops => "iex-tops",
             Self::IexDeep => "iex-deep",
             Self::CboePitch => "cboe-pitch",
+            Self::CmeMdp3 => "cme-mdp3",
             Self::Itch50File => "itch50-file",
         }
     }
@@ -55,6 +61,7 @@ impl Format {
             Self::IexTops => IexTops::memory(capacity.over(IexTops::capacity())),
             Self::IexDeep => IexDeep::memory(capacity.over(IexDeep::capacity())),
             Self::CboePitch => CboePitch::memory(capacity.over(CboePitch::capacity())),
+            Self::CmeMdp3 => CmeMdp3::memory(capacity.over(CmeMdp3::capacity())),
         }
     }
 
@@ -62,17 +69,21 @@ impl Format {
     /// unit of Cboe); `None` where the header has no such field.
     pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
-            Self::MoldItch50 | Self::Itch50File => None,
+            Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 => None,
             Self::IexTops | Self::IexDeep => Some(u32::MAX),
             Self::CboePitch => Some(u8::MAX as u32),
         }
     }
 
     /// A message type as the format's own specification writes it: a letter, or a number where
-    /// types are numbers.
+    /// types are numbers, with its name where the number alone says little.
     pub fn kind_name(self, kind: u8) -> String {
         match self {
             Self::CboePitch => format!("0x{kind:02x}"),
+            Self::CmeMdp3 => match market::mdp3::name(kind) {
+                Some(name) => format!("{kind} {name}"),
+                None => kind.to_string(),
+            },
             _ => kind.escape_ascii().to_string(),
         }
     }
@@ -106,7 +117,7 @@ pub trait Protocol: 'static {
     /// The packets that carry messages.
     type Framing: Framing;
     /// The messages' meaning.
-    type Codec: Codec + Default;
+    type Codec: Decoder + Default;
     /// The books built from them.
     type Books: Books;
 
@@ -143,6 +154,10 @@ pub enum IexDeep {}
 /// See [`Format::CboePitch`].
 #[derive(Debug)]
 pub enum CboePitch {}
+
+/// See [`Format::CmeMdp3`].
+#[derive(Debug)]
+pub enum CmeMdp3 {}
 
 impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
@@ -237,5 +252,31 @@ impl Protocol for CboePitch {
     /// One unit of some thirty: 20 MB.
     fn capacity() -> Capacity {
         Capacity { books: 2_048, orders: 1 << 18, levels: 1 << 16 }
+    }
+}
+
+impl Protocol for CmeMdp3 {
+    type Framing = Mdp3Packet;
+    type Codec = Mdp3;
+    type Books = DepthBooks;
+    /// Packets carry numbers alone: the feeds of a channel (incremental, snapshots, definitions)
+    /// are separate sequences on separate groups.
+    const HAS_SESSIONS: bool = false;
+
+    fn carries(_raw: &Mdp3Header) -> bool {
+        true
+    }
+
+    fn books(capacity: Capacity) -> DepthBooks {
+        DepthBooks::new(capacity.books)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        DepthBooks::memory(capacity.books)
+    }
+
+    /// The largest channels of options have some ten thousands of instruments: 18 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 16_384, orders: 0, levels: 0 }
     }
 }

@@ -17,7 +17,7 @@ use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
-use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
+use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
 use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
 use crate::values::Placement;
@@ -186,7 +186,11 @@ impl WorkerTask {
         nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
     ) -> Result<WorkerResult, Error>
     where
-        N: Node<Feed<MoldItch50>> + Node<Feed<IexTops>> + Node<Feed<IexDeep>> + Node<Feed<CboePitch>>,
+        N: Node<Feed<MoldItch50>>
+            + Node<Feed<IexTops>>
+            + Node<Feed<IexDeep>>
+            + Node<Feed<CboePitch>>
+            + Node<Feed<CmeMdp3>>,
     {
         match plan.format {
             Format::MoldItch50 | Format::Itch50File => {
@@ -195,6 +199,7 @@ impl WorkerTask {
             Format::IexTops => self.feed::<IexTops, _, _, _>(&plan, builder, worker, frames, nodes),
             Format::IexDeep => self.feed::<IexDeep, _, _, _>(&plan, builder, worker, frames, nodes),
             Format::CboePitch => self.feed::<CboePitch, _, _, _>(&plan, builder, worker, frames, nodes),
+            Format::CmeMdp3 => self.feed::<CmeMdp3, _, _, _>(&plan, builder, worker, frames, nodes),
         }
     }
 

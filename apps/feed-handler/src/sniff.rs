@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use market::Codec;
 use market::framing::Framing;
 use market::framing::itch_file::ItchFile;
 use market::itch50::Itch50;
+use market::{Codec, Decoder, MessageCounts};
 use wirepath::device::pcap::{Problem, Reader};
 use wirepath::wire::ethernet::EthernetFrame;
 use wirepath::wire::ipv4::Ipv4Packet;
@@ -19,7 +19,7 @@ use wirepath::wire::udp::UdpHeader;
 use wirepath::wire::{EtherType, Protocol as IpProtocol};
 
 use crate::error::Error;
-use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
+use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::ReplayPlan;
 
 /// Frames that are tried: enough to get past other traffic, few enough to cost no noticeable time.
@@ -48,11 +48,12 @@ struct CaptureContents {
     /// Datagrams to each group.
     groups: BTreeMap<SocketAddrV4, u64>,
     /// Datagrams to groups that are whole packets of each capture format.
-    decodes: [u64; 4],
+    decodes: [u64; CAPTURED.len()],
 }
 
 /// The formats that captures hold, in the order of [`CaptureContents::decodes`].
-const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch];
+const CAPTURED: [Format; 5] =
+    [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch, Format::CmeMdp3];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it
 /// passes: the worker will find out.
@@ -161,6 +162,7 @@ impl CaptureContents {
             decodes::<IexTops>(payload),
             decodes::<IexDeep>(payload),
             decodes::<CboePitch>(payload),
+            decodes::<CmeMdp3>(payload),
         ];
         for (count, decodes) in self.decodes.iter_mut().zip(decodes) {
             *count += u64::from(decodes);
@@ -199,8 +201,9 @@ fn datagram(frame: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
 /// The payload is a whole packet of the format, and all its messages are known.
 fn decodes<P: Protocol>(payload: &[u8]) -> bool {
     let Ok(packet) = P::Framing::parse(payload) else { return false };
-    let mut codec = P::Codec::default();
-    P::carries(&packet.raw) && packet.messages().all(|message| codec.decode(message).is_ok())
+    let (mut codec, mut counts) = (P::Codec::default(), MessageCounts::new());
+    P::carries(&packet.raw)
+        && packet.messages().all(|message| codec.decode_each(message, &mut counts, &mut |_| ()).is_ok())
 }
 
 /// Plain or gzip; the beginning is whole messages, and most of them ITCH.

@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 
 use crate::arbitration::{Arbiter, Line, Output, Slot, Slots, Verdict, Window};
 use crate::book::Books;
-use crate::codec::{Codec, MessageCounts};
+use crate::codec::{Decoder, MessageCounts};
 use crate::framing::{Framing, FramingError, Packet};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 
@@ -49,7 +49,7 @@ impl Default for AbConfig {
 /// The receiver of a channel's messages and events. Only messages must be handled.
 pub trait ChannelHandler {
     /// The next message, with its number; 0 where it has no number. Each message is delivered once,
-    /// in order.
+    /// in order. Where the framing numbers packets, all messages of a packet have its number.
     fn on_message(&mut self, seq: u64, message: &[u8]);
 
     /// No line brought these numbers in time: state built from the messages may be wrong from here
@@ -226,6 +226,7 @@ impl<F: Framing> AbChannel<F> {
 fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl ChannelHandler) {
     let numbered = packet.header.seq > 0;
     for (idx, message) in (0..).zip(packet.messages()).skip(skip as usize) {
+        let idx = if F::NUMBERS_PACKETS { 0 } else { idx };
         handler.on_message(if numbered { packet.header.seq + idx } else { 0 }, message);
     }
 }
@@ -251,19 +252,19 @@ pub struct BookBuilder<C, B> {
     pub books: B,
 }
 
-impl<C: Codec + Default, B: Books> BookBuilder<C, B> {
+impl<C: Decoder + Default, B: Books> BookBuilder<C, B> {
     /// Builds `books` from the messages of a codec.
     pub fn new(codec: C, books: B) -> Self {
         Self { codec, counts: MessageCounts::new(), books }
     }
 }
 
-impl<C: Codec + Default, B: Books> ChannelHandler for BookBuilder<C, B> {
+impl<C: Decoder + Default, B: Books> ChannelHandler for BookBuilder<C, B> {
     #[inline]
     fn on_message(&mut self, _seq: u64, message: &[u8]) {
-        if let Some(event) = self.codec.decode_counted(message, &mut self.counts) {
-            self.books.apply(&event);
-        }
+        self.codec.decode_all(message, &mut self.counts, &mut |event| {
+            self.books.apply(event);
+        });
     }
 
     fn on_gap(&mut self, _gap: Gap) {

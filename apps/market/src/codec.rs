@@ -37,6 +37,56 @@ pub trait Codec {
     }
 }
 
+/// Turns messages into events, any number of each message: the interface for books. Feeds with one
+/// event a message implement [`Codec`] and have it by that; feeds whose messages hold groups of
+/// entries implement it themselves.
+pub trait Decoder {
+    /// The feed's name in configurations and reports.
+    const NAME: &'static str;
+
+    /// The type of a message, or `None` where it is too short to have one.
+    fn kind(message: &[u8]) -> Option<u8>;
+
+    /// Passes the events of a message to `each`, in order, and counts the message by its type. A
+    /// message with an error has passed none, and is not counted.
+    fn decode_each(
+        &mut self,
+        message: &[u8],
+        counts: &mut MessageCounts,
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), MessageError>;
+
+    /// The same, and counts the error.
+    #[inline]
+    fn decode_all(&mut self, message: &[u8], counts: &mut MessageCounts, each: &mut impl FnMut(&Event)) {
+        if let Err(error) = self.decode_each(message, counts, each) {
+            counts.count_error(error);
+        }
+    }
+}
+
+impl<C: Codec> Decoder for C {
+    const NAME: &'static str = C::NAME;
+
+    #[inline]
+    fn kind(message: &[u8]) -> Option<u8> {
+        C::kind(message)
+    }
+
+    #[inline]
+    fn decode_each(
+        &mut self,
+        message: &[u8],
+        counts: &mut MessageCounts,
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), MessageError> {
+        let event = self.decode(message)?;
+        counts.by_type[usize::from(C::kind(message).unwrap_or(0))] += 1;
+        each(&event);
+        Ok(())
+    }
+}
+
 /// Why a message gave no event. The next message is not affected: framing knows where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageError {

@@ -2,14 +2,14 @@
 //!
 //! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call.
 //! `at_ns` is the exchange's time in the feed's own epoch: since midnight New York for ITCH and
-//! PITCH, since 1970 for IEX.
+//! PITCH, since 1970 for IEX and CME.
 //!
 //! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then
 //! wide fields, so that most fields of all events have the same offsets. With other layouts the
 //! compiler puts a byte of one event where another event has a part of a price, and has to repack
 //! both where the arms of a decoder join.
 
-use crate::units::{Locate, OrderRef, Price, Side, Symbol};
+use crate::units::{Locate, OrderRef, Price, Price9, Side, Symbol};
 
 /// One message's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,27 @@ pub enum Event {
     /// A known message that changes no book and prints no trade (imbalances, participants, collars
     /// …).
     Other(Other),
+    /// A level of a book by its position.
+    Depth(Depth),
+    /// An order of a book that a venue also publishes by price, exact to nine decimals.
+    Order(Order),
+    /// A trade at one price, exact to nine decimals, as numbered by its instrument.
+    TradeSummary(TradeSummary),
+    /// An update that changes no book and counts in its instrument's numbers (statistics, limits,
+    /// volume).
+    Numbered(Numbered),
+    /// All levels of an instrument are gone.
+    BookReset(BookReset),
+    /// A snapshot of an instrument's book begins; its levels follow.
+    Snapshot(Snapshot),
+    /// A part of a snapshot of an instrument's orders begins; the orders follow.
+    OrderSnapshot(Snapshot),
+    /// The snapshot, or the part of it, is over.
+    SnapshotEnd(SnapshotEnd),
+    /// An instrument's definition.
+    Instrument(Instrument),
+    /// The venue's event is over: books are consistent and may be acted on.
+    EndOfEvent(EndOfEvent),
 }
 
 /// See [`Event::Add`].
@@ -285,6 +306,206 @@ pub struct Clock {
 pub struct Other {
     /// The message's type byte.
     pub kind: u8,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+}
+
+/// See [`Event::Depth`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Depth {
+    /// The side.
+    pub side: Side,
+    /// Whose orders the level is made of.
+    pub liquidity: Liquidity,
+    /// What happens at the position.
+    pub action: DepthAction,
+    /// The position, from 1 at the best price.
+    pub level: u8,
+    /// Orders there, 0 where the feed does not say.
+    pub orders: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The price.
+    pub price: Price9,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The quantity there.
+    pub qty: u64,
+    /// The update's number among those of its instrument.
+    pub rpt_seq: u32,
+}
+
+/// Whose orders a level is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Liquidity {
+    /// Orders for this instrument.
+    #[default]
+    Direct,
+    /// Orders for other instruments, which the venue would combine.
+    Implied,
+}
+
+/// What happens at a position of a book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DepthAction {
+    /// A level comes in, and those from there on move one down.
+    New,
+    /// The level has another quantity.
+    Change,
+    /// The level is gone, and those behind it move up.
+    Delete,
+    /// The levels up to and with this one are gone.
+    DeleteThru,
+    /// The levels from this one on are gone.
+    DeleteFrom,
+    /// The position has these contents, whatever it had.
+    Overlay,
+    /// The same, in a snapshot.
+    Snapshot,
+}
+
+/// See [`Event::Order`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Order {
+    /// The side.
+    pub side: Side,
+    /// What happens to the order.
+    pub action: OrderAction,
+    /// Its displayed quantity from now on.
+    pub qty: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The order.
+    pub order: OrderRef,
+    /// Orders at one price trade in the order of this number; 0 where the feed does not say.
+    pub priority: u64,
+    /// Its limit.
+    pub price: Price9,
+    /// The instrument.
+    pub symbol: Symbol,
+}
+
+/// What happens to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OrderAction {
+    /// It rests from now on.
+    New,
+    /// It has another quantity, price or priority.
+    Change,
+    /// It is gone.
+    Delete,
+    /// It rests, in a snapshot.
+    Snapshot,
+}
+
+/// See [`Event::TradeSummary`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TradeSummary {
+    /// The side that took, where there is one.
+    pub aggressor: Option<Side>,
+    /// What happens to the trade: [`DepthAction::Delete`] voids it.
+    pub action: DepthAction,
+    /// Orders that took part, 0 where the feed does not say.
+    pub orders: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The price.
+    pub price: Price9,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The quantity.
+    pub qty: u64,
+    /// The trade's number, 0 where the feed gives none.
+    pub trade: u32,
+    /// The update's number among those of its instrument.
+    pub rpt_seq: u32,
+}
+
+/// See [`Event::Numbered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Numbered {
+    /// The message's type.
+    pub kind: u8,
+    /// The update's number among those of its instrument.
+    pub rpt_seq: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+}
+
+/// See [`Event::BookReset`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct BookReset {
+    /// The update's number among those of its instrument.
+    pub rpt_seq: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+}
+
+/// See [`Event::Snapshot`] and [`Event::OrderSnapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Snapshot {
+    /// The number of the instrument's last update in it; 0 where the feed does not say.
+    pub rpt_seq: u32,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The number of the channel's last packet in it.
+    pub last_seq: u64,
+    /// Snapshots in the whole loop; 0 where the feed does not say.
+    pub total: u32,
+    /// Which part of the instrument's snapshot it is, from 1.
+    pub part: u32,
+    /// Parts of the instrument's snapshot.
+    pub parts: u32,
+}
+
+/// See [`Event::SnapshotEnd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct SnapshotEnd {
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+}
+
+/// See [`Event::Instrument`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Instrument {
+    /// Levels of the direct book that the venue publishes; 0 where it has none.
+    pub depth: u8,
+    /// Levels of the implied book.
+    pub implied_depth: u8,
+    /// `A` added, `M` modified, `D` deleted.
+    pub action: u8,
+    /// Instruments in the whole loop; 0 where the feed does not say.
+    pub total: u32,
+    /// Exchange time of the definition, ns.
+    pub at_ns: u64,
+    /// The instrument.
+    pub symbol: Symbol,
+    /// The least step of its price; 0 where the step varies.
+    pub tick: Price9,
+    /// The first eight letters of its name.
+    pub name: Symbol,
+}
+
+/// See [`Event::EndOfEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct EndOfEvent {
     /// Exchange time, ns.
     pub at_ns: u64,
 }

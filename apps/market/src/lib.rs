@@ -1,7 +1,7 @@
 //! Market data as pure functions and machines: bytes in, normalised events and books out.
 //!
 //! ```text
-//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch) ─ event ─ book
+//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch mdp3) ─ event ─ book
 //!                            └ rerequest: asks for what is missing
 //! ```
 //!
@@ -9,8 +9,8 @@
 //! nanoseconds, a machine allocates when it is constructed, and bad input from the network is
 //! counted and never causes a panic.
 //!
-//! The feature `sbe-schema` adds [`sbe`]'s reader of schemas, for tools and tests. The feature
-//! `truth` adds [`truth`]: the account of a generated day, to compare a handler's
+//! The feature `sbe-schema` adds the reader of schemas to [`sbe`], for tools and tests. The feature
+//! `truth` adds the module of that name: the account of a generated day, to compare a handler's
 //! results with.
 //!
 //! Lines A and B of one channel behind sockets are an [`AbChannel`]: packets in, messages in order
@@ -72,11 +72,14 @@ pub use arbitration::{
     AnswerCounts, Arbiter, HoleCounts, Line, LineCounts, Missing, Output, Slot, Slots, Verdict, Window,
 };
 pub use book::levels;
-pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBooks, Quotes, TopOfBook};
+pub use book::{
+    BookCounts, BookIdx, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, LevelBooks,
+    OrderBooks, Quotes, TopOfBook, Trust,
+};
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
-pub use codec::{Codec, MessageCounts, MessageError};
+pub use codec::{Codec, Decoder, MessageCounts, MessageError};
 pub use rerequest::{RerequestCounts, RerequestRange, RerequestStep, Rerequester, RetryPolicy};
 pub use sequence::{
     Action, ChannelKey, Channels, DOUBTS_MAX, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict, StartSequence,
 };
-pub use units::{Locate, OrderRef, Price, Side, Symbol};
+pub use units::{Locate, OrderRef, Price, Price9, Side, Symbol};

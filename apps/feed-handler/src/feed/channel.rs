@@ -18,6 +18,9 @@ pub(super) struct Channel<P: Protocol> {
     pub(super) gaps: GapLog,
     /// Messages in packets that should have waited, but no buffer was free for them.
     pub(super) not_kept: u64,
+    /// Messages that the decoder was given. More than were delivered where the sequence numbers
+    /// packets.
+    built: u64,
 }
 
 /// The first gaps of a channel. Later ones are in the counters only.
@@ -46,6 +49,7 @@ impl<P: Protocol> Channel<P> {
             builder: BookBuilder::new(P::Codec::default(), P::books(capacity)),
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
             not_kept: 0,
+            built: 0,
         }
     }
 
@@ -79,11 +83,23 @@ impl<P: Protocol> Channel<P> {
     ) {
         self.expire(now_ns, counters);
         match self.arbiter.offer(line, &packet.header, now_ns) {
-            Verdict::Deliver { skip } => counters.messages.add(build(packet.messages(), skip, &mut self.builder)),
+            Verdict::Deliver { skip } => self.build(packet, skip, counters),
             Verdict::Keep => self.keep(packet, hold()),
             Verdict::Discard => {}
         }
         self.drain(now_ns, counters);
+    }
+
+    /// Messages by the numbers of the decoder: those that it was given of what was delivered.
+    pub(super) fn delivered(&self) -> u64 {
+        if P::Framing::NUMBERS_PACKETS { self.built } else { self.arbiter.counts().delivered }
+    }
+
+    #[inline]
+    fn build(&mut self, packet: &Packet<'_, P::Framing>, skip: u32, counters: &FeedCounters) {
+        let built = build(packet.messages(), skip, &mut self.builder);
+        self.built += built;
+        counters.messages.add(built);
     }
 
     /// Gives up a hole whose deadline has passed.
@@ -109,6 +125,7 @@ impl<P: Protocol> Channel<P> {
                 // The packet was checked when it was kept, and held bytes do not change.
                 if let Ok(packet) = P::Framing::parse(counters.bytes(&handle)) {
                     let built = build(packet.messages(), skip, &mut self.builder);
+                    self.built += built;
                     counters.messages.add(built);
                 }
             }

@@ -35,6 +35,9 @@ pub struct ChannelTally {
     pub holes: HoleCounts,
     /// Messages that should have waited, but no buffer was free for them.
     pub not_kept: u64,
+    /// Messages that the decoder was given: those of [`SequenceCounts::delivered`], or, where the
+    /// sequence numbers packets, those in the delivered packets.
+    pub built: u64,
     /// Messages by type, and those that could not be decoded.
     pub messages: MessageCounts,
     /// The first gaps, up to [`ChannelTally::GAPS_MAX`].
@@ -136,6 +139,7 @@ impl<P: Protocol> Feed<P> {
             sequence: *channel.arbiter.counts(),
             holes: *channel.arbiter.holes(),
             not_kept: channel.not_kept,
+            built: channel.delivered(),
             messages: channel.builder.counts.clone(),
             gaps: channel.gaps.gaps.clone(),
             lines,

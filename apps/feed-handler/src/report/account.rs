@@ -53,7 +53,10 @@ pub struct MessageAccount {
     pub doubted: u64,
     /// Should have waited, but no buffer was free for it.
     pub not_kept: u64,
-    /// Delivered and not decoded.
+    /// Messages given to the decoder: the delivered ones, or, where numbers are those of packets,
+    /// what the delivered packets hold.
+    pub built: u64,
+    /// Of these, not decoded.
     pub undecoded: u64,
     /// Decoded.
     pub decoded: u64,
@@ -127,6 +130,7 @@ impl MessageAccount {
             past: sum(|channel| channel.sequence.past),
             doubted: sum(|channel| channel.sequence.doubted),
             not_kept: sum(|channel| channel.not_kept),
+            built: sum(|channel| channel.built),
             undecoded: sum(|channel| channel.messages.total() - channel.messages.decoded()),
             decoded: sum(|channel| channel.messages.decoded()),
         }
@@ -136,15 +140,15 @@ impl MessageAccount {
     pub fn holds(&self) -> bool {
         let Self { received, delivered, duplicates, late, past, doubted, not_kept, .. } = *self;
         received == delivered + duplicates + late + past + doubted + not_kept
-            && self.delivered == self.decoded + self.undecoded
+            && self.built == self.decoded + self.undecoded
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { received, delivered, duplicates, late, past, doubted, not_kept, undecoded, decoded } = self;
+        let Self { received, delivered, duplicates, late, past, doubted, not_kept, built, undecoded, decoded } = self;
         (!self.holds()).then(|| {
             format!(
                 "messages do not add up: {received} received are not {delivered} delivered + {duplicates} duplicates + \
-                 {late} late + {past} past + {doubted} doubted + {not_kept} not kept, or these not {decoded} decoded + {undecoded} not; this is a bug, \
+                 {late} late + {past} past + {doubted} doubted + {not_kept} not kept, or {built} given to the decoder not {decoded} decoded + {undecoded} not; this is a bug, \
                  please report it"
             )
         })

@@ -3,6 +3,7 @@
 //! ```text
 //!   Add Execute Cancel Delete Replace Modify ──> OrderBooks   orders ─> price levels ─> top      ITCH, PITCH
 //!   PriceLevel ────────────────────────────────> LevelBooks   price levels ─> top when complete  DEEP
+//!   Depth ─────────────────────────────────────> DepthBooks   positions ─> top at an event's end MDP 3.0
 //!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! balanced tree: some ten steps for a thousand prices. The next best price is a link away. So an
 //! update costs a few cache misses, whatever the book's size.
 
+mod depth_books;
 mod lazy_table;
 mod level_books;
 pub mod levels;
@@ -25,6 +27,7 @@ mod orders;
 mod quotes;
 mod symbols;
 
+pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, Trust};
 pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};
 pub use quotes::Quotes;

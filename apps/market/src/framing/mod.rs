@@ -5,8 +5,8 @@
 //!   raw header ──── PacketWriter::new, push, finish ──> packet bytes
 //! ```
 //!
-//! [`Framing`] is the common trait of four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the
-//! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
+//! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP 3.0
+//! packet, and the length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
 //! with a [`FramingError`], so a consumer never sees the first half of a bad packet. Nothing is
 //! copied or allocated.
 
@@ -16,6 +16,7 @@ use core::marker::PhantomData;
 pub mod cboe_unit;
 pub mod iex_tp;
 pub mod itch_file;
+pub mod mdp3;
 pub mod mold_udp64;
 
 /// One way of putting messages into packets.
@@ -33,6 +34,9 @@ pub trait Framing: Sized {
     const COUNT_MAX: u32;
     /// Longest message that a block can carry, in bytes.
     const MESSAGE_LEN_MAX: usize;
+    /// Whether the sequence numbers packets and not messages: then the header's count is 1, and the
+    /// packet has as many messages as its bytes hold.
+    const NUMBERS_PACKETS: bool = false;
     /// Longest packet in bytes: the largest UDP datagram over IPv4 without options.
     const PACKET_LEN_MAX: usize = 65_507;
 
@@ -60,15 +64,16 @@ pub trait Framing: Sized {
     fn parse(packet: &[u8]) -> Result<Packet<'_, Self>, FramingError> {
         let (raw, blocks) = Self::parse_raw(packet)?;
         let header = Self::header(&raw);
-        let mut rest = blocks;
-        for idx in 0..header.count {
+        let (mut rest, mut idx) = (blocks, 0);
+        while if Self::NUMBERS_PACKETS { !rest.is_empty() } else { idx < header.count } {
             let Some((_, behind)) = Self::split(rest) else { return Err(FramingError::MessageOverrun { idx }) };
             rest = behind;
+            idx += 1;
         }
         if !rest.is_empty() {
             return Err(FramingError::TrailingBytes { len: rest.len() });
         }
-        Ok(Packet { raw, header, blocks })
+        Ok(Packet { raw, header, blocks, count: idx })
     }
 }
 
@@ -123,12 +128,13 @@ pub struct Packet<'a, F: Framing> {
     /// The header in shared terms.
     pub header: Header,
     blocks: &'a [u8],
+    count: u32,
 }
 
 impl<'a, F: Framing> Packet<'a, F> {
-    /// The messages in order, exactly `header.count` of them.
+    /// The messages in order, exactly `header.count` of them where the sequence numbers messages.
     pub fn messages(&self) -> Messages<'a, F> {
-        Messages { blocks: self.blocks, count: self.header.count, framing: PhantomData }
+        Messages { blocks: self.blocks, count: self.count, framing: PhantomData }
     }
 }
 

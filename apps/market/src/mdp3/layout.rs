@@ -27,6 +27,16 @@ pub fn split_head(message: &[u8]) -> Result<(MessageHead, &[u8]), SbeError> {
     Ok((head, body))
 }
 
+/// The header of a message of this version, for who writes messages.
+pub fn emit_head(template: u16, block_len: u16) -> [u8; HEADER_LEN] {
+    let mut head = [0; HEADER_LEN];
+    head[0..2].copy_from_slice(&block_len.to_le_bytes());
+    head[2..4].copy_from_slice(&template.to_le_bytes());
+    head[4..6].copy_from_slice(&SCHEMA_ID.to_le_bytes());
+    head[6..8].copy_from_slice(&SCHEMA_VERSION.to_le_bytes());
+    head
+}
+
 /// The dimension `groupSize` of groups.
 #[derive(Clone, Copy, Debug)]
 pub enum GroupSize {}
@@ -38,6 +48,13 @@ impl Dimension for GroupSize {
     fn read(bytes: &[u8]) -> Option<(usize, usize)> {
         let head = bytes.first_chunk::<3>()?;
         Some((u16::from_le_bytes([head[0], head[1]]).into(), head[2].into()))
+    }
+
+    fn emit(block_len: u16, count: u16, out: &mut Vec<u8>) {
+    let mut head = [0; 3];
+    head[0..2].copy_from_slice(&block_len.to_le_bytes());
+    head[2] = count as u8;
+    out.extend(head);
     }
 }
 
@@ -52,6 +69,13 @@ impl Dimension for GroupSize8Byte {
     fn read(bytes: &[u8]) -> Option<(usize, usize)> {
         let head = bytes.first_chunk::<8>()?;
         Some((u16::from_le_bytes([head[0], head[1]]).into(), head[7].into()))
+    }
+
+    fn emit(block_len: u16, count: u16, out: &mut Vec<u8>) {
+    let mut head = [0; 8];
+    head[0..2].copy_from_slice(&block_len.to_le_bytes());
+    head[7] = count as u8;
+    out.extend(head);
     }
 }
 

@@ -1,4 +1,16 @@
-//! CME MDP 3.0: the layouts of its messages, generated from `schemas/cme-mdp3.xml`.
+//! CME MDP 3.0: the layouts of its messages, generated from `schemas/cme-mdp3.xml`, and the decoder
+//! to events.
+//!
+//! Instruments are numbers here ([`crate::Symbol::from_number`]); their names come with their
+//! definitions. Prices keep their nine decimals ([`crate::Price9`]), because treasuries and
+//! currencies have more than four: an event of MDP 3.0 is never rounded, and a book rounds only
+//! where it is asked for a [`crate::TopOfBook`].
 
+mod decode;
 #[rustfmt::skip]
 pub mod layout;
+
+pub use decode::{Mdp3, name};
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,9 @@ pub trait Dimension {
     /// The length of an entry's block, and the number of entries; `None` where `bytes` are fewer
     /// than the composite.
     fn read(bytes: &[u8]) -> Option<(usize, usize)>;
+
+    /// Writes it behind `out`. A count beyond its type is cut.
+    fn emit(block_len: u16, count: u16, out: &mut Vec<u8>);
 }
 
 /// The entries of a group whose extent was checked against the message. An iterator over them.

@@ -18,6 +18,7 @@
 //! fields of the schema's first version is refused. Unknown templates are the caller's to skip.
 
 mod block;
+mod emit;
 mod group;
 mod head;
 mod value;
@@ -26,6 +27,7 @@ mod value;
 pub mod schema;
 
 pub use block::{Block, Extent};
+pub use emit::{emit_block, emit_group};
 pub(crate) use group::show_group;
 pub use group::{Dimension, Group};
 pub use head::MessageHead;

@@ -92,6 +92,37 @@ impl<'a> Writer<'a> {
         line!(self, "    }};");
         line!(self, "    Ok((head, body))");
         line!(self, "}}");
+        line!(self, "");
+        line!(self, "/// The header of a message of this version, for who writes messages.");
+        line!(self, "pub fn emit_head(template: u16, block_len: u16) -> [u8; HEADER_LEN] {{");
+        line!(self, "    let mut head = [0; HEADER_LEN];");
+        let header = &self.schema.header;
+        let (template, block_len) = (Some(header.template), header.block_len);
+        let numbers = [(template, "template"), (header.schema, "SCHEMA_ID"), (header.version, "SCHEMA_VERSION")];
+        for (number, value) in [(block_len, "block_len")].into_iter().chain(numbers) {
+            if let Some(number) = number {
+                self.put(number, "head", value);
+            }
+        }
+        if header.block_len.is_none() {
+            line!(self, "    let _ = block_len;");
+        }
+        line!(self, "    head");
+        line!(self, "}}");
+    }
+
+    /// The statement that writes a number of 16 bits at most to the array `to`.
+    fn put(&mut self, number: NumberAt, to: &str, value: &str) {
+        let (order, at) = (if self.schema.byte_order == ByteOrder::Little { "le" } else { "be" }, number.offset);
+        match number.primitive.len() {
+            1 => line!(self, "    {to}[{at}] = {value} as u8;"),
+            _ => {
+                let (kind, end) = (rust(number.primitive), at + number.primitive.len());
+                let cast = if kind == "u16" { String::new() } else { format!(" as {kind}") };
+                let value = if cast.is_empty() { value.to_owned() } else { format!("({value}{cast})") };
+                line!(self, "    {to}[{at}..{end}].copy_from_slice(&{value}.to_{order}_bytes());");
+            }
+        }
     }
 
     /// The expression that reads a number of a composite out of the array `from`.
@@ -121,6 +152,14 @@ impl<'a> Writer<'a> {
         line!(self, "    fn read(bytes: &[u8]) -> Option<(usize, usize)> {{");
         line!(self, "        let head = bytes.first_chunk::<{}>()?;", layout.len);
         line!(self, "        Some(({block_len}.into(), {count}.into()))");
+        line!(self, "    }}");
+        line!(self, "");
+        line!(self, "    fn emit(block_len: u16, count: u16, out: &mut Vec<u8>) {{");
+        line!(self, "    let mut head = [0; {}];", layout.len);
+        let (block_len, count) = (layout.block_len, layout.count);
+        self.put(block_len, "head", "block_len");
+        self.put(count, "head", "count");
+        line!(self, "    out.extend(head);");
         line!(self, "    }}");
         line!(self, "}}");
     }

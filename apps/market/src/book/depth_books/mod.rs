@@ -1,0 +1,398 @@
+//! Market-by-price books whose levels have positions: CME's MDP 3.0, and other venues that send
+//! "the third bid changed".
+//!
+//! Direct and implied levels are kept apart, because an implied order fills against other
+//! instruments' orders. Updates are numbered for each instrument, so a lost packet hurts only the
+//! books that it was about: see [`Trust`]. A hurt book is whole again when each of its levels was
+//! set anew (natural refresh) or a snapshot of it came. What a book publishes changes at the end of
+//! the venue's event, because an event may take several messages.
+
+mod numbering;
+mod side;
+
+pub use numbering::Trust;
+pub use side::{DEPTH_MAX, DepthLevel};
+
+use super::lazy_table::LazyTable;
+use super::symbols::Symbols;
+use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
+use crate::event::{Depth, DepthAction, Event, Liquidity};
+use crate::units::{Side, Symbol};
+use numbering::{ChannelState, Numbering, Place};
+use side::{OutOfPlace, SideState};
+
+/// The best direct bid and offer of a book, exact to nine decimals. A side without levels has a
+/// quantity of 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DepthTop {
+    /// The best bid.
+    pub bid: DepthLevel,
+    /// The best offer.
+    pub ask: DepthLevel,
+}
+
+/// The counts that only books by position have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DepthCounts {
+    /// Updates that were applied before, or that a snapshot holds.
+    pub old_updates: u64,
+    /// Updates that are missing, by the numbers of their instruments.
+    pub lost_updates: u64,
+    /// Times that a book became stale.
+    pub hurt: u64,
+    /// Times that a stale book was whole again because each level was set anew.
+    pub healed_by_refresh: u64,
+    /// Times that a stale book was whole again by a snapshot.
+    pub healed_by_snapshot: u64,
+    /// Snapshots of books that needed none.
+    pub snapshots_unneeded: u64,
+    /// Updates beyond [`DEPTH_MAX`] levels, which are left out.
+    pub beyond_depth: u64,
+    /// Updates of a level that the book does not have: messages are missing.
+    pub out_of_place: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Book {
+    numbering: Numbering,
+    /// By [`Liquidity`], then by side.
+    sides: [[SideState; 2]; 2],
+    published: DepthTop,
+    /// Levels that the venue publishes of it.
+    depth: u8,
+    is_touched: bool,
+    /// It is among the stale ones that are counted.
+    is_hurt: bool,
+}
+
+const EMPTY: Book = Book {
+    numbering: Numbering::NEW,
+    sides: [[SideState::EMPTY; 2]; 2],
+    published: DepthTop {
+        bid: DepthLevel { price: crate::units::Price9(0), qty: 0, orders: 0 },
+        ask: DepthLevel { price: crate::units::Price9(0), qty: 0, orders: 0 },
+    },
+    depth: DEPTH_MAX as u8,
+    is_touched: false,
+    is_hurt: false,
+};
+
+/// A book's levels, by liquidity and side.
+type Ladders = [[[DepthLevel; DEPTH_MAX]; 2]; 2];
+
+/// All books of one channel.
+#[derive(Clone, Debug)]
+pub struct DepthBooks {
+    symbols: Symbols,
+    books: LazyTable<Book>,
+    ladders: Vec<Ladders>,
+    channel: ChannelState,
+    /// Books that the open event has changed, and after its end those that it changed.
+    touched: Vec<BookIdx>,
+    is_event_over: bool,
+    /// The book that a snapshot is taken of, and whether it is taken.
+    snapshot: Option<(BookIdx, bool)>,
+    stale: usize,
+    counts: BookCounts,
+    depth_counts: DepthCounts,
+}
+
+impl Books for DepthBooks {
+    #[inline]
+    fn apply(&mut self, event: &Event) -> Option<Change> {
+        match event {
+            Event::Depth(depth) => self.update(depth),
+            Event::EndOfEvent(_) => {
+                self.publish();
+                None
+            }
+            other => self.apply_other(other),
+        }
+    }
+
+    /// The top as of the last event's end, in whole units of [`crate::Price`]: where the exact
+    /// price has more decimals, a bid is rounded down and an offer up, so that no price looks
+    /// better than it is. [`DepthBooks::exact_top`] is exact.
+    fn top(&self, book: BookIdx) -> TopOfBook {
+        let DepthTop { bid, ask } = self.exact_top(book);
+        TopOfBook {
+            bid_px: bid.price.rounded(Side::Buy),
+            bid_qty: bid.qty,
+            ask_px: ask.price.rounded(Side::Sell),
+            ask_qty: ask.qty,
+        }
+    }
+
+    /// Whether updates of this book are known to be missing. After a loss in the channel the others
+    /// are [`Trust::Unconfirmed`] and not stale.
+    fn is_stale(&self, book: BookIdx) -> bool {
+        self.trust(book) == Trust::Stale
+    }
+
+    fn mark_stale(&mut self) {
+        self.channel.losses = self.channel.losses.wrapping_add(1);
+        self.channel.is_anchored = false;
+    }
+
+    fn clear(&mut self) {
+        self.books.clear();
+        self.touched.clear();
+        self.snapshot = None;
+        self.stale = 0;
+        self.channel = ChannelState { losses: 0, is_anchored: true };
+    }
+
+    by_symbols!();
+}
+
+impl DepthBooks {
+    /// Empty books for at most `books_max` instruments; allocates all memory, some 1.1 KB each.
+    pub fn new(books_max: usize) -> Self {
+        Self {
+            symbols: Symbols::new(books_max),
+            books: LazyTable::new(books_max, EMPTY),
+            ladders: vec![Ladders::default(); books_max],
+            channel: ChannelState::default(),
+            touched: Vec::with_capacity(books_max),
+            is_event_over: false,
+            snapshot: None,
+            stale: 0,
+            counts: BookCounts::default(),
+            depth_counts: DepthCounts::default(),
+        }
+    }
+
+    /// Bytes that [`DepthBooks::new`] allocates.
+    pub const fn memory(books_max: usize) -> u128 {
+        Symbols::memory(books_max as u128)
+            + LazyTable::<Book>::memory(books_max as u128)
+            + (size_of::<Ladders>() + size_of::<BookIdx>()) as u128 * books_max as u128
+    }
+
+    /// The best direct bid and offer as of the last event's end, exact.
+    pub fn exact_top(&self, book: BookIdx) -> DepthTop {
+        self.books.get(book.0 as usize).published
+    }
+
+    /// The levels of a side, the best first, even within an event.
+    pub fn depth(&self, book: BookIdx, liquidity: Liquidity, side: Side) -> &[DepthLevel] {
+        let len = self.books.get(book.0 as usize).sides[liquidity as usize][side as usize].len();
+        self.ladders.get(book.0 as usize).map_or(&[], |book| &book[liquidity as usize][side as usize][..len])
+    }
+
+    /// How far a book can be trusted.
+    pub fn trust(&self, book: BookIdx) -> Trust {
+        self.books.get(book.0 as usize).numbering.trust(self.channel)
+    }
+
+    /// Books that are stale.
+    pub fn stale_count(&self) -> usize {
+        self.stale
+    }
+
+    /// After an [`Event::EndOfEvent`]: the books that the event changed, until the next update.
+    pub fn touched(&self) -> &[BookIdx] {
+        if self.is_event_over { &self.touched } else { &[] }
+    }
+
+    /// What only books by position count.
+    pub fn depth_counts(&self) -> &DepthCounts {
+        &self.depth_counts
+    }
+
+    #[inline]
+    fn update(&mut self, update: &Depth) -> Option<Change> {
+        let book = self.book(update.symbol)?;
+        match self.snapshot {
+            Some((of, is_taken)) if of == book && update.action == DepthAction::Snapshot => {
+                if !is_taken {
+                    return None;
+                }
+            }
+            _ if update.action == DepthAction::Snapshot => return None,
+            _ => self.number(book, update.rpt_seq)?,
+        }
+        self.touch(book);
+        let idx = usize::from(update.level).wrapping_sub(1);
+        if idx >= DEPTH_MAX {
+            self.depth_counts.beyond_depth += 1;
+            return None;
+        }
+        let level = DepthLevel { price: update.price, qty: update.qty, orders: update.orders };
+        let (liquidity, side) = (update.liquidity as usize, update.side as usize);
+        let levels = &mut self.ladders[book.0 as usize][liquidity][side];
+        let entry = self.books.written_mut(book.0 as usize);
+        let state = &mut entry.sides[liquidity][side];
+        let done = match update.action {
+            DepthAction::New => state.insert(levels, idx, level),
+            DepthAction::Change => state.set(levels, idx, level),
+            DepthAction::Delete => state.delete(levels, idx),
+            DepthAction::DeleteThru => state.delete_thru(levels, idx),
+            DepthAction::DeleteFrom => state.delete_from(idx),
+            DepthAction::Overlay | DepthAction::Snapshot => state.overlay(levels, idx, level),
+        };
+        let is_stale = entry.numbering.is_stale();
+        if is_stale || done.is_err() {
+            self.settle(book, done);
+        }
+        self.counts.applied += 1;
+        let is_top = update.liquidity == Liquidity::Direct && (idx == 0 || update.action == DepthAction::DeleteThru);
+        Some(Change { book, is_top })
+    }
+
+    /// Checks an update's number. `None` where the update is to be left out.
+    #[inline]
+    fn number(&mut self, book: BookIdx, number: u32) -> Option<()> {
+        let entry = self.books.get_mut(book.0 as usize);
+        match entry.numbering.take(number, self.channel) {
+            Place::Next => Some(()),
+            Place::Old => {
+                self.depth_counts.old_updates += 1;
+                None
+            }
+            Place::Behind(missing) => {
+                self.lose(book, missing);
+                Some(())
+            }
+        }
+    }
+
+    /// Updates before this one are missing: the numbering is stale already.
+    #[cold]
+    fn lose(&mut self, book: BookIdx, missing: u32) {
+        self.depth_counts.lost_updates += u64::from(missing);
+        self.hurt(book);
+    }
+
+    /// A book is stale from here on. Its levels stay, because they may be of use, but none counts
+    /// as known.
+    #[cold]
+    fn hurt(&mut self, book: BookIdx) {
+        let entry = self.books.get_mut(book.0 as usize);
+        entry.numbering.set_stale(true);
+        entry.sides.as_flattened_mut().iter_mut().for_each(SideState::doubt);
+        if !core::mem::replace(&mut entry.is_hurt, true) {
+            self.stale += 1;
+            self.depth_counts.hurt += 1;
+        }
+    }
+
+    /// After an update of a stale book, or one that does not fit: whole again, or stale.
+    #[cold]
+    fn settle(&mut self, book: BookIdx, done: Result<(), OutOfPlace>) {
+        let entry = self.books.get_mut(book.0 as usize);
+        if !entry.numbering.is_stale() {
+            self.depth_counts.out_of_place += u64::from(done.is_err());
+            self.hurt(book);
+            return;
+        }
+        let depth = entry.depth;
+        if entry.sides[Liquidity::Direct as usize].iter().all(|side| side.is_whole(depth)) {
+            self.depth_counts.healed_by_refresh += 1;
+            self.heal(book);
+        }
+    }
+
+    fn heal(&mut self, book: BookIdx) {
+        let entry = self.books.get_mut(book.0 as usize);
+        entry.numbering.set_stale(false);
+        if core::mem::take(&mut entry.is_hurt) {
+            self.stale -= 1;
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, book: BookIdx) {
+        if core::mem::take(&mut self.is_event_over) {
+            self.touched.clear();
+        }
+        let entry = self.books.get_mut(book.0 as usize);
+        if !core::mem::replace(&mut entry.is_touched, true) && self.touched.len() < self.touched.capacity() {
+            self.touched.push(book);
+        }
+    }
+
+    /// The event is over: what it changed is published.
+    #[inline]
+    fn publish(&mut self) {
+        if self.is_event_over {
+            self.touched.clear();
+        }
+        for &book in &self.touched {
+            let entry = self.books.get_mut(book.0 as usize);
+            let ladders = &self.ladders[book.0 as usize][Liquidity::Direct as usize];
+            let best = |side: Side| {
+                let is_empty = entry.sides[Liquidity::Direct as usize][side as usize].len() == 0;
+                if is_empty { DepthLevel::default() } else { ladders[side as usize][0] }
+            };
+            entry.published = DepthTop { bid: best(Side::Buy), ask: best(Side::Sell) };
+            entry.is_touched = false;
+        }
+        self.is_event_over = true;
+    }
+
+    #[cold]
+    fn apply_other(&mut self, event: &Event) -> Option<Change> {
+        match event {
+            Event::Numbered(numbered) => {
+                let book = self.book(numbered.symbol)?;
+                self.number(book, numbered.rpt_seq)?;
+            }
+            Event::TradeSummary(trade) => {
+                let book = self.book(trade.symbol)?;
+                self.number(book, trade.rpt_seq)?;
+            }
+            Event::BookReset(reset) => {
+                let book = self.book(reset.symbol)?;
+                self.number(book, reset.rpt_seq)?;
+                self.empty(book);
+                self.heal(book);
+                return Some(Change { book, is_top: true });
+            }
+            Event::Snapshot(snapshot) => {
+                let book = self.book(snapshot.symbol)?;
+                self.begin_snapshot(book, snapshot.rpt_seq);
+            }
+            Event::SnapshotEnd(_) => self.snapshot = None,
+            Event::Instrument(instrument) => {
+                let book = self.book(instrument.symbol)?;
+                if (1..=DEPTH_MAX as u8).contains(&instrument.depth) {
+                    self.books.get_mut(book.0 as usize).depth = instrument.depth;
+                }
+            }
+            Event::Clear(_) => self.clear(),
+            _ => {}
+        }
+        None
+    }
+
+    fn begin_snapshot(&mut self, book: BookIdx, number: u32) {
+        let entry = self.books.get_mut(book.0 as usize);
+        let is_taken = entry.numbering.weigh(number, self.channel);
+        self.snapshot = Some((book, is_taken));
+        if !is_taken {
+            self.depth_counts.snapshots_unneeded += 1;
+            return;
+        }
+        self.depth_counts.healed_by_snapshot += u64::from(entry.numbering.is_stale());
+        self.empty(book);
+        self.heal(book);
+        let channel = self.channel;
+        self.books.get_mut(book.0 as usize).numbering.adopt(number, channel);
+    }
+
+    fn empty(&mut self, book: BookIdx) {
+        self.books.get_mut(book.0 as usize).sides = [[SideState::EMPTY; 2]; 2];
+        self.touch(book);
+    }
+
+    #[inline]
+    fn book(&mut self, symbol: Symbol) -> Option<BookIdx> {
+        let book = self.symbols.find_or_insert(symbol);
+        self.counts.books_full += u64::from(book.is_none());
+        book
+    }
+}
+
+#[cfg(test)]
+mod tests;

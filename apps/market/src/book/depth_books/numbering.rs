@@ -1,0 +1,120 @@
+//! Whether a book's updates all arrived, by the numbers that a venue gives the updates of each
+//! instrument (CME's and B3's RptSeq).
+//!
+//! A hole in the channel's packets says that something was lost, but not of which instrument. So a
+//! book is then unconfirmed: its next update has the next number, and nothing of it was lost, or a
+//! later one, and it is stale. The others stay in use.
+
+/// How far a book can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Trust {
+    /// No update of it is missing.
+    #[default]
+    Sure,
+    /// Packets of its channel are missing since its last update, which may have been about it.
+    Unconfirmed,
+    /// Updates of it are missing.
+    Stale,
+}
+
+/// The numbers of one book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbering {
+    last: u32,
+    /// The number of losses of the channel that the last update has seen.
+    losses: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No update yet: whether the book is empty depends on the channel.
+    New,
+    Whole,
+    Stale,
+}
+
+/// The channel's part of what its books can know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ChannelState {
+    /// Losses since the last reset.
+    pub(super) losses: u32,
+    /// The channel was reset, and nothing was lost since: books without an update are empty.
+    pub(super) is_anchored: bool,
+}
+
+/// An update's place among those of its book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is the next.
+    Next,
+    /// It was applied before, or is in a snapshot that was.
+    Old,
+    /// So many before it are missing.
+    Behind(u32),
+}
+
+impl Numbering {
+    pub(super) const NEW: Self = Self { last: 0, losses: 0, state: State::New };
+
+    /// Takes an update's number.
+    #[inline]
+    pub(super) fn take(&mut self, number: u32, channel: ChannelState) -> Place {
+        if number == self.last.wrapping_add(1) && self.state != State::New {
+            (self.last, self.losses) = (number, channel.losses);
+            return Place::Next;
+        }
+        self.take_other(number, channel)
+    }
+
+    #[cold]
+    fn take_other(&mut self, number: u32, channel: ChannelState) -> Place {
+        let is_first = self.state == State::New;
+        if !is_first && number <= self.last {
+            return Place::Old;
+        }
+        let missing = number.saturating_sub(self.last).saturating_sub(1);
+        (self.last, self.losses) = (number, channel.losses);
+        if is_first && (number <= 1 || channel.is_anchored) {
+            self.state = State::Whole;
+            return Place::Next;
+        }
+        self.state = State::Stale;
+        Place::Behind(missing)
+    }
+
+    pub(super) fn trust(self, channel: ChannelState) -> Trust {
+        match self.state {
+            State::Stale => Trust::Stale,
+            _ if self.losses != channel.losses => Trust::Unconfirmed,
+            State::New | State::Whole => Trust::Sure,
+        }
+    }
+
+    /// Its levels were all set anew, or disagreed with an update.
+    pub(super) fn set_stale(&mut self, is_stale: bool) {
+        self.state = if is_stale { State::Stale } else { State::Whole };
+    }
+
+    pub(super) const fn is_stale(self) -> bool {
+        matches!(self.state, State::Stale)
+    }
+
+    /// Whether a snapshot as of `number` says more than the book, and what it means for it.
+    pub(super) fn weigh(&mut self, number: u32, channel: ChannelState) -> bool {
+        match (self.state, self.trust(channel)) {
+            (State::New, _) | (State::Stale, _) => true,
+            (State::Whole, Trust::Unconfirmed) if number == self.last => {
+                self.losses = channel.losses;
+                false
+            }
+            (State::Whole, Trust::Unconfirmed) => number > self.last,
+            (State::Whole, _) => false,
+        }
+    }
+
+    /// The book is what a snapshot as of `number` has.
+    pub(super) fn adopt(&mut self, number: u32, channel: ChannelState) {
+        *self = Self { last: number, losses: channel.losses, state: State::Whole };
+    }
+}

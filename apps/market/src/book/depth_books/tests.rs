@@ -1,0 +1,197 @@
+use super::*;
+use crate::event::{BookReset, Clear, EndOfEvent, Instrument, Numbered, Snapshot, SnapshotEnd};
+use crate::units::{Price, Price9};
+
+fn symbol(id: u64) -> Symbol {
+    Symbol::from_number(id)
+}
+
+fn depth(id: u64, rpt_seq: u32, action: DepthAction, side: Side, level: u8, price: i64) -> Event {
+    Event::Depth(Depth {
+        side,
+        liquidity: Liquidity::Direct,
+        action,
+        level,
+        orders: 1,
+        at_ns: 0,
+        price: Price9(price),
+        symbol: symbol(id),
+        qty: 5,
+        rpt_seq,
+    })
+}
+
+fn new(id: u64, rpt_seq: u32, side: Side, level: u8, price: i64) -> Event {
+    depth(id, rpt_seq, DepthAction::New, side, level, price)
+}
+
+const END: Event = Event::EndOfEvent(EndOfEvent { at_ns: 0 });
+
+fn statistic(id: u64, rpt_seq: u32) -> Event {
+    Event::Numbered(Numbered { kind: 49, rpt_seq, at_ns: 0, symbol: symbol(id) })
+}
+
+fn snapshot(id: u64, rpt_seq: u32, bids: &[i64]) -> Vec<Event> {
+    let begin = Snapshot { rpt_seq, at_ns: 0, symbol: symbol(id), last_seq: 0, total: 1, part: 1, parts: 1 };
+    let level = |(idx, &price): (usize, &i64)| depth(id, 0, DepthAction::Snapshot, Side::Buy, idx as u8 + 1, price);
+    let end = [Event::SnapshotEnd(SnapshotEnd { at_ns: 0, symbol: symbol(id) }), END];
+    [Event::Snapshot(begin)].into_iter().chain(bids.iter().enumerate().map(level)).chain(end).collect()
+}
+
+/// Books of instruments 1 and 2 that have seen `events`.
+fn books(events: &[Event]) -> DepthBooks {
+    let mut books = DepthBooks::new(2);
+    apply(&mut books, events);
+    books
+}
+
+fn apply(books: &mut DepthBooks, events: &[Event]) {
+    for event in events {
+        books.apply(event);
+    }
+}
+
+fn bids(books: &DepthBooks, id: u64) -> Vec<i64> {
+    let book = books.find(symbol(id)).unwrap();
+    books.depth(book, Liquidity::Direct, Side::Buy).iter().map(|level| level.price.0).collect()
+}
+
+fn trust(books: &DepthBooks, id: u64) -> Trust {
+    books.trust(books.find(symbol(id)).unwrap())
+}
+
+#[test]
+fn top_is_published_when_the_event_is_over() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), new(1, 2, Side::Sell, 1, 200)]);
+    let book = books.find(symbol(1)).unwrap();
+    assert_eq!((books.exact_top(book), books.touched()), (DepthTop::default(), &[][..]));
+    books.apply(&END);
+    let top = books.exact_top(book);
+    assert_eq!((top.bid.price.0, top.ask.price.0, books.touched()), (100, 200, &[book][..]));
+    books.apply(&depth(1, 3, DepthAction::Delete, Side::Buy, 1, 0));
+    assert_eq!((books.exact_top(book), books.touched()), (top, &[][..]));
+    books.apply(&END);
+    assert_eq!(books.exact_top(book).bid, DepthLevel::default());
+}
+
+#[test]
+fn top_in_four_decimals_never_looks_better_than_it_is() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 150_000), new(1, 2, Side::Sell, 1, 150_000), END]);
+    let top = books.top(BookIdx(0));
+    assert_eq!((top.bid_px, top.ask_px), (Price(1), Price(2)));
+    books.apply(&END);
+    assert!(books.touched().is_empty(), "an event that changed nothing has changed nothing");
+}
+
+#[test]
+fn implied_levels_are_kept_apart() {
+    let mut implied = new(1, 1, Side::Buy, 1, 300);
+    if let Event::Depth(depth) = &mut implied {
+        depth.liquidity = Liquidity::Implied;
+    }
+    let books = books(&[implied, new(1, 2, Side::Buy, 1, 100), END]);
+    assert_eq!(bids(&books, 1), [100]);
+    assert_eq!(books.depth(BookIdx(0), Liquidity::Implied, Side::Buy)[0].price.0, 300);
+    assert_eq!(books.exact_top(BookIdx(0)).bid.price.0, 100);
+}
+
+#[test]
+fn one_lost_packet_hurts_only_the_book_that_it_was_about() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), new(2, 1, Side::Buy, 1, 100), END]);
+    books.mark_stale();
+    assert_eq!([trust(&books, 1), trust(&books, 2)], [Trust::Unconfirmed; 2]);
+    assert!(!books.is_stale(BookIdx(0)) && !books.is_stale(BookIdx(1)));
+    // The lost packet had an update of 1 alone.
+    books.apply(&new(1, 3, Side::Buy, 1, 102));
+    books.apply(&new(2, 2, Side::Buy, 1, 101));
+    assert_eq!([trust(&books, 1), trust(&books, 2)], [Trust::Stale, Trust::Sure]);
+    assert_eq!((books.stale_count(), books.depth_counts().lost_updates), (1, 1));
+}
+
+#[test]
+fn statistics_count_in_the_numbers_of_their_instrument() {
+    let books = books(&[new(1, 1, Side::Buy, 1, 100), statistic(1, 2), new(1, 3, Side::Buy, 1, 101)]);
+    assert_eq!(trust(&books, 1), Trust::Sure);
+    let lost = self::books(&[new(1, 1, Side::Buy, 1, 100), statistic(1, 3)]);
+    assert_eq!(trust(&lost, 1), Trust::Stale, "what was lost may have been a level");
+}
+
+#[test]
+fn hurt_book_is_whole_when_each_level_was_set_anew() {
+    let two = Instrument {
+        depth: 2,
+        implied_depth: 0,
+        action: b'A',
+        total: 0,
+        at_ns: 0,
+        symbol: symbol(1),
+        tick: Price9(1),
+        name: Symbol::NONE,
+    };
+    let mut books = books(&[Event::Instrument(two), new(1, 5, Side::Buy, 1, 100)]);
+    assert_eq!(trust(&books, 1), Trust::Stale, "it begins in the middle");
+    for (rpt_seq, side, level) in [(6, Side::Buy, 2), (7, Side::Sell, 1)] {
+        books.apply(&new(1, rpt_seq, side, level, 100));
+        assert_eq!(trust(&books, 1), Trust::Stale);
+    }
+    books.apply(&new(1, 8, Side::Sell, 2, 100));
+    assert_eq!((trust(&books, 1), books.stale_count()), (Trust::Sure, 0));
+    assert_eq!((books.depth_counts().hurt, books.depth_counts().healed_by_refresh), (1, 1));
+}
+
+#[test]
+fn snapshot_heals_a_hurt_book_and_what_it_holds_is_old() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), new(1, 4, Side::Buy, 1, 104)]);
+    apply(&mut books, &snapshot(1, 6, &[106, 103]));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![106, 103]));
+    assert_eq!(books.exact_top(BookIdx(0)).bid.price.0, 106);
+    books.apply(&new(1, 6, Side::Buy, 1, 999));
+    books.apply(&new(1, 7, Side::Buy, 1, 107));
+    assert_eq!((bids(&books, 1), books.depth_counts().old_updates), (vec![107, 106, 103], 1));
+}
+
+#[test]
+fn snapshot_of_a_whole_book_changes_nothing_and_confirms_it() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), END]);
+    apply(&mut books, &snapshot(1, 1, &[999]));
+    books.mark_stale();
+    assert_eq!(trust(&books, 1), Trust::Unconfirmed);
+    apply(&mut books, &snapshot(1, 1, &[999]));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![100]));
+    books.mark_stale();
+    apply(&mut books, &snapshot(1, 2, &[55]));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![55]), "its last update was the lost one");
+}
+
+#[test]
+fn reset_of_a_book_heals_it_empty() {
+    let reset = Event::BookReset(BookReset { rpt_seq: 9, at_ns: 0, symbol: symbol(1) });
+    let books = books(&[new(1, 1, Side::Buy, 1, 100), reset, END]);
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![]));
+    assert_eq!(books.top(BookIdx(0)), TopOfBook::default());
+}
+
+#[test]
+fn reset_of_the_channel_empties_all_and_their_numbers_begin_anywhere() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), new(2, 7, Side::Buy, 1, 100), END]);
+    assert_eq!(books.stale_count(), 1);
+    books.apply(&Event::Clear(Clear { at_ns: 0 }));
+    assert_eq!((bids(&books, 1), books.stale_count()), (vec![], 0));
+    books.apply(&new(2, 70, Side::Buy, 1, 5));
+    assert_eq!(trust(&books, 2), Trust::Sure);
+    books.mark_stale();
+    books.apply(&new(1, 70, Side::Buy, 1, 5));
+    assert_eq!(trust(&books, 1), Trust::Stale, "what was lost may have been its beginning");
+}
+
+#[test]
+fn position_that_the_book_does_not_have_makes_it_stale() {
+    let books = books(&[new(1, 1, Side::Buy, 1, 100), depth(1, 2, DepthAction::Change, Side::Buy, 3, 100)]);
+    assert_eq!((trust(&books, 1), books.depth_counts().out_of_place), (Trust::Stale, 1));
+}
+
+#[test]
+fn level_beyond_the_deepest_is_counted_and_left_out() {
+    let books = books(&[new(1, 1, Side::Buy, 11, 100), new(1, 2, Side::Buy, 0, 100)]);
+    assert_eq!((books.depth_counts().beyond_depth, trust(&books, 1)), (2, Trust::Sure));
+}
