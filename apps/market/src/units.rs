@@ -1,7 +1,7 @@
 //! The types that all feeds share: price, symbol, side, order reference, locate.
 //!
-//! Prices are fixed point in an `i64`, with four decimals ([`Price`]) or, where a venue quotes finer
-//! steps, with nine ([`Price9`]); there is no floating point anywhere in this library.
+//! Prices are fixed point in an `i64`, with four decimals ([`Price`]) or, where a venue quotes
+//! finer steps, with nine ([`Price9`]); there is no floating point anywhere in this library.
 
 use core::{fmt, str};
 

@@ -5,10 +5,10 @@
 //!   raw header ──── PacketWriter::new, push, finish ──> packet bytes
 //! ```
 //!
-//! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP 3.0
-//! packet, and the length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
-//! with a [`FramingError`], so a consumer never sees the first half of a bad packet. Nothing is
-//! copied or allocated.
+//! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP
+//! 3.0 packet, and the length-prefixed file. A packet whose counts and lengths disagree with its
+//! size is refused whole with a [`FramingError`], so a consumer never sees the first half of a bad
+//! packet. Nothing is copied or allocated.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -7,8 +7,10 @@
 //! let xml = r#"<messageSchema package="p" id="1" version="0" byteOrder="littleEndian">
 //!   <types>
 //!     <composite name="messageHeader">
-//!       <type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>
-//!       <type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>
+//!       <type name="blockLength" primitiveType="uint16"/>
+//!       <type name="templateId" primitiveType="uint16"/>
+//!       <type name="schemaId" primitiveType="uint16"/>
+//!       <type name="version" primitiveType="uint16"/>
 //!     </composite>
 //!   </types>
 //!   <message name="Beat" id="7"><field name="at" id="1" type="uint64"/></message>
