@@ -9,8 +9,10 @@
 mod decode;
 #[rustfmt::skip]
 pub mod layout;
+mod recovery;
 
 pub use decode::{Mdp3, name};
+pub use recovery::{Recovery, RecoveryConfig, RecoveryCounts};
 
 #[cfg(test)]
 mod tests;

@@ -190,6 +190,11 @@ impl DepthBooks {
         self.stale
     }
 
+    /// Whether all books are [`Trust::Sure`]. Costs a look at each.
+    pub fn are_sure(&self) -> bool {
+        (0..self.symbols.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
+    }
+
     /// After an [`Event::EndOfEvent`]: the books that the event changed, until the next update.
     pub fn touched(&self) -> &[BookIdx] {
         if self.is_event_over { &self.touched } else { &[] }

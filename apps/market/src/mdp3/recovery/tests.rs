@@ -1,0 +1,261 @@
+use proptest::prelude::*;
+
+use super::super::layout::{
+    Book, BookEntry, BookOrder, BookRoot, ChannelReset, ChannelResetRoot, GroupSize, GroupSize8Byte, SnapshotEntry,
+    SnapshotRoot, emit_head,
+};
+use super::*;
+use crate::book::Trust;
+use crate::event::Liquidity;
+use crate::sbe::{Block, emit_block, emit_group};
+use crate::units::Side;
+
+const INSTRUMENTS: i32 = 3;
+
+fn symbol(id: i32) -> Symbol {
+    Symbol::from_number(id as u32 as u64)
+}
+
+/// The venue: it knows all books, and writes messages as it would.
+struct Venue {
+    books: DepthBooks,
+    rpt_seq: [u32; INSTRUMENTS as usize],
+    counts: MessageCounts,
+}
+
+impl Venue {
+    fn new() -> Self {
+        Self { books: DepthBooks::new(8), rpt_seq: [0; INSTRUMENTS as usize], counts: MessageCounts::new() }
+    }
+
+    /// A message that changes the best bid of an instrument: a new level, or the best is gone.
+    fn update(&mut self, id: i32, price: i64) -> Vec<u8> {
+        self.rpt_seq[id as usize] += 1;
+        let is_there = self.bids(id).is_some_and(|bids| !bids.is_empty());
+        let action = if is_there && price % 3 == 0 { 2 } else { 0 };
+        let entry = BookEntry {
+            price: price.into(),
+            size: 1.into(),
+            security_id: id.into(),
+            rpt_seq: self.rpt_seq[id as usize].into(),
+            level: 1,
+            action,
+            entry_type: b'0',
+            ..BookEntry::NULL
+        };
+        let mut message = emit_head(Book::ID, BookRoot::BLOCK_LEN as u16).to_vec();
+        emit_block(&BookRoot { transact_time: 1.into(), event_end: 0x80 }, BookRoot::BLOCK_LEN, &mut message);
+        emit_group::<GroupSize, _>(&[entry], BookEntry::BLOCK_LEN, &mut message);
+        emit_group::<GroupSize8Byte, BookOrder>(&[], BookOrder::BLOCK_LEN, &mut message);
+        let books = &mut self.books;
+        Mdp3.decode_all(&message, &mut self.counts, &mut |event| {
+            books.apply(event);
+        });
+        message
+    }
+
+    fn bids(&self, id: i32) -> Option<Vec<(i64, u64)>> {
+        bids(&self.books, id)
+    }
+
+    /// The book of an instrument as of live packet `last_seq`, the one that was sent last.
+    fn snapshot(&self, id: i32, last_seq: u64) -> Vec<u8> {
+        let root = SnapshotRoot {
+            last_seq: (last_seq as u32).into(),
+            reports_total: (INSTRUMENTS as u32).into(),
+            security_id: id.into(),
+            rpt_seq: self.rpt_seq[id as usize].into(),
+            ..SnapshotRoot::NULL
+        };
+        let level = |(idx, (price, qty)): (usize, (i64, u64))| SnapshotEntry {
+            price: price.into(),
+            size: (qty as i32).into(),
+            level: idx as i8 + 1,
+            entry_type: b'0',
+            ..SnapshotEntry::NULL
+        };
+        let entries: Vec<_> = self.bids(id).unwrap_or_default().into_iter().enumerate().map(level).collect();
+        let mut message = emit_head(Snapshot::ID, SnapshotRoot::BLOCK_LEN as u16).to_vec();
+        emit_block(&root, SnapshotRoot::BLOCK_LEN, &mut message);
+        emit_group::<GroupSize, _>(&entries, SnapshotEntry::BLOCK_LEN, &mut message);
+        message
+    }
+}
+
+fn bids(books: &DepthBooks, id: i32) -> Option<Vec<(i64, u64)>> {
+    let book = books.find(symbol(id))?;
+    Some(books.depth(book, Liquidity::Direct, Side::Buy).iter().map(|level| (level.price.0, level.qty)).collect())
+}
+
+/// A receiver of the live feed, with its recovery.
+struct Receiver {
+    books: DepthBooks,
+    recovery: Recovery,
+    counts: MessageCounts,
+    next: u64,
+}
+
+impl Receiver {
+    fn new(config: RecoveryConfig) -> Self {
+        let (books, counts) = (DepthBooks::new(8), MessageCounts::new());
+        Self { books, recovery: Recovery::new(config), counts, next: 1 }
+    }
+
+    fn live(&mut self, seq: u64, message: &[u8]) {
+        if seq > self.next {
+            self.recovery.gap(Gap { from: self.next, to: seq - 1 }, &mut self.books);
+        }
+        self.next = seq + 1;
+        self.recovery.live(seq, message, &mut self.books, &mut self.counts);
+    }
+
+    fn snapshot(&mut self, message: &[u8]) {
+        self.recovery.snapshot(message, &mut self.books, &mut self.counts);
+    }
+
+    fn trust(&self, id: i32) -> Option<Trust> {
+        self.books.find(symbol(id)).map(|book| self.books.trust(book))
+    }
+}
+
+fn small() -> RecoveryConfig {
+    RecoveryConfig { queue_len_max: 4_096, messages_max: 16 }
+}
+
+#[test]
+fn hurt_book_is_the_snapshot_and_what_was_queued_behind_it() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.live(1, &venue.update(0, 100));
+    let _lost = venue.update(0, 101);
+    receiver.live(3, &venue.update(0, 103));
+    assert_eq!(receiver.trust(0), Some(Trust::Stale));
+    let snapshot = venue.snapshot(0, 3);
+    receiver.live(4, &venue.update(0, 104));
+    receiver.live(5, &venue.update(1, 200));
+    receiver.snapshot(&snapshot);
+    assert_eq!(receiver.trust(0), Some(Trust::Sure));
+    assert_eq!(bids(&receiver.books, 0), venue.bids(0));
+    receiver.live(6, &venue.update(0, 106));
+    assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn snapshot_from_before_the_hole_is_refused() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.live(1, &venue.update(0, 100));
+    let early = venue.snapshot(0, 1);
+    let _lost = venue.update(0, 101);
+    let border = venue.snapshot(0, 2);
+    receiver.live(3, &venue.update(0, 103));
+    receiver.snapshot(&early);
+    assert_eq!((receiver.recovery.counts().too_old, receiver.trust(0)), (1, Some(Trust::Stale)));
+    // The last packet in it is the last one that was lost: the queue begins right behind.
+    receiver.snapshot(&border);
+    assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn queue_that_overflows_drops_its_oldest_and_waits_for_a_later_snapshot() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(RecoveryConfig { messages_max: 2, ..small() }));
+    let _lost = venue.update(0, 100);
+    receiver.live(2, &venue.update(0, 101));
+    let early = venue.snapshot(0, 1);
+    let mut late = Vec::new();
+    for seq in 3..=6 {
+        late = venue.snapshot(0, seq - 1);
+        receiver.live(seq, &venue.update(0, 100 + seq as i64));
+    }
+    receiver.snapshot(&early);
+    assert_eq!(receiver.trust(0), Some(Trust::Stale));
+    receiver.snapshot(&late);
+    let counts = receiver.recovery.counts();
+    assert_eq!((counts.overflowed, counts.too_old, receiver.trust(0)), (3, 1, Some(Trust::Sure)));
+    assert_eq!(bids(&receiver.books, 0), venue.bids(0));
+}
+
+#[test]
+fn queue_closes_when_a_whole_loop_has_healed_or_confirmed_all_books() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    (0..INSTRUMENTS).for_each(|id| receiver.live(1 + id as u64, &venue.update(id, 100)));
+    assert!(!receiver.recovery.wants_snapshots());
+    let _lost = venue.update(1, 101);
+    receiver.live(5, &venue.update(0, 103));
+    assert_eq!([0, 1, 2].map(|id| receiver.trust(id)), [Trust::Sure, Trust::Unconfirmed, Trust::Unconfirmed].map(Some));
+    for id in 0..INSTRUMENTS {
+        assert!(receiver.recovery.wants_snapshots());
+        receiver.snapshot(&venue.snapshot(id, 5));
+    }
+    assert!(!receiver.recovery.wants_snapshots() && receiver.recovery.queued_count() == 0);
+    assert_eq!([0, 1, 2].map(|id| receiver.trust(id)), [Some(Trust::Sure); 3]);
+    assert_eq!(bids(&receiver.books, 1), venue.bids(1), "its lost update was its last");
+}
+
+#[test]
+fn loop_with_a_hole_in_it_is_no_whole_one() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let _lost = venue.update(0, 101);
+    receiver.live(2, &venue.update(1, 103));
+    receiver.snapshot(&venue.snapshot(0, 2));
+    receiver.recovery.snapshot_gap();
+    receiver.snapshot(&venue.snapshot(2, 2));
+    receiver.snapshot(&venue.snapshot(0, 2));
+    assert!(receiver.recovery.wants_snapshots());
+    receiver.snapshot(&venue.snapshot(1, 2));
+    assert!(!receiver.recovery.wants_snapshots());
+}
+
+#[test]
+fn reset_of_the_channel_closes_the_queue_with_empty_books() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let _lost = venue.update(0, 100);
+    receiver.live(2, &venue.update(0, 101));
+    let mut reset = emit_head(ChannelReset::ID, ChannelResetRoot::BLOCK_LEN as u16).to_vec();
+    emit_block(&ChannelResetRoot::NULL, ChannelResetRoot::BLOCK_LEN, &mut reset);
+    reset.extend([2, 0, 0]);
+    receiver.live(3, &reset);
+    assert!(!receiver.recovery.wants_snapshots());
+    assert_eq!(bids(&receiver.books, 0), Some(Vec::new()));
+}
+
+proptest! {
+    /// Whatever is lost of either feed, no book that is trusted differs from the venue's, and when
+    /// the losses are over a whole loop makes all books the venue's.
+    #[test]
+    fn trusted_books_are_the_venues(
+        updates in prop::collection::vec((0..INSTRUMENTS, 1_i64..1_000, prop::bool::weighted(0.8), 0_u8..4), 1..120),
+        messages_max in 1_usize..40,
+    ) {
+        let config = RecoveryConfig { queue_len_max: 4_096, messages_max };
+        let (mut venue, mut receiver) = (Venue::new(), Receiver::new(config));
+        let mut snapshots = VecDeque::new();
+        let mut seq = 0;
+        for (id, price, arrives, delay) in updates {
+            seq += 1;
+            let message = venue.update(id, price);
+            if arrives {
+                receiver.live(seq, &message);
+            }
+            // The loop of snapshots is behind the live feed.
+            snapshots.push_back(venue.snapshot(seq as i32 % INSTRUMENTS, seq));
+            while snapshots.len() > delay.into() {
+                receiver.snapshot(&snapshots.pop_front().unwrap());
+            }
+            for id in 0..INSTRUMENTS {
+                if receiver.next == seq + 1 && receiver.trust(id) == Some(Trust::Sure) {
+                    let (ours, theirs) = (bids(&receiver.books, id), venue.bids(id));
+                    prop_assert_eq!(ours.unwrap_or_default(), theirs.unwrap_or_default(), "instrument {}", id);
+                }
+            }
+        }
+        receiver.live(seq + 1, &venue.update(0, 1));
+        snapshots.iter().for_each(|snapshot| receiver.snapshot(snapshot));
+        for turn in (seq + 1..).take(2 * INSTRUMENTS as usize) {
+            receiver.snapshot(&venue.snapshot(turn as i32 % INSTRUMENTS, seq + 1));
+        }
+        prop_assert!(!receiver.recovery.wants_snapshots());
+        for id in 0..INSTRUMENTS {
+            prop_assert_eq!(bids(&receiver.books, id).unwrap_or_default(), venue.bids(id).unwrap_or_default());
+            prop_assert!(receiver.trust(id).is_none_or(|trust| trust == Trust::Sure));
+        }
+    }
+}
