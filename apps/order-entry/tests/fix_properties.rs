@@ -98,7 +98,8 @@ fn config() -> impl Strategy<Value = SessionConfig> {
             message_len_max: 512,
             queue_len_max: 2_000,
             output_len_max: 100_000,
-            // A message that is on its way for minutes is refused by its SendingTime, as it must be.
+            // A message that is on its way for minutes is refused by its SendingTime, as it must
+            // be.
             latency_ns_max: u64::MAX,
             ..SessionConfig::default()
         },

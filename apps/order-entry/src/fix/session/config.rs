@@ -76,7 +76,10 @@ pub struct SessionConfig {
     pub logout_timeout_ns: u64,
     /// A resend that makes no progress for so long is requested again. By default 30 s.
     pub resend_timeout_ns: u64,
-    /// Messages in one request for a resend; 0 asks for all (16=0). By default 0.
+    /// Messages in one request for a resend; 0 asks for all (16=0), as most venues expect. A peer
+    /// that fills stale orders as a gap then fills those too that are kept behind the hole already;
+    /// an acceptor that would rather have them asks for the hole alone, by any other number. By
+    /// default 0.
     pub resend_request_max: u64,
     /// Messages of these types are not sent again but filled as a gap, because the market has moved
     /// since: the peer is told to go on behind them, and the caller gets
