@@ -323,6 +323,32 @@ pub(crate) fn has_interface(socket: c_int, idx: u32) -> bool {
     !matches!(named, Err(Errno(libc::ENXIO | libc::ENODEV)))
 }
 
+/// A socket that tells of changes of links, addresses, routes and rules (man 7 rtnetlink).
+pub(crate) fn route_events() -> Result<c_int, Errno> {
+    // Links too, because a route that goes with its link is not told of.
+    const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_IPV4_RULE;
+    let fd = socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, libc::NETLINK_ROUTE)?;
+    // `struct sockaddr_nl`: family, room, port, groups.
+    let mut address = [0_u8; 12];
+    address[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+    address[8..].copy_from_slice(&GROUPS.to_ne_bytes());
+    match call!(libc::SYS_bind, fd, address.as_ptr(), address.len()) {
+        Ok(_) => Ok(fd),
+        Err(error) => {
+            close(fd);
+            Err(error)
+        }
+    }
+}
+
+/// Takes the events of such a socket. Returns whether there were any, or some were lost.
+pub(crate) fn take_events(fd: c_int) -> bool {
+    /// In one call; more are taken by the next.
+    const EVENTS_MAX: usize = 256;
+    let take = || call!(libc::SYS_recvfrom, fd, core::ptr::null_mut::<u8>(), 0, libc::MSG_TRUNC, 0, 0);
+    (0..EVENTS_MAX).take_while(|_| matches!(take(), Ok(_) | Err(Errno(libc::ENOBUFS)))).count() > 0
+}
+
 /// Sets a variable of the environment, before the program begins.
 pub(crate) fn set_environment(name: &str, value: &str) {
     // SAFETY: the constructor calls this, before threads of the program; ours read the environment

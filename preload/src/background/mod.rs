@@ -61,10 +61,11 @@ fn start() {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     thread_state::enter();
     let wakes = thread_state::wake_descriptor().ok();
+    let routes = sys::route_events().ok().map(thread_state::move_high);
     let published = Published::new();
     signals::leave();
-    let use_of = [Use { turns: 0, quiet: 0 }; ENGINES_MAX];
-    let thread = BackgroundThread { wakes, use_of, looks: 0, published, written: None };
+    let use_of = [Use { turns: 0, quiet: 0, knows_old_routes: false }; ENGINES_MAX];
+    let thread = BackgroundThread { wakes, routes, use_of, looks: 0, published, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
@@ -73,7 +74,8 @@ fn start() {
     }
 }
 
-/// Time between two writes of the listing. Cached routes are forgotten then.
+/// Time between two writes of the listing. Cached routes are forgotten then, if the kernel does not
+/// tell of their changes.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 
 /// The number of the current background thread: an older one ends when it sees another number,
@@ -85,6 +87,8 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 struct BackgroundThread {
     /// Wakes the thread when another one has used an engine.
     wakes: Option<i32>,
+    /// Tells of changes of the kernel's routes.
+    routes: Option<i32>,
     /// The use of each engine.
     use_of: [Use; ENGINES_MAX],
     looks: u32,
@@ -100,6 +104,8 @@ struct Use {
     turns: u64,
     /// Looks without any use of the worker, one after the other.
     quiet: u32,
+    /// Routes have changed since the engine has forgotten those that it knew.
+    knows_old_routes: bool,
 }
 
 /// The time until the next look.
@@ -117,19 +123,20 @@ impl BackgroundThread {
             let rest = self.look();
             self.rest(&rest);
         }
-        if let Some(wakes) = self.wakes {
-            thread_state::give_back(wakes);
-        }
+        [self.wakes, self.routes].into_iter().flatten().for_each(thread_state::give_back);
     }
 
     /// Looks after all engines.
     fn look(&mut self) -> Rest {
         self.looks = self.looks.wrapping_add(1);
         let is_due = self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY);
+        if self.routes.map_or(is_due, sys::take_events) {
+            self.use_of.iter_mut().for_each(|seen| seen.knows_old_routes = true);
+        }
         let mut collected = self.published.as_ref().filter(|_| is_due).map(Published::begin);
         let mut rest = Rest { ns: u64::MAX, devices: Vec::new() };
         for number in engine::all().iter() {
-            let ns = self.look_at(number, &mut rest.devices, is_due, &mut collected);
+            let ns = self.look_at(number, &mut rest.devices, &mut collected);
             rest.ns = rest.ns.min(ns);
         }
         if is_due && collected.as_ref().is_none_or(PartialListing::is_whole) {
@@ -142,13 +149,7 @@ impl BackgroundThread {
     }
 
     /// Looks after an engine, unless a thread is within it. Returns the time until the next look.
-    fn look_at(
-        &mut self,
-        number: usize,
-        devices: &mut Vec<i32>,
-        is_due: bool,
-        collected: &mut Option<PartialListing>,
-    ) -> u64 {
+    fn look_at(&mut self, number: usize, devices: &mut Vec<i32>, collected: &mut Option<PartialListing>) -> u64 {
         let Some(mut engine) = engine::try_enter_at(number) else { return BUSY_NS };
         engine.background = None;
         let ns = self.turn(&mut engine);
@@ -156,11 +157,11 @@ impl BackgroundThread {
         if self.looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
             engine.lose_if_gone();
         }
-        if is_due {
+        if core::mem::take(&mut self.use_of[number].knows_old_routes) {
             engine.destinations.clear();
-            if let Some(collected) = collected {
-                collected.add(&mut engine);
-            }
+        }
+        if let Some(collected) = collected {
+            collected.add(&mut engine);
         }
         if self.use_of[number].quiet >= QUIET_LOOKS
             && let Some(how) = engine.sleep()
@@ -199,10 +200,17 @@ impl BackgroundThread {
         BUSY_NS
     }
 
-    /// Sleeps until the next look.
+    /// Sleeps until the next look. A long sleep ends where routes have changed.
     fn rest(&mut self, rest: &Rest) {
-        let (Some(wakes), false) = (self.wakes, rest.devices.is_empty()) else { return sys::sleep(rest.ns) };
-        let mut fds: Vec<_> = [wakes].iter().chain(&rest.devices).map(|fd| readable(*fd)).collect();
+        let (Some(wakes), false) = (self.wakes, rest.devices.is_empty()) else {
+            // A short one is not worth the look.
+            let routes = self.routes.filter(|_| rest.ns >= IDLE_NS).map(readable);
+            return match routes {
+                Some(routes) => _ = sys::ppoll(&mut [routes], Some(rest.ns)),
+                None => sys::sleep(rest.ns),
+            };
+        };
+        let mut fds: Vec<_> = [wakes].iter().chain(&rest.devices).chain(&self.routes).map(|fd| readable(*fd)).collect();
         let woken = sys::ppoll(&mut fds, Some(rest.ns)).unwrap_or(0);
         let _ = sys::read(wakes, &mut [0; 8]);
         // A thread that has just begun to use the engine comes first.

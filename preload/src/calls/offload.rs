@@ -124,7 +124,7 @@ fn decide(
 }
 
 /// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source
-/// address. A few system calls for each destination, cached for about a second.
+/// address. A few system calls for each destination, cached until routes change.
 pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     is_routed_by_ours(engine, remote)
 }

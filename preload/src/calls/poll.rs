@@ -44,8 +44,9 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
         }
         let has_kernel = members.iter().any(|member| matches!(member, State::Kernel));
         let mut count = look_at_ours(engines, fds, &members);
-        // A call that returns reports all that is ready, on both sides.
-        if sides == Sides::Both || (count > 0 && has_kernel) {
+        // A call that returns reports all that is ready, on both sides. Only where our side has
+        // input already, what a twin has waits for a later call, because the look is a system call.
+        if sides == Sides::Both || (count > 0 && (has_kernel || is_room_alone(fds, &members))) {
             count = look_at_kernel(engines, fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
@@ -136,6 +137,14 @@ fn kernel_side(fds: &[libc::pollfd], members: &[State]) -> Vec<libc::pollfd> {
 
 /// Both names of input.
 const INPUT: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// Whether nothing but room to send is reported, where input of a twin is asked for.
+fn is_room_alone(fds: &[libc::pollfd], members: &[State]) -> bool {
+    let asks_twin = |(entry, member): (&libc::pollfd, &State)| {
+        entry.events & INPUT != 0 && matches!(member, State::Ours(Member { hears_twin: true, .. }))
+    };
+    fds.iter().all(|entry| entry.revents & INPUT == 0) && fds.iter().zip(members).any(asks_twin)
+}
 
 fn look_at_ours(engines: &mut Engines, fds: &mut [libc::pollfd], members: &[State]) -> usize {
     let mut count = 0;

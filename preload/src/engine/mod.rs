@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
     /// Destinations of datagrams, and whether they leave by our interface. The background thread
-    /// clears them regularly, because routes change.
+    /// clears them where routes have changed.
     pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
     /// Groups that were sent to: when the kernel was asked for members on this host, and whether
     /// there were any.

@@ -39,8 +39,8 @@ const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 /// checked from then on.
 const LEAVES_AFTER: Duration = Duration::from_millis(500);
 /// The longest time for which they are dropped while a socket has the port and does not listen: its
-/// server replaces its processes, which takes seconds on a busy machine.
-const LEAVES_AT_LAST: Duration = Duration::from_secs(5);
+/// server replaces its processes, which takes many seconds on a busy machine.
+const LEAVES_AT_LAST: Duration = Duration::from_secs(30);
 /// The most flows whose frames are dropped like this at a time, so that a client that keeps taking
 /// ports and giving them up does not use up the rules of others.
 const LEAVING_MAX: usize = 1_024;

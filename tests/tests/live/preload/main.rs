@@ -78,6 +78,35 @@ fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
 }
 
 #[test]
+fn datagrams_follow_a_route_that_changes() {
+    let test = "datagrams_follow_a_route_that_changes";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let (beyond, router) = ("10.8.0.1/32", THEIRS.to_string());
+    wire.far.ip(&["addr", "add", beyond, "dev", "lo"]).unwrap();
+    wire.near.ip(&["route", "add", beyond, "via", &router]).unwrap();
+    // Another interface, with an address of its own.
+    wire.near.ip(&["link", "add", "other", "type", "veth", "peer", "name", "another"]).unwrap();
+    wire.near.ip(&["addr", "add", "10.7.0.1/24", "dev", "other"]).unwrap();
+    for link in ["other", "another"] {
+        wire.near.ip(&["link", "set", link, "up"]).unwrap();
+    }
+    // A sender waits while too many of its datagrams wait for a neighbor.
+    let neighbor = ["neighbor", "add", "10.8.0.1", "lladdr", "02:00:00:00:00:99", "dev", "other"];
+    wire.near.ip(&neighbor).unwrap();
+    let sends = "import socket, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                 while True: s.sendto(b'x', ('10.8.0.1', 7000)); time.sleep(0.002)";
+    let _program = start(&wire, "python3", &["-c", sends]);
+    let sent_by_kernel = || counter_of(&wire.near, "Udp:", "OutDatagrams");
+    wait_until("datagrams arrive", || counter_of(&wire.far, "Udp:", "NoPorts") > 20);
+    assert_eq!(sent_by_kernel(), 0, "they leave past the kernel");
+    wire.near.ip(&["route", "replace", beyond, "dev", "other"]).unwrap();
+    wait_until("they leave by the kernel", || sent_by_kernel() > 20);
+    wire.near.ip(&["route", "replace", beyond, "via", &router]).unwrap();
+    let arrived = counter_of(&wire.far, "Udp:", "NoPorts");
+    wait_until("they leave past the kernel again", || counter_of(&wire.far, "Udp:", "NoPorts") > arrived + 20);
+}
+
+#[test]
 fn thread_that_waits_can_be_canceled() {
     says_the_same("thread_that_waits_can_be_canceled", "cancel.c");
 }
@@ -358,9 +387,14 @@ fn sockperf_plays_ping_pong_by_select_poll_and_epoll() {
         until_it_listens(&wire, port + 1);
         for (port, protocol) in [(port, None), (port + 1, Some("--tcp"))] {
             let port = port.to_string();
-            let mut arguments = vec!["ping-pong", "-i", &host, "-p", &port, "-t", "1"];
-            arguments.extend(protocol);
-            let output = text(&wire.far.command("sockperf", &arguments).unwrap());
+            let plays = |seconds| {
+                let mut arguments = vec!["ping-pong", "-i", &host, "-p", &port, "-t", seconds];
+                arguments.extend(protocol);
+                text(&wire.far.command("sockperf", &arguments).unwrap())
+            };
+            // On a busy machine nothing is left of a second after sockperf's warm-up.
+            let has_some = |output: &String| !output.contains("No valid observations");
+            let output = ["1", "4", "16"].into_iter().map(plays).find(has_some).unwrap_or_default();
             assert!(output.contains("dropped messages = 0;"), "{way} {protocol:?}: {output}");
         }
         let said = server.interrupt();

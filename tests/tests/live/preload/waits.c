@@ -274,13 +274,36 @@ static void early_readiness(void) {
     }
 }
 
+// Datagrams that the kernel has put together, beside room to send, which is ours.
+static void in_pieces(void) {
+    int fds[] = {socket(AF_INET, SOCK_DGRAM, 0), -1};
+    struct sockaddr_in to = at(peer, 7000);
+    static char bytes[5000];
+    say("sendto", sendto(fds[0], bytes, sizeof bytes, 0, (struct sockaddr *)&to, sizeof to));
+    say("poll", ready(fds[0], POLLIN, 5000));
+    fds[1] = dup(fds[0]);
+    for (int i = 0; i < 40; i++) say("both", ready(fds[i % 2], POLLIN | POLLOUT, 0));
+    for (int i = 0; i < 40; i++) {
+        fd_set in, out;
+        struct timeval none = {0, 0};
+        FD_ZERO(&in);
+        FD_ZERO(&out);
+        FD_SET(fds[i % 2], &in);
+        FD_SET(fds[i % 2], &out);
+        say("select", select(fds[i % 2] + 1, &in, &out, NULL, &none));
+    }
+    say("recv", recv(fds[0], bytes, sizeof bytes, 0));
+    say("room", ready(fds[1], POLLIN | POLLOUT, 0));
+    close(fds[0]), close(fds[1]);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
         {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
         {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
-        {"early readiness", early_readiness},
+        {"early readiness", early_readiness}, {"in pieces", in_pieces},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);

@@ -16,8 +16,9 @@ use crate::time::{Duration, Instant};
 /// Bytes of the timestamps option, which the segment size is less by.
 const TIMESTAMPS_LEN: u16 = 12;
 /// How long segments of a connection that has left are dropped in silence: some are in our ring
-/// already, and a reset would end the connection.
-const SILENCE: Duration = Duration::from_secs(1);
+/// already, and a reset would end the connection. On a machine whose cores are busy the worker may
+/// see its ring seconds later.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// The state that the next owner of a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// The same with the handshakes of a listener that are open, which is about to be closed. SYNs
-    /// that come for it yet are dropped in silence for a second. Scans all connections.
+    /// that come for it yet are dropped in silence for ten seconds. Scans all connections.
     pub fn hand_over_handshakes(&mut self, listener: ListenerId, now: Instant) -> Vec<Departed> {
         if let Some(local) = self.listeners.get_mut(listener).map(|listener| listener.local) {
             let left = &mut self.shared.handovers.left;

@@ -27,9 +27,9 @@ const OVER: Duration = Duration::from_secs(5);
 /// How long a connection without frames is remembered: longer than keepalive's two hours.
 const SILENT: Duration = Duration::from_secs(3 * 3_600);
 /// How long SYNs to a port are ignored after the last client has stopped listening there. A server
-/// that replaces its processes starts to listen in the new ones meanwhile, and a peer repeats its
-/// SYN.
-const PAUSE: Duration = Duration::from_secs(2);
+/// that replaces its processes starts to listen in the new ones meanwhile, which takes seconds on a
+/// busy machine, and a peer repeats its SYN.
+const PAUSE: Duration = Duration::from_secs(10);
 /// The interval between two searches for connections to forget.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use super::dispatch::ClientIdx;
 use super::packet::Ends;
 
-/// How long a connection waits: on a busy machine new processes take seconds to start.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection waits: new processes of nginx take more than five seconds to start where
+/// thirty others want each core. A peer usually waits longer for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The most connections that wait, and the most frames of each.
 const CONNECTIONS_MAX: usize = 1_024;
 const FRAMES_MAX: usize = 64;
