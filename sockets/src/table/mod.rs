@@ -463,7 +463,7 @@ impl Sockets {
     }
 
     /// Returns the socket to its state after `bind`, and returns its connection, which the caller
-    /// ends (Linux `tcp_disconnect`).
+    /// ends (Linux `tcp_disconnect`, which reports that as it reports an error).
     fn take_connection(&mut self, id: SocketId) -> Option<State> {
         let socket = self.find(id).ok()?;
         let flows = core::mem::take(&mut socket.flows);
@@ -473,6 +473,7 @@ impl Sockets {
             self.flows.end_listening(&flows);
         }
         self.flows.release(&flows);
+        self.wake_for(id, Ready::ERR);
         Some(was)
     }
 }

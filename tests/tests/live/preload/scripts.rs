@@ -232,7 +232,7 @@ impl Random {
             4 => call(3, slot, 7_002, 0, 0),
             5..=7 => call(3, slot, 7_000, 0, 0),
             8 | 9 if free.is_some() => call(4, slot, free.unwrap_or(0), 0, 0),
-            // The kernel reports between two datagrams that the peer has refused the first one.
+            // The kernel reports between two messages that the peer has refused the first one.
             10..=13 => call(5, slot, len, self.below(if script.is_refused { 5 } else { 6 }), seed),
             14..=17 => call(6, slot, len, self.below(5), self.flags()),
             18 => call(7, slot, self.pick(&[0, 1, 1, 2, 3]), 0, 0),
@@ -271,7 +271,7 @@ struct Script {
     slots: [bool; SLOTS],
     sets: [bool; SETS],
     connections: usize,
-    /// A socket has sent to a port without a receiver.
+    /// A socket has sent to a port without a receiver, or the peer has closed a connection.
     is_refused: bool,
     /// The slot of the socket that a thread waits on.
     waits: Option<usize>,
@@ -279,7 +279,10 @@ struct Script {
 
 impl Script {
     fn keep(&mut self, step: Step, answer: &str) {
-        let Step::Call(Call { op, a, b, .. }) = step else { return };
+        let Step::Call(Call { op, a, b, .. }) = step else {
+            self.is_refused |= matches!(step, Step::Act(Act::Close(_) | Act::Reset(_)));
+            return;
+        };
         let is_done = !answer.starts_with('-');
         match op {
             0 => self.slots[a] = is_done,

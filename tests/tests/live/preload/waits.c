@@ -297,6 +297,23 @@ static void in_pieces(void) {
     close(fds[0]), close(fds[1]);
 }
 
+// A socket whose connect has failed is told once more by the call that returns the error.
+static void failed_connect(void) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), set = epoll_create1(0);
+    struct sockaddr_in to = at(peer, 7003);
+    struct epoll_event event = {EPOLLOUT | EPOLLET};
+    say("connect", connect(fd, (struct sockaddr *)&to, sizeof to));
+    say("poll", ready(fd, POLLOUT, 5000));
+    say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    for (int i = 0; i < 4; i++) {
+        if (i == 2) say("connect", connect(fd, (struct sockaddr *)&to, sizeof to));
+        event.events = 0;
+        say("wait", epoll_wait(set, &event, 1, 0));
+        printf("events %x\n", event.events);
+    }
+    close(set), close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
@@ -304,6 +321,7 @@ int main(int count, char **arguments) {
         {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
         {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
         {"early readiness", early_readiness}, {"in pieces", in_pieces},
+        {"failed connect", failed_connect},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
