@@ -42,8 +42,8 @@ impl Rig {
         let wire = Wire::new(test)?;
         wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
-        // By another process: a child that another test forks meanwhile would have the copy open for
-        // writing until it is another program, and the kernel starts no such file (ETXTBSY).
+        // By another process: a child that another test forks meanwhile would have the copy open
+        // for writing until it is another program, and the kernel starts no such file (ETXTBSY).
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_wirepath")).arg(library()).arg(folder.path());
         assert!(copy.status().unwrap().success(), "{copy:?}");
