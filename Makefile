@@ -33,6 +33,8 @@ DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
 # What the live demo's handler drives: af_xdp, or mlx5, a ConnectX made of software.
 DEVICE ?= af_xdp
+# How long the trading demo trades.
+TRADE_SECONDS ?= 5
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back
 # and says what it costs.
 HUGEPAGES ?= 16
@@ -79,6 +81,12 @@ endif
 .PHONY: order
 order: tools ## a tick over UDP fires an order over TCP within one poll_once, over a wire of plain memory
 	cargo run --profile demo -p wirepath --example order
+
+.PHONY: trade
+trade: root tools ## as root: an exchange and an order gateway trade over a veth, and both ends' books balance; TRADE_SECONDS=5
+	$(call want,ip,iproute2,for network namespaces,exit 2)
+	cargo build --profile demo -p exchange-sim -p order-gateway
+	@scripts/demo-trade $(DEMO) $(TRADE_SECONDS)
 
 .PHONY: sockets
 sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel

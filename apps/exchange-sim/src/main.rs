@@ -251,7 +251,9 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
     let addresses: Vec<String> = exchange.addresses().iter().map(ToString::to_string).collect();
     let [a, b] = settings.lines.each_ref().map(|line| format!("{}:{}", line.group, settings.port));
+    let listed = exchange.listing().iter().take(10).map(|(symbol, price)| format!("{symbol} at {price}"));
     print(&format!("orders (and drop copy) at {}; feed on {a} and {b}\n", addresses.join(" and ")));
+    print(&format!("listed, first: {}\n", listed.collect::<Vec<_>>().join(", ")));
     print(&exchange.run(&stop)?.to_string());
     Ok(())
 }

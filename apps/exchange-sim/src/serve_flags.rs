@@ -32,7 +32,7 @@ pub(crate) struct ServeFlags {
     throttle: Option<u32>,
     /// Bid and offer so many shares at three prices on each side of each instrument, so that orders
     /// find somebody.
-    #[arg(long, value_name = "SHARES", default_value_t = 0)]
+    #[arg(long, value_name = "SHARES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=999_999))]
     house: u32,
     /// A fault: FAULT=CHANCE or FAULT@NUMBER, where FAULT is lost-ack, half-open,
     /// sequence-surprise, throttle or crossing-fill. May be repeated.

@@ -27,7 +27,7 @@ mod strategy;
 mod text;
 
 pub use audit::{Audit, AuditCsv, Direction};
-pub use config::{Config, JournalConfig, VenueConfig};
+pub use config::{Config, JournalConfig, Sample, VenueConfig};
 pub use core::{Core, CoreConfig, CoreCounts, Instrument};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig};

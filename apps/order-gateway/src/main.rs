@@ -2,13 +2,15 @@
 //!
 //! Exit codes: 0 all is well, 1 something failed, 2 the command line or a file makes no sense.
 
-use std::io::{self, BufReader, BufWriter};
+mod samples;
+
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use market::{Price, Side};
 use order_entry::journal::Journal;
 use order_entry::orders::OrderCapacity;
 use order_entry::risk::{KillSwitch, RiskCapacity};
@@ -16,13 +18,15 @@ use order_gateway::control::{self, ControlConfig};
 use order_gateway::kernel::{Clock, LineConfig, Run, join};
 use order_gateway::session::Ouch50;
 use order_gateway::{
-    Audit, AuditCsv, BookEvent, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, MappedFile,
-    OrderRequest, Orders, Strategy, SyncPolicy, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, MappedFile, SyncPolicy,
+    journal_csv,
 };
+use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
 
 const USAGE: &str = "use one of:\n  order-gateway run CONFIG      until SIGINT; starts disarmed\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
+    order-gateway tell SOCKET COMMAND   arm, disarm, kill, reload or unblock SYMBOL\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV";
 
 fn main() -> ExitCode {
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["run", path] => run(Path::new(path)),
         ["check", path] => read(Path::new(path)).map(drop),
+        ["tell", socket, ref command @ ..] if !command.is_empty() => tell(Path::new(socket), &command.join(" ")),
         ["journal", path] => show_journal(Path::new(path)),
         ["audit", path] => show_audit(Path::new(path)),
         _ => Err(Error::Usage(USAGE.to_owned())),
@@ -41,33 +46,6 @@ fn main() -> ExitCode {
             eprintln!("order-gateway: {error}");
             ExitCode::from(error.exit_code())
         }
-    }
-}
-
-/// Rests one bid at the best bid of the first book that it hears, and nothing else: a place for a
-/// strategy.
-#[derive(Debug, Default)]
-struct Joiner {
-    id: Option<u64>,
-    price: Price,
-}
-
-impl Strategy for Joiner {
-    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
-        let Some((bid, _)) = book.bid.filter(|_| book.instrument.0 == 0 && !book.is_stale) else { return };
-        if let Some(id) = self.id.filter(|id| orders.get(*id).is_some_and(|order| order.is_live())) {
-            if bid != self.price
-                && let Ok(id) = orders.replace(id, 100, bid)
-            {
-                (self.id, self.price) = (Some(id), bid);
-            }
-            return;
-        }
-        let request =
-            OrderRequest { instrument: book.instrument, side: Side::Buy, qty: 100, price: bid, is_ioc: false };
-        // A refusal is in the journal and in the counts.
-        self.id = orders.send(&request).ok();
-        self.price = bid;
     }
 }
 
@@ -92,10 +70,10 @@ fn run(path: &Path) -> Result<(), Error> {
     let control = ControlConfig { socket, kill_file, limits: config.limits.clone(), instruments };
     let commands = Some(control::start(control, kill).map_err(Error::failed)?);
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
-    let gateway = Gateway::new(Joiner::default(), core);
+    let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
     let mut run = Run { gateway, line, feed, audit, commands, clock };
     run.run(|_| stop.is_stopping(), |sentence| eprintln!("order-gateway: {sentence}"));
-    println!("{:?}", run.gateway.core().counts());
+    println!("{}", run.gateway.core().counts());
     Ok(())
 }
 
@@ -142,6 +120,17 @@ fn sync_in_time(config: &Config, file: fs::File) -> Result<(), Error> {
         eprintln!("order-gateway: the journal's disk failed; stop, and compare with the venue");
     };
     thread::Builder::new().name("sync".into()).spawn(sync).map(drop).map_err(Error::failed)
+}
+
+/// Gives a running gateway a command by its control socket, and prints the answer.
+fn tell(socket: &Path, command: &str) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::failed(format!("{}: {error}; is the gateway running?", socket.display()));
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    writeln!(stream, "{command}").map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    print!("{answer}");
+    Ok(())
 }
 
 fn show_journal(path: &Path) -> Result<(), Error> {

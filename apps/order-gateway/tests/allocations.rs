@@ -63,5 +63,5 @@ fn order_and_its_answers_allocate_nothing() {
     let before = allocations::count();
     gateway.received(&answers, SECOND).unwrap();
     assert_eq!(allocations::count(), before);
-    assert_eq!(gateway.core().counts().fills, 19);
+    assert_eq!(gateway.core().counts().trades.fills, 19);
 }

@@ -12,6 +12,8 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use market::{Price, Symbol};
+use order_entry::orders::TradeTotals;
 use order_entry::soupbin::SessionId;
 use wirepath::worker::StopFlag;
 
@@ -72,6 +74,8 @@ pub struct Served {
     pub violation: Option<String>,
     /// The counts of re-requests.
     pub rerequests: Option<RerequestCounts>,
+    /// What each account bought and sold, in the order of the settings.
+    pub trades: Vec<TradeTotals>,
 }
 
 /// An exchange whose sockets are open.
@@ -128,8 +132,14 @@ impl Exchange {
                 violations: 0,
                 violation: None,
                 rerequests: None,
+                trades: Vec::new(),
             },
         })
+    }
+
+    /// The listed symbols with their reference prices.
+    pub fn listing(&self) -> &[(Symbol, Price)] {
+        self.venue.listing()
     }
 
     /// The address of order entry, and that of the drop copy: where port 0 was asked for, the
@@ -256,7 +266,8 @@ impl Exchange {
             thread::sleep(IDLE_SLEEP);
         }
         let (published, rerequests) = self.market_data.stop();
-        Ok(Served { counts: self.venue.counts(), published, rerequests, ..self.served })
+        let trades = self.venue.accounts().iter().map(|account| *account.trades()).collect();
+        Ok(Served { counts: self.venue.counts(), published, rerequests, trades, ..self.served })
     }
 }
 
@@ -280,6 +291,7 @@ impl fmt::Display for Served {
             write!(f, "; the first: {violation}")?;
         }
         writeln!(f)?;
-        self.rerequests.iter().try_for_each(|counts| writeln!(f, "  {counts}"))
+        self.rerequests.iter().try_for_each(|counts| writeln!(f, "  {counts}"))?;
+        self.trades.iter().enumerate().try_for_each(|(idx, trades)| writeln!(f, "  account {}: {trades}", idx + 1))
     }
 }

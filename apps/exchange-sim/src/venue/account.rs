@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use market::Symbol;
 use matching_engine::{Event, OrderId, Report};
 use order_entry::Text;
+use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
 use order_entry::soupbin::Credentials;
 
@@ -90,6 +91,7 @@ pub struct Account {
     pub(super) rate: (u64, u32),
     messages: Vec<Vec<u8>>,
     drop_copies: Vec<Vec<u8>>,
+    trades: TradeTotals,
 }
 
 impl Account {
@@ -103,6 +105,7 @@ impl Account {
             rate: (0, 0),
             messages: Vec::new(),
             drop_copies: Vec::new(),
+            trades: TradeTotals::default(),
         }
     }
 
@@ -119,6 +122,11 @@ impl Account {
     /// Copies of those of them that are trades and broken trades, numbered on their own.
     pub fn drop_copies(&self) -> &[Vec<u8>] {
         &self.drop_copies
+    }
+
+    /// What it bought and sold.
+    pub fn trades(&self) -> &TradeTotals {
+        &self.trades
     }
 
     /// The number that an index takes next, as the account query tells.
@@ -141,9 +149,24 @@ impl Account {
 
     pub(super) fn answer(&mut self, event: &Event, report: &Report, symbol: Symbol) {
         let Some(message) = self.message_of(event.at_ns, report, symbol) else { return };
+        self.total(report);
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
             self.drop_copies.push(message.clone());
         }
         self.messages.push(message);
+    }
+
+    fn total(&mut self, report: &Report) {
+        let (token, qty, price) = match *report {
+            Report::Executed { order, qty, price, .. } => (order.token, qty, price),
+            Report::Broken { token, qty, price, .. } => (token, qty, price),
+            _ => return,
+        };
+        let Some(entry) = self.orders.get(&Key::of(token)) else { return };
+        let side = if entry.side.is_sale() { market::Side::Sell } else { market::Side::Buy };
+        match report {
+            Report::Broken { .. } => self.trades.reverse(side, qty, price),
+            _ => self.trades.add(side, qty, price),
+        }
     }
 }

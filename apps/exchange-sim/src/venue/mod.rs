@@ -225,6 +225,11 @@ impl Venue {
         &self.accounts
     }
 
+    /// The listed symbols with their reference prices.
+    pub fn listing(&self) -> &[(Symbol, Price)] {
+        &self.listing
+    }
+
     /// Takes the public messages since the last call, with their times.
     pub fn take_public(&mut self) -> Vec<(u64, Vec<u8>)> {
         std::mem::take(&mut self.public)

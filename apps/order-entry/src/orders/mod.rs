@@ -20,11 +20,13 @@ mod id_map;
 mod machine;
 mod order;
 mod table;
+mod totals;
 mod venue_state;
 
 pub use event::{Alarm, Effect, Outcome, VenueEvent, VenueStatus};
 pub use order::{End, Order, PendingReplace, State};
 pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError};
+pub use totals::TradeTotals;
 
 pub use id_map::ExecId;
 

@@ -25,6 +25,9 @@ pub struct Config {
     pub journal: JournalConfig,
     /// Where the limits are: a file of its own, which is read again on command.
     pub limits: PathBuf,
+    /// Which sample the program runs: `joiner` or `taker`. By default the joiner.
+    #[serde(default)]
+    pub strategy: Sample,
     /// The log of raw bytes. By default none.
     #[serde(default)]
     pub audit: Option<PathBuf>,
@@ -52,6 +55,18 @@ pub struct VenueConfig {
     user: Spanned<String>,
     password: Spanned<String>,
     firm: Spanned<String>,
+}
+
+/// The strategies that the program has before a firm writes its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sample {
+    /// Rests one bid at the best bid.
+    #[default]
+    Joiner,
+    /// Buys at the offer and sells at the bid, in turn: for demonstrations, because it loses the
+    /// spread.
+    Taker,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

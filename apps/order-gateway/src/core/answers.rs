@@ -123,7 +123,16 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
     }
 
     fn count(&mut self, outcome: &Outcome) {
-        self.counts.fills += u64::from(matches!(outcome.effect, Effect::Traded { .. }));
+        let (totals, side) = (&mut self.counts.trades, outcome.side);
+        match outcome.effect {
+            Effect::Traded { qty, price } => totals.add(side, qty, price),
+            Effect::Reversed { qty, price } => totals.reverse(side, qty, price),
+            Effect::Corrected { old, new } => {
+                totals.reverse(side, old.0, old.1);
+                totals.add(side, new.0, new.1);
+            }
+            _ => (),
+        }
         if outcome.alarm.is_some() {
             self.counts.alarms += 1;
             self.last_alarm = outcome.alarm;

@@ -4,9 +4,11 @@
 mod answers;
 mod requests;
 
+use core::fmt;
+
 use market::Symbol;
 use order_entry::journal::{Entry, Journal, Rebuild, Record, SessionMark, Stamp};
-use order_entry::orders::{Alarm, OrderCapacity, OrderTable};
+use order_entry::orders::{Alarm, OrderCapacity, OrderTable, TradeTotals};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskCapacity, RiskGate, Route};
 use order_entry::session::Output;
 
@@ -55,12 +57,21 @@ pub struct CoreCounts {
     pub refused: u64,
     /// Answers about orders.
     pub answers: u64,
-    /// Fills that counted.
-    pub fills: u64,
+    /// Fills that counted, of this run.
+    pub trades: TradeTotals,
     /// Events that a person should see.
     pub alarms: u64,
     /// Answers that did not fit the journal.
     pub unjournaled: u64,
+}
+
+impl fmt::Display for CoreCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { orders, replaces, cancels, refused, answers, trades, alarms, unjournaled } = self;
+        writeln!(f, "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused")?;
+        writeln!(f, "  {answers} answers, {alarms} alarms, {unjournaled} not in the journal")?;
+        write!(f, "  account: {trades}")
+    }
 }
 
 /// The state of one session and its orders.
