@@ -64,7 +64,17 @@ enum market_ring_kind {
     MARKET_RING_SYSTEM = 13,
     MARKET_RING_CLEAR = 14,
     MARKET_RING_CLOCK = 15,
-    MARKET_RING_OTHER = 16
+    MARKET_RING_OTHER = 16,
+    MARKET_RING_DEPTH = 17,          /* a level by its position, which is in `other`; orders in `ask_qty` */
+    MARKET_RING_ORDER = 18,          /* `other` is its priority */
+    MARKET_RING_TRADE_SUMMARY = 19,  /* orders in `ask_qty` */
+    MARKET_RING_NUMBERED = 20,       /* changes no book, but counts in `rpt_seq` */
+    MARKET_RING_BOOK_RESET = 21,
+    MARKET_RING_SNAPSHOT = 22,       /* `other` is the last packet in it, `qty` the loop's snapshots, */
+    MARKET_RING_ORDER_SNAPSHOT = 23, /* `ask_qty` its part and, 32 bits higher, its parts */
+    MARKET_RING_SNAPSHOT_END = 24,
+    MARKET_RING_INSTRUMENT = 25,     /* `order` is its name, `price` its tick, `other` the depths */
+    MARKET_RING_END_OF_EVENT_MESSAGE = 26
 };
 
 /* Bits of `flags`. */
@@ -74,11 +84,16 @@ enum market_ring_kind {
 #define MARKET_RING_STALE 8
 
 /* Bits of `bits`: see each kind. */
-#define MARKET_RING_FLAG 1          /* printable, operational, available, complete */
+#define MARKET_RING_FLAG 1          /* printable, operational, available, complete, implied */
 #define MARKET_RING_HAS_PRICE 2     /* of an execution: it has a price of its own */
 #define MARKET_RING_HAS_REMAINING 4 /* of an execution: `ask_qty` shares remain */
+#define MARKET_RING_NINE_DECIMALS 8 /* the price is in units of 10^-9 */
 
-/* A record; fields that its kind does not have are zero. Prices are in units of 1/10,000. */
+/* The letter of an action on a level or an order: N new, C change, D delete, T delete through, F
+ * delete from, O overlay, S snapshot. */
+
+/* A record; fields that its kind does not have are zero. Prices are in units of 1/10,000 where the
+ * bits do not say otherwise. */
 struct market_ring_record {
     uint64_t stamp; /* its sequence in the ring plus one */
     uint64_t venue_seq;
@@ -90,7 +105,7 @@ struct market_ring_record {
     uint16_t channel;
     uint32_t locate;
     uint8_t side;   /* 'B', 'S', or 0 where unknown */
-    uint8_t letter; /* of a status, of a system event; the type of another message */
+    uint8_t letter; /* of a status, a system event, an action; the type of another message */
     uint8_t bits;
     uint8_t reserved[5];
     char symbol[8];  /* padded with spaces, without a zero at the end */
@@ -100,7 +115,8 @@ struct market_ring_record {
     uint64_t qty;    /* of a quote those bid */
     int64_t ask_px;
     uint64_t ask_qty;
-    uint64_t zero[2];
+    uint64_t rpt_seq; /* the update's number among those of its instrument */
+    uint64_t zero;
 };
 
 /* The best bid and offer of an instrument. `updates` less the value that was seen before, less one,

@@ -32,6 +32,7 @@
 //! The memory is little-endian and is read where it was written, on one machine.
 
 mod error;
+mod fields;
 mod layout;
 mod memory;
 mod quote;

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use market::event::{
-    Add, Cancel, Clear, Clock, Delete, Directory, Event, Execute, Modify, Other, PriceLevel, Replace, Status, System,
-    Trade, TradeBreak,
+    Add, BookReset, Cancel, Clear, Clock, Delete, Depth, DepthAction, Directory, EndOfEvent, Event, Execute,
+    Instrument, Liquidity, Modify, Numbered, Order, OrderAction, Other, PriceLevel, Replace, Snapshot, SnapshotEnd,
+    Status, System, Trade, TradeBreak, TradeSummary,
 };
-use market::{Locate, OrderRef, Price, Side, Symbol, event};
+use market::{Locate, OrderRef, Price, Price9, Side, Symbol, event};
 use tempfile::TempDir;
 
 use crate::{Conflated, Flags, OpenProblem, Quote, Read, Record, RingConfig, RingReader, RingWriter};
@@ -86,6 +87,41 @@ fn every_event_arrives_as_it_was() {
     let (side, qty) = (Side::Sell, u32::MAX);
     let execute = Execute { locate, printable: true, qty, at_ns, order, trade: 9, price: None, remaining: None };
     let trade = Trade { locate, side: None, at_ns, price, trade: 3, symbol, qty: u64::MAX };
+    let price9 = Price9(i64::MAX - 3);
+    let depth = Depth {
+        side,
+        liquidity: Liquidity::Implied,
+        action: DepthAction::DeleteThru,
+        level: 255,
+        orders: qty,
+        at_ns,
+        price: price9,
+        symbol,
+        qty: u64::MAX,
+        rpt_seq: 9,
+    };
+    let summary = TradeSummary {
+        aggressor: Some(Side::Buy),
+        action: DepthAction::New,
+        orders: 2,
+        at_ns,
+        price: price9,
+        symbol,
+        qty: u64::MAX,
+        trade: u32::MAX,
+        rpt_seq: u32::MAX,
+    };
+    let snapshot = Snapshot { rpt_seq: 5, at_ns, symbol, last_seq: u64::MAX, total: qty, part: 3, parts: u32::MAX };
+    let instrument = Instrument {
+        depth: 10,
+        implied_depth: 2,
+        action: b'A',
+        total: 8,
+        at_ns,
+        symbol,
+        tick: price9,
+        name: Symbol(*b"ESZ6    "),
+    };
     let events = [
         Event::Add(Add { locate, side, qty, at_ns, order, price, symbol }),
         Event::Execute(execute),
@@ -113,8 +149,29 @@ fn every_event_arrives_as_it_was() {
         Event::Clear(Clear { at_ns }),
         Event::Clock(Clock { at_ns }),
         Event::Other(Other { kind: b'I', at_ns }),
+        Event::Depth(depth),
+        Event::Depth(Depth { liquidity: Liquidity::Direct, action: DepthAction::Snapshot, ..depth }),
+        Event::Order(Order {
+            side,
+            action: OrderAction::Change,
+            qty,
+            at_ns,
+            order,
+            priority: 7,
+            price: price9,
+            symbol,
+        }),
+        Event::TradeSummary(summary),
+        Event::TradeSummary(TradeSummary { aggressor: None, action: DepthAction::Delete, ..summary }),
+        Event::Numbered(Numbered { kind: b'V', rpt_seq: u32::MAX, at_ns, symbol }),
+        Event::BookReset(BookReset { rpt_seq: 1, at_ns, symbol }),
+        Event::Snapshot(snapshot),
+        Event::OrderSnapshot(snapshot),
+        Event::SnapshotEnd(SnapshotEnd { at_ns, symbol }),
+        Event::Instrument(instrument),
+        Event::EndOfEvent(EndOfEvent { at_ns }),
     ];
-    let mut rig = rig(32, 0);
+    let mut rig = rig(64, 0);
     for event in events {
         let flags = Flags::SNAPSHOT.and(Flags::STALE);
         let record = Record { channel: 65_535, flags, receive_ns: 1, publish_ns: 2, ..Record::new(3, event) };
