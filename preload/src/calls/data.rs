@@ -438,14 +438,34 @@ pub(crate) fn send_controlled(
             }
         },
     };
+    if flags & libc::MSG_MORE != 0
+        && let Ok(socket) = engine.files.socket(file)
+    {
+        socket.has_appended = true;
+    }
     let control = control.as_ref().filter(|control| !control.is_none());
     engine.count_answer();
     let first = send_once(&mut engine, &target, parts, (to, control), flags);
+    if first == Err(Errno::ENETUNREACH) && is_kernels_now(&mut engine, file, &target, to) {
+        return Pass;
+    }
     drop(engine);
     match target.kind {
         Kind::Stream => send_all(file, &target, parts, flags, first),
         Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
     }
+}
+
+/// Whether the kernel sends a datagram for which the worker has no route, because routes have just
+/// changed. The error stands where the datagram began with other calls, whose bytes the kernel does
+/// not have.
+#[cold]
+fn is_kernels_now(engine: &mut Engine, file: FileId, target: &Target, to: Option<SocketAddrV4>) -> bool {
+    let has_appended = engine.files.socket(file).is_ok_and(|socket| socket.has_appended);
+    let remote = to.or_else(|| engine.look(|sockets| sockets.peer_addr(target.id)).ok());
+    target.kind == Kind::Datagram
+        && !has_appended
+        && remote.is_some_and(|to| !to.ip().is_multicast() && !offload::still_goes_by_ours(engine, *to.ip()))
 }
 
 /// Sends a datagram that found no room, once there is some; groups have their copy on this host.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use sockets::rules::{Query, Role, Traffic};
 use sockets::{Errno, Interest as Watched, Kind, Ready, Shutdown, SocketId, Stack, Trigger};
 use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::proto::Resolution;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
@@ -129,6 +130,13 @@ pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     is_routed_by_ours(engine, remote)
 }
 
+/// The same, asked again where the worker has found no route there: the program and the worker hear
+/// of a change of routes one after the other, and until both have, the kernel's routes decide.
+pub(crate) fn still_goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
+    engine.destinations.retain(|(known, _)| *known != remote);
+    goes_by_ours(engine, remote)
+}
+
 /// The same for groups, where the program names no interface.
 pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     if let Some((_, is_ours)) = engine.destinations.iter().find(|(known, _)| *known == remote) {
@@ -145,11 +153,20 @@ pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
         (None, Some(source)) => source != remote && is_own(engine, source) && !is_own(engine, remote),
         (None, None) => false,
     };
+    if is_ours && own.is_none() && !remote.is_multicast() && !has_route(engine, remote) {
+        // Not kept, because the worker is about to hear of the route.
+        return false;
+    }
     if engine.destinations.len() == DESTINATIONS_MAX {
         engine.destinations.clear();
     }
     engine.destinations.push((remote, is_ours));
     is_ours
+}
+
+/// Whether the worker knows a route.
+fn has_route(engine: &mut Engine, remote: Ipv4Addr) -> bool {
+    engine.call(|_, cx| Ok(cx.host.resolve(remote, cx.now))) != Ok(Resolution::NoRoute)
 }
 
 /// Offloads a socket: its options, its address, and its epoll sets. The twin is bound to `local`

@@ -62,6 +62,8 @@ pub(crate) struct Socket {
     pub(crate) wants_sigio: bool,
     /// `IPV6_RECVPKTINFO`, which datagrams of IPv4 peers have a message of as well.
     pub(crate) receives_info6: bool,
+    /// A send had `MSG_MORE`: the datagram of a later one may begin with bytes that we have.
+    pub(crate) has_appended: bool,
     /// `bind` has named a port, which the socket keeps when its connection ends.
     pub(crate) has_named_port: bool,
     /// The directions that `shutdown` has closed before the owner was decided.
@@ -324,6 +326,7 @@ impl Socket {
             is_both: false,
             wants_sigio: false,
             receives_info6: false,
+            has_appended: false,
             has_named_port: false,
             shut: ShutdownMask::default(),
             is_refused: false,
