@@ -103,7 +103,11 @@ impl Audit {
             let mut cell =
                 Cell { at_ns, direction, has_more: idx + 1 < count, len: piece.len() as u16, bytes: [0; CELL] };
             cell.bytes[..piece.len()].copy_from_slice(piece);
-            self.lost += u64::from(cells.push(cell).is_err());
+            if cells.push(cell).is_err() {
+                // The rest without its middle would read as other bytes.
+                self.lost += (count - idx) as u64;
+                return;
+            }
         }
     }
 
@@ -151,31 +155,49 @@ pub struct AuditCsv;
 
 impl AuditCsv {
     /// Reads `log` to its end, and writes a line for each call of the line: time in nanoseconds
-    /// since the epoch, direction, length, and the bytes, escaped so that no terminal obeys them. A
-    /// last record that was cut short is left out.
+    /// since the epoch, direction, length, and the bytes, escaped so that no terminal obeys them.
+    /// Where cells were lost, a line says how many, behind what was kept of the call. A last record
+    /// that was cut short is left out.
     pub fn write(mut log: impl Read, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "ns,direction,bytes,content")?;
         let mut message = Vec::new();
+        // Time and direction of `message`, while its last cell is still to come.
+        let mut begun = None;
         loop {
             let mut head = [0; HEAD];
             if !read_all(&mut log, &mut head)? {
                 return Ok(());
             }
             let [time @ .., direction, more, low, high] = head;
+            let direction = Direction::from_byte(direction)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the file is no audit log"))?;
             let mut bytes = vec![0; usize::from(u16::from_le_bytes([low, high]))];
             if !read_all(&mut log, &mut bytes)? {
                 return Ok(());
             }
-            let direction = Direction::from_byte(direction)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the file is no audit log"))?;
+            let ns = u64::from_le_bytes(time);
+            if direction == Direction::Lost {
+                if let Some((ns, direction)) = begun.take() {
+                    write_row(&mut out, ns, direction, &message)?;
+                    message.clear();
+                }
+                let cells = bytes.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
+                writeln!(out, "{ns},lost,0,\"{cells} cells of at most {CELL} bytes\"")?;
+                continue;
+            }
             message.extend_from_slice(&bytes);
+            begun = Some((ns, direction));
             if more == 0 {
-                let ns = u64::from_le_bytes(time);
-                writeln!(out, "{ns},{},{},\"{}\"", direction.name(), message.len(), quoted(&message))?;
+                write_row(&mut out, ns, direction, &message)?;
                 message.clear();
+                begun = None;
             }
         }
     }
+}
+
+fn write_row(out: &mut impl Write, ns: u64, direction: Direction, message: &[u8]) -> io::Result<()> {
+    writeln!(out, "{ns},{},{},\"{}\"", direction.name(), message.len(), quoted(message))
 }
 
 /// The bytes with `"` doubled, as CSV wants it, and all that is not printable as `\x..`.

@@ -1,19 +1,23 @@
 //! What people say while the gateway runs: by a socket, by a file, by signals. A thread hears it,
 //! and the hot core takes it from a channel.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits};
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
+
+/// Bytes of a command's line that are read.
+const LINE_MAX: usize = 256;
 
 /// A command for the hot core.
 #[derive(Debug)]
@@ -65,16 +69,44 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Receiver<Com
     Ok(receiver)
 }
 
-/// A socket that only the user who runs the gateway can reach, because its folder says so.
+/// A socket that only the user who runs the gateway can reach, because its mode says so. The socket
+/// of a gateway that has ended is replaced; that of one that runs, and any other file, is not.
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => (),
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket has this name"));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another gateway listens there"));
+        }
+        Ok(_) => std::fs::remove_file(path)?,
     }
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The bytes up to the end of the line. A second and some hundred bytes are enough for any command,
+/// so that nobody who sends slowly keeps the kill file and the signals from being heard.
+fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + Duration::from_secs(1);
+    let mut line = Vec::new();
+    while !line.contains(&b'\n') && line.len() < LINE_MAX {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut bytes = [0; LINE_MAX];
+        match stream.read(&mut bytes)? {
+            0 => break,
+            len => line.extend_from_slice(&bytes[..len]),
+        }
+    }
+    Ok(line)
 }
 
 struct Control {
@@ -111,10 +143,8 @@ impl Control {
 
     fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        let mut line = String::new();
-        BufReader::new(&stream).read_line(&mut line)?;
-        let answer = match self.obey(line.trim()) {
+        let line = read_line(&stream)?;
+        let answer = match self.obey(String::from_utf8_lossy(&line).trim()) {
             Ok(()) => "ok".to_owned(),
             Err(why) => format!("refused: {why}"),
         };

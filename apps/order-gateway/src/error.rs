@@ -1,6 +1,7 @@
 //! Why a run did not start or failed: one sentence, which names the next step.
 
 use std::fmt;
+use std::path::Path;
 
 /// A failed run, by whose mistake it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,11 @@ impl Error {
     /// A failure with the message of its cause.
     pub fn failed(error: impl fmt::Display) -> Self {
         Self::Failed(error.to_string())
+    }
+
+    /// A failure of the file `path`, which is `what`, with its cause and the next step.
+    pub fn at(what: &str, path: &Path, error: impl fmt::Display, way_on: &str) -> Self {
+        Self::Failed(format!("the {what} {}: {error}; {way_on}", path.display()))
     }
 }
 

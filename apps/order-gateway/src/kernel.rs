@@ -11,6 +11,7 @@ use market::Line;
 use crate::JournalMemory;
 use crate::audit::{Audit, Direction};
 use crate::control::Command;
+use crate::error::Error;
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::session::Session;
@@ -75,16 +76,20 @@ impl Clock {
 ///
 /// # Errors
 ///
-/// The port is taken, or the interface has no such address.
-pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> io::Result<Vec<UdpSocket>> {
-    let join = |(group, interface): (SocketAddrV4, Ipv4Addr)| {
+/// The port is taken, or no interface has the address: which line, and where to look.
+pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result<Vec<UdpSocket>, Error> {
+    let join = |(group, interface): (SocketAddrV4, Ipv4Addr)| -> io::Result<UdpSocket> {
         // Bound to the group, so that other groups of the port are not received.
         let socket = UdpSocket::bind(group)?;
         socket.join_multicast_v4(group.ip(), &interface)?;
         socket.set_nonblocking(true)?;
         Ok(socket)
     };
-    lines.into_iter().map(join).collect()
+    let failed = |(group, interface), error| {
+        let way_on = "`interface` is an address of this machine, as `ip -4 address` lists them";
+        Error::failed(format!("cannot join the feed {group} on {interface}: {error}; {way_on}"))
+    };
+    lines.into_iter().map(|line| join(line).map_err(|error| failed(line, error))).collect()
 }
 
 /// What a run is made of.
@@ -118,6 +123,7 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
     pub fn run(&mut self, mut stop: impl FnMut(&Gateway<T, S, M>) -> bool, mut report: impl FnMut(&str)) {
         let mut connection = Connection { stream: None, retry_at_ns: 0, is_secondary_next: false };
         let mut buffer = vec![0; READ_LEN];
+        let mut is_audited = self.audit.is_some();
         while !stop(&self.gateway) {
             let mut was_busy = self.commands(&mut report);
             was_busy |= self.feed(&mut buffer);
@@ -128,6 +134,10 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
                 Ok(busy) => was_busy |= busy,
                 Err(why) => self.close(&mut connection, &why, &mut report),
             }
+            if is_audited && self.audit.as_ref().is_some_and(Audit::has_failed) {
+                is_audited = false;
+                report("the audit log's disk failed: nothing is written to it any more; orders go on");
+            }
             if !was_busy && !self.line.idle.is_zero() {
                 thread::sleep(self.line.idle);
             }
@@ -137,7 +147,11 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
 
     /// Receives, lets time pass, sends.
     fn turn(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<bool, String> {
-        let Some(stream) = &mut connection.stream else { return Ok(false) };
+        let Some(stream) = &mut connection.stream else {
+            // The kill switch and the strategy's timer do not wait for the venue.
+            self.gateway.tick(self.clock.now_ns()).map_err(|error| error.to_string())?;
+            return Ok(false);
+        };
         let mut was_busy = false;
         match stream.read(buffer) {
             Ok(0) => return Err("the venue has closed the connection".to_owned()),

@@ -8,18 +8,19 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use order_entry::journal::Journal;
+use order_entry::journal::{Journal, RebuildCounts};
 use order_entry::orders::OrderCapacity;
 use order_entry::risk::{KillSwitch, RiskCapacity};
-use order_gateway::control::{self, ControlConfig};
+use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::kernel::{Clock, LineConfig, Run, join};
 use order_gateway::session::Ouch50;
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, MappedFile, SyncPolicy,
-    journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, MappedFile,
+    SyncPolicy, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -28,6 +29,10 @@ const USAGE: &str = "use one of:\n  order-gateway run CONFIG      until SIGINT; 
     order-gateway check CONFIG    reads the configuration and the limits\n  \
     order-gateway tell SOCKET COMMAND   arm, disarm, kill, reload or unblock SYMBOL\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV";
+
+const CHECK: &str = "check the path";
+const PATH: &str = "check `path` and `megabytes` of [journal]";
+const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -63,12 +68,10 @@ fn run(path: &Path) -> Result<(), Error> {
     sync_in_time(&config, memory)?;
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
-    let sockets = join(config.feed()).map_err(|error| Error::failed(format!("cannot join the feed: {error}")))?;
+    let sockets = join(config.feed())?;
     let feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
-    let audit = config.audit.as_deref().map(Audit::start).transpose().map_err(Error::failed)?;
-    let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
-    let control = ControlConfig { socket, kill_file, limits: config.limits.clone(), instruments };
-    let commands = Some(control::start(control, kill).map_err(Error::failed)?);
+    let audit = config.audit.as_deref().map(start_audit).transpose()?;
+    let commands = Some(start_control(&config, instruments, kill)?);
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
     let mut run = Run { gateway, line, feed, audit, commands, clock };
@@ -85,9 +88,9 @@ fn core(
     clock: &Clock,
 ) -> Result<(Core<Ouch50, MappedFile>, fs::File), Error> {
     let journal = &config.journal;
-    let failed = |error: io::Error| Error::failed(format!("the journal {}: {error}", journal.path.display()));
-    let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync()).map_err(failed)?;
-    let file = memory.file().map_err(failed)?;
+    let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
+        .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
+    let file = memory.file().map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     let session = config.session().ok_or_else(|| Error::failed("the venue's names are too long"))?;
     let core_config = CoreConfig {
         instruments: limits.instruments(),
@@ -99,13 +102,42 @@ fn core(
     let session = Ouch50::new(session);
     if existed {
         let recovered = Core::recover(core_config, session, memory, kill.clone(), journal.reserve());
-        let (core, rebuild) = recovered.map_err(Error::failed)?;
-        eprintln!("order-gateway: replayed the journal: {:?}", rebuild.counts());
+        let (core, rebuild) = recovered.map_err(|error| Error::at("journal", &config.journal.path, error, ANOTHER))?;
+        let RebuildCounts { applied, unknown, refused } = rebuild.counts();
+        eprintln!(
+            "order-gateway: replayed the journal {}: {applied} records applied, {refused} refused, {unknown} of \
+             unknown kinds",
+            journal.path.display()
+        );
         return Ok((core, file));
     }
     let id = clock.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
-    let journal = Journal::create(memory, id, clock.epoch_offset_ns(), journal.reserve()).map_err(Error::failed)?;
+    let journal = Journal::create(memory, id, clock.epoch_offset_ns(), journal.reserve())
+        .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     Ok((Core::new(core_config, session, journal, kill.clone()), file))
+}
+
+fn start_audit(path: &Path) -> Result<Audit, Error> {
+    Audit::start(path).map_err(|error| Error::at("audit log", path, error, "check the path of `audit`"))
+}
+
+/// The thread that hears people, and the sentence that says how they reach it.
+fn start_control(
+    config: &Config,
+    instruments: Box<[Instrument]>,
+    kill: KillSwitch,
+) -> Result<Receiver<Command>, Error> {
+    let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
+    match &socket {
+        Some(path) => {
+            eprintln!("order-gateway: disarmed: `order-gateway tell {} arm` lets orders pass", path.display())
+        }
+        None => eprintln!("order-gateway: disarmed, and nobody can arm it: set `control` in the configuration"),
+    }
+    let path = socket.clone().unwrap_or_default();
+    let failed = |error| Error::at("control socket", &path, error, "check the path of `control`");
+    control::start(ControlConfig { socket, kill_file, limits: config.limits.clone(), instruments }, kill)
+        .map_err(failed)
 }
 
 /// A thread that writes the journal's pages to the disk, again and again.
@@ -129,17 +161,22 @@ fn tell(socket: &Path, command: &str) -> Result<(), Error> {
     writeln!(stream, "{command}").map_err(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
+    if answer.trim_end() != "ok" {
+        return Err(Error::failed(if answer.is_empty() { "the gateway gave no answer" } else { answer.trim_end() }));
+    }
     print!("{answer}");
     Ok(())
 }
 
 fn show_journal(path: &Path) -> Result<(), Error> {
-    let memory = fs::read(path).map_err(Error::failed)?;
-    let written = journal_csv(&memory, BufWriter::new(io::stdout().lock())).map_err(Error::failed)?;
-    written.map_err(Error::failed)
+    let memory = fs::read(path).map_err(|error| Error::at("journal", path, error, CHECK))?;
+    let written = journal_csv(&memory, BufWriter::new(io::stdout().lock()))
+        .map_err(|error| Error::at("journal", path, error, CHECK))?;
+    written.map_err(|error| Error::failed(format!("the output: {error}")))
 }
 
 fn show_audit(path: &Path) -> Result<(), Error> {
-    let log = fs::File::open(path).map_err(Error::failed)?;
-    AuditCsv::write(BufReader::new(log), BufWriter::new(io::stdout().lock())).map_err(Error::failed)
+    let failed = |error: io::Error| Error::at("audit log", path, error, CHECK);
+    let log = fs::File::open(path).map_err(failed)?;
+    AuditCsv::write(BufReader::new(log), BufWriter::new(io::stdout().lock())).map_err(failed)
 }

@@ -63,7 +63,12 @@ impl MappedFile {
         let existed = file.metadata()?.len() > 0;
         if !existed {
             // Blocks now, so that a full disk is an error of the start, and not SIGBUS in the day.
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
+            let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64);
+            if let Err(error) = made {
+                // What the disk gave goes back, and the next start makes the file anew.
+                file.set_len(0)?;
+                return Err(error.into());
+            }
         }
         // SAFETY: invariants 1 and 2: the file is locked, and the mapping has one owner. Safe code
         // would have to write with a system call for each record.

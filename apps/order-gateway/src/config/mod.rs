@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use order_entry::Text;
 use order_entry::soupbin::Credentials;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::error::Error;
@@ -48,9 +49,10 @@ pub struct Config {
 pub struct VenueConfig {
     protocol: Protocol,
     /// Where to connect first.
+    #[serde(deserialize_with = "endpoint")]
     pub primary: SocketAddrV4,
     /// Where to connect when the primary does not answer. By default none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_endpoint")]
     pub secondary: Option<SocketAddrV4>,
     user: Spanned<String>,
     password: Spanned<String>,
@@ -82,11 +84,11 @@ pub struct JournalConfig {
     /// The file, which is made if it does not exist.
     pub path: PathBuf,
     /// Its size when it is made. By default 256 MiB: some 2.5 million records.
-    #[serde(default = "journal_megabytes")]
-    megabytes: u32,
+    #[serde(default)]
+    megabytes: Option<Spanned<u32>>,
     /// What requests leave for answers. By default 8 MiB.
-    #[serde(default = "reserve_megabytes")]
-    reserve_megabytes: u32,
+    #[serde(default)]
+    reserve_megabytes: Option<Spanned<u32>>,
     /// When it goes to the disk. By default timed.
     #[serde(default)]
     sync: SyncWord,
@@ -106,15 +108,29 @@ enum SyncWord {
 struct FeedLine {
     group: Ipv4Addr,
     port: u16,
+    #[serde(deserialize_with = "interface")]
     interface: Ipv4Addr,
 }
 
-const fn journal_megabytes() -> u32 {
-    256
+const MEGABYTES: u32 = 256;
+const RESERVE_MEGABYTES: u32 = 8;
+
+fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddrV4, D::Error> {
+    parsed(from, "an IPv4 address and a port, such as 192.0.2.1:9100")
 }
 
-const fn reserve_megabytes() -> u32 {
-    8
+fn optional_endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddrV4>, D::Error> {
+    endpoint(from).map(Some)
+}
+
+fn interface<'de, D: Deserializer<'de>>(from: D) -> Result<Ipv4Addr, D::Error> {
+    parsed(from, "the IPv4 address of the interface, such as 192.0.2.10")
+}
+
+/// A value of a text; where the text is none, the error says what it should be.
+fn parsed<'de, D: Deserializer<'de>, T: FromStr>(from: D, wanted: &str) -> Result<T, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| D::Error::custom(format!("{text:?} should be {wanted}")))
 }
 
 /// The position and description of an error in a file.
@@ -183,6 +199,7 @@ impl Config {
         if Text::<4>::new(venue.firm.get_ref()).is_none() {
             return Err(Problem::new(venue.firm.span(), "a firm of OUCH has 4 bytes at most"));
         }
+        self.journal.check()?;
         for line in &self.feed {
             let group = line.get_ref().group;
             if !group.is_multicast() {
@@ -212,19 +229,29 @@ impl Config {
 }
 
 impl JournalConfig {
-    /// Bytes of a new journal.
-    pub const fn len(&self) -> usize {
-        (self.megabytes as usize) << 20
+    /// A journal that is not larger than its reserve refuses each order.
+    fn check(&self) -> Result<(), Problem> {
+        let (len, reserve) = (self.len() >> 20, self.reserve() >> 20);
+        match self.reserve_megabytes.as_ref().or(self.megabytes.as_ref()) {
+            Some(key) if len <= reserve => {
+                let what = format!("a journal of {len} MB has no room for orders beside a reserve of {reserve} MB");
+                Err(Problem::new(key.span(), what))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Whether a new journal would have no byte.
-    pub const fn is_empty(&self) -> bool {
-        self.megabytes == 0
+    /// Bytes of a new journal: more than [`JournalConfig::reserve`].
+    #[expect(clippy::len_without_is_empty, reason = "a journal is never empty")]
+    pub fn len(&self) -> usize {
+        let megabytes = self.megabytes.as_ref().map_or(MEGABYTES, |megabytes| *megabytes.get_ref());
+        (megabytes as usize) << 20
     }
 
     /// Bytes that requests leave for answers.
-    pub const fn reserve(&self) -> usize {
-        (self.reserve_megabytes as usize) << 20
+    pub fn reserve(&self) -> usize {
+        let megabytes = self.reserve_megabytes.as_ref().map_or(RESERVE_MEGABYTES, |megabytes| *megabytes.get_ref());
+        (megabytes as usize) << 20
     }
 
     /// When it goes to the disk.
