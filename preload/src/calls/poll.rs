@@ -203,17 +203,18 @@ pub(crate) fn create_set(fd: c_int) {
     sets::open(fd);
 }
 
-/// `close` of a descriptor of a set.
+/// `close` of a descriptor of a set. All engines are held, because another set may get the number
+/// of this one as soon as the table has let it go, and the engines forget the old one's here.
 pub(crate) fn close_set(file: FileId, fd: c_int) {
+    let mut engines = Engines::enter(engine::all());
     let Some(FileKind::Set(set)) = sets::with(|sets| sets.close(file, fd)).map(|file| file.what) else { return };
     if let Some(outside) = set.outside {
         table::clear(outside);
         sys::close(outside);
     }
-    for number in engine::all().iter() {
-        let mut engine = engine::enter_at(number);
+    for engine in engines.iter_mut() {
         engine.files.forget_watches(file);
-        if let Some(part) = set.part(number) {
+        if let Some(part) = set.part(engine.number) {
             let _ = engine.call(|sockets, _| sockets.epoll_close(part));
         }
     }

@@ -214,10 +214,11 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // The handler ends the wait, or leaves it for good by `siglongjmp`: no other thread may wake
     // this one from now on.
     let engines = thread::waiting_in();
-    engines.iter().for_each(|number| engine::enter_at(number).leave_wait());
     if engines != EngineMask::NONE {
+        // First, because each leave of an engine may run another handler, which may not return.
         sets::forget_sleeper(thread::known_eventfd());
     }
+    engines.iter().for_each(|number| engine::enter_at(number).leave_wait());
     let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);
     // SAFETY: invariant 1.
     unsafe {

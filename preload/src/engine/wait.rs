@@ -107,12 +107,14 @@ pub(crate) fn until_any<T>(
     mut attempt: impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut waited: Option<Waited> = None;
+    let mut waited_in = EngineMask::NONE;
     let mut has_slept = false;
     // What the thread has sent since its last wait leaves.
     thread::set_answers(0);
     loop {
+        let numbers = waits.engines();
         let spins = {
-            let mut engines = Engines::enter(waits.engines());
+            let mut engines = Engines::enter(numbers);
             let sides = if has_slept { Sides::Both } else { next_sides(&engines.first) };
             let done = match attempt_and_turn_all(&mut engines, sides, &mut attempt) {
                 // A call returns `EAGAIN` only after it has checked both sides.
@@ -123,8 +125,9 @@ pub(crate) fn until_any<T>(
             };
             match done {
                 Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
-                done => return finish(engines, waited.is_some(), done),
+                done => return finish(engines, waited_in, done),
             }
+            waited_in = engines.iter_mut().fold(waited_in, |numbers, engine| numbers.with(engine.number));
             if let WaitFor::Set(file) = waits.interest {
                 engines.iter_mut().for_each(|engine| engine.begin_watch(file));
             }
@@ -133,11 +136,11 @@ pub(crate) fn until_any<T>(
                 None => waited.insert(Waited { last: engines.first.time(), ns: 0 }).ns,
             };
             if thread::is_interrupted(blocking.restarts) {
-                return finish(engines, true, Err(Errno(libc::EINTR)));
+                return finish(engines, waited_in, Err(Errno(libc::EINTR)));
             }
             let left = blocking.timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(so_far)));
             if left == Some(Duration::ZERO) {
-                return finish(engines, true, Err(Errno::EAGAIN));
+                return finish(engines, waited_in, Err(Errno::EAGAIN));
             }
             if may_poll(&mut engines, so_far) { None } else { Some(left) }
         };
@@ -148,10 +151,10 @@ pub(crate) fn until_any<T>(
                 // From its first descriptor on a handler that runs wakes the thread by it.
                 let _ = thread::eventfd();
                 if thread::is_interrupted(blocking.restarts) {
-                    return finish(Engines::enter(waits.engines()), true, Err(Errno(libc::EINTR)));
+                    return finish(Engines::enter(numbers), waited_in, Err(Errno(libc::EINTR)));
                 }
-                if let Some(done) = sleep(left, waits, &mut attempt) {
-                    return finish(Engines::enter(waits.engines()), true, done);
+                if let Some(done) = sleep(left, waits, numbers, &mut attempt) {
+                    return finish(Engines::enter(numbers), waited_in, done);
                 }
             }
         }
@@ -183,18 +186,19 @@ impl Waited {
     }
 }
 
-/// The call returns to the program: if it has waited, another thread that sleeps may have to lead.
-fn finish<T>(mut engines: Engines, has_waited: bool, done: Result<T, Errno>) -> Result<T, Errno> {
-    if has_waited {
-        for engine in engines.iter_mut() {
-            engine.end_poll();
-            engine.end_watch();
-            engine.hand_over();
-        }
-        drop(engines);
-        // An engine that the call no longer waits on: a set has lost its part there.
-        thread::waiting_in().iter().for_each(|number| engine::enter_at(number).end_watch());
-    }
+/// The call returns to the program: in the engines that it has waited in, another thread that
+/// sleeps may have to lead.
+fn finish<T>(mut engines: Engines, waited_in: EngineMask, done: Result<T, Errno>) -> Result<T, Errno> {
+    let leave = |engine: &mut Engine| {
+        engine.end_poll();
+        engine.end_watch();
+        engine.hand_over();
+    };
+    let others = engines.iter_mut().fold(waited_in, |others, engine| others.without(engine.number));
+    engines.iter_mut().filter(|engine| waited_in.has(engine.number)).for_each(leave);
+    drop(engines);
+    // Those that the call waits on no longer, because a set was closed.
+    others.iter().for_each(|number| leave(&mut engine::enter_at(number)));
     done
 }
 
@@ -233,6 +237,7 @@ fn attempt_and_turn_all<T>(
 fn sleep<T>(
     left: Option<Duration>,
     waits: &Waits<'_>,
+    numbers: EngineMask,
     attempt: &mut impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Option<Result<T, Errno>> {
     // Without a descriptor for it nothing can wake the thread: it naps.
@@ -247,7 +252,7 @@ fn sleep<T>(
     // A thread that is canceled unwinds from its sleep, and is no longer one of those.
     let mut waiting;
     {
-        let mut engines = Engines::enter(waits.engines());
+        let mut engines = Engines::enter(numbers);
         match attempt(&mut engines, Sides::Both) {
             Err(Errno::EAGAIN) => (),
             done => return Some(done),
