@@ -11,7 +11,8 @@ use wirepath::counters::{Block, Reading};
 
 use crate::calls::offload;
 use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
-use crate::engine::{Engine, Guest};
+use crate::engine::group::EngineMask;
+use crate::engine::{self, Engine, Guest};
 use crate::{config, sys};
 
 /// The file in shared memory, and the number of records in use.
@@ -32,12 +33,15 @@ pub(crate) struct PartialListing {
     /// The counters of the devices, which belong to the workers and go with them.
     counters: Vec<Weak<Block>>,
     /// The engines whose values were read.
-    added: usize,
+    added: EngineMask,
 }
 
 impl PartialListing {
-    /// Reads the values of an engine.
+    /// Reads the values of an engine, unless it has them.
     pub(crate) fn add(&mut self, engine: &mut Engine) {
+        if self.added.has(engine.number) {
+            return;
+        }
         let files: Vec<Listed> = engine.files.iter().filter_map(|(_, file)| Listed::of(file)).collect();
         let files: Vec<Listed> = files.into_iter().chain(engine.guests.iter().map(Listed::of_guest)).collect();
         let room = self.room - self.sockets.len();
@@ -58,12 +62,12 @@ impl PartialListing {
         {
             header.interface = config.port.interface().into();
         }
-        self.added += 1;
+        self.added = self.added.with(engine.number);
     }
 
-    /// Whether no engine is missing, because a thread was within it.
+    /// Whether it has all engines. One is added later if a thread is within it.
     pub(crate) fn is_whole(&self) -> bool {
-        self.added == config::engines()
+        engine::all().is_within(self.added)
     }
 }
 
@@ -90,7 +94,7 @@ impl Published {
             header.program = config.program.as_str().into();
         }
         let (sockets, counters, room) = (Vec::new(), Vec::new(), self.listing.capacity());
-        PartialListing { sockets, room, now: SystemTime::now(), header, counters, added: 0 }
+        PartialListing { sockets, room, now: SystemTime::now(), header, counters, added: EngineMask::NONE }
     }
 
     /// Writes the values, and those of the kernel.

@@ -65,7 +65,7 @@ fn start() {
     let published = Published::new();
     signals::leave();
     let use_of = [Use { turns: 0, quiet: 0, knows_old_routes: false }; ENGINES_MAX];
-    let thread = BackgroundThread { wakes, routes, use_of, looks: 0, published, written: None };
+    let thread = BackgroundThread { wakes, routes, use_of, looks: 0, published, collected: None, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
         crate::config::say(format_args!(
@@ -93,6 +93,8 @@ struct BackgroundThread {
     use_of: [Use; ENGINES_MAX],
     looks: u32,
     published: Option<Published>,
+    /// The values of the next write, of the engines that no thread was within so far.
+    collected: Option<PartialListing>,
     /// When the listing was written.
     written: Option<Instant>,
 }
@@ -133,7 +135,8 @@ impl BackgroundThread {
         if self.routes.map_or(is_due, sys::take_events) {
             self.use_of.iter_mut().for_each(|seen| seen.knows_old_routes = true);
         }
-        let mut collected = self.published.as_ref().filter(|_| is_due).map(Published::begin);
+        let begun = self.collected.take();
+        let mut collected = begun.or_else(|| self.published.as_ref().filter(|_| is_due).map(Published::begin));
         let mut rest = Rest { ns: u64::MAX, devices: Vec::new() };
         for number in engine::all().iter() {
             let ns = self.look_at(number, &mut rest.devices, &mut collected);
@@ -144,6 +147,8 @@ impl BackgroundThread {
             if let (Some(published), Some(collected)) = (&mut self.published, collected) {
                 published.write(collected);
             }
+        } else {
+            self.collected = collected;
         }
         rest
     }
