@@ -38,10 +38,9 @@ pub(super) fn is_bound(flow: &Flow) -> io::Result<bool> {
     Ok(flow.protocol == Protocol::TCP && !sys::is_free(flow.destination)?)
 }
 
-/// Whether a kernel socket has the flow's port, and none listens there.
-pub(super) fn waits_for_listener(flow: &Flow) -> bool {
-    let is_free_to_listen = |sockets: Vec<KernelSocket>| !sockets.iter().any(|socket| socket.gets(flow));
-    sockets(flow.protocol).is_ok_and(is_free_to_listen) && is_bound(flow).unwrap_or(false)
+/// Whether a kernel socket has the flow's port, and none of `sockets` listens there.
+pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket]) -> bool {
+    !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow).unwrap_or(false)
 }
 
 /// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another

@@ -306,8 +306,15 @@ impl Broker {
     fn let_ports_leave(&mut self) {
         let now = Instant::now();
         let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.next_look <= now).collect();
+        if due.is_empty() {
+            return;
+        }
+        // Once for all of them, because a client may give up a thousand ports at once, and the
+        // kernel's list is long on a busy machine.
+        let sockets = owners::sockets(Protocol::TCP);
         for mut port in due {
-            if port.stays(owners::waits_for_listener(&port.flow), now) {
+            let waits = sockets.as_ref().is_ok_and(|sockets| owners::waits_for_listener(&port.flow, sockets));
+            if port.stays(waits, now) {
                 self.leaving.push(LeavingPort { next_look: now + LEAVES_AFTER, ..port });
                 continue;
             }

@@ -9,7 +9,8 @@ use super::packet::Ends;
 /// How long a connection waits: new processes of nginx take more than five seconds to start where
 /// thirty others want each core. A peer usually waits longer for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most connections that wait, and the most frames of each.
+/// The most connections that wait, and the most frames of each: at most 100 MB in frames of 1,518
+/// bytes. A listener's queue is rarely longer, and a request of a peer that waits seldom is.
 const CONNECTIONS_MAX: usize = 1_024;
 const FRAMES_MAX: usize = 64;
 
