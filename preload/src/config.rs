@@ -237,9 +237,12 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     let application_id = env::var(APPLICATION_ID).ok();
     let engines = engines_of(&port)?;
     let gather_ns = match &port {
-        // A call finds the frames of its own engine alone.
-        _ if engines > 1 => 0,
-        PortConfig::AfXdp(_) => microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US) * 1_000,
+        PortConfig::AfXdp(_) => {
+            let gather_us = microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US);
+            // The last answer of a thread would have the frames of its engine alone leave, and those
+            // of its other answers would wait in theirs.
+            if engines > 1 { 0 } else { gather_us * 1_000 }
+        }
         // Its doorbell is a store.
         _ => 0,
     };
@@ -256,7 +259,7 @@ fn engines_of(port: &PortConfig) -> Result<usize, String> {
         (Ok(engines @ 2..=ENGINES_MAX), PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. })) => Ok(engines),
         (Ok(2..=ENGINES_MAX), _) => Err(format!(
             "{ENGINES} is {text}, and each engine needs a queue of a broker that passes frames on: start the program \
-             by `wirepath run --share`, or unset {ENGINES}"
+             by `wirepath run --engines {text}`, or unset {ENGINES}"
         )),
         _ => Err(format!("{ENGINES} is {text:?}: set it to a number of engines, {ENGINES_MAX} at most")),
     }

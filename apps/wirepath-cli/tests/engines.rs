@@ -202,5 +202,5 @@ fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
     let _broker = Ended(rig.wire.near.run(|| broker.spawn()).unwrap());
     wait_until("the broker listens", || socket.exists());
     let said = text(&rig.wire.near.run(|| command.env("WIREPATH_BROKER", &socket).output()).unwrap());
-    assert!(said.contains("start the broker with --forward, or unset WIREPATH_ENGINES"), "{said}");
+    assert!(said.contains("start the broker with --forward, or omit --engines (WIREPATH_ENGINES)"), "{said}");
 }

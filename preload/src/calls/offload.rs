@@ -299,8 +299,8 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
     let stack = Stack::open_with(&live, SOCKETS_MAX)?;
     if config::engines() > 1 && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
         return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \
-                    each thread must get all frames of its sockets: start the broker with --forward, or unset \
-                    WIREPATH_ENGINES"
+                    each thread must get all frames of its sockets: start the broker with --forward, or omit --engines \
+                    (WIREPATH_ENGINES)"
             .into());
     }
     stack.call(|sockets, _| sockets.follow_system(*config::system()));

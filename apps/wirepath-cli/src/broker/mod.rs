@@ -45,7 +45,8 @@ pub(crate) struct BrokerOptions {
     /// Go on in the background once it listens, and log to a file beside its socket: eth1.log
     #[arg(long)]
     background: bool,
-    /// End when this process has ended and no program was served for ten seconds
+    /// End when this process has ended and no program was served for ten seconds; until then serve
+    /// the users of `wirepath run --user` by root as well
     #[arg(long, value_name = "PID")]
     until_exit: Option<u32>,
 }
@@ -81,7 +82,7 @@ impl BrokerOptions {
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
         config.rules = self.rules(root)?;
         config.forward = self.forward;
-        // Who ran a program had it started, and may run others for other users.
+        // A `wirepath run` of root's has started it, and a later one may name another user.
         config.serves_added_users = self.until_exit.is_some();
         if let Some(path) = &self.socket {
             config.path = path.clone();

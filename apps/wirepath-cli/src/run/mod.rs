@@ -90,7 +90,7 @@ pub(crate) struct RunOptions {
     gather: Option<i64>,
     /// Engines for its threads, each with a queue and a lock of its own, so that threads do not
     /// wait for each other: a broker passes frames on to them, as with --share; one by default
-    #[arg(long, value_name = "COUNT", conflicts_with = "address")]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["address", "gather"])]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX))]
     engines: Option<i64>,
     /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
@@ -223,9 +223,7 @@ impl RunOptions {
         settings.extend(self.gather.map(|gather| (GATHER_US, gather.to_string().into())));
         Ok(settings)
     }
-}
 
-impl RunOptions {
     /// The broker to start where none listens, if one is wanted.
     fn new_broker(&self, user: Option<User>) -> Option<NewBroker> {
         let forward = self.share || self.engines.is_some_and(|engines| engines > 1);

@@ -24,6 +24,14 @@ pub(super) fn broker(
     new: Option<NewBroker>,
 ) -> Result<Option<PathBuf>, Obstacle> {
     let wanted = wanted.map(|path| std::path::absolute(&path).unwrap_or(path));
+    if let Some(name) = interface.strip_prefix("mlx5:")
+        && (new.is_some() || wanted.is_some())
+    {
+        return Err(Obstacle::new(
+            format!("a broker has queues of AF_XDP alone, and none of {interface}"),
+            format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share, --engines and --user"),
+        ));
+    }
     let path = match (wanted, check(root)) {
         (wanted, Ok(())) if new.is_some() => {
             let path = wanted.unwrap_or_else(|| broker_of(interface));
@@ -31,7 +39,7 @@ pub(super) fn broker(
                 if check_broker(&path, interface).is_err() {
                     new.start(interface, &path)?;
                 }
-                // Another program may have had it started, for another user.
+                // It may have been started for another program, of another user.
                 new.uid
                     .map_or(Ok(()), |uid| ask_broker_to_serve(&path, interface, uid))
                     .map_err(|error| refused(&error))?;
@@ -50,7 +58,8 @@ pub(super) fn broker(
                 return Err(Obstacle {
                     what: format!("{}, and no broker listens at {}", obstacle.what, path.display()),
                     remedy: format!(
-                        "start `wirepath broker --interface {interface} --uid USER` as root, or {}",
+                        "start `wirepath broker --interface {interface} --uid USER{}` as root, or {}",
+                        if new.is_some_and(|new| new.forward) { " --forward" } else { "" },
                         obstacle.remedy
                     ),
                 });
@@ -105,7 +114,7 @@ impl NewBroker {
         }
         Err(Obstacle::new(
             format!("no broker could be started for {interface}, as the lines before say"),
-            "start `wirepath broker` by hand, or omit --share and --user",
+            "start `wirepath broker` by hand, or omit --share, --engines and --user",
         ))
     }
 }
@@ -148,10 +157,14 @@ mod tests {
     use super::*;
 
     fn with(status: &str) -> Result<(), Obstacle> {
+        by(status, check)
+    }
+
+    fn by<T>(status: &str, act: impl FnOnce(&Root) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("proc/self")).unwrap();
         fs::write(folder.path().join("proc/self/status"), status).unwrap();
-        check(&Root::new(Some(folder.path())))
+        act(&Root::new(Some(folder.path())))
     }
 
     const ALL: &str = "000001ffffffffff";
@@ -169,5 +182,25 @@ mod tests {
         let missing = with(&format!("Uid:\t0\t0\t0\t0\nCapBnd:\t00000000a80425fb\nCapAmb:\t{NONE}\n")).unwrap_err();
         assert!(missing.what.ends_with("for lack of cap_net_admin, cap_bpf, cap_perfmon"), "{missing:?}");
         assert_eq!(with(""), Ok(()));
+    }
+
+    #[test]
+    fn program_that_drives_a_connectx_itself_is_refused_a_broker() {
+        let new = NewBroker { forward: true, uid: None };
+        let all = format!("Uid:\t0\t0\t0\t0\nCapBnd:\t{ALL}\n");
+        for (wanted, new) in [(None, Some(new)), (Some("/run/socket".into()), None)] {
+            let refused = by(&all, |root| broker(root, "mlx5:eth1", wanted, new)).unwrap_err();
+            assert!(refused.remedy.starts_with("name the interface eth1, or omit"), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn way_on_without_rights_is_a_broker_that_passes_frames_on_where_the_program_needs_one() {
+        let none = format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{NONE}\n");
+        for (forward, way_on) in [(false, "--uid USER` as root"), (true, "--uid USER --forward` as root")] {
+            let new = Some(NewBroker { forward, uid: None });
+            let refused = by(&none, |root| broker(root, "no-such-eth1", None, new)).unwrap_err();
+            assert!(refused.remedy.contains(way_on), "{refused:?}");
+        }
     }
 }
