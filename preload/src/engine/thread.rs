@@ -215,7 +215,8 @@ pub(crate) fn give_back(fd: i32) {
 }
 
 /// The number of the thread's own engine, which its new sockets live on: each thread gets the next
-/// one at its first socket, and threads beyond the last one share them by turns.
+/// one at its first socket, or before, where it waits without sockets of an engine. Threads beyond
+/// the last one share them by turns.
 pub(crate) fn own_engine() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     let engines = config::engines();
