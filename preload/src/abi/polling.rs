@@ -9,7 +9,7 @@ use core::time::Duration;
 use sockets::Errno;
 
 use super::{check_room, give, give_none, may_be_ours, memory, ours};
-use crate::calls::poll;
+use crate::calls::{epoll, poll};
 use crate::engine::thread;
 use crate::real::{self, fail};
 use crate::{process, sys};
@@ -85,7 +85,7 @@ symbols! {
         let fd = pass!(real::epoll_create1(flags));
         process::given(fd);
         if fd >= 0 && may_be_ours() {
-            poll::create_set(fd);
+            epoll::create_set(fd);
         }
         fd
     }
@@ -99,7 +99,7 @@ symbols! {
             Ok(Some(event)) => Some(event),
             _ => return fail(Errno(libc::EFAULT)) as c_int,
         };
-        give_none(poll::control(epfd, op, fd, event))
+        give_none(epoll::control(epfd, op, fd, event))
     }
 
     fn epoll_wait(epfd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int) -> c_int {
@@ -161,11 +161,11 @@ fn wait_ours(
     let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
     let room = memory::array_begin(events, count.min(EVENTS_MAX));
     if !room.is_empty() {
-        return with_mask(mask, || poll::wait_for_events(epfd, room, timeout));
+        return with_mask(mask, || epoll::wait_for_events(epfd, room, timeout));
     }
     // The kernel reports a bad pointer only when it has events to store.
     let mut lost = [libc::epoll_event { events: 0, u64: 0 }];
-    let waited = with_mask(mask, || poll::wait_for_events(epfd, &mut lost, timeout))?;
+    let waited = with_mask(mask, || epoll::wait_for_events(epfd, &mut lost, timeout))?;
     Some(waited.and_then(|count| if count == 0 { Ok(0) } else { Err(Errno(libc::EFAULT)) }))
 }
 

@@ -65,7 +65,7 @@ symbols! {
                 let accepted = pass!(real::accept4(fd, address, len, flags));
                 process::given(accepted);
                 if accepted >= 0 && may_be_ours() {
-                    calls::listener::accepted_by_kernel(fd, accepted, flags);
+                    calls::listener::record_accepted_by_kernel(fd, accepted, flags);
                 }
                 return accepted;
             }
@@ -83,7 +83,7 @@ symbols! {
                     }
                     None => {
                         process::given(accepted.fd);
-                        calls::listener::accepted_by_kernel(fd, accepted.fd, flags);
+                        calls::listener::record_accepted_by_kernel(fd, accepted.fd, flags);
                         if !address.is_null() {
                             let _ = pass!(real::getpeername(accepted.fd, address, len));
                         }

@@ -80,7 +80,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
     if !is_of_own_host(libc::IPPROTO_IP, name, value) {
         sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
     }
-    engine.members.clear();
+    engine.group_members.clear();
     apply(engine, file, id, name, value)
 }
 
@@ -269,15 +269,15 @@ const MEMBERS_FOR: Duration = Duration::from_millis(100);
 /// Whether the kernel has a member of the group on our interface.
 fn has_members(engine: &mut Engine, group: Ipv4Addr) -> bool {
     let now = Instant::now();
-    engine.members.retain(|(_, at, _)| now.duration_since(*at) < MEMBERS_FOR);
-    if let Some((.., has)) = engine.members.iter().find(|(known, ..)| *known == group) {
+    engine.group_members.retain(|(_, at, _)| now.duration_since(*at) < MEMBERS_FOR);
+    if let Some((.., has)) = engine.group_members.iter().find(|(known, ..)| *known == group) {
         return *has;
     }
     // If the table cannot be read, there may be one.
     let has = fs::read_to_string("/proc/thread-self/net/igmp")
         .map_or(true, |table| is_listed(&table, config::system().interface_idx, group));
-    if engine.members.len() < MEMBERS_MAX {
-        engine.members.push((group, now, has));
+    if engine.group_members.len() < MEMBERS_MAX {
+        engine.group_members.push((group, now, has));
     }
     has
 }

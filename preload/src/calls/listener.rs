@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use core::net::SocketAddrV4;
 
 use sockets::rules::Traffic;
-use sockets::{Errno, Kind, Ready, SocketId};
+use sockets::{Errno, Kind, Options, Ready, SocketId};
 
 use super::offload;
 use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
@@ -29,7 +29,7 @@ use crate::{config, sys};
 use Outcome::{Ours, Pass};
 
 /// Lists a connection that the kernel has accepted for a listener.
-pub(crate) fn accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
+pub(crate) fn record_accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
     let Some(listener) = table::find(listener) else { return };
     let mut engine = engine::enter(listener);
     let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
@@ -103,21 +103,24 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     listens.inspect_err(|_| offload::give_back(engine, file))
 }
 
+/// A listener for which the other engines listen too.
+struct Original<'a> {
+    options: Options,
+    local: SocketAddrV4,
+    backlog: c_int,
+    watches: &'a [Watch],
+    /// What is noted of it in each of those engines, where it has another number.
+    guest: Guest,
+}
+
 /// Has the other engines listen for a listener, each as far as it can: connections go to those that
 /// do. The engines are entered one after the other.
 fn replicate(file: FileId, backlog: c_int, watches: &[Watch]) {
     if config::engines() == 1 {
         return;
     }
-    let told = {
-        let mut engine = engine::enter(file);
-        let Ok(fd) = engine.files.twin(file) else { return };
-        let Ok(Socket { place: Owner::Ours { id, .. }, why, opened, .. }) = engine.files.socket(file) else { return };
-        let guest = Guest { id: *id, fd, why, opened: *opened };
-        engine.look(|sockets| Ok((sockets.options(guest.id)?, sockets.local_addr(guest.id)?, guest)))
-    };
-    let Ok((options, local, guest)) = told else { return };
-    if options.reuse_port {
+    let Some(original) = Original::of(file, backlog, watches) else { return };
+    if original.options.reuse_port {
         return;
     }
     let has = replicas_of(file);
@@ -127,30 +130,50 @@ fn replicate(file: FileId, backlog: c_int, watches: &[Watch]) {
             let _ = engine.call(|sockets, cx| sockets.listen(replica.id, backlog_of(backlog), cx));
             continue;
         }
-        let mut engine = engine::enter_at(number);
-        if !offload::open(&mut engine) {
-            continue;
+        let Some(id) = original.listen_on(&mut engine::enter_at(number)) else { continue };
+        let replica = Replica { engine: number, id };
+        let noted = engine::enter(file).files.socket(file).map(|socket| socket.replicas.push(replica));
+        if noted.is_err() {
+            // Another thread has closed the listener meanwhile.
+            close_replicas(&[replica]);
         }
-        let Ok(id) = engine.call(|sockets, _| sockets.socket(Kind::Stream)) else { continue };
+    }
+}
+
+impl<'a> Original<'a> {
+    fn of(file: FileId, backlog: c_int, watches: &'a [Watch]) -> Option<Self> {
+        let mut engine = engine::enter(file);
+        let fd = engine.files.twin(file).ok()?;
+        let Ok(Socket { place: Owner::Ours { id, .. }, why, opened, .. }) = engine.files.socket(file) else {
+            return None;
+        };
+        let guest = Guest { id: *id, fd, why, opened: *opened };
+        let known = engine.look(|sockets| Ok((sockets.options(guest.id)?, sockets.local_addr(guest.id)?)));
+        known.ok().map(|(options, local)| Self { options, local, backlog, watches, guest })
+    }
+
+    /// Has an engine listen for it; `None` if the engine cannot.
+    fn listen_on(&self, engine: &mut Engine) -> Option<SocketId> {
+        if !offload::open(engine) {
+            return None;
+        }
+        let id = engine.call(|sockets, _| sockets.socket(Kind::Stream)).ok()?;
         let listens = engine.call(|sockets, cx| {
-            sockets.set_options(id, &options, cx)?;
-            sockets.bind(id, local, cx)?;
-            sockets.listen(id, backlog_of(backlog), cx)
+            sockets.set_options(id, &self.options, cx)?;
+            sockets.bind(id, self.local, cx)?;
+            sockets.listen(id, backlog_of(self.backlog), cx)
         });
         if listens.is_err() {
             let _ = engine.call(|sockets, cx| sockets.close(id, cx));
-            continue;
+            return None;
         }
-        engine.guests.push(Guest { id, ..guest });
-        for watch in watches {
-            if let Ok(set) = offload::set_of(&mut engine, watch.set) {
+        engine.guests.push(Guest { id, ..self.guest });
+        for watch in self.watches {
+            if let Ok(set) = offload::set_of(engine, watch.set) {
                 let _ = engine.call(|sockets, _| sockets.epoll_add(set, id, watch.fd, offload::watched(watch.event)));
             }
         }
-        drop(engine);
-        if let Ok(socket) = engine::enter(file).files.socket(file) {
-            socket.replicas.push(Replica { engine: number, id });
-        }
+        Some(id)
     }
 }
 

@@ -17,9 +17,12 @@ use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::{config, sys};
 
 pub(crate) mod data;
+pub(crate) mod epoll;
+mod epoll_twins;
 pub(crate) mod error_queue;
 pub(crate) mod groups;
 pub(crate) mod listener;
+mod member;
 pub(crate) mod offload;
 pub(crate) mod poll;
 
@@ -375,7 +378,7 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
 /// `close` of a descriptor, before the twin is closed.
 pub(crate) fn close(file: FileId, fd: c_int) {
     if file.is_set() {
-        return poll::close_set(file, fd);
+        return epoll::close_set(file, fd);
     }
     let closed = close_file(&mut engine::enter(file), file, fd);
     if let Some(Closed { closing, replicas }) = closed {

@@ -13,7 +13,7 @@ use wirepath::proto::Resolution;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
-use crate::calls::{error_queue, groups, poll};
+use crate::calls::{epoll_twins, error_queue, groups};
 use crate::engine::file::{Groups, Owner, ShutdownMask, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
@@ -332,7 +332,7 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
     let Ok(epfd) = sets::twin(watch.set) else { return };
     if hears_twin {
-        poll::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
+        epoll_twins::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
     } else {
         let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);
     }

@@ -30,8 +30,9 @@ impl EngineMask {
         Self(self.0 & !(1 << engine))
     }
 
+    /// The engines of both.
     #[inline]
-    pub(crate) const fn and(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn mask_has_the_engines_that_it_was_made_of_in_order() {
-        let mask = EngineMask::one(3).with(0).and(EngineMask::one(14));
+        let mask = EngineMask::one(3).with(0).union(EngineMask::one(14));
         assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 3, 14]);
         assert_eq!(mask.without(3), [14, 0].into_iter().collect());
         assert!(EngineMask::one(3).is_within(mask) && !mask.is_within(EngineMask::one(3)));

@@ -14,24 +14,25 @@
 //! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables)
 //!    communicates by channels that are `Send` on their own.
 
-use core::cell::Cell;
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_int;
 use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::panic::{self, catch_unwind};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::panic::catch_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
+use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
 use wirepath::pipeline::Cx;
 
 use crate::{config, sys};
 
+mod clock;
+mod failure;
 pub(crate) mod file;
 mod gather;
 pub(crate) mod group;
+mod kernel_looks;
 pub(crate) mod options;
 mod polling;
 pub(crate) mod sets;
@@ -40,12 +41,19 @@ pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod thread;
 pub(crate) mod wait;
+mod waiters;
 
 use file::OpenFiles;
 use gather::Gathering;
 use group::EngineMask;
 use polling::Polling;
 use table::{ENGINES_MAX, FileId};
+use waiters::Waiter;
+
+pub(crate) use clock::ClockReading;
+pub(crate) use failure::{guard, panic_in_tests};
+pub(crate) use kernel_looks::{is_twins_turn, looks_at_kernel};
+pub(crate) use waiters::WaitFor;
 
 /// The state behind the lock.
 pub(crate) struct Engine {
@@ -88,7 +96,7 @@ pub(crate) struct Engine {
     pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
     /// Groups that were sent to: when the kernel was asked for members on this host, and whether
     /// there were any.
-    pub(crate) members: Vec<(Ipv4Addr, Instant, bool)>,
+    pub(crate) group_members: Vec<(Ipv4Addr, Instant, bool)>,
     /// Frames that wait for others.
     pub(crate) gathering: Gathering,
 }
@@ -112,48 +120,6 @@ pub(crate) struct Guest {
     pub(crate) fd: c_int,
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
-}
-
-/// A thread that sleeps until one of its sockets is ready.
-#[derive(Clone, Copy)]
-struct Waiter {
-    eventfd: i32,
-    interest: WaitFor,
-    /// It was woken, and has not run yet.
-    is_woken: bool,
-}
-
-/// The event that a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitFor {
-    Socket(SocketId, Ready),
-    /// An epoll set, by its file.
-    Set(FileId),
-    /// Several sockets: the thread checks them itself.
-    Any,
-}
-
-/// A reading of a clock: an engine's, or the system's where its engine is not open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockReading {
-    /// The engine that has read it, each of which has a clock of its own.
-    engine: Option<usize>,
-    ns: u64,
-}
-
-impl ClockReading {
-    /// Nanoseconds since an earlier reading; 0 if that was of the other clock.
-    #[inline]
-    pub(crate) fn since(self, earlier: Self) -> u64 {
-        if self.engine == earlier.engine { self.ns.saturating_sub(earlier.ns) } else { 0 }
-    }
-}
-
-/// The system's clock.
-#[cold]
-fn system_ns() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 /// The locked engine; dropping it releases the lock.
@@ -241,10 +207,6 @@ fn engine_of(number: usize) -> &'static Mutex<Shared> {
     ENGINES.get(number).unwrap_or(&ENGINES[0])
 }
 
-/// An engine has failed. The device's descriptors and memory are taken back all together, so that
-/// the others fail too, when a thread next enters them.
-static HAS_FAILED: AtomicBool = AtomicBool::new(false);
-
 impl Engine {
     const fn new(number: usize) -> Self {
         Self {
@@ -266,7 +228,7 @@ impl Engine {
             sleeps: 0,
             wakeups: 0,
             destinations: Vec::new(),
-            members: Vec::new(),
+            group_members: Vec::new(),
             gathering: Gathering::new(),
         }
     }
@@ -274,9 +236,7 @@ impl Engine {
     /// A thread has entered.
     #[inline]
     fn begin(&mut self) {
-        if HAS_FAILED.load(Ordering::Relaxed) && self.is_open() {
-            let _: Result<(), Errno> = self.fail();
-        }
+        self.fail_with_others();
         self.hold_or_release();
     }
 
@@ -329,7 +289,7 @@ impl Engine {
     pub(crate) fn time(&self) -> ClockReading {
         match &self.state {
             State::Open(stack) => ClockReading { engine: Some(self.number), ns: stack.last_reading().as_nanos() },
-            State::Closed | State::Failed => ClockReading { engine: None, ns: system_ns() },
+            State::Closed | State::Failed => ClockReading { engine: None, ns: clock::system_ns() },
         }
     }
 
@@ -391,108 +351,6 @@ impl Engine {
         }
     }
 
-    /// Registers this thread as a waiter: a change of its sockets wakes it. Returns whether it
-    /// leads the others: then it sleeps on the device and the worker's timers.
-    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) -> bool {
-        // Earlier changes concern the other waiters only, because this thread has just checked its
-        // sockets.
-        self.wake_waiters();
-        self.sleeps += 1;
-        self.waiters.push(Waiter { eventfd, interest, is_woken: false });
-        thread::begin_wait(self.number);
-        if self.leader == 0 {
-            self.leader = eventfd;
-        }
-        self.leader == eventfd
-    }
-
-    /// Removes this thread from the waiters: it looks at its sockets now. After that it either
-    /// sleeps again or calls [`hand_over`](Self::hand_over). A leader that slept until a timer was
-    /// due has the others look too, because the timer may be that of a socket of theirs.
-    pub(crate) fn end_wait(&mut self, eventfd: i32) {
-        thread::end_wait(self.number);
-        self.waiters.retain(|waiter| waiter.eventfd != eventfd);
-        if self.leader == eventfd {
-            self.leader = 0;
-        }
-    }
-
-    /// A worker's timer was due: any socket may have changed.
-    pub(crate) fn note_timer(&mut self) {
-        self.has_moved |= !self.waiters.is_empty();
-    }
-
-    /// This thread returns to the program: another one that sleeps leads from now on.
-    pub(crate) fn hand_over(&mut self) {
-        if self.leader == 0
-            && let Some(waiter) = self.waiters.iter_mut().find(|waiter| !waiter.is_woken)
-        {
-            waiter.is_woken = true;
-            let _ = sys::write(waiter.eventfd, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// This thread waits on an epoll set: of several that are exclusive for a socket, one with such
-    /// a thread is woken.
-    pub(crate) fn begin_watch(&mut self, file: FileId) {
-        if thread::watches_in(self.number) {
-            return;
-        }
-        if let Ok(Some(set)) = sets::part(file, self.number) {
-            thread::begin_watch(file, self.number);
-            let _ = self.look(|sockets| sockets.epoll_sleeps(set, true));
-        }
-    }
-
-    /// It waits on the set no longer.
-    pub(crate) fn end_watch(&mut self) {
-        if let Some(file) = thread::end_watch(self.number)
-            && let Ok(Some(set)) = sets::part(file, self.number)
-        {
-            let _ = self.look(|sockets| sockets.epoll_sleeps(set, false));
-        }
-    }
-
-    /// This thread leaves its wait without a look at its sockets: what it was woken for is another
-    /// thread's.
-    pub(crate) fn leave_wait(&mut self) {
-        let eventfd = thread::known_eventfd();
-        let woken = self.waiters.iter().find(|waiter| waiter.eventfd == eventfd && waiter.is_woken);
-        if let Some(Waiter { interest: WaitFor::Set(file), .. }) = woken.copied() {
-            self.pass_on(file);
-        }
-        self.end_wait(eventfd);
-        self.end_watch();
-        self.hand_over();
-    }
-
-    /// Has another thread woken for what is ready in an epoll set.
-    pub(crate) fn pass_on(&mut self, file: FileId) {
-        if let Ok(Some(set)) = sets::part(file, self.number) {
-            let _ = self.call(|sockets, _| sockets.epoll_rewake(set));
-        }
-    }
-
-    /// Whether threads sleep: they wake for packets and timers, and turn the worker.
-    pub(crate) fn has_waiters(&self) -> bool {
-        !self.waiters.is_empty()
-    }
-
-    /// Wakes all waiters after the worker was opened or has failed, because their descriptor has
-    /// changed.
-    pub(crate) fn wake_all(&mut self) {
-        for waiter in &self.waiters {
-            let _ = sys::write(waiter.eventfd, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// Forgets the parent's waiters in a child of `fork`, which has only one thread.
-    pub(crate) fn forget_waiters(&mut self) {
-        self.waiters.clear();
-        (self.leader, self.background, self.asks) = (0, None, None);
-        (self.polling, self.gathering) = (Polling::new(), Gathering::new());
-    }
-
     /// Closes all streams that the program has left open, as the kernel does for a process that
     /// ends. Returns whether any stream was ever offloaded.
     pub(crate) fn close_streams(&mut self) -> bool {
@@ -543,102 +401,9 @@ impl Engine {
         self.is_gone = false;
         self.guests.clear();
         self.gathering = Gathering::new();
-        sets::forget_engine(self.number, false);
+        sets::forget_parts(self.number, false);
         self.wake_all();
     }
-
-    fn wake_waiters(&mut self) {
-        let has_moved = core::mem::take(&mut self.has_moved);
-        if (!has_moved || self.waiters.is_empty()) && !sets::are_shown() {
-            return;
-        }
-        let mut moved = core::mem::take(&mut self.moved_sets);
-        let _ = self.look(|sockets| {
-            sockets.take_woken(|set| moved.push(set));
-            Ok(())
-        });
-        if sets::are_shown() {
-            for (file, set) in sets::shown_in(self.number) {
-                let is_ready = self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(false);
-                sets::show_events(file, self.number, is_ready, moved.contains(&set));
-            }
-        }
-        for idx in 0..if has_moved { self.waiters.len() } else { 0 } {
-            let Waiter { eventfd, interest, is_woken } = self.waiters[idx];
-            if is_woken {
-                continue;
-            }
-            let is_ready = match interest {
-                WaitFor::Any => true,
-                WaitFor::Set(file) => match sets::part(file, self.number) {
-                    Ok(Some(set)) => {
-                        moved.contains(&set)
-                            && !self.is_woken_for(interest)
-                            && self.look(|sockets| sockets.epoll_ready(set)).unwrap_or(true)
-                    }
-                    Ok(None) => false,
-                    Err(_) => true,
-                },
-                WaitFor::Socket(id, ready) => {
-                    self.look(|sockets| sockets.ready(id)).map_or(true, |now| !now.among(ready).is_none())
-                }
-            };
-            if is_ready {
-                self.wakeups += 1;
-                self.waiters[idx].is_woken = true;
-                let _ = sys::write(eventfd, &1_u64.to_ne_bytes());
-            }
-        }
-        moved.clear();
-        self.moved_sets = moved;
-    }
-
-    /// Whether a thread of these waiters is about to run: it takes all that is ready in the set, or
-    /// passes it on.
-    fn is_woken_for(&self, interest: WaitFor) -> bool {
-        self.waiters.iter().any(|waiter| waiter.is_woken && waiter.interest == interest)
-    }
-
-    fn fail<T>(&mut self) -> Result<T, Errno> {
-        let words = last_panic();
-        if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
-            // Peers are reset, if it can do that still.
-            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, cx| sockets.reset_all(cx))));
-            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, _| sockets.give_port_back())));
-            // Its memory may be inconsistent, so it is not dropped. What it has of the kernel is
-            // given back all the same, so that frames are the kernel's, and the queue is free.
-            core::mem::forget(stack);
-            give_device_back();
-        }
-        sets::forget_engine(self.number, true);
-        self.wake_all();
-        if !HAS_FAILED.swap(true, Ordering::Relaxed) {
-            config::say(format_args!(
-                "wirepath has failed ({words}): its sockets end with EIO, and new ones are the kernel's"
-            ));
-        }
-        Err(Errno(libc::EIO))
-    }
-}
-
-/// Takes the files of a failed device from its descriptors and mappings. The numbers stay taken,
-/// because threads of the device may still use them.
-fn give_device_back() {
-    let Ok(nothing) = sys::eventfd() else { return };
-    let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_of_device(*fd)).collect();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for fd in theirs {
-        let file = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-        let file = file.to_string_lossy().into_owned();
-        if file.starts_with("socket:") {
-            // The rings of an AF_XDP socket keep it alive.
-            for line in maps.lines().filter(|line| line.ends_with(&file)) {
-                sys::unmap_line(line);
-            }
-        }
-        let _ = sys::dup3(nothing, fd, libc::O_CLOEXEC);
-    }
-    sys::close(nothing);
 }
 
 impl EngineGuard {
@@ -687,79 +452,3 @@ impl Drop for EngineGuard {
         signals::leave();
     }
 }
-
-/// Runs what may panic before there is an engine. Returns the words of the panic.
-pub(crate) fn guard<T>(act: impl FnOnce() -> T) -> Result<T, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        // A panic within the engine becomes one sentence of ours, and not several lines of std's.
-        let default = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if thread::is_inside() {
-                let words = info.to_string().replace('\n', " ");
-                *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = words;
-            } else {
-                default(info);
-            }
-        }));
-    });
-    catch_unwind(AssertUnwindSafe(act)).map_err(|_| last_panic())
-}
-
-/// The words of the last panic within the engine.
-static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
-
-fn last_panic() -> String {
-    core::mem::take(&mut *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Panics where a test asks for it.
-pub(crate) fn panic_in_tests(place: &str) {
-    assert!(!(cfg!(feature = "testing") && config::is_panic_asked_for(place)), "a test asks for it");
-}
-
-thread_local! {
-    /// The thread's attempts since it has checked the kernel, and when that was.
-    static LOOKS: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// Calls until the kernel's side has its turn, and the last number of the LCG.
-    static TURNS: Cell<(u32, u32)> = const { Cell::new((KERNEL_LOOKS, 0)) };
-}
-
-/// Whether a polling thread also checks the kernel now. That is a system call, so it does after at
-/// most [`KERNEL_LOOKS`] attempts, and not again within [`LOOK_EVERY_NS`]. The number varies with
-/// the time: a constant one could fall on the same socket each time where a program polls some in
-/// turn, and what the kernel has for the others would never be reported.
-#[inline]
-pub(crate) fn looks_at_kernel(now: ClockReading) -> bool {
-    LOOKS.with(|looks| {
-        let (count, at) = looks.get();
-        // A clock that has begun anew is earlier.
-        if count < KERNEL_LOOKS || (at..at + LOOK_EVERY_NS).contains(&now.ns) {
-            looks.set((count.saturating_add(1), at));
-            return false;
-        }
-        looks.set((now.ns as u32 % (KERNEL_LOOKS / 2), now.ns));
-        true
-    })
-}
-
-/// Whether the twin of a socket with equal rights has its turn before the engine, in this call of
-/// the thread: in one of at most [`KERNEL_LOOKS`]. The number varies (by an LCG), as above.
-pub(crate) fn is_twins_turn() -> bool {
-    TURNS.with(|turns| {
-        let (left, random) = turns.get();
-        if left > 1 {
-            turns.set((left - 1, random));
-            return false;
-        }
-        let random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        turns.set((KERNEL_LOOKS - (random >> 16) % (KERNEL_LOOKS / 2), random));
-        true
-    })
-}
-
-/// Attempts for one system call.
-const KERNEL_LOOKS: u32 = 16;
-/// Datagrams that reach a socket by the kernel wait this much longer, a fraction of the time in
-/// which a thread wakes.
-const LOOK_EVERY_NS: u64 = 20_000;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn at(ns: u64) -> ClockReading {
-        ClockReading { engine: Some(0), ns }
+        ClockReading::of(0, ns)
     }
 
     #[test]

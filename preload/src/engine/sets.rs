@@ -247,7 +247,7 @@ pub(crate) fn hide_events(file: FileId) -> Result<(), Errno> {
 
 /// Forgets the parts of all sets in an engine, after the engine was closed, or has failed: who
 /// waits on them gets an error then.
-pub(crate) fn forget_engine(engine: usize, has_failed: bool) {
+pub(crate) fn forget_parts(engine: usize, has_failed: bool) {
     with(|sets| {
         sets.sets_mut().for_each(|set| {
             set.has_failed |= has_failed && set.part(engine).is_some();

@@ -244,7 +244,7 @@ pub(crate) fn end_wait(engine: usize) {
 
 /// The engines in which the thread waits in a call.
 pub(crate) fn waiting_in() -> EngineMask {
-    with(|thread| thread.waits_in.get().and(thread.watches_in.get())).unwrap_or(EngineMask::NONE)
+    with(|thread| thread.waits_in.get().union(thread.watches_in.get())).unwrap_or(EngineMask::NONE)
 }
 
 /// Whether an engine knows of an epoll set that the thread waits on it.

@@ -4,9 +4,9 @@
 //! needs no other thread. A call that waits on sockets of several engines polls all of these, and
 //! sleeps on the descriptors of all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sockets::{Errno, Ready};
+use sockets::{Errno, Ready, Sleep};
 
 use crate::engine::file::Replica;
 use crate::engine::group::{EngineMask, Engines};
@@ -77,7 +77,7 @@ impl Waits<'_> {
         if engine::all() == EngineMask::one(0) || sets::are_shown() {
             return engine::all();
         }
-        self.sets.iter().fold(self.engines, |engines, set| engines.and(sets::engines(*set)))
+        self.sets.iter().fold(self.engines, |engines, set| engines.union(sets::engines(*set)))
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn until_any<T>(
     waits: &Waits<'_>,
     mut attempt: impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut waited: Option<Waited> = None;
+    let mut waited = Waited::default();
     let mut waited_in = EngineMask::NONE;
     let mut has_slept = false;
     // What the thread has sent since its last wait leaves.
@@ -131,10 +131,7 @@ pub(crate) fn until_any<T>(
             if let WaitFor::Set(file) = waits.interest {
                 engines.iter_mut().for_each(|engine| engine.begin_watch(file));
             }
-            let so_far = match &mut waited {
-                Some(waited) => waited.until(engines.first.time()),
-                None => waited.insert(Waited { last: engines.first.time(), ns: 0 }).ns,
-            };
+            let so_far = waited.until(engines.first.time(), Instant::now);
             if thread::is_interrupted(blocking.restarts) {
                 return finish(engines, waited_in, Err(Errno(libc::EINTR)));
             }
@@ -142,7 +139,12 @@ pub(crate) fn until_any<T>(
             if left == Some(Duration::ZERO) {
                 return finish(engines, waited_in, Err(Errno::EAGAIN));
             }
-            if may_poll(&mut engines, so_far) { None } else { Some(left) }
+            if may_poll(&mut engines, so_far) {
+                None
+            } else {
+                waited.begin_sleep(Instant::now());
+                Some(left)
+            }
         };
         has_slept = spins.is_some();
         match spins {
@@ -171,18 +173,31 @@ fn may_poll(engines: &mut Engines, so_far: u64) -> bool {
     polls
 }
 
-/// How long a call has waited.
+/// How long a call has waited: by the clock of its first engine while it polls, and by the system's
+/// from its last look before a sleep to the first one after it, because meanwhile another engine may
+/// have come first, with a clock of its own.
+#[derive(Default)]
 struct Waited {
-    last: ClockReading,
+    /// When the thread has last looked.
+    last: Option<ClockReading>,
+    /// Since then it sleeps.
+    asleep_since: Option<Instant>,
     ns: u64,
 }
 
 impl Waited {
-    /// As of `now`, which may be of another clock, because the engine was opened or has failed.
-    fn until(&mut self, now: ClockReading) -> u64 {
-        self.ns += now.since(self.last);
-        self.last = now;
+    /// As of `now`; the system's clock is read after a sleep alone.
+    fn until(&mut self, now: ClockReading, system: impl FnOnce() -> Instant) -> u64 {
+        let last = self.last.replace(now);
+        self.ns += match self.asleep_since.take() {
+            Some(since) => system().saturating_duration_since(since).as_nanos() as u64,
+            None => last.map_or(0, |last| now.since(last)),
+        };
         self.ns
+    }
+
+    fn begin_sleep(&mut self, system: Instant) {
+        self.asleep_since = Some(system);
     }
 }
 
@@ -240,77 +255,75 @@ fn sleep<T>(
     numbers: EngineMask,
     attempt: &mut impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Option<Result<T, Errno>> {
-    // Without a descriptor for it nothing can wake the thread: it naps.
     let eventfd = thread::eventfd().ok();
-    let mut fds = Vec::with_capacity(waits.kernel.len() + 2);
-    fds.extend(eventfd.map(readable));
-    fds.extend_from_slice(waits.kernel);
-    // The engines in which the thread leads the others, and the time until the first of their
-    // timers.
-    let (mut led, mut timer) = (EngineMask::NONE, None);
-    let devices = fds.len();
-    // A thread that is canceled unwinds from its sleep, and is no longer one of those.
-    let mut waiting;
-    {
+    let mut waiting = {
         let mut engines = Engines::enter(numbers);
         match attempt(&mut engines, Sides::Both) {
             Err(Errno::EAGAIN) => (),
             done => return Some(done),
         }
-        let mut how = Vec::new();
-        for engine in engines.iter_mut() {
-            how.push(engine.sleep()?);
-        }
-        waiting =
-            Waiting { eventfd, engines: EngineMask::NONE, led, sets: waits.sets, was_woken: false, was_due: false };
-        for (engine, how) in engines.iter_mut().zip(how) {
-            waiting.engines = waiting.engines.with(engine.number);
-            // From now on a thread that changes a socket finds this one among the waiters.
-            if !eventfd.is_none_or(|eventfd| engine.begin_wait(eventfd, waits.interest_in(engine.number))) {
-                continue;
-            }
-            // A device without a descriptor is polled; so is everything by a thread that has none.
-            let nap = match (eventfd, how.fd) {
-                (None, _) => Some(NO_WAKEUP_SLEEP_NS),
-                (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
-                (Some(_), _) => None,
-            };
-            led = led.with(engine.number);
-            timer = [timer, how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
-            fds.extend(how.fd.map(readable));
-        }
-        waiting.led = led;
+        Waiting::begin(&mut engines, waits, eventfd)?
+    };
+    if waiting.begin_sleep() {
+        waiting.sleep(left);
     }
-    if !waiting.begin_sleep() {
-        return None;
-    }
-    let longest = [left.map(|left| left.as_nanos() as u64), timer].into_iter().flatten().min();
-    real::ppoll_to_sleep(&mut fds, longest);
-    waiting.was_woken = true;
-    waiting.was_due = fds.iter().all(|fd| fd.revents == 0);
-    let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-    if fds[devices..].iter().any(is_error) && !led.iter().any(|number| engine::enter_at(number).lose_if_gone()) {
-        // The queue would end each sleep at once.
-        sys::sleep(DEVICE_GONE_SLEEP_NS);
-    }
-    drop(waiting);
     None
 }
 
-/// A thread that sleeps; by its end it no longer does.
+/// A thread that sleeps; by its end it no longer does, also where it is canceled in its sleep.
 struct Waiting<'a> {
+    /// Wakes the thread. Without it nothing can: it naps.
     eventfd: Option<i32>,
     /// The engines in which it is among the waiters, and those in which it leads them.
     engines: EngineMask,
     led: EngineMask,
     sets: &'a [FileId],
+    /// What ends its sleep; from `devices` on the devices of the engines that it leads.
+    fds: Vec<libc::pollfd>,
+    devices: usize,
+    /// Nanoseconds until the first of these engines' timers.
+    timer: Option<u64>,
     /// Its sleep is over; without that it was canceled.
     was_woken: bool,
     /// The sleep ended by a timer.
     was_due: bool,
 }
 
-impl Waiting<'_> {
+impl<'a> Waiting<'a> {
+    /// Adds the thread to the waiters of its engines; `None` if one of them has a turn due now.
+    fn begin(engines: &mut Engines, waits: &Waits<'a>, eventfd: Option<i32>) -> Option<Self> {
+        let sleeps: Option<Vec<_>> = engines.iter_mut().map(Engine::sleep).collect();
+        let sleeps = sleeps?;
+        let mut fds = Vec::with_capacity(waits.kernel.len() + 2);
+        fds.extend(eventfd.map(readable));
+        fds.extend_from_slice(waits.kernel);
+        let (none, devices) = (EngineMask::NONE, fds.len());
+        let (was_woken, was_due) = (false, false);
+        let mut waiting =
+            Self { eventfd, engines: none, led: none, sets: waits.sets, fds, devices, timer: None, was_woken, was_due };
+        for (engine, how) in engines.iter_mut().zip(sleeps) {
+            waiting.engines = waiting.engines.with(engine.number);
+            // From now on a thread that changes a socket finds this one among the waiters.
+            if eventfd.is_none_or(|eventfd| engine.begin_wait(eventfd, waits.interest_in(engine.number))) {
+                waiting.lead(engine, &how);
+            }
+        }
+        Some(waiting)
+    }
+
+    /// The thread sleeps on an engine's device and timers.
+    fn lead(&mut self, engine: &Engine, how: &Sleep) {
+        // A device without a descriptor is polled; so is everything by a thread that has none.
+        let nap = match (self.eventfd, how.fd) {
+            (None, _) => Some(NO_WAKEUP_SLEEP_NS),
+            (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
+            (Some(_), _) => None,
+        };
+        self.led = self.led.with(engine.number);
+        self.timer = [self.timer, how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
+        self.fds.extend(how.fd.map(readable));
+    }
+
     /// The thread is about to sleep: a first member of one of its sets in another engine wakes it.
     /// `false`: that has come already.
     fn begin_sleep(&mut self) -> bool {
@@ -322,6 +335,20 @@ impl Waiting<'_> {
         // It leaves as one that was woken.
         self.was_woken = !are_same;
         are_same
+    }
+
+    fn sleep(&mut self, left: Option<Duration>) {
+        let longest = [left.map(|left| left.as_nanos() as u64), self.timer].into_iter().flatten().min();
+        real::ppoll_to_sleep(&mut self.fds, longest);
+        self.was_woken = true;
+        self.was_due = self.fds.iter().all(|fd| fd.revents == 0);
+        let is_error = |entry: &libc::pollfd| entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+        if self.fds[self.devices..].iter().any(is_error)
+            && !self.led.iter().any(|number| engine::enter_at(number).lose_if_gone())
+        {
+            // The queue would end each sleep at once.
+            sys::sleep(DEVICE_GONE_SLEEP_NS);
+        }
     }
 }
 
@@ -356,4 +383,20 @@ const DEVICE_GONE_SLEEP_NS: u64 = 10_000_000;
 /// An entry of `poll` that waits until a descriptor is readable.
 pub(crate) fn readable(fd: i32) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_asleep_counts_although_another_engine_comes_first_after_it() {
+        let (mut waited, begin) = (Waited::default(), Instant::now());
+        let unread = || unreachable!("the thread has not slept");
+        assert_eq!(waited.until(ClockReading::of(3, 1_000), unread), 0);
+        assert_eq!(waited.until(ClockReading::of(3, 1_500), unread), 500);
+        waited.begin_sleep(begin);
+        assert_eq!(waited.until(ClockReading::of(0, 70), || begin + Duration::from_nanos(2_000)), 2_500);
+        assert_eq!(waited.until(ClockReading::of(0, 80), unread), 2_510);
+    }
 }

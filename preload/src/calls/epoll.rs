@@ -1,0 +1,212 @@
+//! epoll over offloaded sockets and descriptors of the kernel together. The kernel's set of the
+//! same descriptor has those of the kernel, and [the twins](super::epoll_twins) of ours.
+
+use core::ffi::c_int;
+use std::time::Duration;
+
+use sockets::{Errno, Ready, SocketId};
+
+use crate::calls::epoll_twins::{control_twin, leave_errors_of_twins, settle_one_shots, silence_twins};
+use crate::calls::listener;
+use crate::calls::member::{State, state_of};
+use crate::calls::offload::{set_of, watched};
+use crate::engine::file::{FileKind, Watch};
+use crate::engine::group::{EngineMask, Engines};
+use crate::engine::sets;
+use crate::engine::table::{self, FileId};
+use crate::engine::wait::{self, Blocking, Sides, Waits, readable};
+use crate::engine::{self, Engine, WaitFor, thread};
+use crate::sys;
+
+/// `epoll_create`: the kernel has made its set; an engine makes its part with the first offloaded
+/// socket.
+pub(crate) fn create_set(fd: c_int) {
+    sets::open(fd);
+}
+
+/// `close` of a descriptor of a set. All engines are held, because another set may get the number
+/// of this one as soon as the table has let it go, and the engines forget the old one's here.
+pub(crate) fn close_set(file: FileId, fd: c_int) {
+    let mut engines = Engines::enter(engine::all());
+    let Some(FileKind::Set(set)) = sets::with(|sets| sets.close(file, fd)).map(|file| file.what) else { return };
+    if let Some(outside) = set.outside {
+        table::clear(outside);
+        sys::close(outside);
+    }
+    for engine in engines.iter_mut() {
+        engine.files.forget_watches(file);
+        if let Some(part) = set.part(engine.number) {
+            let _ = engine.call(|sockets, _| sockets.epoll_close(part));
+        }
+    }
+}
+
+/// `epoll_ctl`.
+pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epoll_event>) -> Result<(), Errno> {
+    let target = table::find(fd);
+    let rooms = target.filter(|target| !target.is_set()).map_or(EngineMask::NONE, |file| EngineMask::one(file.room()));
+    let mut engines = Engines::enter(rooms);
+    if let Some(target) = target
+        && op == libc::EPOLL_CTL_ADD
+        && listener::is_idle(&mut engines.first, target)
+    {
+        drop(engines);
+        let _ = listener::begin_to_accept(target);
+        engines = Engines::enter(rooms);
+    }
+    let Some(file) = table::find(epfd) else { return sys::epoll_ctl(epfd, op, fd, event) };
+    match target.map(|target| state_of(&mut engines.first, target)) {
+        Some(State::Ours(member)) => {
+            if !member.others.is_empty() {
+                drop(engines);
+                engines = Engines::enter(member.engines());
+            }
+            let engine = engines.of(member.engine).ok_or(Errno::EBADF)?;
+            control_ours(engine, file, member.id, op, fd, event)?;
+            for other in &member.others {
+                if let Some(engine) = engines.of(other.engine) {
+                    let _ = control_ours(engine, file, other.id, op, fd, event);
+                }
+            }
+            if member.hears_twin {
+                control_twin(file, &member, epfd, op, fd, event)?;
+            }
+            Ok(())
+        }
+        state => {
+            sys::epoll_ctl(epfd, op, fd, event)?;
+            sets::of(file, |set| set.has_kernel |= op == libc::EPOLL_CTL_ADD)?;
+            match (state, target) {
+                (Some(State::Set(inner)), _) => show_outside(inner, fd),
+                (_, Some(target)) => remember_watch(&mut engines.first, target, file, op, fd, event),
+                _ => (),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Has the kernel see what the parts of a set report, because another set has it as a member.
+fn show_outside(file: FileId, epfd: c_int) {
+    if !matches!(sets::of(file, |set| set.outside), Ok(None)) {
+        return;
+    }
+    let Ok(outside) = thread::wake_descriptor() else { return };
+    let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    if sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, outside, Some(event)).is_err() {
+        table::clear(outside);
+        sys::close(outside);
+        return;
+    }
+    sets::show(file, outside);
+}
+
+/// `epoll_wait`: returns how many `events` it stored. `None` if this set is unknown.
+pub(crate) fn wait_for_events(
+    epfd: c_int,
+    events: &mut [libc::epoll_event],
+    timeout: Option<Duration>,
+) -> Option<Result<usize, Errno>> {
+    let file = table::find(epfd)?;
+    if events.is_empty() {
+        return Some(Err(Errno::EINVAL));
+    }
+    // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
+    let kernel = [readable(epfd)];
+    let waits = Waits {
+        engines: EngineMask::NONE,
+        sets: &[file],
+        interest: WaitFor::Set(file),
+        listeners: &[],
+        kernel: &kernel,
+    };
+    let count = wait::until_any(Blocking::of_poll(timeout), &waits, |engines, sides| {
+        let set = sets::of(file, |set| set.view())?;
+        if set.has_failed {
+            return Err(Errno(libc::EIO));
+        }
+        let mut count = 0;
+        if sides == Sides::Both && set.has_kernel {
+            sets::hide_events(file)?;
+            count = sys::epoll_poll(epfd, events)?;
+            count = leave_errors_of_twins(engines, file, epfd, &mut events[..count])?;
+            settle_one_shots(engines, file, &mut events[..count])?;
+        }
+        for idx in 0..engines.count() {
+            let Some(engine) = engines.at(idx) else { continue };
+            let number = engine.number;
+            let Some(part) = set.parts.of(number) else { continue };
+            let answers = events_of_ours(engine, part, &mut events[count..])?;
+            engine.begin_answers(answers);
+            count += answers;
+            if set.has_one_shots {
+                silence_twins(engines, number, file, part, epfd)?;
+            }
+        }
+        if count == events.len() || count >= BATCH {
+            // There may be more, for another thread that waits.
+            engines.iter_mut().for_each(|engine| engine.pass_on(file));
+        }
+        if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
+    });
+    Some(match count {
+        Err(Errno::EAGAIN) => Ok(0),
+        done => done,
+    })
+}
+
+/// Events that are taken of the engine at once.
+const BATCH: usize = 64;
+
+fn events_of_ours(engine: &mut Engine, set: usize, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
+    if !engine.look(|sockets| Ok(sockets.epoll_has_listed(set)))? {
+        return Ok(0);
+    }
+    let mut batch = [sockets::EpollEvent { ready: Ready::NONE, data: 0 }; BATCH];
+    let len = events.len().min(BATCH);
+    if len == 0 {
+        return Ok(0);
+    }
+    let count = engine.look(|sockets| sockets.epoll_wait(set, &mut batch[..len]))?;
+    for (event, reported) in events.iter_mut().zip(&batch[..count]) {
+        *event = libc::epoll_event { events: reported.ready.0, u64: reported.data };
+    }
+    Ok(count)
+}
+
+fn control_ours(
+    engine: &mut Engine,
+    file: FileId,
+    id: SocketId,
+    op: c_int,
+    fd: c_int,
+    event: Option<libc::epoll_event>,
+) -> Result<(), Errno> {
+    let set = set_of(engine, file)?;
+    let watched = event.map(watched);
+    match (op, watched) {
+        (libc::EPOLL_CTL_ADD, Some(watched)) => engine.call(|sockets, _| sockets.epoll_add(set, id, fd, watched)),
+        (libc::EPOLL_CTL_MOD, Some(watched)) => engine.call(|sockets, _| sockets.epoll_modify(set, id, fd, watched)),
+        (libc::EPOLL_CTL_DEL, _) => engine.call(|sockets, _| sockets.epoll_delete(set, id, fd)),
+        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => Err(Errno(libc::EFAULT)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Records that the twin of a socket that may be offloaded is in an epoll set of the kernel.
+fn remember_watch(
+    engine: &mut Engine,
+    target: FileId,
+    set: FileId,
+    op: c_int,
+    fd: c_int,
+    event: Option<libc::epoll_event>,
+) {
+    let Ok(socket) = engine.files.socket(target) else { return };
+    socket.watches.retain(|watch| watch.set != set || watch.fd != fd);
+    if let Some(event) = event
+        && op != libc::EPOLL_CTL_DEL
+    {
+        socket.watches.push(Watch { set, fd, event });
+    }
+}

@@ -1,0 +1,179 @@
+//! The twins of offloaded sockets in the kernel's epoll set, which receive by other interfaces:
+//! their input is the program's, their errors are the socket's, and a one-shot item that the engine
+//! and the kernel have both is reported once.
+
+use core::ffi::c_int;
+
+use sockets::{Errno, Kind, Ready, SocketId};
+
+use crate::calls::error_queue;
+use crate::calls::member::Member;
+use crate::engine::Engine;
+use crate::engine::file::Replica;
+use crate::engine::group::Engines;
+use crate::engine::sets::{self, OneShot};
+use crate::engine::table::{self, FileId};
+use crate::sys;
+
+/// The same for the twin of a socket of ours, which receives by other interfaces. A one-shot item
+/// is registered with a value of ours, by which the engine recognizes it.
+pub(super) fn control_twin(
+    file: FileId,
+    member: &Member,
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: Option<libc::epoll_event>,
+) -> Result<(), Errno> {
+    let mut input = event.map(|event| libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event });
+    sets::of(file, |set| {
+        set.has_kernel = true;
+        set.one_shots.retain(|item| item.fd != fd);
+        if let (Some(input), true) = (&mut input, op != libc::EPOLL_CTL_DEL)
+            && input.events & libc::EPOLLONESHOT as u32 != 0
+        {
+            let items = member.all().map(|Replica { engine, id }| OneShot { engine, id, fd, data: input.u64 });
+            set.one_shots.extend(items);
+            input.u64 = one_shot_value(fd);
+        }
+    })?;
+    // The twin may or may not be in the set already: a one-shot item that was reported has left it.
+    match sys::epoll_ctl(epfd, op, fd, input) {
+        Err(Errno::ENOENT) if op == libc::EPOLL_CTL_MOD => _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, input),
+        Err(Errno::EEXIST) => _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, input),
+        _ => (),
+    }
+    Ok(())
+}
+
+/// Has the kernel's item of a socket that was offloaded report what its twin receives alone.
+pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int, fd: c_int, event: libc::epoll_event) {
+    // An exclusive item cannot be changed; it is the twin's as it is.
+    if event.events & libc::EPOLLEXCLUSIVE as u32 == 0 {
+        let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
+        let _ = control_twin(file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
+    }
+}
+
+/// The value that the kernel reports for a one-shot item of a twin: no pointer and no small number
+/// has these upper bits, so it is hardly one of the program's.
+fn one_shot_value(fd: c_int) -> u64 {
+    0x7769_7265_0000_0000 | u64::from(fd as u32)
+}
+
+/// Leaves out what the kernel reports of the errors of twins, and returns how many events remain.
+/// The engine reports a socket's errors. One about a flow of ours may reach it after the twin: a
+/// program that was woken by the kernel's event would not find it.
+pub(super) fn leave_errors_of_twins(
+    engines: &mut Engines,
+    file: FileId,
+    epfd: c_int,
+    events: &mut [libc::epoll_event],
+) -> Result<usize, Errno> {
+    let mut remaining = events.len();
+    if events.iter().all(|event| event.events & ERROR == 0) {
+        return Ok(remaining);
+    }
+    for engine in engines.iter_mut() {
+        let Some(part) = sets::part(file, engine.number)? else { continue };
+        let items = engine.look(|sockets| sockets.epoll_items(part))?;
+        let mut kept = 0;
+        for idx in 0..remaining {
+            let mut event = events[idx];
+            for (id, fd, interest) in &items {
+                let is_one_shot = one_shot_value(*fd) == event.u64;
+                let is_of_it = is_one_shot || interest.data == event.u64;
+                if event.events & ERROR != 0 && is_of_it && take_errors_of_twin(engine, *id, *fd) {
+                    event.events &= !(ERROR | libc::EPOLLPRI as u32);
+                    if is_one_shot && event.events == 0 {
+                        arm_twin_again(epfd, *fd, interest.ready);
+                    }
+                }
+            }
+            if event.events != 0 {
+                events[kept] = event;
+                kept += 1;
+            }
+        }
+        remaining = kept;
+    }
+    Ok(remaining)
+}
+
+const ERROR: u32 = libc::EPOLLERR as u32;
+
+/// Turns the kernel's one-shot item of a twin on again, whose only event was left out.
+fn arm_twin_again(epfd: c_int, fd: c_int, ready: Ready) {
+    let events = ready.0 & !(libc::EPOLLOUT as u32) | libc::EPOLLONESHOT as u32;
+    let event = libc::epoll_event { events, u64: one_shot_value(fd) };
+    // A descriptor that was closed meanwhile has no item.
+    let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
+}
+
+/// Takes the errors of a datagram socket's twin; `false` if it has none.
+fn take_errors_of_twin(engine: &mut Engine, id: SocketId, fd: c_int) -> bool {
+    let is_datagrams = table::find_ours(fd)
+        .and_then(|file| engine.files.socket(file).ok())
+        .is_some_and(|socket| socket.ours() == Some(id) && socket.kind == Kind::Datagram);
+    let mut twin = [libc::pollfd { fd, events: 0, revents: 0 }];
+    if !is_datagrams || sys::ppoll(&mut twin, Some(0)) != Ok(1) || twin[0].revents & libc::POLLERR == 0 {
+        return false;
+    }
+    error_queue::absorb(engine, id, fd);
+    true
+}
+
+/// Puts the program's values in the kernel's events of one-shot items, and turns the engines' items
+/// off.
+pub(super) fn settle_one_shots(
+    engines: &mut Engines,
+    file: FileId,
+    events: &mut [libc::epoll_event],
+) -> Result<(), Errno> {
+    let items = sets::of(file, |set| set.one_shots.clone())?;
+    if items.is_empty() {
+        return Ok(());
+    }
+    for event in events {
+        let value = event.u64;
+        for item in items.iter().filter(|item| one_shot_value(item.fd) == value) {
+            event.u64 = item.data;
+            disarm(engines, file, item)?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns the one-shot item of an engine off.
+fn disarm(engines: &mut Engines, file: FileId, item: &OneShot) -> Result<(), Errno> {
+    if let Some(part) = sets::part(file, item.engine)?
+        && let Some(engine) = engines.of(item.engine)
+    {
+        let _ = engine.call(|sockets, _| sockets.epoll_disarm(part, item.id, item.fd));
+    }
+    Ok(())
+}
+
+/// Takes the twins of one-shot items that an engine has reported out of the kernel's set, and turns
+/// the items of other engines for the same descriptor off.
+pub(super) fn silence_twins(
+    engines: &mut Engines,
+    number: usize,
+    file: FileId,
+    part: usize,
+    epfd: c_int,
+) -> Result<(), Errno> {
+    let items = sets::of(file, |set| set.one_shots.clone())?;
+    for item in items.iter().filter(|item| item.engine == number) {
+        let Some(engine) = engines.of(number) else { continue };
+        let is_armed = engine.look(|sockets| sockets.epoll_is_armed(part, item.id, item.fd));
+        if is_armed != Ok(false) {
+            continue;
+        }
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, item.fd, None);
+        for other in items.iter().filter(|other| other.fd == item.fd && other.engine != number) {
+            disarm(engines, file, other)?;
+        }
+    }
+    Ok(())
+}
