@@ -239,8 +239,8 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     let gather_ns = match &port {
         PortConfig::AfXdp(_) => {
             let gather_us = microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US);
-            // The last answer of a thread would have the frames of its engine alone leave, and those
-            // of its other answers would wait in theirs.
+            // The last answer of a thread would have the frames of its engine alone leave, and
+            // those of its other answers would wait in theirs.
             if engines > 1 { 0 } else { gather_us * 1_000 }
         }
         // Its doorbell is a store.

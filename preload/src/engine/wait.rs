@@ -174,8 +174,8 @@ fn may_poll(engines: &mut Engines, so_far: u64) -> bool {
 }
 
 /// How long a call has waited: by the clock of its first engine while it polls, and by the system's
-/// from its last look before a sleep to the first one after it, because meanwhile another engine may
-/// have come first, with a clock of its own.
+/// from its last look before a sleep to the first one after it, because meanwhile another engine
+/// may have come first, with a clock of its own.
 #[derive(Default)]
 struct Waited {
     /// When the thread has last looked.
