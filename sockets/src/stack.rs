@@ -45,6 +45,9 @@ pub trait SocketWorker {
     /// without packets.
     fn next_deadline(&mut self, now: Instant) -> Option<Instant>;
 
+    /// The same for timers alone ([`Worker::next_timer`]).
+    fn next_timer(&mut self, now: Instant) -> Option<Instant>;
+
     /// A descriptor that is readable while frames wait ([`Worker::wait_fd`]); `None` where the
     /// device has none.
     fn wait_fd(&self) -> Option<RawFd>;
@@ -73,6 +76,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx,
 
     fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         Self::next_deadline(self, now)
+    }
+
+    fn next_timer(&mut self, now: Instant) -> Option<Instant> {
+        Self::next_timer(self, now)
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
@@ -283,6 +290,15 @@ impl Stack {
             return None;
         }
         Some(Sleep { fd: inner.driver.wait_fd(), timeout: next.map(|next| next.since(now)) })
+    }
+
+    /// When the worker's next timer is due, as of the last call or turn: for a thread that has just
+    /// made one while another thread sleeps as [`sleep_until`](Self::sleep_until) has said before.
+    /// Reads no clock, and arms no descriptor.
+    pub fn next_timer(&self) -> Option<Instant> {
+        let mut inner = self.0.try_borrow_mut().ok()?;
+        let now = inner.now;
+        inner.driver.next_timer(now)
     }
 }
 

@@ -68,6 +68,10 @@ pub(crate) struct Engine {
     /// The one of them that sleeps on the device and on the worker's timers, by its descriptor; 0
     /// for none. It wakes the others, so a frame wakes one thread instead of all.
     leader: i32,
+    /// When the leader looks at the timers, at the latest, by the engine's clock.
+    leader_until: u64,
+    /// A call or a turn may have set a timer since the leader was last told.
+    may_have_timer: bool,
     /// The thread that polls.
     polling: Polling,
     /// The background thread sleeps for long, because no thread has used the engine for a while:
@@ -216,6 +220,8 @@ impl Engine {
             guests: Vec::new(),
             waiters: Vec::new(),
             leader: 0,
+            leader_until: 0,
+            may_have_timer: false,
             polling: Polling::new(),
             background: None,
             moved_sets: Vec::new(),
@@ -240,6 +246,14 @@ impl Engine {
         self.hold_or_release();
     }
 
+    /// It leaves: frames leave, and threads that sleep are woken for what it has changed.
+    #[inline]
+    fn end(&mut self) {
+        self.ring_if_due();
+        self.wake_waiters();
+        self.wake_leader_for_timer();
+    }
+
     /// A call of the sockets, which may change them: sleeping threads are checked when the lock is
     /// released.
     #[inline]
@@ -247,11 +261,12 @@ impl Engine {
         &mut self,
         act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        self.has_moved = true;
+        (self.has_moved, self.may_have_timer) = (true, true);
         self.ask(act)
     }
 
-    /// A call that receives: as [`call`](Self::call), by the clock's last reading.
+    /// A call that receives: as [`call`](Self::call), by the clock's last reading. It sets no
+    /// timer.
     #[inline]
     pub(crate) fn receive<T>(
         &mut self,
@@ -296,7 +311,7 @@ impl Engine {
     /// One turn of the worker. Returns the number of received packets.
     pub(crate) fn turn(&mut self) -> usize {
         let State::Open(stack) = &self.state else { return 0 };
-        self.turns = self.turns.wrapping_add(1);
+        (self.turns, self.may_have_timer) = (self.turns.wrapping_add(1), true);
         let received = catch_unwind(AssertUnwindSafe(|| {
             panic_in_tests("turn");
             stack.turn()
@@ -410,8 +425,7 @@ impl EngineGuard {
     /// The background thread leaves the engine, and sleeps: the next thread that leaves it wakes it
     /// by this descriptor.
     pub(crate) fn leave_to_sleep(mut self, background: Option<i32>) {
-        self.ring_if_due();
-        self.wake_waiters();
+        self.end();
         self.background = background;
         self.0 = None;
         signals::leave();
@@ -443,8 +457,7 @@ impl DerefMut for EngineGuard {
 
 impl Drop for EngineGuard {
     fn drop(&mut self) {
-        self.ring_if_due();
-        self.wake_waiters();
+        self.end();
         if let Some(background) = self.background.take() {
             let _ = sys::write(background, &1_u64.to_ne_bytes());
         }

@@ -29,6 +29,11 @@ impl Polling {
         true
     }
 
+    /// Whether a thread polls at `now`.
+    pub(crate) fn is_on(&self, now: ClockReading) -> bool {
+        self.poller.is_some_and(|(_, at)| now.since(at) < LONGEST_POLL_NS)
+    }
+
     /// `thread` does not poll, or no longer.
     pub(crate) fn end(&mut self, thread: usize) {
         if self.poller.is_some_and(|(poller, _)| poller == thread) {

@@ -312,7 +312,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// The thread sleeps on an engine's device and timers.
-    fn lead(&mut self, engine: &Engine, how: &Sleep) {
+    fn lead(&mut self, engine: &mut Engine, how: &Sleep) {
         // A device without a descriptor is polled; so is everything by a thread that has none.
         let nap = match (self.eventfd, how.fd) {
             (None, _) => Some(NO_WAKEUP_SLEEP_NS),
@@ -320,7 +320,8 @@ impl<'a> Waiting<'a> {
             (Some(_), _) => None,
         };
         self.led = self.led.with(engine.number);
-        self.timer = [self.timer, how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
+        let longest = [how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
+        self.timer = [self.timer, engine.lead_for(longest)].into_iter().flatten().min();
         self.fds.extend(how.fd.map(readable));
     }
 
