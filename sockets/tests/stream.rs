@@ -220,6 +220,24 @@ fn direction_that_is_shut_before_listening_is_shut_in_what_is_accepted() {
 }
 
 #[test]
+fn direction_that_is_shut_before_connecting_ends_when_it_is_shut_again() {
+    let wire = wire();
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let id = wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    let shut = |wire: &Wire| wire.left.call(|sockets, cx| sockets.shutdown(id, Shutdown::Write, cx));
+    assert_eq!(shut(&wire), Err(Errno::ENOTCONN));
+    let _ = wire.left.call(|sockets, cx| sockets.connect(id, at(2, 80), cx));
+    wire.settle();
+    let (mut theirs, _) = listener.accept().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    wire.settle();
+    assert_eq!(errno(theirs.read(&mut [0])), Some(Errno::EAGAIN));
+    assert_eq!(shut(&wire), Ok(()));
+    wire.settle();
+    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
 fn listener_that_is_shut_wakes_accept_with_an_error() {
     let wire = wire();
     let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();

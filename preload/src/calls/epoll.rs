@@ -207,6 +207,6 @@ fn remember_watch(
     if let Some(event) = event
         && op != libc::EPOLL_CTL_DEL
     {
-        socket.watches.push(Watch { set, fd, event });
+        socket.watches.push(Watch { set, fd, event, is_off: false });
     }
 }

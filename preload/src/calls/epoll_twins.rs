@@ -3,13 +3,14 @@
 //! and the kernel have both is reported once.
 
 use core::ffi::c_int;
+use std::fs;
 
 use sockets::{Errno, Kind, Ready, SocketId};
 
 use crate::calls::error_queue;
 use crate::calls::member::Member;
 use crate::engine::Engine;
-use crate::engine::file::Replica;
+use crate::engine::file::{Replica, Watch};
 use crate::engine::group::Engines;
 use crate::engine::sets::{self, OneShot};
 use crate::engine::table::{self, FileId};
@@ -53,6 +54,34 @@ pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int
         let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
         let _ = control_twin(file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
     }
+}
+
+/// Notes which one-shot items the kernel has reported, of sockets that are about to be offloaded.
+/// The kernel's table of the set says so, which is read where there is such an item.
+pub(crate) fn find_reported(mut watches: Vec<Watch>) -> Vec<Watch> {
+    for watch in &mut watches {
+        if watch.event.events & libc::EPOLLONESHOT as u32 != 0
+            && let Ok(epfd) = sets::twin(watch.set)
+            && let Ok(table) = fs::read_to_string(format!("/proc/thread-self/fdinfo/{epfd}"))
+        {
+            watch.is_off = is_off(&table, watch.fd, watch.event.u64);
+        }
+    }
+    watches
+}
+
+/// Whether an item reports nothing, by the table of its set (Linux `ep_show_fdinfo`): it has none
+/// of the events that the kernel adds to each item that does.
+fn is_off(table: &str, fd: c_int, data: u64) -> bool {
+    const HOW: c_int = libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
+    table.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let mut after = |name: &str| words.next().filter(|word| *word == name).and_then(|_| words.next());
+        let item = after("tfd:").and_then(|fd| fd.parse::<c_int>().ok());
+        let events = after("events:").and_then(|events| u32::from_str_radix(events, 16).ok());
+        let value = after("data:").and_then(|data| u64::from_str_radix(data, 16).ok());
+        item == Some(fd) && value == Some(data) && events.is_some_and(|events| events & !(HOW as u32) == 0)
+    })
 }
 
 /// The value that the kernel reports for a one-shot item of a twin: no pointer and no small number
@@ -176,4 +205,20 @@ pub(super) fn silence_twins(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_that_was_reported_once_is_off_by_the_kernels_table() {
+        let table = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1057\n\
+                     tfd:        7 events: 40000000 data:                5  pos:0 ino:8f sdev:8\n\
+                     tfd:        8 events: 40000019 data: 7fff00000000abcd  pos:0 ino:90 sdev:8\n";
+        assert!(is_off(table, 7, 5));
+        assert!(!is_off(table, 8, 0x7fff_0000_0000_abcd), "it reports input");
+        assert!(!is_off(table, 7, 6), "another file that had the number before");
+        assert!(!is_off(table, 9, 5), "not in the set");
+    }
 }

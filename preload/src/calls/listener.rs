@@ -17,6 +17,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
 
+use super::epoll_twins::find_reported;
 use super::offload;
 use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
 use crate::address::Family;
@@ -48,7 +49,7 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     if socket.kind != Kind::Stream {
         return Err(Errno::EOPNOTSUPP);
     }
-    let watches = socket.watches.clone();
+    let watches = find_reported(socket.watches.clone());
     match socket.ours() {
         Some(id) => engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?,
         None => {
@@ -80,7 +81,7 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     let socket = engine.files.socket(file)?;
     let Some(backlog) = socket.backlog.take() else { return Ok(()) };
     if socket.ours().is_none() {
-        let watches = socket.watches.clone();
+        let watches = find_reported(socket.watches.clone());
         let twin = engine.files.twin(file)?;
         begin_to_listen(&mut engine, file, twin, backlog)?;
         drop(engine);
@@ -169,9 +170,7 @@ impl<'a> Original<'a> {
         }
         engine.guests.push(Guest { id, ..self.guest });
         for watch in self.watches {
-            if let Ok(set) = offload::set_of(engine, watch.set) {
-                let _ = engine.call(|sockets, _| sockets.epoll_add(set, id, watch.fd, offload::watched(watch.event)));
-            }
+            offload::add_watch(engine, id, watch);
         }
         Some(id)
     }

@@ -18,7 +18,7 @@ use crate::{config, sys};
 
 pub(crate) mod data;
 pub(crate) mod epoll;
-mod epoll_twins;
+pub(crate) mod epoll_twins;
 pub(crate) mod error_queue;
 pub(crate) mod groups;
 pub(crate) mod listener;

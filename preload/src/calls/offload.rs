@@ -210,7 +210,7 @@ pub(crate) fn take(
     engine.offloads += 1;
     let socket = engine.files.socket(file)?;
     socket.place = Owner::Ours { id, hears_twin };
-    let watches = core::mem::take(&mut socket.watches);
+    let watches = epoll_twins::find_reported(core::mem::take(&mut socket.watches));
     engine.files.mark(file);
     for watch in watches {
         move_watch(engine, id, &watch, hears_twin);
@@ -333,12 +333,20 @@ fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool
     let Ok(epfd) = sets::twin(watch.set) else { return };
     if hears_twin {
         epoll_twins::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
-    } else {
+    }
+    if !hears_twin || watch.is_off {
         let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);
     }
-    if let Ok(set) = set_of(engine, watch.set) {
-        let _ = engine.call(|sockets, _| sockets.epoll_add(set, id, watch.fd, watched(watch.event)));
-    }
+    add_watch(engine, id, watch);
+}
+
+/// Adds a socket to the engine's part of an epoll set.
+pub(crate) fn add_watch(engine: &mut Engine, id: SocketId, watch: &Watch) {
+    let Ok(set) = set_of(engine, watch.set) else { return };
+    let _ = engine.call(|sockets, _| {
+        sockets.epoll_add(set, id, watch.fd, watched(watch.event))?;
+        if watch.is_off { sockets.epoll_disarm(set, id, watch.fd) } else { Ok(()) }
+    });
 }
 
 /// The engine's part of an epoll set, made if there is none.

@@ -129,6 +129,9 @@ pub(crate) struct Watch {
     pub(crate) set: FileId,
     pub(crate) fd: c_int,
     pub(crate) event: libc::epoll_event,
+    /// A one-shot item that the kernel has reported: off until `EPOLL_CTL_MOD`. Known once it was
+    /// [looked for](crate::calls::epoll_twins::find_reported).
+    pub(crate) is_off: bool,
 }
 
 impl OpenFiles {

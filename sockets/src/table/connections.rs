@@ -119,7 +119,8 @@ impl Sockets {
             }
             State::Stream(stream) if stream.phase == Phase::Connecting => self.hang_up(id, Errno::ECONNRESET, cx),
             State::Stream(stream) => {
-                let sends = stream.phase == Phase::Open && !stream.is_write_shut && how.writes();
+                // Of one that was shut before it connected the end leaves now, as on Linux.
+                let sends = stream.phase == Phase::Open && !stream.sends_fin && how.writes();
                 let (phase, connection) = (stream.phase, stream.connection);
                 if let (true, Some(connection)) = (sends, connection) {
                     stream.send_last(connection, cx);

@@ -90,6 +90,22 @@ static void one_shots(void) {
     close(fd), close(other), close(set);
 }
 
+static void one_shots_that_were_reported_before(void) {
+    struct sockaddr_in there = at(peer, 7000);
+    for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
+        int fd = socket(AF_INET, type, 0), set = epoll_create1(0);
+        struct epoll_event of = {EPOLLOUT | EPOLLONESHOT, {.u64 = 6}};
+        add(set, fd, of.events, 6);
+        reports("before", set, 5000);
+        say("connect", connect(fd, (struct sockaddr *)&there, sizeof there));
+        reports("not again", set, 20);
+        say("mod", epoll_ctl(set, EPOLL_CTL_MOD, fd, &of));
+        reports("once more", set, 5000);
+        reports("not again", set, 20);
+        close(fd), close(set);
+    }
+}
+
 static void of_the_kernel(void) {
     struct itimerspec soon = {{0}, {0, 1000000}};
     struct signalfd_siginfo info;
@@ -318,7 +334,7 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
-        {"nested", nested}, {"one shots", one_shots}, {"of the kernel", of_the_kernel},
+        {"nested", nested}, {"one shots", one_shots}, {"reported before", one_shots_that_were_reported_before}, {"of the kernel", of_the_kernel},
         {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
         {"early readiness", early_readiness}, {"in pieces", in_pieces},
         {"failed connect", failed_connect},
