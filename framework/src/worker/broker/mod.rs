@@ -28,6 +28,7 @@ mod clients;
 mod error;
 mod flows;
 mod forward;
+mod leaving;
 mod listener;
 mod owners;
 mod rights;

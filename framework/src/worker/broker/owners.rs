@@ -16,6 +16,7 @@ pub(super) struct KernelSocket {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     uid: u32,
+    inode: u64,
 }
 
 /// linux/tcp_states.h: the socket is closed, and the kernel reports no owner.
@@ -43,6 +44,11 @@ pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket]) -> bool 
     !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow).unwrap_or(false)
 }
 
+/// The kernel sockets that listen at the flow's port, by their inodes.
+pub(super) fn listeners(flow: &Flow, sockets: &[KernelSocket]) -> impl Iterator<Item = u64> {
+    sockets.iter().filter(|socket| socket.remote.port() == 0 && socket.gets(flow)).map(|socket| socket.inode)
+}
+
 /// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another
 /// user receives frames of the flow. Root needs no socket. For a socket that is bound but in no
 /// table (`is_bound`), the owner is known only once it listens.
@@ -66,6 +72,11 @@ pub(super) fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Op
 }
 
 impl KernelSocket {
+    #[cfg(test)]
+    pub(super) fn listening(local: SocketAddrV4, inode: u64) -> Self {
+        Self { local, remote: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), uid: 0, inode }
+    }
+
     /// Whether this socket would receive frames of the flow.
     fn gets(&self, flow: &Flow) -> bool {
         let (local, remote) = (self.local, self.remote);
@@ -86,7 +97,8 @@ fn socket(line: &str) -> Option<KernelSocket> {
     let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
     let state = u8::from_str_radix(fields.next()?, 16).ok()?;
     let uid = fields.nth(3)?.parse().ok()?;
-    (state != TIME_WAIT).then_some(KernelSocket { local, remote, uid })
+    let inode = fields.nth(1)?.parse().ok()?;
+    (state != TIME_WAIT).then_some(KernelSocket { local, remote, uid, inode })
 }
 
 /// An address and a port in hexadecimal digits; each word of the address is in the machine's byte
@@ -128,7 +140,7 @@ mod tests {
 
     fn of(uid: u32, local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> KernelSocket {
         let [local, remote] = [local, remote].map(|(address, port)| SocketAddrV4::new(address, port));
-        KernelSocket { local, remote, uid }
+        KernelSocket { local, remote, uid, inode: 1 }
     }
 
     const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::UNSPECIFIED, 0);
@@ -164,7 +176,7 @@ mod tests {
     #[test]
     fn tables_of_the_kernel_are_read() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-             \x20  0: 010200C0:1388 090200C0:01BB 01 00000000:00000000 00:00000000 00000000  1000        0 12345 1\n\
+             \x20  0: 010200C0:1388 090200C0:01BB 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n\
              \x20  1: 010200C0:1388 090200C0:01BB 06 00000000:00000000 00:00000000 00000000     0        0 0 1\n\
              \x20  2: nonsense\n";
         if cfg!(target_endian = "little") {
@@ -181,11 +193,14 @@ mod tests {
         let (tcp, udp) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::]:0").or(UdpSocket::bind("0.0.0.0:0")));
         let port = tcp.local_addr().unwrap().port();
+        let has = |found: Vec<KernelSocket>, wanted: KernelSocket| {
+            found.into_iter().any(|socket| KernelSocket { inode: wanted.inode, ..socket } == wanted)
+        };
         let listener = of(own, (Ipv4Addr::LOCALHOST, port), NOBODY);
-        assert!(sockets(Protocol::TCP).unwrap().contains(&listener));
+        assert!(has(sockets(Protocol::TCP).unwrap(), listener));
         let udp = udp.unwrap();
         let any = of(own, (Ipv4Addr::UNSPECIFIED, udp.local_addr().unwrap().port()), NOBODY);
-        assert!(sockets(Protocol::UDP).unwrap().contains(&any));
+        assert!(has(sockets(Protocol::UDP).unwrap(), any));
     }
 
     proptest::proptest! {

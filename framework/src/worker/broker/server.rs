@@ -13,6 +13,7 @@ use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
 use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, Held};
 use super::forward::{ClientIdx, Forwarder};
+use super::leaving::LeavingPort;
 use super::listener::Listener;
 use super::owners;
 use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
@@ -34,19 +35,8 @@ use crate::worker::live::icmp_errors;
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
-/// In a broker that passes frames on: how long the frames of a port are dropped after its last
-/// client has given it up, before the kernel gets them; and the interval at which the port is
-/// checked from then on.
-const LEAVES_AFTER: Duration = Duration::from_millis(500);
-/// The longest time for which they are dropped while a socket has the port and does not listen: its
-/// server replaces its processes, which takes many seconds on a busy machine.
-const LEAVES_AT_LAST: Duration = Duration::from_secs(30);
-/// How long a server that listens on the kernel's socket may take until it asks for the port. The
-/// kernel would accept connections in between, which end when the port is the client's. To open the
-/// engine takes seconds on a busy machine.
-const ASKS_WITHIN: Duration = Duration::from_secs(15);
-/// The most flows whose frames are dropped like this at a time, so that a client that keeps taking
-/// ports and giving them up does not use up the rules of others.
+/// The most ports that leave at a time, so that a client that keeps taking ports and giving them up
+/// does not use up the rules of others.
 const LEAVING_MAX: usize = 1_024;
 /// The most connections accepted in a turn.
 const ACCEPTED_A_TURN: usize = 16;
@@ -110,36 +100,13 @@ pub struct Broker {
     flows: FlowTable,
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
-    /// Ports that no client has any more and whose frames are still dropped: the kernel would
-    /// answer them with resets while a server replaces its processes.
+    /// Ports that no client has any more and whose frames are still dropped.
     leaving: Vec<LeavingPort>,
     reviewed: Instant,
     /// The number of log lines since the last review.
     lines: u32,
     counters: Counters,
     _block: Block,
-}
-
-/// A port that no client has any more.
-struct LeavingPort {
-    flow: Flow,
-    rules: Vec<RuleId>,
-    since: Instant,
-    next_look: Instant,
-    /// A socket has had the port and did not listen: its server replaces its processes.
-    has_waited: bool,
-    /// When that was so no longer.
-    listens_since: Option<Instant>,
-}
-
-impl LeavingPort {
-    /// Whether the frames are still dropped at `now`, where the server `waits` to listen or not.
-    fn stays(&mut self, waits: bool, now: Instant) -> bool {
-        self.has_waited |= waits;
-        self.listens_since = if waits { None } else { self.listens_since.or(self.has_waited.then_some(now)) };
-        let asks_soon = self.listens_since.is_some_and(|since| now.duration_since(since) < ASKS_WITHIN);
-        (waits || asks_soon) && now.duration_since(self.since) < LEAVES_AT_LAST
-    }
 }
 
 struct Counters {
@@ -305,17 +272,16 @@ impl Broker {
     /// Gives ports that no client has any more to the kernel.
     fn let_ports_leave(&mut self) {
         let now = Instant::now();
-        let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.next_look <= now).collect();
+        let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.is_due(now)).collect();
         if due.is_empty() {
             return;
         }
         // Once for all of them, because a client may give up a thousand ports at once, and the
         // kernel's list is long on a busy machine.
-        let sockets = owners::sockets(Protocol::TCP);
+        let sockets = owners::sockets(Protocol::TCP).unwrap_or_default();
         for mut port in due {
-            let waits = sockets.as_ref().is_ok_and(|sockets| owners::waits_for_listener(&port.flow, sockets));
-            if port.stays(waits, now) {
-                self.leaving.push(LeavingPort { next_look: now + LEAVES_AFTER, ..port });
+            if port.stays(&sockets, now) {
+                self.leaving.push(port);
                 continue;
             }
             for rule in port.rules {
@@ -524,11 +490,7 @@ impl Broker {
         let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
         let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
         if self.forwarder.is_some() && is_port && self.leaving.len() < LEAVING_MAX {
-            let since = Instant::now();
-            let (flow, rules) = (held.flow, held.rules.clone());
-            let next_look = since + LEAVES_AFTER;
-            let (has_waited, listens_since) = (false, None);
-            self.leaving.push(LeavingPort { flow, rules, since, next_look, has_waited, listens_since });
+            self.leaving.push(LeavingPort::new(held.flow, held.rules.clone(), Instant::now()));
             return self.uninstall(&held.flow, &[], queue);
         }
         self.uninstall(&held.flow, &held.rules, queue);
@@ -735,32 +697,4 @@ fn quoted(packet: &[u8]) -> Option<QuotedFlow> {
 fn system(what: &str, error: &io::Error) -> Refusal {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     Refusal::new(errno, format!("the broker cannot have {what} ({error}): see its limits and its log"))
-}
-
-#[cfg(test)]
-mod tests {
-    use core::net::SocketAddrV4;
-
-    use super::*;
-
-    #[test]
-    fn port_of_a_server_that_replaces_its_processes_is_kept_from_the_kernel_until_one_has_asked_for_it() {
-        let begin = Instant::now();
-        let left = || {
-            let destination = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
-            let flow = Flow { protocol: Protocol::TCP, destination, source: None, source_port: None, vlan: None };
-            let (has_waited, listens_since) = (false, None);
-            LeavingPort { flow, rules: vec![], since: begin, next_look: begin, has_waited, listens_since }
-        };
-        // Looks, each by its time in seconds and whether the server waits to listen.
-        let check = |looks: &[(u64, bool)], expected: &[bool]| {
-            let mut port = left();
-            let mut look = |&(seconds, waits): &(u64, bool)| port.stays(waits, begin + Duration::from_secs(seconds));
-            assert_eq!(looks.iter().map(&mut look).collect::<Vec<_>>(), expected, "{looks:?}");
-        };
-        check(&[(1, false)], &[false]);
-        check(&[(1, true), (2, false), (16, false), (17, false)], &[true, true, true, false]);
-        check(&[(1, true), (2, false), (6, true), (7, false), (21, false)], &[true; 5]);
-        check(&[(1, true), (29, true), (30, true)], &[true, true, false]);
-    }
 }

@@ -30,6 +30,11 @@ const SILENT: Duration = Duration::from_secs(3 * 3_600);
 /// that replaces its processes starts to listen in the new ones meanwhile, which takes seconds on a
 /// busy machine, and a peer repeats its SYN.
 const PAUSE: Duration = Duration::from_secs(10);
+/// How long a client that has given a port up may hand connections there over: another client may
+/// have handed them to it just before.
+const HANDS_ON_WITHIN: Duration = Duration::from_secs(30);
+/// The most ports that clients have given up so recently.
+const LEFT_MAX: usize = 4_096;
 /// The interval between two searches for connections to forget.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -42,6 +47,8 @@ pub(super) struct Dispatch {
     remembered: HashMap<Ends, Connection>,
     /// The number of remembered connections of each client.
     counts: HashMap<ClientIdx, usize>,
+    /// Ports that clients have given up, and when.
+    left: HashMap<(ClientIdx, Ends), Instant>,
     hash: RandomState,
     swept: Instant,
 }
@@ -128,6 +135,7 @@ impl Dispatch {
             ports: HashMap::new(),
             remembered: HashMap::new(),
             counts: HashMap::new(),
+            left: HashMap::new(),
             hash: RandomState::new(),
             swept: now,
         }
@@ -150,7 +158,7 @@ impl Dispatch {
     }
 
     /// Takes a flow from a client.
-    pub(super) fn remove(&mut self, client: ClientIdx, flow: &Flow) {
+    pub(super) fn remove(&mut self, client: ClientIdx, flow: &Flow, now: Instant) {
         match exact(flow) {
             Some(ends) => _ = self.exact.remove(&ends),
             None => {
@@ -162,6 +170,9 @@ impl Dispatch {
                         self.ports.remove(&port(flow));
                     }
                     self.forget_connections(client, &port(flow));
+                    if self.left.len() < LEFT_MAX {
+                        self.left.insert((client, port(flow)), now);
+                    }
                 }
             }
         }
@@ -195,6 +206,7 @@ impl Dispatch {
         });
         self.remembered.retain(|_, connection| connection.client != client);
         self.counts.remove(&client);
+        self.left.retain(|(left_by, _), _| *left_by != client);
     }
 
     /// The clients that get a received frame.
@@ -270,7 +282,8 @@ impl Dispatch {
     }
 
     /// Hands a connection of a shared port over to another client that listens there. `None` if no
-    /// other client listens, or if the connection is not the client's.
+    /// other client listens, or if the connection is not the client's. Where the client has given
+    /// the port up, the other one may be of another user.
     pub(super) fn hand_over(&mut self, from: ClientIdx, ends: &Ends, now: Instant) -> Option<ClientIdx> {
         if self.may_hand_over(from, ends) { self.give(from, ends, now) } else { None }
     }
@@ -295,11 +308,12 @@ impl Dispatch {
         Some(client)
     }
 
-    /// Whether a connection is to a port that the client has, and does not belong to another
-    /// client.
+    /// Whether a connection is to a port that the client has, or had a moment ago, and does not
+    /// belong to another client.
     pub(super) fn may_hand_over(&self, from: ClientIdx, ends: &Ends) -> bool {
-        let has_port =
-            self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.client == from));
+        let port = to_port(ends);
+        let has_port = self.left.contains_key(&(from, port))
+            || self.ports.get(&port).is_some_and(|sharers| sharers.iter().any(|one| one.client == from));
         let is_anothers = self.remembered.get(ends).is_some_and(|one| one.client != from && !one.ends.is_over());
         has_port && !is_anothers && ends.protocol == Protocol::TCP.0
     }
@@ -336,6 +350,7 @@ impl Dispatch {
             return;
         }
         self.swept = now;
+        self.left.retain(|_, since| now.duration_since(*since) < HANDS_ON_WITHIN);
         self.remembered.retain(|_, connection| {
             let quiet = now.duration_since(connection.last);
             let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
@@ -410,7 +425,7 @@ mod tests {
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
         dispatch.add(0, &flow(Protocol::TCP));
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::One(0));
-        dispatch.remove(0, &flow(Protocol::TCP));
+        dispatch.remove(0, &flow(Protocol::TCP), now);
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
     }
 
@@ -421,8 +436,22 @@ mod tests {
         let both = Flow { source: Some(*peer.ends.remote.ip()), source_port: Some(443), ..flow(Protocol::TCP) };
         dispatch.add(7, &both);
         assert_eq!(dispatch.of(&peer, now), Recipients::One(7));
-        dispatch.remove(7, &both);
+        dispatch.remove(7, &both, now);
         assert!(one(dispatch.of(&peer, now)) < 3);
+    }
+
+    #[test]
+    fn connection_that_came_to_a_client_while_it_gave_the_port_up_goes_on_to_another() {
+        let (mut dispatch, now) = shared();
+        let ends = packet(1, SYN).ends;
+        let second = dispatch.hand_over(0, &ends, now).unwrap();
+        dispatch.remove(second, &flow(Protocol::TCP), now);
+        let third = dispatch.hand_over(second, &ends, now).unwrap();
+        assert!(third != second && dispatch.has_handed_over(second, &ends) == Some(third));
+        // Not those of another client; and later none.
+        assert_eq!(dispatch.hand_over(second, &ends, now), None);
+        dispatch.sweep(now + HANDS_ON_WITHIN);
+        assert_eq!(dispatch.hand_over(second, &packet(2, SYN).ends, now), None);
     }
 
     #[test]
@@ -482,7 +511,7 @@ mod tests {
         let mut dispatch = Dispatch::new(now);
         dispatch.add(0, &flow(Protocol::TCP));
         dispatch.sent(0, &packet(5, SYN | ACK), now);
-        dispatch.remove(0, &flow(Protocol::TCP));
+        dispatch.remove(0, &flow(Protocol::TCP), now);
         dispatch.add(1, &flow(Protocol::TCP));
         assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::One(1));
     }
@@ -560,13 +589,13 @@ mod tests {
             dispatch.add(client, &from(host));
         }
         assert_eq!([7, 8, 9].map(|host| members(&dispatch, host)), [vec![0], vec![0, 1], vec![]]);
-        dispatch.remove(0, &from(8));
-        dispatch.remove(0, &from(7));
+        dispatch.remove(0, &from(8), now);
+        dispatch.remove(0, &from(7), now);
         assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![0], vec![1]], "7 was joined twice");
-        dispatch.remove(0, &from(7));
-        dispatch.remove(0, &from(7));
+        dispatch.remove(0, &from(7), now);
+        dispatch.remove(0, &from(7), now);
         assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![], vec![1]]);
-        dispatch.remove(1, &from(8));
+        dispatch.remove(1, &from(8), now);
         assert!(dispatch.ports.is_empty());
     }
 

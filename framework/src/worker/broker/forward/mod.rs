@@ -303,7 +303,7 @@ impl<Q: Queue> Work<Q> {
             }
             Command::RemoveFlow { place, flow } => {
                 self.take_last_frames(place);
-                self.dispatch.remove(place, &flow);
+                self.dispatch.remove(place, &flow, Instant::now());
             }
             Command::SetListening { place, flow, listening } => {
                 self.dispatch.set_listening(place, &flow, listening, Instant::now());
@@ -331,7 +331,8 @@ impl<Q: Queue> Work<Q> {
         let Some((handover, packet)) = packet else { return self.counters.drops.count(ForwardDrop::ClientInvalid) };
         let ends = packet.ends;
         let next = if handover.begins {
-            self.dispatch.hand_over(place, &ends, now)
+            let next = self.dispatch.hand_over(place, &ends, now);
+            next.filter(|next| self.user_of(*next) == self.user_of(place))
         } else {
             self.dispatch.has_handed_over(place, &ends)
         };
