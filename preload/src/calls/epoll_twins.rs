@@ -5,12 +5,12 @@
 use core::ffi::c_int;
 use std::fs;
 
-use sockets::{Errno, Kind, Ready, SocketId};
+use sockets::{Errno, Interest, Kind, Ready, SocketId, Trigger};
 
 use crate::calls::error_queue;
 use crate::calls::member::Member;
 use crate::engine::Engine;
-use crate::engine::file::{Replica, Watch};
+use crate::engine::file::{Owner, Replica, Watch};
 use crate::engine::group::Engines;
 use crate::engine::sets::{self, OneShot};
 use crate::engine::table::{self, FileId};
@@ -33,7 +33,8 @@ pub(super) fn control_twin(
         if let (Some(input), true) = (&mut input, op != libc::EPOLL_CTL_DEL)
             && input.events & libc::EPOLLONESHOT as u32 != 0
         {
-            let items = member.all().map(|Replica { engine, id }| OneShot { engine, id, fd, data: input.u64 });
+            let (data, events) = (input.u64, event.map_or(0, |event| event.events));
+            let items = member.all().map(|Replica { engine, id }| OneShot { engine, id, fd, data, events });
             set.one_shots.extend(items);
             input.u64 = one_shot_value(fd);
         }
@@ -82,6 +83,38 @@ fn is_off(table: &str, fd: c_int, data: u64) -> bool {
         let value = after("data:").and_then(|data| u64::from_str_radix(data, 16).ok());
         item == Some(fd) && value == Some(data) && events.is_some_and(|events| events & !(HOW as u32) == 0)
     })
+}
+
+/// Has the twin of a stream of ours be heard from now on, as that of a listener is, or no more: the
+/// kernel's epoll sets have it or not.
+pub(crate) fn hear_twin(engine: &mut Engine, file: FileId, hears: bool) {
+    let Ok(socket) = engine.files.socket(file) else { return };
+    let Owner::Ours { id, hears_twin } = &mut socket.place else { return };
+    if core::mem::replace(hears_twin, hears) == hears {
+        return;
+    }
+    let id = *id;
+    for (set, epfd, part) in sets::parts_in(engine.number) {
+        let items = engine.look(|sockets| sockets.epoll_items(part)).unwrap_or_default();
+        for (_, fd, interest) in items.into_iter().filter(|(member, ..)| *member == id) {
+            if hears {
+                let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
+                let _ = control_twin(set, &member, epfd, libc::EPOLL_CTL_ADD, fd, Some(event_of(interest)));
+            } else {
+                let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, None);
+                let _ = sets::of(set, |set| set.one_shots.retain(|item| item.fd != fd));
+            }
+        }
+    }
+}
+
+/// An item of the engine's as one of the kernel's.
+fn event_of(interest: Interest) -> libc::epoll_event {
+    let flag = |is_set: bool, flag: c_int| if is_set { flag as u32 } else { 0 };
+    let how = flag(interest.trigger == Trigger::Edge, libc::EPOLLET)
+        | flag(interest.one_shot, libc::EPOLLONESHOT)
+        | flag(interest.exclusive, libc::EPOLLEXCLUSIVE);
+    libc::epoll_event { events: interest.ready.0 | how, u64: interest.data }
 }
 
 /// The value that the kernel reports for a one-shot item of a twin: no pointer and no small number
@@ -167,6 +200,12 @@ pub(super) fn settle_one_shots(
         let value = event.u64;
         for item in items.iter().filter(|item| one_shot_value(item.fd) == value) {
             event.u64 = item.data;
+            // What the engine has of the same socket is reported now, or not until the next
+            // `EPOLL_CTL_MOD`.
+            if let Some(engine) = engines.of(item.engine) {
+                let ready = engine.look(|sockets| sockets.ready(item.id)).unwrap_or(Ready::NONE);
+                event.events |= (ready & (Ready(item.events) | Ready::ALWAYS)).0;
+            }
             disarm(engines, file, item)?;
         }
     }

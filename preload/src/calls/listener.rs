@@ -17,7 +17,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
 
-use super::epoll_twins::find_reported;
+use super::epoll_twins::{find_reported, hear_twin};
 use super::offload;
 use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
 use crate::address::Family;
@@ -51,7 +51,10 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     }
     let watches = find_reported(socket.watches.clone());
     match socket.ours() {
-        Some(id) => engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?,
+        Some(id) => {
+            engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?;
+            hear_twin(&mut engine, file, true);
+        }
         None => {
             begin_to_listen(&mut engine, file, twin, backlog)?;
             engine.files.socket(file)?.backlog = Some(backlog);

@@ -279,7 +279,11 @@ fn disconnect(file: FileId) -> Outcome<()> {
     (socket.is_listener, socket.backlog) = (false, None);
     let replicas = core::mem::take(&mut socket.replicas);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
+    let is_stream = socket.kind == Kind::Stream;
     let done = engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified));
+    if is_stream {
+        epoll_twins::hear_twin(&mut engine, file, false);
+    }
     drop(engine);
     listener::close_replicas(&replicas);
     Ours(done)
@@ -368,6 +372,10 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
         let _ = sys::shutdown(twin, number);
     }
     let done = engine.call(|sockets, cx| sockets.shutdown(id, how, cx));
+    if is_listener && how != Shutdown::Write {
+        // It listens no more, and may connect.
+        epoll_twins::hear_twin(&mut engine, file, false);
+    }
     drop(engine);
     for replica in listener::replicas_of(file) {
         let _ = engine::enter_at(replica.engine).call(|sockets, cx| sockets.shutdown(replica.id, how, cx));
@@ -507,6 +515,12 @@ pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
     });
 }
 
+/// Whether nothing waits for `recv` in the engine; what was shut is ready for its end.
+fn has_nothing(engine: &mut Engine, id: SocketId) -> bool {
+    let looked = engine.look(|sockets| Ok((sockets.ready(id)?, sockets.readable_len(id)?)));
+    looked.is_ok_and(|(ready, len)| !ready.has(Ready::IN) || (len == 0 && ready.has(Ready::RDHUP)))
+}
+
 /// `FIONREAD` and `SIOCOUTQ`.
 pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     let mut engine = engine::enter(file);
@@ -518,10 +532,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     };
     // A turn, so that bytes that have arrived count although no call has received them.
     engine.turn();
-    if direction == Direction::Receive
-        && hears_twin
-        && engine.look(|sockets| sockets.ready(id)).is_ok_and(|ready| !ready.has(Ready::IN))
-    {
+    if direction == Direction::Receive && hears_twin && has_nothing(&mut engine, id) {
         // The twin has received a datagram by loopback, and that is the next one.
         return Pass;
     }

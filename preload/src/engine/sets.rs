@@ -77,6 +77,8 @@ pub(crate) struct OneShot {
     pub(crate) id: SocketId,
     pub(crate) fd: c_int,
     pub(crate) data: u64,
+    /// The events that the program waits for.
+    pub(crate) events: u32,
 }
 
 impl Set {
@@ -215,6 +217,15 @@ pub(crate) fn shown_in(engine: usize) -> Vec<(FileId, usize)> {
     with(|sets| {
         let shown = sets.sets().filter(|(_, set)| set.outside.is_some());
         shown.filter_map(|(file, set)| Some((file, set.part(engine)?))).collect()
+    })
+}
+
+/// The sets that have a part in an engine: the file, the descriptor for calls to the kernel, and
+/// the number in the engine.
+pub(crate) fn parts_in(engine: usize) -> Vec<(FileId, c_int, usize)> {
+    with(|sets| {
+        let parts: Vec<_> = sets.sets().filter_map(|(file, set)| Some((file, set.part(engine)?))).collect();
+        parts.into_iter().filter_map(|(file, part)| Some((file, sets.twin(file).ok()?, part))).collect()
     })
 }
 

@@ -329,14 +329,14 @@ impl Both {
         let mut script =
             Script { port, slots: [false; SLOTS], sets: [false; SETS], connections: 0, is_refused: false, waits: None };
         let (mut steps, mut state) = (Vec::new(), self.settle(None).unwrap_or_default());
-        let parted = |steps: &[Step], kernel: &str, ours: &str| {
-            let steps: String = steps.iter().map(|step| format!("  {step:?}\n")).collect();
+        let parted = |steps: &[(Step, String)], kernel: &str, ours: &str| {
+            let steps: String = steps.iter().map(|(step, answer)| format!("  {step:?} -> {answer}\n")).collect();
             Err(format!("SEED={seed} parts at the last of these steps:\n{steps}kernel: {kernel}\nours:   {ours}\n"))
         };
         for _ in 0..STEPS {
             let step = random.step(&script);
-            steps.push(step);
             let (kernel, ours) = (self.kernel.play(step), self.ours.play(step));
+            steps.push((step, kernel.clone()));
             if let Step::Call(Call { op: 15 | 17, .. }) = step {
                 self.waits = matches!(step, Step::Call(Call { op: 15, .. }));
             }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -104,6 +105,50 @@ static void one_shots_that_were_reported_before(void) {
         reports("not again", set, 20);
         close(fd), close(set);
     }
+}
+
+static void after_a_shutdown(void) {
+    struct sockaddr_in there = at(peer, 7000), any = at("0.0.0.0", 7079), here = at("127.0.0.1", 7079);
+    struct epoll_event got = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0), set = epoll_create1(0), len = 0;
+    say("connect", connect(fd, (struct sockaddr *)&there, sizeof there));
+    add(set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLONESHOT, 3);
+    say("shutdown", shutdown(fd, SHUT_RD));
+    say("wait", epoll_wait(set, &got, 1, 5000)), say("events", got.events);
+    close(fd);
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    say("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
+    say("sendto", sendto(other, "loop", 4, 0, (struct sockaddr *)&here, sizeof here));
+    say("poll", ready(fd, POLLIN, 5000));
+    say("shutdown", shutdown(fd, SHUT_RDWR));
+    say("ioctl", ioctl(fd, FIONREAD, &len)), say("len", len);
+    close(fd), close(other), close(set);
+}
+
+static void listeners_that_listen_no_more(void) {
+    char bytes[8];
+    struct sockaddr_in there = at(peer, 7000), any = at("0.0.0.0", 7080), here = at("127.0.0.1", 7080);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), other = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    say("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
+    say("listen", listen(fd, 1));
+    add(set, fd, EPOLLIN, 4);
+    reports("listens", set, 20);
+    say("shutdown", shutdown(fd, SHUT_RD));
+    reports("not connected", set, 5000);
+    say("listen", listen(fd, 1));
+    reports("listens", set, 20);
+    say("connect", connect(other, (struct sockaddr *)&here, sizeof here));
+    reports("calls", set, 5000);
+    close(accept(fd, NULL, NULL)), close(other);
+    say("shutdown", shutdown(fd, SHUT_RD));
+    say("connect", connect(fd, (struct sockaddr *)&there, sizeof there));
+    reports("connected", set, 20);
+    say("recv", recv(fd, bytes, 8, MSG_DONTWAIT));
+    say("send", send(fd, "ab", 2, 0));
+    reports("echo", set, 5000);
+    say("recv", recv(fd, bytes, 8, 0));
+    close(fd), close(set);
 }
 
 static void of_the_kernel(void) {
@@ -334,7 +379,8 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     struct part parts[] = {
-        {"nested", nested}, {"one shots", one_shots}, {"reported before", one_shots_that_were_reported_before}, {"of the kernel", of_the_kernel},
+        {"nested", nested}, {"one shots", one_shots}, {"reported before", one_shots_that_were_reported_before}, {"after a shutdown", after_a_shutdown},
+        {"no more", listeners_that_listen_no_more}, {"of the kernel", of_the_kernel},
         {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
         {"early readiness", early_readiness}, {"in pieces", in_pieces},
         {"failed connect", failed_connect},
