@@ -94,18 +94,29 @@ pub(crate) fn hear_twin(engine: &mut Engine, file: FileId, hears: bool) {
         return;
     }
     let id = *id;
-    for (set, epfd, part) in sets::parts_in(engine.number) {
-        let items = engine.look(|sockets| sockets.epoll_items(part)).unwrap_or_default();
-        for (_, fd, interest) in items.into_iter().filter(|(member, ..)| *member == id) {
-            if hears {
-                let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
-                let _ = control_twin(set, &member, epfd, libc::EPOLL_CTL_ADD, fd, Some(event_of(interest)));
-            } else {
-                let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, None);
-                let _ = sets::of(set, |set| set.one_shots.retain(|item| item.fd != fd));
-            }
+    for watch in watches_of(engine, id) {
+        let Ok(epfd) = sets::twin(watch.set) else { continue };
+        if hears {
+            let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
+            let _ = control_twin(watch.set, &member, epfd, libc::EPOLL_CTL_ADD, watch.fd, Some(watch.event));
+        } else {
+            let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);
+            let _ = sets::of(watch.set, |set| set.one_shots.retain(|item| item.fd != watch.fd));
         }
     }
+}
+
+/// The epoll sets of a socket of ours.
+pub(super) fn watches_of(engine: &mut Engine, id: SocketId) -> Vec<Watch> {
+    let mut watches = Vec::new();
+    for (set, part) in sets::parts_in(engine.number) {
+        let items = engine.look(|sockets| sockets.epoll_items(part)).unwrap_or_default();
+        for (_, fd, interest) in items.into_iter().filter(|(member, ..)| *member == id) {
+            let is_off = engine.look(|sockets| sockets.epoll_is_armed(part, id, fd)) == Ok(false);
+            watches.push(Watch { set, fd, event: event_of(interest), is_off });
+        }
+    }
+    watches
 }
 
 /// An item of the engine's as one of the kernel's.

@@ -17,7 +17,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
 
-use super::epoll_twins::{find_reported, hear_twin};
+use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::offload;
 use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
 use crate::address::Family;
@@ -49,18 +49,20 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     if socket.kind != Kind::Stream {
         return Err(Errno::EOPNOTSUPP);
     }
-    let watches = find_reported(socket.watches.clone());
-    match socket.ours() {
+    let watches = match socket.ours() {
         Some(id) => {
             engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?;
             hear_twin(&mut engine, file, true);
+            watches_of(&mut engine, id)
         }
         None => {
+            let watches = find_reported(socket.watches.clone());
             begin_to_listen(&mut engine, file, twin, backlog)?;
             engine.files.socket(file)?.backlog = Some(backlog);
             engine.files.mark(file);
+            watches
         }
-    }
+    };
     drop(engine);
     replicate(file, backlog, &watches);
     if let Err(error) = sys::listen(twin, backlog) {

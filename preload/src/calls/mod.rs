@@ -372,13 +372,18 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
         let _ = sys::shutdown(twin, number);
     }
     let done = engine.call(|sockets, cx| sockets.shutdown(id, how, cx));
-    if is_listener && how != Shutdown::Write {
+    let ends = is_listener && how != Shutdown::Write;
+    if ends {
         // It listens no more, and may connect.
         epoll_twins::hear_twin(&mut engine, file, false);
     }
     drop(engine);
-    for replica in listener::replicas_of(file) {
-        let _ = engine::enter_at(replica.engine).call(|sockets, cx| sockets.shutdown(replica.id, how, cx));
+    if ends {
+        listener::end_replicas(file);
+    } else {
+        for replica in listener::replicas_of(file) {
+            let _ = engine::enter_at(replica.engine).call(|sockets, cx| sockets.shutdown(replica.id, how, cx));
+        }
     }
     Ours(done)
 }

@@ -220,13 +220,9 @@ pub(crate) fn shown_in(engine: usize) -> Vec<(FileId, usize)> {
     })
 }
 
-/// The sets that have a part in an engine: the file, the descriptor for calls to the kernel, and
-/// the number in the engine.
-pub(crate) fn parts_in(engine: usize) -> Vec<(FileId, c_int, usize)> {
-    with(|sets| {
-        let parts: Vec<_> = sets.sets().filter_map(|(file, set)| Some((file, set.part(engine)?))).collect();
-        parts.into_iter().filter_map(|(file, part)| Some((file, sets.twin(file).ok()?, part))).collect()
-    })
+/// The sets that have a part in an engine: the file, and the number there.
+pub(crate) fn parts_in(engine: usize) -> Vec<(FileId, usize)> {
+    with(|sets| sets.sets().filter_map(|(file, set)| Some((file, set.part(engine)?))).collect())
 }
 
 /// Makes the descriptor that others see readable while a part has events, and again for new ones.
