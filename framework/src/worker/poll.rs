@@ -309,8 +309,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// As [`next_deadline`](Self::next_deadline), but for the work alone that a call or a turn may
     /// have added: timers, frames that wait for a neighbor, a missing path. For a thread that has
     /// made a call while another one sleeps until an earlier answer of `next_deadline`. It asks the
-    /// device for nothing, so it does not arm the descriptor. Costs less than that, and a scan of the
-    /// neighbors while frames wait for one.
+    /// device for nothing, so it does not arm the descriptor. Costs less than that, and a scan of
+    /// the neighbors while frames wait for one.
     pub fn next_timer(&mut self, now: Instant) -> Option<Instant> {
         let is_urgent = self.follower.as_ref().is_some_and(|follower| is_urgent(&self.tools, follower));
         let next = if is_urgent { now + URGENT_PERIOD } else { Instant::MAX }.min(self.next_work(now));
