@@ -70,7 +70,7 @@ impl<T: Strategy, S: Session, M: JournalMemory> Gateway<T, S, M> {
     ///
     /// As [`Gateway::received`].
     pub fn tick(&mut self, now_ns: u64) -> Result<(), SessionError> {
-        self.core.poll_kill(now_ns);
+        self.core.poll(now_ns);
         self.core.tick_session(now_ns)?;
         if self.core.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.core.timer_ns = None;
@@ -92,5 +92,10 @@ impl<T: Strategy, S: Session, M: JournalMemory> Gateway<T, S, M> {
     /// The strategy.
     pub const fn strategy(&self) -> &T {
         &self.strategy
+    }
+
+    /// The strategy, for what people tell it.
+    pub const fn strategy_mut(&mut self) -> &mut T {
+        &mut self.strategy
     }
 }

@@ -98,6 +98,7 @@ fn core(
         orders: OrderCapacity::default(),
         risk: RiskCapacity::default(),
         epoch_offset_ns: clock.epoch_offset_ns(),
+        answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
     let session = Ouch50::new(session);
     if existed {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use market::{Price, Side};
 use order_entry::journal::Full;
-use order_entry::orders::{Order, OrderKey, RequestError};
+use order_entry::orders::{Order, OrderKey, OrderTable, RequestError};
 use order_entry::risk::{InstrumentIdx, Market, RiskReject};
 
 use crate::core::Core;
@@ -76,6 +76,7 @@ pub(crate) trait CoreCalls: fmt::Debug {
     fn cancel(&mut self, id: u64, now_ns: u64) -> Result<(), Refusal>;
     fn cancel_all(&mut self, now_ns: u64);
     fn order(&self, id: u64) -> Option<&Order>;
+    fn table(&self) -> &OrderTable;
     fn position(&self, instrument: InstrumentIdx) -> Option<i64>;
     fn market(&self, instrument: InstrumentIdx) -> Option<Market>;
     fn is_armed(&self) -> bool;
@@ -107,6 +108,12 @@ impl Orders<'_> {
     /// The order that `id` names, live or ended a while ago.
     pub fn get(&self, id: u64) -> Option<&Order> {
         self.core.order(id)
+    }
+
+    /// All live orders: after a start those that the journal had. A look at each slot of the table
+    /// that was ever used.
+    pub fn live(&self) -> impl Iterator<Item = &Order> {
+        self.core.table().live().map(|(_, order)| order)
     }
 
     /// Bought less sold.
@@ -156,6 +163,10 @@ impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, 
 
     fn order(&self, id: u64) -> Option<&Order> {
         self.table.get(self.table.find(OrderKey::Client(id))?)
+    }
+
+    fn table(&self) -> &OrderTable {
+        &self.table
     }
 
     fn position(&self, instrument: InstrumentIdx) -> Option<i64> {

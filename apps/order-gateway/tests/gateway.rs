@@ -233,3 +233,60 @@ fn price_that_the_protocol_cannot_say_is_refused() {
     gateway.on_book(&book);
     assert_eq!(gateway.strategy().refusals, [Refusal::Session(SendError::Range)]);
 }
+
+#[test]
+fn order_without_an_answer_is_asked_about_and_not_assumed_dead() {
+    let (mut gateway, mut venue) = trading();
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    let asked = venue.queries;
+    gateway.tick(2 * SECOND).unwrap();
+    venue.pump(&mut gateway, 2 * SECOND);
+    assert_eq!(venue.queries, asked, "not yet");
+    gateway.tick(3 * SECOND).unwrap();
+    gateway.tick(3 * SECOND).unwrap();
+    venue.pump(&mut gateway, 3 * SECOND);
+    assert_eq!((venue.queries, gateway.core().counts().queries), (asked + 1, 1));
+    assert_eq!((live(&gateway), gateway.core().counts().alarms), (vec![(1, 0, 100)], 1));
+    venue.accept(0, 4 * SECOND);
+    venue.pump(&mut gateway, 4 * SECOND);
+    assert!(!gateway.core().orders().get(0).unwrap().is_in_doubt());
+}
+
+#[test]
+fn replace_that_the_venue_ignores_in_silence_is_over_after_the_question() {
+    let (mut gateway, mut venue) = trading();
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.accept(0, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    gateway.strategy_mut().replace = Some(1);
+    gateway.on_book(&book(200, SECOND + 1));
+    venue.pump(&mut gateway, SECOND + 1);
+    assert_eq!(gateway.core().risk().open_qty(STOCK), Some((200, 0)), "either total may be in force");
+    gateway.tick(4 * SECOND).unwrap();
+    venue.pump(&mut gateway, 4 * SECOND);
+    let order = gateway.core().orders().get(0).unwrap();
+    assert_eq!((order.state(), order.is_in_doubt()), (Some(State::Live), false));
+    assert_eq!(gateway.core().risk().open_qty(STOCK), Some((100, 0)));
+}
+
+/// The line breaks behind an answered question and an order: their answers come at the next login,
+/// and the old one must not be taken for the new.
+#[test]
+fn answer_to_a_question_of_the_last_connection_says_nothing_about_orders_behind_it() {
+    let (mut gateway, mut venue) = trading();
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    gateway.tick(4 * SECOND).unwrap();
+    gateway.on_book(&book(50, 4 * SECOND));
+    let bytes = gateway.core().to_send().to_vec();
+    venue.receive(&bytes, 4 * SECOND);
+    venue.accept(0, 4 * SECOND);
+    venue.accept(1, 4 * SECOND);
+    venue.answers_to_more(&[], 4 * SECOND);
+    venue.disconnect(&mut gateway, 4 * SECOND);
+    venue.connect(&mut gateway, 5 * SECOND);
+    assert_eq!(live(&gateway), [(1, 0, 100), (2, 0, 50)]);
+    assert_eq!(gateway.core().counts().alarms, 0);
+}

@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Intent, SessionMark};
 use super::reader::Record;
-use crate::orders::{OrderKey, OrderTable};
+use crate::orders::{OrderKey, OrderTable, RequestError};
 use crate::risk::RiskGate;
 
 /// What a replay met.
@@ -100,8 +100,9 @@ impl Rebuild {
                     && gate.restore_replace(slot, id, (qty.saturating_sub(cum), price))
             }
             Intent::Cancel { target } => {
-                let slot = table.find(OrderKey::Client(target));
-                slot.is_some_and(|slot| table.request_cancel(slot, now_ns).is_ok())
+                let asked = table.find(OrderKey::Client(target)).map(|slot| table.request_cancel(slot, now_ns));
+                // An order in doubt may be canceled again; doubts are not in the journal.
+                matches!(asked, Some(Ok(_) | Err(RequestError::CancelPending)))
             }
         }
     }

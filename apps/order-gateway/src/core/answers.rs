@@ -55,11 +55,16 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
                 self.note(&Entry::Session(SessionMark { session, next_inbound, next_id }), now_ns);
                 Told::Nothing
             }
-            SessionEvent::Recovered { number, next_id } => {
+            SessionEvent::Recovered { number, next_id, is_final } => {
                 // A restart must not take this answer for that to its own query.
                 self.mark(number, now_ns);
-                self.settle(next_id, now_ns);
+                self.settle(next_id, is_final, now_ns);
                 Told::Open
+            }
+            SessionEvent::AnsweredBelow { number, below } => {
+                self.mark(number, now_ns);
+                self.answered_below(below, now_ns);
+                Told::Nothing
             }
             SessionEvent::Answer { number, key, event, terms, is_dead } => {
                 Told::Order(self.answer(number, key, event, (terms, is_dead), now_ns))
@@ -161,13 +166,13 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
 
     /// The venue has not processed ids from `next_id` on, and never will, because the connection
     /// that carried them is gone. They are not sent again: their market is gone too. What it has
-    /// processed and not answered stays in doubt.
-    fn settle(&mut self, next_id: u64, now_ns: u64) {
+    /// processed and not answered stays in doubt, unless no answer will come.
+    fn settle(&mut self, next_id: u64, is_final: bool, now_ns: u64) {
         for slot in 0..self.table.used() {
             let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
             let (id, is_sent) = (order.accepted_id(), order.is_unacknowledged());
             let pending = order.pending_replaces().iter().map(|replace| replace.id);
-            let lost: ArrayVec<u64, 8> = pending.filter(|id| *id >= next_id).collect();
+            let lost: ArrayVec<u64, 8> = pending.filter(|id| is_final || *id >= next_id).collect();
             let (key, cancel_is_pending) = (OrderKey::Client(id), order.is_cancel_pending());
             if is_sent && id >= next_id {
                 self.note(&Entry::Unsent { id }, now_ns);
@@ -183,6 +188,39 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
                 self.apply_noted(key, VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
             }
             self.confirm(slot, now_ns);
+        }
+    }
+
+    /// The answers to all ids below came before: a replace without one was ignored in silence,
+    /// because its order was another one by then. An order without one is for a person.
+    fn answered_below(&mut self, below: u64, now_ns: u64) {
+        for slot in 0..self.table.used() {
+            let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
+            let (id, is_lost) = (order.accepted_id(), order.is_unacknowledged() && order.accepted_id() < below);
+            let pending = order.pending_replaces().iter().map(|replace| replace.id);
+            let ignored: ArrayVec<u64, 8> = pending.filter(|id| *id < below).collect();
+            self.counts.alarms += u64::from(is_lost);
+            for ignored in ignored {
+                self.apply_noted(
+                    OrderKey::Client(id),
+                    VenueEvent::ReplaceRefused { id: ignored, reason: 0 },
+                    0,
+                    now_ns,
+                );
+            }
+        }
+    }
+
+    /// Asks about one request whose answer is overdue. Call it in each turn: a look at 8 orders.
+    pub(super) fn poll_unanswered(&mut self, now_ns: u64) {
+        if !self.session.is_open() {
+            return;
+        }
+        let Some(query) = self.table.poll_unanswered(now_ns, self.answer_timeout_ns) else { return };
+        match self.write(|session, output| session.ask_status(now_ns, &query, output)) {
+            Ok(true) => self.counts.queries += 1,
+            // No question, or no room for it: a person sees the order in doubt.
+            Ok(false) | Err(_) => self.counts.alarms += 1,
         }
     }
 

@@ -42,6 +42,13 @@ pub struct CoreConfig {
     pub risk: RiskCapacity,
     /// Nanoseconds to add to the clock of the calls for the time since the epoch.
     pub epoch_offset_ns: u64,
+    /// The venue is asked about a request without an answer after this time. By default 2 s.
+    pub answer_timeout_ns: u64,
+}
+
+impl CoreConfig {
+    /// [`CoreConfig::answer_timeout_ns`] by default.
+    pub const ANSWER_TIMEOUT_NS: u64 = 2_000_000_000;
 }
 
 /// Counts, for a report.
@@ -55,6 +62,8 @@ pub struct CoreCounts {
     pub cancels: u64,
     /// Requests that were refused.
     pub refused: u64,
+    /// Questions about requests without an answer.
+    pub queries: u64,
     /// Answers about orders.
     pub answers: u64,
     /// Fills that counted, of this run.
@@ -67,9 +76,12 @@ pub struct CoreCounts {
 
 impl fmt::Display for CoreCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { orders, replaces, cancels, refused, answers, trades, alarms, unjournaled } = self;
+        let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled } = self;
         writeln!(f, "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused")?;
-        writeln!(f, "  {answers} answers, {alarms} alarms, {unjournaled} not in the journal")?;
+        writeln!(
+            f,
+            "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal"
+        )?;
         write!(f, "  account: {trades}")
     }
 }
@@ -92,6 +104,7 @@ pub struct Core<S, M> {
     /// All orders are to be canceled as soon as the session takes it.
     is_mass_cancel_due: bool,
     epoch_offset_ns: u64,
+    answer_timeout_ns: u64,
     counts: CoreCounts,
     last_alarm: Option<Alarm>,
 }
@@ -99,7 +112,7 @@ pub struct Core<S, M> {
 impl<S: Session, M: JournalMemory> Core<S, M> {
     /// A disarmed core that begins a journal.
     pub fn new(config: CoreConfig, session: S, journal: Journal<M>, kill: KillSwitch) -> Self {
-        let CoreConfig { instruments, limits, orders, risk, epoch_offset_ns } = config;
+        let CoreConfig { instruments, limits, orders, risk, epoch_offset_ns, answer_timeout_ns } = config;
         Self {
             table: OrderTable::new(orders, session.rules()),
             gate: RiskGate::new(limits, kill.clone(), RiskCapacity { orders: orders.orders, ..risk }),
@@ -113,6 +126,7 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
             kill,
             is_mass_cancel_due: false,
             epoch_offset_ns,
+            answer_timeout_ns,
             counts: CoreCounts::default(),
             last_alarm: None,
             session,
@@ -200,8 +214,14 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
         self.note(&Entry::Unblocked(instrument), now_ns);
     }
 
-    /// Acts upon the kill switch, and sends what is due. Call it in each turn; costs two loads.
-    pub fn poll_kill(&mut self, now_ns: u64) {
+    /// Acts upon the kill switch, asks about requests without an answer, and sends what is due.
+    /// Call it in each turn; costs two loads and a look at 8 orders.
+    pub fn poll(&mut self, now_ns: u64) {
+        self.poll_unanswered(now_ns);
+        self.poll_kill(now_ns);
+    }
+
+    fn poll_kill(&mut self, now_ns: u64) {
         let throws = self.kill.throws();
         if throws != self.throws {
             self.throws = throws;

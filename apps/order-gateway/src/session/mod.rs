@@ -5,7 +5,7 @@ mod ouch50;
 use std::{error, fmt};
 
 use market::{Price, Side, Symbol};
-use order_entry::orders::{OrderKey, OrderRules, VenueEvent};
+use order_entry::orders::{OrderKey, OrderRules, Query, VenueEvent};
 use order_entry::session::Output;
 
 pub use ouch50::{Ouch50, Ouch50Config};
@@ -62,6 +62,16 @@ pub enum SessionEvent {
         number: u64,
         /// The first id that the venue has not seen.
         next_id: u64,
+        /// No answer will come any more to a request below `next_id` that has none: the venue has
+        /// ignored it in silence.
+        is_final: bool,
+    },
+    /// The venue has processed every id below `below`, and its answers came before this message.
+    AnsweredBelow {
+        /// The message's number in the session.
+        number: u64,
+        /// The first id that the message says nothing about.
+        below: u64,
     },
     /// About one order.
     Answer {
@@ -175,6 +185,10 @@ pub trait Session: fmt::Debug {
     /// Writes a cancel of all orders of the firm, where the protocol has one. `false` where it has
     /// none, and each order must be canceled.
     fn cancel_all(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<bool, SendError>;
+
+    /// Asks the venue what became of an order without an answer. `false` where the protocol has no
+    /// such question, and a reconnect must answer it.
+    fn ask_status(&mut self, now_ns: u64, query: &Query, output: &mut Output<'_>) -> Result<bool, SendError>;
 
     /// Asks the venue to end the connection.
     fn logout(&mut self, now_ns: u64, output: &mut Output<'_>);

@@ -1,11 +1,13 @@
 //! OUCH 5.0 over SoupBinTCP.
 //!
-//! After a login an account query follows. Its answer is numbered, so it arrives behind the answers
-//! to all that the venue had processed, and names the first UserRefNum that it has not seen.
+//! After a login two account queries follow. An answer is numbered, so it arrives behind the
+//! answers to all that the venue had processed, and names the first UserRefNum that it has not
+//! seen. The second answer counts: the first may be one to a query of the last connection, behind
+//! which orders were sent. Later queries ask about requests without an answer.
 
 use market::{Price, Side, Symbol};
 use order_entry::Text;
-use order_entry::orders::{ExecId, OrderKey, OrderRules, VenueEvent};
+use order_entry::orders::{ExecId, OrderKey, OrderRules, Query, VenueEvent};
 use order_entry::ouch::v50::{
     AccountQuery, CancelOrder, EnterOrder, MassCancel, OrderAccepted, OrderReplaced, Outbound, ReplaceOrder,
 };
@@ -19,6 +21,8 @@ use super::{SendError, Session, SessionError, SessionEvent, StatedTerms, WireOrd
 
 /// Bytes that are kept for a heartbeat, an account query and a mass cancel.
 const SPARE: usize = 64;
+/// Account queries behind a login.
+const LOGIN_QUERIES: u8 = 2;
 
 /// How to log in, and as whom.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +50,9 @@ pub struct Ouch50 {
     config: Ouch50Config,
     client: Client,
     account: Account,
-    /// The account query was answered on this connection.
-    is_recovered: bool,
+    /// Answers to account queries that are still to come on this connection before orders may be
+    /// sent.
+    answers_left: u8,
     resume: (SessionId, u64),
     /// An order whose fields are patched before it is written.
     template: OrderTemplate,
@@ -79,7 +84,7 @@ impl Ouch50 {
         Self {
             client: Client::new(client),
             account: Account::new(1),
-            is_recovered: false,
+            answers_left: LOGIN_QUERIES,
             resume: (SessionId::BLANK, 1),
             template,
             is_template_ioc: false,
@@ -144,7 +149,7 @@ fn read(number: u64, message: &[u8], account: &mut Account) -> Result<SessionEve
         },
         Outbound::AccountQueryResponse(told) => {
             account.told(told.next_user_ref.get());
-            SessionEvent::Recovered { number, next_id: u64::from(told.next_user_ref.get()) }
+            SessionEvent::AnsweredBelow { number, below: u64::from(told.next_user_ref.get()) }
         }
         _ => SessionEvent::Other { number },
     })
@@ -190,14 +195,14 @@ impl Session for Ouch50 {
 
     fn connected(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), SessionError> {
         let (session, number) = self.resume;
-        self.is_recovered = false;
+        self.answers_left = LOGIN_QUERIES;
         self.client.connect(now_ns, session, number, output).map_err(|error| SessionError(error.to_string()))
     }
 
     fn disconnected(&mut self) {
         self.client.disconnected();
         self.account.disconnected();
-        self.is_recovered = false;
+        self.answers_left = LOGIN_QUERIES;
     }
 
     fn receive(
@@ -214,7 +219,9 @@ impl Session for Ouch50 {
                     let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
                     self.resume = (session, next);
                     let event = SessionEvent::LoggedIn { session: session.to_wire(), next_inbound: next, is_gap };
-                    query(&mut self.client, now_ns, output)?;
+                    for _ in 0..LOGIN_QUERIES {
+                        query(&mut self.client, now_ns, output)?;
+                    }
                     event
                 }
                 ClientEvent::LoginRejected(reason) => {
@@ -222,9 +229,17 @@ impl Session for Ouch50 {
                 }
                 ClientEvent::Sequenced { number, message } => {
                     self.resume.1 = number.saturating_add(1);
-                    let event = read(number, message, &mut self.account)?;
-                    self.is_recovered |= matches!(event, SessionEvent::Recovered { .. });
-                    event
+                    match read(number, message, &mut self.account)? {
+                        SessionEvent::AnsweredBelow { number, below } if self.answers_left > 0 => {
+                            self.answers_left -= 1;
+                            if self.answers_left > 0 {
+                                SessionEvent::Other { number }
+                            } else {
+                                SessionEvent::Recovered { number, next_id: below, is_final: true }
+                            }
+                        }
+                        event => event,
+                    }
                 }
                 ClientEvent::EndOfSession => {
                     self.resume = (SessionId::BLANK, 1);
@@ -241,7 +256,7 @@ impl Session for Ouch50 {
     }
 
     fn is_open(&self) -> bool {
-        self.is_recovered && self.client.is_logged_in()
+        self.answers_left == 0 && self.client.is_logged_in()
     }
 
     fn next_id(&self) -> u64 {
@@ -318,6 +333,12 @@ impl Session for Ouch50 {
         let mut message = [0; 32];
         let len = cancel.emit(&[], &mut message).ok_or(SendError::Room)?;
         self.client.send(now_ns, &message[..len], output).map_err(|_| SendError::Room)?;
+        Ok(true)
+    }
+
+    fn ask_status(&mut self, now_ns: u64, _query: &Query, output: &mut Output<'_>) -> Result<bool, SendError> {
+        self.open()?;
+        query(&mut self.client, now_ns, output).map_err(|_| SendError::Room)?;
         Ok(true)
     }
 

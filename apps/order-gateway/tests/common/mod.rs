@@ -34,11 +34,17 @@ pub struct Buyer {
     pub events: Vec<OrderEvent>,
     pub is_open: bool,
     pub side: Side,
+    /// The order that the next book replaces.
+    pub replace: Option<u64>,
 }
 
 impl Strategy for Buyer {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
         let Some((price, qty)) = book.bid else { return };
+        if let Some(id) = self.replace.take() {
+            self.ids.extend(orders.replace(id, qty, price));
+            return;
+        }
         let request = OrderRequest { instrument: book.instrument, side: self.side, qty, price, is_ioc: false };
         match orders.send(&request) {
             Ok(id) => self.ids.push(id),
@@ -91,6 +97,7 @@ pub fn config() -> CoreConfig {
         orders: OrderCapacity { orders: 64, executions: 256, instruments: 1 },
         risk: RiskCapacity { orders: 64, recent: 64 },
         epoch_offset_ns: 0,
+        answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     }
 }
 
@@ -122,6 +129,8 @@ pub struct Venue {
     out: Vec<u8>,
     /// What arrives is lost.
     pub is_deaf: bool,
+    /// Account queries that arrived.
+    pub queries: usize,
 }
 
 impl Venue {
@@ -135,6 +144,7 @@ impl Venue {
             next_ref: 1,
             out: Vec::new(),
             is_deaf: false,
+            queries: 0,
         }
     }
 
@@ -197,6 +207,7 @@ impl Venue {
             Inbound::CancelOrder(_) => self.cancels += 1,
             Inbound::MassCancel(_) => self.mass_cancels += 1,
             Inbound::AccountQuery(_) => {
+                self.queries += 1;
                 let answer = AccountQueryResponse { at_ns: 0.into(), next_user_ref: self.next_ref.into() };
                 let mut bytes = [0; 64];
                 let len = answer.emit(&[], &mut bytes).unwrap();

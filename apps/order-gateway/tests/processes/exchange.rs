@@ -1,0 +1,58 @@
+//! An exchange in a thread, and what its account's day was.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use market::{Price, Symbol};
+use wirepath::worker::StopFlag;
+
+use crate::truth::VenueLog;
+
+pub const USER: &str = "ALICE";
+pub const PASSWORD: &str = "SECRET";
+
+/// `exchange-sim serve` as a library, until it is stopped. Orders outlive their connection.
+pub struct Running {
+    pub orders: SocketAddr,
+    /// The instrument that everybody trades, and its price.
+    pub instrument: (Symbol, Price),
+    stop: StopFlag,
+    thread: JoinHandle<Served>,
+}
+
+impl Running {
+    pub fn start(port: u16, faults: &[&str]) -> Self {
+        let settings = Settings { symbols: 1, port, ..Settings::default() };
+        let mut account = AccountSettings::new(USER, PASSWORD).unwrap();
+        account.cancel_on_disconnect = false;
+        let serving = Serving {
+            send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
+            orders: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
+            drop_copy: None,
+            rerequest: None,
+            start_after: Duration::ZERO,
+            accounts: vec![account],
+            rate_max: None,
+            house_shares: 900_000,
+            faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
+        };
+        let exchange = Exchange::open(&settings, &serving).unwrap();
+        let (orders, instrument) = (exchange.addresses()[0], exchange.listing()[0]);
+        let stop = StopFlag::new();
+        let flag = stop.clone();
+        let thread = thread::spawn(move || exchange.run(&flag).unwrap());
+        Self { orders, instrument, stop, thread }
+    }
+
+    /// The account's numbered messages so far. Nobody may be logged in.
+    pub fn log(&self) -> VenueLog {
+        VenueLog::read(TcpStream::connect(self.orders).unwrap())
+    }
+
+    pub fn stop(self) -> Served {
+        self.stop.stop();
+        self.thread.join().unwrap()
+    }
+}

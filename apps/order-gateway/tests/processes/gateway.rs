@@ -1,0 +1,140 @@
+//! A gateway as a process of its own: this test program again, with one test alone.
+
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use market::framing::PacketWriter;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::itch50::{AddOrder, Head, Message};
+use market::{Capacity, Locate, Price, Symbol};
+use order_entry::Text;
+use order_entry::journal::Journal;
+use order_entry::risk::{KillSwitch, Route};
+use order_entry::soupbin::Credentials;
+use order_gateway::kernel::{Clock, LineConfig, Run};
+use order_gateway::session::{Ouch50, Ouch50Config, Session as _};
+use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, MappedFile, SyncPolicy};
+
+use crate::exchange::{PASSWORD, Running, USER};
+use crate::trader::{Trader, capacity, limits, risk};
+
+const JOURNAL_LEN: usize = 8 << 20;
+const RESERVE: usize = 1 << 20;
+
+/// What a process is told by its environment.
+const ORDER: &str = "GATEWAY_OF_A_TEST";
+
+/// How a gateway runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It trades until it is killed.
+    Trade,
+    /// It logs in, hears what happened, and ends without an order of its own.
+    Listen,
+}
+
+/// Starts a gateway over the journal at `path`.
+pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
+    let (symbol, price) = exchange.instrument;
+    let order = format!(
+        "{}\n{}\n{}\n{}\n{}\n{seed}",
+        path.display(),
+        exchange.orders,
+        symbol.as_str(),
+        price.0,
+        mode == Mode::Trade
+    );
+    Command::new(env::current_exe().unwrap())
+        .args(["gateway::process", "--exact", "--nocapture"])
+        .env(ORDER, order)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// No test of its own: it is what [`start`] starts.
+#[test]
+fn process() {
+    let Ok(order) = env::var(ORDER) else { return };
+    let words: Vec<&str> = order.lines().collect();
+    let [path, address, symbol, price, is_active, seed] = words[..] else { panic!("six words") };
+    let symbol = Symbol::new(symbol).unwrap();
+    let SocketAddr::V4(primary) = address.parse().unwrap() else { panic!("an address of IPv4") };
+    let is_active: bool = is_active.parse().unwrap();
+    let clock = Clock::start();
+    let core = core(Path::new(path), symbol, &clock);
+    let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
+    let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
+    if is_active {
+        gateway.core_mut().arm(clock.now_ns());
+    }
+    let retry = Duration::from_millis(1);
+    let line = LineConfig { retry, ..LineConfig::new(primary) };
+    let mut run = Run { gateway, line, feed, audit: None, commands: None, clock };
+    run.run(
+        |gateway| !is_active && gateway.core().session().is_open() && !gateway.core().orders().live().any(is_open),
+        |_| (),
+    );
+}
+
+/// An answer is still to come.
+fn is_open((_, order): (usize, &order_entry::orders::Order)) -> bool {
+    order.is_unacknowledged() || order.is_cancel_pending() || !order.pending_replaces().is_empty()
+}
+
+fn core(path: &Path, symbol: Symbol, clock: &Clock) -> Core<Ouch50, MappedFile> {
+    let (memory, existed) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
+    let config = CoreConfig {
+        instruments: [Instrument { symbol, route: Route::default() }].into(),
+        limits: limits(),
+        orders: capacity(),
+        risk: risk(),
+        epoch_offset_ns: clock.epoch_offset_ns(),
+        answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+    };
+    let credentials = Credentials::new(USER, PASSWORD).unwrap();
+    let session = Ouch50::new(Ouch50Config::new(credentials, Text::new("FIRM").unwrap()));
+    if existed {
+        return Core::recover(config, session, memory, KillSwitch::new(), RESERVE).unwrap().0;
+    }
+    let journal = Journal::create(memory, 7, clock.epoch_offset_ns(), RESERVE).unwrap();
+    Core::new(config, session, journal, KillSwitch::new())
+}
+
+/// A feed with a bid and an offer around `price`, whose packets a thread sends again and again.
+fn feed(symbol: Symbol, price: Price) -> (Feed, Vec<UdpSocket>) {
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let packet = packet(symbol, price);
+    thread::spawn(move || {
+        // The first packet again is ignored, and says that the feed is alive.
+        while sender.send(&packet).is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let books = Capacity { books: 4, orders: 64, levels: 16 };
+    (Feed::new(&[symbol], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver])
+}
+
+fn packet(symbol: Symbol, price: Price) -> Vec<u8> {
+    let mut bytes = [0; 512];
+    let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"DAY       ", 1), &mut bytes).unwrap();
+    for (order, side, away) in [(1, b'B', -100), (2, b'S', 100)] {
+        let add = AddOrder {
+            head: Head::new(AddOrder::KIND, Locate(1), 0),
+            order: order.into(),
+            side,
+            shares: 100.into(),
+            stock: symbol,
+            price: ((price.0 + away) as u32).into(),
+        };
+        packet.push(Message::from(&add).as_bytes()).unwrap();
+    }
+    packet.finish().to_vec()
+}

@@ -1,0 +1,52 @@
+//! A gateway that is killed loses nothing that it sent.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::exchange::Running;
+use crate::gateway::{Mode, start};
+use crate::journal::{Replayed, records, replay};
+use crate::truth::VenueLog;
+
+/// Starts a gateway and kills it when it has written `more` records.
+fn trade_and_kill(exchange: &Running, path: &Path, more: u64, seed: u64) {
+    let target = records(path) + more;
+    let mut child = start(exchange, path, Mode::Trade, seed);
+    let end = Instant::now() + Duration::from_secs(120);
+    while records(path) < target {
+        assert!(child.try_wait().unwrap().is_none(), "the gateway has ended by itself");
+        assert!(Instant::now() < end, "the gateway writes nothing");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn agree(replayed: &Replayed, venue: &VenueLog) {
+    assert_eq!(replayed.alarms, Vec::<String>::new());
+    assert_eq!(replayed.totals, venue.totals);
+    assert_eq!(replayed.position, venue.totals.bought - venue.totals.sold);
+    let open = venue.open.iter().map(|(id, order)| (*id, (order.side, order.leaves, order.price)));
+    assert_eq!(replayed.open, open.collect());
+    for (id, (_, qty, price)) in &venue.accepted {
+        let (intended, at) = replayed.intents[id];
+        assert!(*qty <= intended && *price == at, "order {id}: {qty} at {price:?}, intended {intended} at {at:?}");
+    }
+}
+
+#[test]
+fn gateway_killed_at_random_points_loses_nothing_that_it_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal");
+    let exchange = Running::start(26_631, &[]);
+    // From a kill during the recovery to one after thousands of orders.
+    let points = [900, 3, 211, 1, 1_733, 40, 2, 617, 7, 2_500, 90, 12];
+    for (point, seed) in points.into_iter().zip(1..) {
+        trade_and_kill(&exchange, &path, point, seed);
+    }
+    let mut last = start(&exchange, &path, Mode::Listen, 0);
+    assert!(last.wait().unwrap().success());
+    let (replayed, venue) = (replay(&path), exchange.log());
+    assert!(venue.totals.fills > 300 && !venue.open.is_empty(), "it was no load: {:?}", venue.totals);
+    agree(&replayed, &venue);
+    assert_eq!(exchange.stop().trades[0], venue.totals);
+}

@@ -1,0 +1,11 @@
+//! Gateways in processes of their own, which are killed while they trade with an exchange over
+//! loopback.
+#![allow(unreachable_pub, reason = "each module is used by the others")]
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+mod exchange;
+mod gateway;
+mod journal;
+mod kill;
+mod trader;
+mod truth;
