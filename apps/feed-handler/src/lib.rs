@@ -38,5 +38,5 @@ pub use error::Error;
 pub use event::{Event, Progress};
 pub use format::Format;
 pub use plan::{FeedPlan, ReplayPlan, RunPlan};
-pub use replay::replay;
-pub use run::run;
+pub use replay::{replay, replay_with};
+pub use run::{SinkContext, run, run_with};

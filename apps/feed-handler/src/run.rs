@@ -3,8 +3,9 @@
 //! replay are the same: only the source of their frames, their clock and their nodes differ.
 
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use market::DOUBTS_MAX;
+use market::{DOUBTS_MAX, EventSink};
 use wirepath::counters::Scope;
 use wirepath::device::Queue;
 use wirepath::pipeline::{HostStackConfig, Node, NodeTree, host_stack};
@@ -25,7 +26,18 @@ use crate::{memory, watch};
 
 /// Carries out a plan until `stop` or the end of its time; `report` gets the events during the run.
 /// On return we have left nothing on the interface.
-pub fn run(plan: &RunPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Result<Summary, Error> {
+pub fn run(plan: &RunPlan, stop: &StopFlag, report: impl FnMut(Event)) -> Result<Summary, Error> {
+    run_with(plan, stop, report, |_| Ok(()))
+}
+
+/// The same; each worker passes the events of its channels to clones of the sink that `sinks` makes
+/// for it, on the worker's thread and before its first packet.
+pub fn run_with<S: EventSink + Clone>(
+    plan: &RunPlan,
+    stop: &StopFlag,
+    mut report: impl FnMut(Event),
+    sinks: impl Fn(&SinkContext) -> Result<S, Error> + Send + Sync + 'static,
+) -> Result<Summary, Error> {
     let (interface, queues) = (plan.live.port.interface().to_owned(), &plan.live.queues);
     let first = queues.first().copied().unwrap_or_default();
     let books = memory::check(plan.feed.channels_max(), plan.feed.format.memory(plan.feed.capacity))?;
@@ -34,7 +46,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Re
     let cores: Vec<_> = (0..queues.len()).map(|idx| watch::core(placement, idx, queues.len())).collect();
     let port = Port::from_config(plan.live.clone()).cores(cores.iter().filter_map(|core| core.number)).drain();
     let port = plan.feed.subscriptions(Some(first)).into_iter().fold(port, Port::subscribe);
-    let (work, events) = WorkerTask::new(plan.feed.clone());
+    let (work, events) = WorkerTask::new(plan.feed.clone(), sinks);
     let polled = interface.clone();
     let running = port.counters(&block).stop_by(stop).log(|_| ()).start(move |builder, worker| {
         let queue = worker.queue();
@@ -122,10 +134,23 @@ fn gone(interface: &str) -> String {
     )
 }
 
-/// The task of a port's worker.
-pub(crate) struct WorkerTask {
+/// What a sink is made for: a worker and its channels.
+#[derive(Debug)]
+pub struct SinkContext {
+    /// The worker's queue; 0 in a replay.
+    pub queue: u16,
+    /// The worker's part of the plan.
+    pub plan: FeedPlan,
+    /// Add it to the times that the sink is given, which are of the worker's clock, and they are ns
+    /// since 1970, as the wall clock was at the start. 0 in a replay, whose times are recorded.
+    pub unix_offset_ns: u64,
+}
+
+/// The task of a port's worker. `F` makes the sink of its events.
+pub(crate) struct WorkerTask<F> {
     pub(crate) plan: FeedPlan,
     events: Sender<Event>,
+    sinks: F,
 }
 
 /// The frames of a worker.
@@ -165,11 +190,11 @@ pub(crate) fn merge_results(done: Vec<Result<WorkerResult, Error>>) -> Result<Wo
     Ok(sum)
 }
 
-impl WorkerTask {
+impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F> {
     /// The work of a plan, and the events of all workers, which end with the last of them.
-    pub(crate) fn new(plan: FeedPlan) -> (Self, Receiver<Event>) {
+    pub(crate) fn new(plan: FeedPlan, sinks: F) -> (Self, Receiver<Event>) {
         let (events, received) = mpsc::channel();
-        (Self { plan, events }, received)
+        (Self { plan, events, sinks }, received)
     }
 
     fn report(&self, event: Event) {
@@ -186,11 +211,11 @@ impl WorkerTask {
         nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
     ) -> Result<WorkerResult, Error>
     where
-        N: Node<Feed<MoldItch50>>
-            + Node<Feed<IexTops>>
-            + Node<Feed<IexDeep>>
-            + Node<Feed<CboePitch>>
-            + Node<Feed<CmeMdp3>>,
+        N: Node<Feed<MoldItch50, S>>
+            + Node<Feed<IexTops, S>>
+            + Node<Feed<IexDeep, S>>
+            + Node<Feed<CboePitch, S>>
+            + Node<Feed<CmeMdp3, S>>,
     {
         match plan.format {
             Format::MoldItch50 | Format::Itch50File => {
@@ -204,7 +229,7 @@ impl WorkerTask {
     }
 
     /// The worker with the memory of its feed, from its first poll to its results.
-    fn feed<P: Protocol, Q: Queue, H: HostProvider, N: Node<Feed<P>>>(
+    fn feed<P: Protocol, Q: Queue, H: HostProvider, N: Node<Feed<P, S>>>(
         &self,
         plan: &FeedPlan,
         builder: WorkerBuilder<Q, H>,
@@ -217,13 +242,15 @@ impl WorkerTask {
         let intake = |queue| StampingQueue::new(queue, frames.count_max, clock, sampler.received());
         let builder = sized(builder.wrap_queue(intake), plan);
         let sizing = builder.sizing();
-        let feed = Feed::<P>::new(feed_config::<P>(plan, frames.clock), sampler, &scope);
+        let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
+        let sink = (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), unix_offset_ns })?;
+        let feed = Feed::<P, S>::with_sink(feed_config::<P>(plan, frames.clock), sink, sampler, &scope);
         let built = builder.build_with(feed, &scope, nodes).map_err(Error::failed)?;
         if let Some(fallback) = built.pool().region().mapping().and_then(|mapping| mapping.fallback()) {
             self.report(Event::Notice(fallback.to_string()));
         }
         let mut outline = NodeTree::new();
-        Node::<Feed<P>>::outline(built.pipeline(), &mut outline);
+        Node::<Feed<P, S>>::outline(built.pipeline(), &mut outline);
         let mut running = worker.start(built, &mut clock).map_err(Error::failed)?;
         self.report(Event::Built(format!("{outline}{sizing}")));
         let started = clock.now();
@@ -237,6 +264,15 @@ impl WorkerTask {
         let worker = running.finish(&mut clock);
         let (kept, without_reason) = (worker.kept() as u64, worker.pool().drops_without_reason());
         Ok(WorkerResult { ended, seconds, kept, without_reason, tally: worker.app().tally(plan.tops) })
+    }
+}
+
+/// See [`SinkContext::unix_offset_ns`].
+fn unix_offset_ns(arrival: ArrivalClock, clock: &mut MonotonicClock) -> u64 {
+    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    match arrival {
+        ArrivalClock::Recorded => 0,
+        ArrivalClock::Worker => unix_ns.saturating_sub(clock.now().as_nanos()),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::book::Books;
 use crate::codec::{Decoder, MessageCounts};
 use crate::framing::{Framing, FramingError, Packet};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
+use crate::sink::EventSink;
 
 /// The configuration of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,8 @@ fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl Cha
     }
 }
 
-/// Builds the books of a channel: the handler where only the books are wanted.
+/// Builds the books of a channel: the handler where the books are wanted, and with an [`EventSink`]
+/// where others want the events too.
 ///
 /// ```
 /// use market::Capacity;
@@ -244,36 +246,52 @@ fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl Cha
 /// assert_eq!((builder.counts.unknown, builder.books.len()), (1, 0));
 /// ```
 #[derive(Clone, Debug)]
-pub struct BookBuilder<C, B> {
+pub struct BookBuilder<C, B, S = ()> {
     codec: C,
     /// Messages by type, and those that gave no event.
     pub counts: MessageCounts,
     /// The books. A gap makes them stale, a restart empties them.
     pub books: B,
+    /// Receives each event after the books.
+    pub sink: S,
 }
 
 impl<C: Decoder + Default, B: Books> BookBuilder<C, B> {
     /// Builds `books` from the messages of a codec.
     pub fn new(codec: C, books: B) -> Self {
-        Self { codec, counts: MessageCounts::new(), books }
+        Self::with_sink(codec, books, ())
     }
 }
 
-impl<C: Decoder + Default, B: Books> ChannelHandler for BookBuilder<C, B> {
+impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
+    /// The same, and passes each event to `sink`.
+    pub fn with_sink(codec: C, books: B, sink: S) -> Self {
+        Self { codec, counts: MessageCounts::new(), books, sink }
+    }
+}
+
+impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilder<C, B, S> {
     #[inline]
-    fn on_message(&mut self, _seq: u64, message: &[u8]) {
+    fn on_message(&mut self, seq: u64, message: &[u8]) {
         self.codec.decode_all(message, &mut self.counts, &mut |event| {
-            self.books.apply(event);
+            let change = self.books.apply(event);
+            self.sink.event(seq, event, change, &self.books);
         });
     }
 
-    fn on_gap(&mut self, _gap: Gap) {
+    fn on_gap(&mut self, gap: Gap) {
         self.books.mark_stale();
+        self.sink.gap(gap, &self.books);
     }
 
     fn on_restart(&mut self) {
         self.codec = C::default();
         self.books.clear();
+        self.sink.restart();
+    }
+
+    fn on_end_of_session(&mut self) {
+        self.sink.end_of_session();
     }
 }
 

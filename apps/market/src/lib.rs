@@ -64,6 +64,7 @@ pub mod mdp3;
 pub mod pitch;
 
 mod book;
+mod sink;
 
 #[cfg(feature = "truth")]
 pub mod truth;
@@ -82,4 +83,5 @@ pub use rerequest::{RerequestCounts, RerequestRange, RerequestStep, Rerequester,
 pub use sequence::{
     Action, ChannelKey, Channels, DOUBTS_MAX, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict, StartSequence,
 };
+pub use sink::EventSink;
 pub use units::{Locate, OrderRef, Price, Price9, Side, Symbol};

@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 use market::framing::{Framing, FramingError, Header, Packet, Session};
-use market::{Capacity, Line, Policy, Window};
+use market::{Capacity, EventSink, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -187,17 +187,18 @@ impl Numbers {
     }
 }
 
-/// The feed handler's app.
-pub struct Feed<P: Protocol> {
+/// The feed handler's app. Each channel passes its events to a clone of `S`, by default to nobody.
+pub struct Feed<P: Protocol, S = ()> {
     config: FeedConfig,
     pub(super) sources: Vec<Source>,
     pub(super) sets: Vec<Set>,
-    pub(super) channels: Vec<Channel<P>>,
+    pub(super) channels: Vec<Channel<P, S>>,
     index: Index,
     deadlines: Deadlines,
     /// Memory for channels without a packet yet: all of the configured sets, and the first that is
     /// learned.
-    spare: Vec<Channel<P>>,
+    spare: Vec<Channel<P, S>>,
+    sink: S,
     /// Channels that were learned.
     learned: usize,
     /// Datagrams of groups that were not accepted because there were [`GROUPS_MAX`] already.
@@ -215,6 +216,13 @@ impl<P: Protocol> Feed<P> {
     /// learned. Its consumers are the places of its lines, set after set, and then of its groups:
     /// the port subscribes to them.
     pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
+        Self::with_sink(config, (), sampler, scope)
+    }
+}
+
+impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
+    /// The same; each channel passes its events to a clone of `sink`.
+    pub fn with_sink(config: FeedConfig, sink: S, sampler: Sampler, scope: &Scope) -> Self {
         let scope = scope.scope("feed");
         let learned_max = config.learned_max.min(CHANNELS_MAX);
         let configured: usize = config.sets.iter().map(SetConfig::channels_max).sum();
@@ -226,6 +234,7 @@ impl<P: Protocol> Feed<P> {
             index: Index::new(channels_max),
             deadlines: Deadlines::new(channels_max),
             spare: Vec::new(),
+            sink,
             learned: 0,
             groups_refused: 0,
             newest_ns: 0,
@@ -253,7 +262,7 @@ impl<P: Protocol> Feed<P> {
     fn finish(&mut self) {
         for place in 0..self.unassigned_packets.len() {
             while let Some(newcomer) = self.unassigned_packets[place].pop() {
-                let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
+                let has_channel = |channel: &Channel<P, S>| Some(channel.key.set) == newcomer.set;
                 if self.channels.iter().any(has_channel) {
                     self.drops.count(FeedDrop::Doubtful);
                 } else {
@@ -285,8 +294,8 @@ impl<P: Protocol> Feed<P> {
         self.sets.push(set);
     }
 
-    fn new_channel(&self) -> Channel<P> {
-        Channel::new(self.config.policy, self.config.window, self.config.capacity)
+    fn new_channel(&self) -> Channel<P, S> {
+        Channel::new(self.config.policy, self.config.window, self.config.capacity, self.sink.clone())
     }
 
     /// Checks the datagram and gives it to its channel.
@@ -472,7 +481,7 @@ impl<P: Protocol> Feed<P> {
     }
 
     /// The memory of a channel that is not open: a configured set's was allocated at the start.
-    fn memory_for(&mut self, key: Key) -> Result<Channel<P>, FeedDrop> {
+    fn memory_for(&mut self, key: Key) -> Result<Channel<P, S>, FeedDrop> {
         let numbers = &mut self.sets[usize::from(key.set)].numbers;
         match numbers {
             Numbers::Any => return self.learn(),
@@ -484,7 +493,7 @@ impl<P: Protocol> Feed<P> {
     }
 
     /// Allocates memory for a channel that is not configured, while another one is allowed.
-    fn learn(&mut self) -> Result<Channel<P>, FeedDrop> {
+    fn learn(&mut self) -> Result<Channel<P, S>, FeedDrop> {
         match self.learned {
             CHANNELS_MAX => return Err(FeedDrop::ChannelsFull),
             learned if learned == self.config.learned_max => return Err(FeedDrop::NoMemory),
@@ -507,7 +516,7 @@ impl<P: Protocol> Feed<P> {
     }
 }
 
-impl<P: Protocol> App for Feed<P> {
+impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let now_ns = self.arrival_ns(datagram.timestamp, cx.now);
@@ -524,6 +533,7 @@ impl<P: Protocol> App for Feed<P> {
         if self.config.clock == ArrivalClock::Worker && self.deadlines.is_due(now_ns) {
             self.expire(now_ns);
         }
+        self.channels.iter_mut().for_each(|channel| channel.builder.sink.turn());
     }
 
     fn on_stop(&mut self, _: &mut Cx<'_>) {
@@ -531,7 +541,7 @@ impl<P: Protocol> App for Feed<P> {
     }
 }
 
-impl<P: Protocol> Learner for Feed<P> {
+impl<P: Protocol, S: EventSink + Clone> Learner for Feed<P, S> {
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId> {
         if self.sources.len() == GROUPS_MAX {
             self.groups_refused += 1;

@@ -1,7 +1,7 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
-use market::framing::{Framing, Header, Messages, Packet, Session};
-use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, Gap, Line, Output, Policy, Verdict, Window};
+use market::framing::{Framing, Header, Packet, Session};
+use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, EventSink, Gap, Line, Output, Policy, Verdict, Window};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
@@ -9,12 +9,12 @@ use super::counters::FeedCounters;
 use super::index::Key;
 use crate::format::Protocol;
 
-pub(super) struct Channel<P: Protocol> {
+pub(super) struct Channel<P: Protocol, S> {
     pub(super) key: Key,
     /// Session of the packet that opened it, until the arbiter has one.
     session: Session,
     pub(super) arbiter: Arbiter<Held>,
-    pub(super) builder: BookBuilder<P::Codec, P::Books>,
+    pub(super) builder: BookBuilder<P::Codec, P::Books, S>,
     pub(super) gaps: GapLog,
     /// Messages in packets that should have waited, but no buffer was free for them.
     pub(super) not_kept: u64,
@@ -39,14 +39,14 @@ impl GapLog {
     }
 }
 
-impl<P: Protocol> Channel<P> {
+impl<P: Protocol, S: EventSink> Channel<P, S> {
     /// Memory for a channel that is not open yet.
-    pub(super) fn new(policy: Policy, window: Window, capacity: Capacity) -> Self {
+    pub(super) fn new(policy: Policy, window: Window, capacity: Capacity, sink: S) -> Self {
         Self {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
             arbiter: Arbiter::new(LINES_MAX, policy, window),
-            builder: BookBuilder::new(P::Codec::default(), P::books(capacity)),
+            builder: BookBuilder::with_sink(P::Codec::default(), P::books(capacity), sink),
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
             not_kept: 0,
             built: 0,
@@ -57,6 +57,7 @@ impl<P: Protocol> Channel<P> {
     pub(super) fn open(mut self, key: Key, session: Session) -> Self {
         self.key = key;
         self.session = session;
+        self.builder.sink.opened(key.set, key.channel);
         self
     }
 
@@ -82,6 +83,7 @@ impl<P: Protocol> Channel<P> {
         counters: &mut FeedCounters,
     ) {
         self.expire(now_ns, counters);
+        self.builder.sink.packet(now_ns);
         match self.arbiter.offer(line, &packet.header, now_ns) {
             Verdict::Deliver { skip } => self.build(packet, skip, counters),
             Verdict::Keep => self.keep(packet, hold()),
@@ -97,7 +99,7 @@ impl<P: Protocol> Channel<P> {
 
     #[inline]
     fn build(&mut self, packet: &Packet<'_, P::Framing>, skip: u32, counters: &FeedCounters) {
-        let built = build(packet.messages(), skip, &mut self.builder);
+        let built = build(packet, skip, &mut self.builder);
         self.built += built;
         counters.messages.add(built);
     }
@@ -106,6 +108,7 @@ impl<P: Protocol> Channel<P> {
     #[inline]
     pub(super) fn expire(&mut self, now_ns: u64, counters: &mut FeedCounters) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            self.builder.sink.packet(now_ns);
             self.drain(now_ns, counters);
         }
     }
@@ -124,7 +127,7 @@ impl<P: Protocol> Channel<P> {
             Output::Deliver { handle, skip } => {
                 // The packet was checked when it was kept, and held bytes do not change.
                 if let Ok(packet) = P::Framing::parse(counters.bytes(&handle)) {
-                    let built = build(packet.messages(), skip, &mut self.builder);
+                    let built = build(&packet, skip, &mut self.builder);
                     self.built += built;
                     counters.messages.add(built);
                 }
@@ -137,7 +140,7 @@ impl<P: Protocol> Channel<P> {
                 self.builder.on_gap(gap);
             }
             Output::Restart => self.builder.on_restart(),
-            Output::EndOfSession => {}
+            Output::EndOfSession => self.builder.on_end_of_session(),
         }
     }
 
@@ -150,14 +153,16 @@ impl<P: Protocol> Channel<P> {
     }
 }
 
-/// Passes all messages but the first `skip` to the builder. Returns their number.
+/// Passes all messages but the first `skip` to the builder, with their numbers. Returns how many.
 #[inline]
-fn build<F: Framing>(messages: Messages<'_, F>, skip: u32, builder: &mut impl ChannelHandler) -> u64 {
+fn build<F: Framing>(packet: &Packet<'_, F>, skip: u32, builder: &mut impl ChannelHandler) -> u64 {
     let mut built = 0;
-    for message in messages.skip(skip as usize) {
+    let is_numbered = packet.header.seq > 0;
+    for (idx, message) in (0..).zip(packet.messages()).skip(skip as usize) {
         built += 1;
-        // Books depend on the contents of messages, not on their numbers.
-        builder.on_message(0, message);
+        // Where packets have the numbers, all messages of one have its number.
+        let idx = if F::NUMBERS_PACKETS { 0 } else { idx };
+        builder.on_message(if is_numbered { packet.header.seq + idx } else { 0 }, message);
     }
     built
 }

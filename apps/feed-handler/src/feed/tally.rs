@@ -3,7 +3,8 @@
 use core::net::SocketAddrV4;
 
 use market::{
-    BookCounts, BookIdx, Books, Gap, HoleCounts, LineCounts, MessageCounts, SequenceCounts, Symbol, TopOfBook,
+    BookCounts, BookIdx, Books, EventSink, Gap, HoleCounts, LineCounts, MessageCounts, SequenceCounts, Symbol,
+    TopOfBook,
 };
 
 use super::app::Feed;
@@ -109,14 +110,14 @@ impl ChannelTally {
     pub const GAPS_MAX: usize = GapLog::GAPS_MAX;
 }
 
-impl<P: Protocol> Feed<P> {
+impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
     /// Everything that happened so far.
     pub fn tally(&self, tops: Tops) -> FeedTally {
         let channels = self.channels.iter().map(|channel| self.channel_tally(channel, tops)).collect();
         FeedTally { channels, groups_refused: self.groups_refused, latency: self.sampler.latency() }
     }
 
-    fn channel_tally(&self, channel: &Channel<P>, tops: Tops) -> ChannelTally {
+    fn channel_tally(&self, channel: &Channel<P, S>, tops: Tops) -> ChannelTally {
         let set = &self.sets[usize::from(channel.key.set)];
         let sources = || set.lines.iter().map(|&source| &self.sources[source as usize]);
         let first = sources().map(|source| source.group).min();

@@ -3,6 +3,7 @@
 
 mod source;
 
+use market::EventSink;
 use wirepath::port::Port;
 use wirepath::worker::{Ended, StopFlag};
 
@@ -12,14 +13,25 @@ use crate::feed::ArrivalClock;
 use crate::join::{Learning, learning_stack};
 use crate::plan::{FeedPlan, ReplayPlan};
 use crate::report::{PacketSource, Run, Summary, read_truth};
-use crate::run::{Frames, WorkerTask, merge_results};
+use crate::run::{Frames, SinkContext, WorkerTask, merge_results};
 use crate::{memory, sniff, watch};
 
 use source::Source;
 
 /// Carries out a plan. `stop` ends it early, with the summary so far; `report` gets the events
 /// meanwhile.
-pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Result<Summary, Error> {
+pub fn replay(plan: &ReplayPlan, stop: &StopFlag, report: impl FnMut(Event)) -> Result<Summary, Error> {
+    replay_with(plan, stop, report, |_| Ok(()))
+}
+
+/// The same; the worker passes the events of its channels to clones of the sink that `sinks` makes,
+/// on the worker's thread and before the first packet.
+pub fn replay_with<S: EventSink + Clone>(
+    plan: &ReplayPlan,
+    stop: &StopFlag,
+    mut report: impl FnMut(Event),
+    sinks: impl Fn(&SinkContext) -> Result<S, Error> + Send + Sync + 'static,
+) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(read_truth).transpose()?;
     sniff::check(plan)?;
     report(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
@@ -28,7 +40,7 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut report: impl FnMut(Event))
     let core = watch::core(plan.feed.worker.placement, 0, 1);
     let port = Port::over(device).cores(core.number).promiscuous().checksum(plan.checksum);
     let port = plan.feed.subscriptions(None).into_iter().fold(port, Port::subscribe);
-    let (work, events) = WorkerTask::new(plan.feed.clone());
+    let (work, events) = WorkerTask::new(plan.feed.clone(), sinks);
     let frames = Frames { clock: ArrivalClock::Recorded, count_max: plan.packets_max, ready: None };
     let learning = learning(&plan.feed);
     let running = port.counters(&block).stop_by(stop).log(|_| ()).start(move |builder, worker| {

@@ -59,6 +59,12 @@ pub trait Books {
     /// they are; used memory is wiped when it is next written, a page or two at a time.
     fn clear(&mut self);
 
+    /// After an [`Event::EndOfEvent`]: the books whose best prices it made public. Empty for books
+    /// that change with each event, which tell it by [`Change`].
+    fn published(&self) -> &[BookIdx] {
+        &[]
+    }
+
     /// Books in use; their indices are all below this.
     fn len(&self) -> usize;
 

@@ -123,6 +123,10 @@ impl Books for DepthBooks {
         }
     }
 
+    fn published(&self) -> &[BookIdx] {
+        self.touched()
+    }
+
     /// Whether updates of this book are known to be missing. After a loss in the channel the others
     /// are [`Trust::Unconfirmed`] and not stale.
     fn is_stale(&self, book: BookIdx) -> bool {

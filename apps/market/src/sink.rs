@@ -1,0 +1,45 @@
+//! The events of a channel for others than its books: a ring in shared memory, a publisher, a log.
+
+use crate::book::{Books, Change};
+use crate::event::Event;
+use crate::sequence::Gap;
+
+/// Receives what a [`BookBuilder`](crate::BookBuilder) builds its books from, after the books have
+/// it. All methods have defaults that do nothing, and `()` is the sink where the books are enough:
+/// it costs nothing.
+///
+/// A method is called on the data path: it must not allocate, block or make a system call.
+pub trait EventSink {
+    /// The channel's first packet has come. `set` is the place of its lines in the configuration,
+    /// `number` its number in the packets. Not called where an application has one channel alone.
+    fn opened(&mut self, set: u16, number: u32) {
+        let _ = (set, number);
+    }
+
+    /// A packet begins, or packets that waited are given: they arrived, or were released, at
+    /// `now_ns`, of the clock that the caller passes to its channel.
+    fn packet(&mut self, now_ns: u64) {
+        let _ = now_ns;
+    }
+
+    /// An event of the message with number `seq` (0 where it has none), and its effect on a book.
+    fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        let _ = (seq, event, change, books);
+    }
+
+    /// Messages are missing, and `books` are marked so.
+    fn gap(&mut self, gap: Gap, books: &impl Books) {
+        let _ = (gap, books);
+    }
+
+    /// The feed restarts, and the books are empty.
+    fn restart(&mut self) {}
+
+    /// No more messages in this session.
+    fn end_of_session(&mut self) {}
+
+    /// A turn of the worker, with packets or without: the place for work that is done bit by bit.
+    fn turn(&mut self) {}
+}
+
+impl EventSink for () {}
