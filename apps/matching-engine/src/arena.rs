@@ -88,6 +88,10 @@ impl Order {
 #[derive(Debug)]
 pub(crate) struct Arena {
     slots: Vec<Order>,
+    /// The owner of each slot's order, or of the last that was there: sixteen in a cache line, so
+    /// that a search for all orders of an owner reads little. A list for each owner would cost
+    /// every order that ends the cache misses of two neighbors.
+    owners: Vec<u32>,
     capacity: usize,
     free: Slot,
     len: usize,
@@ -95,7 +99,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { slots: Vec::with_capacity(capacity), capacity, free: NONE, len: 0 }
+        let (slots, owners) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        Self { slots, owners, capacity, free: NONE, len: 0 }
     }
 
     #[inline]
@@ -124,6 +129,7 @@ impl Arena {
             let place = &mut self.slots[slot as usize];
             self.free = place.next;
             let generation = place.generation;
+            self.owners[slot as usize] = order.owner;
             *place = Order { generation, ..order };
             self.len += 1;
             return Some(slot);
@@ -131,6 +137,7 @@ impl Arena {
         if self.slots.len() == self.capacity {
             return None;
         }
+        self.owners.push(order.owner);
         self.slots.push(Order { generation: 0, ..order });
         self.len += 1;
         Some((self.slots.len() - 1) as Slot)
@@ -146,6 +153,14 @@ impl Arena {
         order.next = free;
         self.free = slot;
         self.len -= 1;
+    }
+
+    /// The first live order of an owner at `from` or behind, or [`NONE`]. Costs four bytes for each
+    /// slot that it passes.
+    pub(crate) fn next_of(&self, owner: u32, from: Slot) -> Slot {
+        let rest = self.owners.get(from as usize..).unwrap_or_default();
+        let mut own = (from..).zip(rest).filter(|&(_, of)| *of == owner).map(|(slot, _)| slot);
+        own.find(|&slot| self.get(slot).place != Place::Free).unwrap_or(NONE)
     }
 
     #[inline]

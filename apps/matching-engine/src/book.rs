@@ -1,6 +1,6 @@
 //! One instrument's ladders and state.
 
-use market::levels::Ladder;
+use market::levels::{Ladder, NONE};
 use market::{Price, Side};
 
 use crate::event::TradingState;
@@ -30,31 +30,54 @@ pub(crate) mod lane {
     pub(crate) const COUNT: u8 = 10;
 }
 
-/// The book of one instrument.
+/// The book of one instrument. The first cache line is all that most orders touch.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Book {
-    pub(crate) ladders: [Ladder; lane::COUNT as usize],
-    pub(crate) state: TradingState,
-    pub(crate) stops: u32,
+    /// Price of the last trade; 0 before the first.
+    pub(crate) last: Price,
     /// Pegged orders, whether they have a price or not.
     pub(crate) pegs: List,
     /// The pegged order that the walk in progress comes to next.
     pub(crate) peg_cursor: u32,
+    pub(crate) stops: u32,
+    pub(crate) state: TradingState,
+    pub(crate) ladders: [Ladder; lane::COUNT as usize],
     /// Best bid and offer that pegged orders were priced by; 0 for none.
     pub(crate) pegged_by: [Price; 2],
-    /// Price of the last trade; 0 before the first.
-    pub(crate) last: Price,
+    /// Where levels of the two resting ladders are.
+    pub(crate) known: [Known; 2],
+}
+
+/// Levels of one ladder by a hash of their price: a level that is found here is found without the
+/// ladder's tree. An entry is [`NONE`] or a level that is in the ladder now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known([u32; Self::LEN]);
+
+impl Known {
+    const BITS: u32 = 6;
+    const LEN: usize = 1 << Self::BITS;
+    const EMPTY: Self = Self([NONE; Self::LEN]);
+
+    /// The level that may be the one at `price`, or [`NONE`].
+    #[inline]
+    pub(crate) fn at(&mut self, price: Price) -> &mut u32 {
+        // The fraction of the golden ratio: neighboring prices get entries far apart.
+        let hash = (price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &mut self.0[(hash >> (u64::BITS - Self::BITS)) as usize]
+    }
 }
 
 impl Book {
     pub(crate) const EMPTY: Self = Self {
-        ladders: [Ladder::EMPTY; lane::COUNT as usize],
-        state: TradingState::Closed,
-        stops: 0,
+        last: Price(0),
         pegs: List::EMPTY,
         peg_cursor: crate::arena::NONE,
+        stops: 0,
+        state: TradingState::Closed,
+        ladders: [Ladder::EMPTY; lane::COUNT as usize],
         pegged_by: [Price(0); 2],
-        last: Price(0),
+        known: [Known::EMPTY; 2],
     };
 }
 

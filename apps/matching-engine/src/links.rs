@@ -1,6 +1,5 @@
-//! Lists of orders that are apart from the queues of the prices: an owner's orders, a book's pegged
-//! orders. Two links for each place of the arena, in an array of their own, because neighbors in a
-//! list are rarely neighbors in memory and eight links share a cache line.
+//! Lists of orders that are apart from the queues of the prices: a book's pegged orders. Two links
+//! for each place of the arena, in an array of their own, because few orders need them.
 
 use crate::arena::{NONE, Slot};
 

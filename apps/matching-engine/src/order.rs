@@ -8,7 +8,7 @@ use market::{Locate, Price, Side};
 pub struct Owner(pub u32);
 
 /// The engine's name for one live order: where it is stored, and how often that place was used
-/// before. It is never given to two orders, so an old one finds nothing.
+/// before. An old one finds nothing, until its place was used another four billion times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(pub u64);
 

@@ -12,7 +12,7 @@ impl Engine {
     /// Checks a new order, and gives its book's index.
     pub(super) fn admit(&self, new: &NewOrder, now_ns: u64) -> Result<u16, RejectReason> {
         let symbol = self.symbol(new.symbol).ok_or(RejectReason::Symbol)?;
-        if new.owner.0 as usize >= self.owners.len() {
+        if new.owner.0 as usize >= self.owners {
             return Err(RejectReason::Owner);
         }
         if new.self_trade.is_some_and(|self_trade| self_trade.group == 0) {

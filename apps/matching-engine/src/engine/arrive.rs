@@ -56,7 +56,6 @@ impl Engine {
         };
         let slot = self.orders.insert(order).ok_or(RejectReason::Full)?;
         self.references = reference;
-        self.owner_links.push(&mut self.owners[owner.0 as usize], slot);
         if let Life::Until(at_ns) = terms.life {
             self.expiries.push(at_ns, self.orders.id(slot), &self.orders);
         }

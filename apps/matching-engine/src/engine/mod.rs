@@ -27,7 +27,7 @@ use crate::arena::{Arena, Slot};
 use crate::book::Book;
 use crate::event::{Body, Event, OrderState, Sink};
 use crate::expiries::Expiries;
-use crate::links::{Links, List};
+use crate::links::Links;
 use crate::order::OrderId;
 use crate::queue::Queue;
 use crate::trades::Trades;
@@ -60,8 +60,7 @@ pub struct Engine {
     books: Vec<Book>,
     orders: Arena,
     levels: Levels<Queue>,
-    owners: Vec<List>,
-    owner_links: Links,
+    owners: usize,
     peg_links: Links,
     expiries: Expiries,
     trades: Trades,
@@ -102,8 +101,7 @@ impl Engine {
             orders: Arena::new(orders),
             // Each order needs one level at most, so this pool is never the one that is empty.
             levels: Levels::new(orders),
-            owners: vec![List::EMPTY; owners],
-            owner_links: Links::new(orders),
+            owners,
             peg_links: Links::new(orders),
             expiries: Expiries::new(orders),
             trades: Trades::new(trades),

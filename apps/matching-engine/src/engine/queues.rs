@@ -1,7 +1,7 @@
 //! An order in its queue: into it, out of it, smaller, and from its reserve again.
 
-use market::Price;
 use market::levels::NONE;
+use market::{Price, Side};
 
 use super::{Cx, Engine};
 use crate::arena::{Place, Slot};
@@ -20,16 +20,32 @@ impl Engine {
         // The stop that wakes first is the best: for buys the lowest trigger.
         let side = if lane == lane::stop(order.side) { opposite(order.side) } else { order.side };
         let symbol = order.symbol;
-        let ladder = &mut self.books[usize::from(symbol)].ladders[usize::from(lane)];
-        let found = self.levels.find(ladder, side, price);
-        let Some(level) = found.or_else(|| self.levels.insert(ladder, side, price, Queue::default())) else {
-            return false;
-        };
+        let Some(level) = self.level_at(symbol, lane, side, price) else { return false };
         self.levels.get_mut(level).push(&mut self.orders, slot);
         let order = self.orders.get_mut(slot);
         order.level = level;
         order.place = if order.shown > 0 { Place::Shown } else { Place::Hidden(lane) };
         true
+    }
+
+    /// The level at `price` of a ladder, perhaps a new one; none where there is no room for it.
+    #[inline]
+    fn level_at(&mut self, symbol: u16, lane: u8, side: Side, price: Price) -> Option<u32> {
+        let book = &mut self.books[usize::from(symbol)];
+        let known = book.known.get_mut(usize::from(lane)).map(|known| known.at(price));
+        if let Some(&mut level) = known
+            && level != NONE
+            && self.levels.get(level).price() == price
+        {
+            return Some(level);
+        }
+        let ladder = &mut book.ladders[usize::from(lane)];
+        let found = self.levels.find(ladder, side, price);
+        let level = found.or_else(|| self.levels.insert(ladder, side, price, Queue::default()))?;
+        if let Some(known) = known {
+            *known = level;
+        }
+        Some(level)
     }
 
     /// Takes an order out of its queue, if it is in one; the level stays, perhaps empty.
@@ -49,8 +65,14 @@ impl Engine {
     #[inline]
     pub(super) fn prune(&mut self, symbol: u16, lane: u8, level: u32) {
         if level != NONE && self.levels.get(level).is_empty() {
-            let ladder = &mut self.books[usize::from(symbol)].ladders[usize::from(lane)];
-            self.levels.remove(ladder, level);
+            let book = &mut self.books[usize::from(symbol)];
+            if let Some(known) = book.known.get_mut(usize::from(lane))
+                && let known = known.at(self.levels.get(level).price())
+                && *known == level
+            {
+                *known = NONE;
+            }
+            self.levels.remove(&mut book.ladders[usize::from(lane)], level);
         }
     }
 
@@ -153,12 +175,10 @@ impl Engine {
     #[inline]
     pub(super) fn end(&mut self, slot: Slot) {
         let order = self.orders.get(slot);
-        let owner = order.owner;
         if order.is_pegged {
             self.forget_peg(slot);
         }
         self.unlink(slot);
-        self.owner_links.remove(&mut self.owners[owner as usize], slot);
         self.orders.remove(slot);
     }
 }
