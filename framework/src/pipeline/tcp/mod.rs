@@ -63,6 +63,7 @@
 //! ```
 
 mod bytes;
+mod caller;
 mod chain;
 mod delegation;
 mod fast;
@@ -84,6 +85,7 @@ pub use crate::proto::tcp::{
     Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, Seq, State, TcpConfig,
     TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally,
 };
+pub use caller::{Caller, CallerEvent};
 pub use delegation::Delegation;
 pub use next_hop::NextHopError;
 pub use node::{Tcp, TcpData, TcpNodeConfig};
