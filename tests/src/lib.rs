@@ -6,6 +6,7 @@ pub mod cable;
 pub mod connectx;
 pub mod corpus;
 pub mod differential;
+pub mod exchange;
 pub mod frames;
 pub mod fuzz;
 pub mod lists;

@@ -11,6 +11,7 @@ mod codec;
 pub mod fix;
 pub mod ilink3;
 pub mod journal;
+mod manager;
 pub mod orders;
 pub mod ouch;
 pub mod risk;
@@ -18,4 +19,5 @@ pub mod session;
 pub mod soupbin;
 mod text;
 
+pub use manager::{ManagerConfig, OrderManager, Outcomes, Refusal};
 pub use text::Text;

@@ -18,12 +18,14 @@ mod event;
 mod executions;
 mod id_map;
 mod machine;
+mod message;
 mod order;
 mod table;
 mod totals;
 mod venue_state;
 
 pub use event::{Alarm, Effect, Outcome, VenueEvent, VenueStatus};
+pub use message::{StatedTerms, VenueMessage};
 pub use order::{End, Order, PendingReplace, State};
 pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError};
 pub use totals::TradeTotals;

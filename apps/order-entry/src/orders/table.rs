@@ -170,6 +170,19 @@ impl OrderTable {
         now_ns: u64,
     ) -> Result<usize, RequestError> {
         let slot = self.may_open(id, instrument)?;
+        self.open_in(slot, id, (instrument, side), (qty, price), now_ns);
+        Ok(slot)
+    }
+
+    /// [`OrderTable::open`] after [`OrderTable::may_open`], which gave `slot`.
+    pub(crate) fn open_in(
+        &mut self,
+        slot: usize,
+        id: u64,
+        (instrument, side): (InstrumentIdx, Side),
+        (qty, price): (u32, Price),
+        now_ns: u64,
+    ) {
         if slot == self.used {
             self.used += 1;
         } else {
@@ -183,7 +196,6 @@ impl OrderTable {
         order.chain.push(id);
         self.opened = self.opened.wrapping_add(1);
         self.live += 1;
-        Ok(slot)
     }
 
     /// The order in `slot` was not sent after all.

@@ -27,20 +27,24 @@
 //! answer of the common [`Recovery`](crate::session::Recovery).
 
 mod account;
+mod client;
 mod codes;
 mod error;
+mod orders;
 mod reject;
 mod template;
 pub mod v42;
 pub mod v50;
 
 pub use account::Account;
+pub use client::{OuchClient, OuchClientError, OuchEvent};
 pub use codes::{
     AiqStrategy, BboWeight, BrokenTradeReason, CancelReason, Capacity, CrossType, CustomerType, DiscretionPriceType,
     Display, HandleInstruction, LiquidityFlag, OrderState, PostOnly, PriceType, RestateReason, Side, SystemEventCode,
     TimeInForce, YesNo,
 };
 pub use error::OuchError;
+pub use orders::OuchOrders;
 pub use reject::{RejectReason, RejectReason42};
 pub use template::OrderTemplate;
 

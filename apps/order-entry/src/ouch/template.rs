@@ -1,6 +1,9 @@
 //! An order that stands ready, whole with its packet header, and is patched before it is sent.
 
+use market::Symbol;
+
 use super::v50::{EnterOrder, Field};
+use super::{Side, TimeInForce};
 use crate::soupbin::{HEADER_LEN, PacketType};
 
 /// Room for the packet: header, order, and an appendage of some ten options.
@@ -38,6 +41,13 @@ impl OrderTemplate {
     /// Where the customer's text begins, 14 bytes.
     pub const CL_ORD_ID_AT: usize = at(core::mem::offset_of!(EnterOrder, cl_ord_id));
 
+    /// A packet with a limit order without options; number and price are patched in.
+    pub fn limit(side: Side, symbol: Symbol, quantity: u32, time_in_force: TimeInForce) -> Self {
+        let order = EnterOrder { quantity: quantity.into(), ..EnterOrder::new(side, symbol, time_in_force) };
+        // An order without options always has its room, so the other packet is never made.
+        Self::new(&order, &[]).unwrap_or(Self { packet: [0; ROOM], len: 0 })
+    }
+
     /// A packet with `order` and its options; `None` where they have more than 128 bytes.
     pub fn new(order: &EnterOrder, fields: &[Field<'_>]) -> Option<Self> {
         let mut packet = [0; ROOM];
@@ -57,7 +67,7 @@ impl OrderTemplate {
 
     /// Puts in another side.
     #[inline]
-    pub fn patch_side(&mut self, side: super::Side) {
+    pub fn patch_side(&mut self, side: Side) {
         self.packet[Self::SIDE_AT] = side.0;
     }
 
@@ -73,7 +83,6 @@ mod tests {
     use zerocopy::FromBytes;
 
     use super::*;
-    use crate::ouch::Side;
     use crate::ouch::v50::Inbound;
     use crate::soupbin::Packet;
 
@@ -90,6 +99,22 @@ mod tests {
         let (message, appendage) = Inbound::parse(packet.payload).unwrap();
         assert_eq!(message, Inbound::EnterOrder(&expected));
         assert_eq!(appendage.fields().next(), Some(Field::MinQuantity(5.into())));
+    }
+
+    #[test]
+    fn limit_order_has_its_quantity_and_awaits_number_and_price() {
+        let mut template = OrderTemplate::limit(Side::BUY, Symbol::NONE, 100, TimeInForce::DAY);
+        template.patch(3, 200, 5);
+        let other = OrderTemplate::limit(Side::BUY, Symbol::NONE, 200, TimeInForce::DAY);
+        let packet = Packet::parse(template.bytes()).unwrap();
+        let expected = EnterOrder {
+            user_ref: 3.into(),
+            quantity: 200.into(),
+            price: 5.into(),
+            ..EnterOrder::new(Side::BUY, Symbol::NONE, TimeInForce::DAY)
+        };
+        assert_eq!(Inbound::parse(packet.payload).unwrap().0, Inbound::EnterOrder(&expected));
+        assert_eq!(other.bytes().len(), template.bytes().len());
     }
 
     #[test]

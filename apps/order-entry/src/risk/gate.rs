@@ -151,6 +151,12 @@ impl RiskGate {
         Some((*open.of(market::Side::Buy), *open.of(market::Side::Sell)))
     }
 
+    /// The price at which the order in `slot` is valued; that of a market order is the collar's
+    /// edge.
+    pub(crate) fn working_price(&self, slot: usize) -> Option<market::Price> {
+        self.reservations.get(slot).map(|reservation| reservation.working.price)
+    }
+
     #[cold]
     pub(super) fn count_refused(&mut self, reject: RiskReject) -> RiskReject {
         self.refused[reject.limit as usize] += 1;

@@ -2,6 +2,8 @@
 
 use std::{error, fmt};
 
+use market::Price;
+
 use super::order::InstrumentIdx;
 use super::rate::Rate;
 
@@ -115,6 +117,51 @@ impl Limits {
             restricted: Bitmap::new(instruments),
             shortable: Bitmap::new(instruments),
         }
+    }
+}
+
+/// The limits of who trades one instrument by one session: the others of a block follow from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SingleLimits {
+    /// Quantity of one order.
+    pub qty_max: u32,
+    /// The greatest long position. Nothing may be sold short.
+    pub long_max: i64,
+    /// Distance from the reference price, in hundredths of a percent of it.
+    pub collar_bps: u32,
+    /// What all orders and all that was bought may cost; a single order, too.
+    pub credit_max: Price,
+    /// Orders a second, and as many cancels. A tenth of them may come at once.
+    pub per_second: u32,
+}
+
+impl SingleLimits {
+    /// A second order with the same terms is refused for so long.
+    const DUPLICATE_WINDOW_NS: u64 = 1_000_000;
+    /// A feed that is silent for longer is not trusted: twice the interval of heartbeats.
+    const SILENCE_MAX_NS: u64 = 2_000_000_000;
+}
+
+impl From<SingleLimits> for Limits {
+    /// A block of version 1: an order's twin is refused for a millisecond, and each order when the
+    /// feed has been silent for two seconds.
+    fn from(single: SingleLimits) -> Self {
+        let SingleLimits { qty_max, long_max, collar_bps, credit_max, per_second } = single;
+        let rate = Rate::new(per_second, per_second.div_ceil(10));
+        let rates = RateLimits { orders: rate, cancels: rate };
+        let notional_max = credit_max.0;
+        let mut limits = Self::zero(1, 1, 1);
+        limits.version = 1;
+        limits.instruments[0] = InstrumentLimits { qty_max, collar_bps, notional_max, long_max, short_max: 0, rates };
+        (limits.ports[0], limits.units[0]) = (rates, rates);
+        limits.account = AccountLimits {
+            buy_credit_max: credit_max.0,
+            sell_credit_max: credit_max.0,
+            duplicate_window_ns: SingleLimits::DUPLICATE_WINDOW_NS,
+            silence_max_ns: SingleLimits::SILENCE_MAX_NS,
+            ..AccountLimits::default()
+        };
+        limits
     }
 }
 

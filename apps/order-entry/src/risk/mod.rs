@@ -28,7 +28,7 @@ mod reservation;
 
 pub use gate::{RiskCapacity, RiskCounts, RiskGate};
 pub use kill::KillSwitch;
-pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, StaleLimits};
+pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, SingleLimits, StaleLimits};
 pub use order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
 pub use rate::Rate;
 pub use reject::{Limit, RiskReject};

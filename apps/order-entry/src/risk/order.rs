@@ -39,6 +39,14 @@ pub struct NewOrder {
     pub route: Route,
 }
 
+impl NewOrder {
+    /// A limit order by the first session and unit.
+    pub const fn limit(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> Self {
+        let route = Route { port: 0, unit: 0 };
+        Self { instrument, side, qty, price: OrderPrice::Limit(price), route }
+    }
+}
+
 /// A change of a live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replace {

@@ -121,6 +121,27 @@ message_set! {
     AccountQuery optional
 }
 
+impl EnterOrder {
+    /// An order that is shown, of an agency, to be continuously traded. The others of its fields
+    /// are filled in by struct update, or patched in an
+    /// [`OrderTemplate`](crate::ouch::OrderTemplate).
+    pub fn new(side: Side, symbol: Symbol, time_in_force: TimeInForce) -> Self {
+        Self {
+            user_ref: 0.into(),
+            side,
+            quantity: 0.into(),
+            symbol,
+            price: 0.into(),
+            time_in_force,
+            display: Display::VISIBLE,
+            capacity: Capacity::AGENCY,
+            intermarket_sweep: YesNo::NO,
+            cross_type: CrossType::CONTINUOUS,
+            cl_ord_id: Text::BLANK,
+        }
+    }
+}
+
 impl Inbound<'_> {
     /// The new UserRefNum that the message takes; `None` where it names an order, or has none.
     pub fn takes_user_ref(&self) -> Option<u32> {

@@ -1,0 +1,154 @@
+//! Answers: order states, journal and risk sums, in that order.
+
+use arrayvec::ArrayVec;
+
+use super::OrderManager;
+use crate::journal::{Entry, SessionMark};
+use crate::orders::{Effect, OrderKey, Outcome, StatedTerms, VenueEvent, VenueMessage, VenueStatus};
+
+/// What one message did: at most an answer, its terms and its end.
+pub type Outcomes = ArrayVec<Outcome, 3>;
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+    /// Takes a message of the venue, whose number in the session is `number`.
+    pub fn take(&mut self, number: u64, message: &VenueMessage, now_ns: u64) -> Outcomes {
+        match *message {
+            VenueMessage::Answer { key, event, terms, is_dead } => {
+                self.answer(number, key, event, (terms, is_dead), now_ns)
+            }
+            VenueMessage::Refused { id, reason } => {
+                let event = self.refusal_of(id, reason);
+                self.answer(number, OrderKey::Client(id), event, (StatedTerms::None, false), now_ns)
+            }
+            VenueMessage::Settled { next_id } => {
+                // A restart must not take this answer for that to its own query.
+                self.note(&Entry::Received { number }, now_ns);
+                self.settle(next_id, now_ns);
+                Outcomes::new()
+            }
+            VenueMessage::Other => {
+                self.note(&Entry::Received { number }, now_ns);
+                Outcomes::new()
+            }
+        }
+    }
+
+    /// The session was accepted, and stands where `mark` says. With `is_gap` messages were lost at
+    /// the venue or are no longer there: the gate is disarmed, because a person must compare.
+    pub fn logged_in(&mut self, mark: &SessionMark, is_gap: bool, now_ns: u64) {
+        if is_gap {
+            self.alarms += 1;
+            self.disarm(now_ns);
+        }
+        self.note(&Entry::Session(*mark), now_ns);
+    }
+
+    /// The connection is gone. Orders live on at the venue unless it cancels them, and are in doubt
+    /// until it has answered.
+    pub fn disconnected(&mut self) {
+        self.table.restart();
+    }
+
+    /// An answer, then what its message stated besides. The message's number stands in the last
+    /// record, so that after a crash between them the venue repeats the message.
+    fn answer(
+        &mut self,
+        number: u64,
+        key: OrderKey,
+        event: VenueEvent,
+        (terms, is_dead): (StatedTerms, bool),
+        now_ns: u64,
+    ) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        outcomes.push(self.apply(key, event));
+        let restated = self.restatement(key, terms);
+        let is_last = restated.is_none() && !is_dead;
+        self.note(&Entry::Answer { number: if is_last { number } else { 0 }, key, event }, now_ns);
+        if let Some(event) = restated {
+            outcomes.push(self.apply_noted(key, event, if is_dead { 0 } else { number }, now_ns));
+        }
+        if is_dead {
+            outcomes.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
+        }
+        outcomes
+    }
+
+    /// Writes an event down and applies it.
+    pub(super) fn apply_noted(&mut self, key: OrderKey, event: VenueEvent, number: u64, now_ns: u64) -> Outcome {
+        self.note(&Entry::Answer { number, key, event }, now_ns);
+        self.apply(key, event)
+    }
+
+    /// Applies an event, and has the gate follow.
+    fn apply(&mut self, key: OrderKey, event: VenueEvent) -> Outcome {
+        let outcome = self.table.apply(key, &event);
+        self.gate.follow(&outcome);
+        let (totals, side) = (&mut self.trades, outcome.side);
+        match outcome.effect {
+            Effect::Traded { qty, price } => totals.add(side, qty, price),
+            Effect::Reversed { qty, price } => totals.reverse(side, qty, price),
+            Effect::Corrected { old, new } => {
+                totals.reverse(side, old.0, old.1);
+                totals.add(side, new.0, new.1);
+            }
+            _ => (),
+        }
+        self.alarms += u64::from(outcome.alarm.is_some());
+        outcome
+    }
+
+    /// The restatement in `terms`, where they are not the order's already.
+    fn restatement(&self, key: OrderKey, terms: StatedTerms) -> Option<VenueEvent> {
+        let order = self.table.get(self.table.find(key)?).filter(|order| order.is_live())?;
+        let (qty, price) = match terms {
+            StatedTerms::None => return None,
+            StatedTerms::Total(qty, price) => (qty, price),
+            StatedTerms::Open(open, price) => (order.cum().saturating_add(open), price.unwrap_or(order.price())),
+            StatedTerms::Price(price) => (order.qty(), price),
+        };
+        let is_other = (qty, price) != (order.qty(), order.price());
+        is_other.then_some(VenueEvent::Restated { qty, price, reason: 0 })
+    }
+
+    /// A refused request is a replace where one of this id is unanswered.
+    fn refusal_of(&self, id: u64, reason: u16) -> VenueEvent {
+        let order = self.table.find(OrderKey::Client(id)).and_then(|slot| self.table.get(slot));
+        let is_replace = order.is_some_and(|order| order.pending_replaces().iter().any(|replace| replace.id == id));
+        if is_replace { VenueEvent::ReplaceRefused { id, reason } } else { VenueEvent::Rejected { reason } }
+    }
+
+    /// The venue has not processed ids from `next_id` on, and never will, because the connection
+    /// that carried them is gone. They are not sent again: their market is gone too. What it has
+    /// processed and not answered stays in doubt.
+    fn settle(&mut self, next_id: u64, now_ns: u64) {
+        for slot in 0..self.table.used() {
+            let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
+            let (id, is_unacknowledged) = (order.accepted_id(), order.is_unacknowledged());
+            let pending = order.pending_replaces().iter().map(|replace| replace.id);
+            let lost: ArrayVec<u64, 8> = pending.filter(|id| *id >= next_id).collect();
+            let (key, is_cancel_pending) = (OrderKey::Client(id), order.is_cancel_pending());
+            if is_unacknowledged && id >= next_id {
+                self.unsent(id, now_ns);
+                continue;
+            }
+            for id in lost {
+                self.replace_unsent(id, now_ns);
+            }
+            if is_cancel_pending {
+                // It may be sent again, whether or not it arrived.
+                self.apply_noted(key, VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
+            }
+            self.confirm(slot, now_ns);
+        }
+    }
+
+    /// Ends the doubt about an order whose every request is answered.
+    fn confirm(&mut self, slot: usize, now_ns: u64) {
+        let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { return };
+        if order.is_unacknowledged() || !order.pending_replaces().is_empty() {
+            return;
+        }
+        let status = VenueStatus { is_live: true, cum: order.cum(), leaves: order.leaves() };
+        self.apply_noted(OrderKey::Client(order.accepted_id()), VenueEvent::Status(status), 0, now_ns);
+    }
+}

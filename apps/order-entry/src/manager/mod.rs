@@ -1,0 +1,192 @@
+//! A session's orders: states, risk checks and journal, kept in step.
+//!
+//! ```text
+//!  strategy ── new_order, replace, cancel ──> OrderTable ▸ RiskGate ▸ Journal ──> Ok: send it
+//!                                                 ▲           ▲          ▲
+//!  session ─── take(VenueMessage) ────────────────┴───────────┴──────────┘
+//! ```
+//!
+//! A request that is refused has changed nothing but counters, and the journal has its reason. One
+//! that passed stands in the journal before its caller can send a byte of it.
+
+mod answers;
+mod requests;
+
+pub use answers::Outcomes;
+
+use core::fmt;
+
+use crate::journal::{Entry, Full, Journal, JournalError, Rebuild, Record, Stamp};
+use crate::orders::{OrderCapacity, OrderRules, OrderTable, RequestError, TradeTotals};
+use crate::risk::{KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject};
+
+/// What an [`OrderManager`] is made of.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// The limits with which it starts. By default none: every limit is zero until it is set.
+    pub limits: Box<Limits>,
+    /// The switch that disarms it. By default a new one.
+    pub kill: KillSwitch,
+    /// How the venue answers where venues differ. By default as [`OrderRules`].
+    pub rules: OrderRules,
+    /// Sizes of the order table. By default 65,536 orders.
+    pub orders: OrderCapacity,
+    /// Orders inside the duplicates' window. By default 65,536.
+    pub recent: usize,
+    /// Nanoseconds to add to the clock of the calls for the time since the epoch, which the journal
+    /// has. By default 0.
+    pub epoch_offset_ns: u64,
+}
+
+impl ManagerConfig {
+    /// All defaults, with `limits`.
+    pub fn new(limits: impl Into<Limits>) -> Self {
+        Self {
+            limits: Box::new(limits.into()),
+            kill: KillSwitch::new(),
+            rules: OrderRules::default(),
+            orders: OrderCapacity::default(),
+            recent: RiskCapacity::default().recent,
+            epoch_offset_ns: 0,
+        }
+    }
+}
+
+/// A request that must not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A risk limit: its name, its value and the order's.
+    Risk(RiskReject),
+    /// The order's state.
+    State(RequestError),
+    /// The journal has no room: no orders before it has.
+    Journal(Full),
+    /// The session takes no orders now.
+    Closed,
+    /// The protocol has no such price or quantity.
+    Range,
+    /// There is no order of this id.
+    Unknown,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Risk(reject) => reject.fmt(f),
+            Self::State(error) => error.fmt(f),
+            Self::Journal(full) => full.fmt(f),
+            Self::Closed => f.write_str("the session takes no orders now"),
+            Self::Range => f.write_str("the venue's protocol has no such price or quantity"),
+            Self::Unknown => f.write_str("there is no order of this id"),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// The orders of one session. One thread owns it; after construction no call allocates. A new order
+/// costs some 100 ns, most of it for its record in the journal.
+#[derive(Debug)]
+pub struct OrderManager<M> {
+    table: OrderTable,
+    gate: RiskGate,
+    journal: Journal<M>,
+    epoch_offset_ns: u64,
+    trades: TradeTotals,
+    alarms: u64,
+    unjournaled: u64,
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+    /// A disarmed manager without orders.
+    pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
+        let ManagerConfig { limits, kill, rules, orders, recent, epoch_offset_ns } = config;
+        Self {
+            table: OrderTable::new(orders, rules),
+            gate: RiskGate::new(limits, kill, RiskCapacity { orders: orders.orders, recent }),
+            journal,
+            epoch_offset_ns,
+            trades: TradeTotals::default(),
+            alarms: 0,
+            unjournaled: 0,
+        }
+    }
+
+    /// A disarmed manager that goes on where `memory`, an existing journal, ends: with its orders
+    /// and positions. Live orders are in doubt until the venue has answered. The session goes on
+    /// from [`Rebuild::session`]. `reserve` is that of [`Journal::create`].
+    pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
+        let mut table = OrderTable::new(config.orders, config.rules);
+        let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
+        let mut gate = RiskGate::new(config.limits.clone(), config.kill.clone(), capacity);
+        let mut rebuild = Rebuild::new();
+        let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
+        let (journal, _) = Journal::recover(memory, reserve, apply)?;
+        table.restart();
+        let epoch_offset_ns = config.epoch_offset_ns;
+        let (trades, alarms, unjournaled) = Default::default();
+        Ok((Self { table, gate, journal, epoch_offset_ns, trades, alarms, unjournaled }, rebuild))
+    }
+
+    /// Lets orders pass. A person does this, after each start and each throw of the switch.
+    pub fn arm(&mut self, now_ns: u64) {
+        self.gate.arm();
+        self.note(&Entry::Armed(true), now_ns);
+    }
+
+    /// Refuses orders from now on. Live orders stay.
+    pub fn disarm(&mut self, now_ns: u64) {
+        self.gate.disarm();
+        self.note(&Entry::Armed(false), now_ns);
+    }
+
+    /// The order states.
+    pub const fn orders(&self) -> &OrderTable {
+        &self.table
+    }
+
+    /// The risk gate.
+    pub const fn risk(&self) -> &RiskGate {
+        &self.gate
+    }
+
+    /// The journal.
+    pub const fn journal(&self) -> &Journal<M> {
+        &self.journal
+    }
+
+    /// What was traded, with busts and corrections, since the manager was made.
+    pub const fn trades(&self) -> TradeTotals {
+        self.trades
+    }
+
+    /// Events that a person should see.
+    pub const fn alarms(&self) -> u64 {
+        self.alarms
+    }
+
+    /// Answers that did not fit the journal. The first one disarmed the gate.
+    pub const fn unjournaled(&self) -> u64 {
+        self.unjournaled
+    }
+
+    #[inline]
+    fn stamp(&self, now_ns: u64) -> Stamp {
+        let at_ns = now_ns.saturating_add(self.epoch_offset_ns);
+        Stamp { at_ns, event_ns: at_ns }
+    }
+
+    /// Appends what must not be lost. A full journal disarms the gate: what cannot be written down
+    /// must not happen.
+    fn note(&mut self, entry: &Entry, now_ns: u64) {
+        let stamp = self.stamp(now_ns);
+        if self.journal.append(entry.kind(), stamp, &entry.encode()).is_err() {
+            self.unjournaled += 1;
+            self.gate.disarm();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

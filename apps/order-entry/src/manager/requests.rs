@@ -1,0 +1,106 @@
+//! Requests: state, risk, journal, and only then the caller may send.
+
+use market::{Price, Symbol};
+
+use super::{OrderManager, Refusal};
+use crate::journal::{Entry, Intent};
+use crate::orders::{OrderKey, RequestError, VenueEvent};
+use crate::risk::{InstrumentIdx, Market, NewOrder, Replace, RiskReject, Route};
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+    /// Checks an order that is about to be sent as the client id `id`, writes it down and opens it.
+    /// Returns its slot. If nothing is sent after all, call [`OrderManager::unsent`].
+    #[inline]
+    pub fn new_order(
+        &mut self,
+        id: u64,
+        symbol: Symbol,
+        order: &NewOrder,
+        market: &Market,
+        now_ns: u64,
+    ) -> Result<usize, Refusal> {
+        let NewOrder { instrument, side, qty, .. } = *order;
+        let slot = self.table.may_open(id, instrument).map_err(Refusal::State)?;
+        if let Err(reject) = self.gate.check_new(slot, order, market, now_ns) {
+            return Err(self.refused(instrument, reject, now_ns));
+        }
+        let price = self.gate.working_price(slot).unwrap_or_default();
+        let intent = Intent::New { id, symbol, instrument, side, qty, price };
+        if let Err(refusal) = self.intend(&intent, now_ns) {
+            self.gate.ended(slot);
+            return Err(refusal);
+        }
+        self.table.open_in(slot, id, (instrument, side), (qty, price), now_ns);
+        Ok(slot)
+    }
+
+    /// The order with the client id `id` was not sent after all.
+    pub fn unsent(&mut self, id: u64, now_ns: u64) {
+        let Some(slot) = self.table.find(OrderKey::Client(id)) else { return };
+        if self.table.get(slot).is_some_and(|order| order.is_unacknowledged()) {
+            self.note(&Entry::Unsent { id }, now_ns);
+            self.table.abandon(slot);
+            self.gate.ended(slot);
+        }
+    }
+
+    /// Checks a change of the order in `slot` that is about to be sent as the client id `id`, and
+    /// writes it down; `qty` is the intended total with executions. Returns the client id that the
+    /// replace must name.
+    pub fn replace(
+        &mut self,
+        slot: usize,
+        id: u64,
+        (qty, price): (u32, Price),
+        (market, route): (&Market, Route),
+        now_ns: u64,
+    ) -> Result<u64, Refusal> {
+        self.table.may_replace(slot, id).map_err(Refusal::State)?;
+        let order = self.table.get(slot).ok_or(Refusal::State(RequestError::Ended))?;
+        let (instrument, cum, target) = (order.instrument, order.cum(), order.accepted_id());
+        let replace = Replace { id, qty, cum, price, route };
+        if let Err(reject) = self.gate.check_replace(slot, &replace, market, now_ns) {
+            return Err(self.refused(instrument, reject, now_ns));
+        }
+        if let Err(refusal) = self.intend(&Intent::Replace { target, id, qty, price }, now_ns) {
+            self.gate.replace_refused(slot, id);
+            return Err(refusal);
+        }
+        self.table.request_replace(slot, id, (qty, price), now_ns).map_err(|error| {
+            self.gate.replace_refused(slot, id);
+            Refusal::State(error)
+        })
+    }
+
+    /// The replace with the client id `id` was not sent after all.
+    pub fn replace_unsent(&mut self, id: u64, now_ns: u64) {
+        self.apply_noted(OrderKey::Client(id), VenueEvent::ReplaceRefused { id, reason: 0 }, 0, now_ns);
+    }
+
+    /// A cancel of what is open of the order in `slot` is about to be sent. Returns the client id
+    /// that it must name. A full journal does not stop a cancel.
+    pub fn cancel(&mut self, slot: usize, route: Route, now_ns: u64) -> Result<u64, Refusal> {
+        let order = self.table.get(slot).ok_or(Refusal::State(RequestError::Ended))?;
+        let instrument = order.instrument;
+        if let Err(reject) = self.gate.check_cancel(instrument, route, now_ns) {
+            return Err(self.refused(instrument, reject, now_ns));
+        }
+        let target = self.table.request_cancel(slot, now_ns).map_err(Refusal::State)?;
+        self.note(&Entry::Intent(Intent::Cancel { target }), now_ns);
+        Ok(target)
+    }
+
+    /// Writes down what is about to be sent.
+    #[inline]
+    fn intend(&mut self, intent: &Intent, now_ns: u64) -> Result<(), Refusal> {
+        let (entry, stamp) = (Entry::Intent(*intent), self.stamp(now_ns));
+        self.journal.append_request(entry.kind(), stamp, &entry.encode()).map_err(Refusal::Journal)?;
+        Ok(())
+    }
+
+    #[cold]
+    fn refused(&mut self, instrument: InstrumentIdx, reject: RiskReject, now_ns: u64) -> Refusal {
+        self.note(&Entry::Refused { instrument, reject }, now_ns);
+        Refusal::Risk(reject)
+    }
+}

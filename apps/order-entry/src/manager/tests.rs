@@ -1,0 +1,152 @@
+use market::{Price, Side, Symbol};
+
+use super::*;
+use crate::orders::{End, OrderKey, State, VenueEvent, VenueMessage};
+use crate::risk::{
+    AccountLimits, InstrumentIdx, InstrumentLimits, Limit, Market, NewOrder, OrderPrice, Rate, RateLimits, Route,
+    SelfMatch,
+};
+
+const TEN: Price = Price::from_cents(1_000);
+const SYMBOL: Symbol = Symbol(*b"WIRE    ");
+
+fn limits() -> Limits {
+    let rate = Rate::new(1_000, 1_000);
+    let rates = RateLimits { orders: rate, cancels: rate };
+    let mut limits = Limits::zero(1, 1, 1);
+    limits.instruments[0] = InstrumentLimits {
+        qty_max: 500,
+        collar_bps: 100,
+        notional_max: i64::MAX,
+        long_max: 1_000,
+        short_max: 0,
+        rates,
+    };
+    (limits.ports[0], limits.units[0]) = (rates, rates);
+    limits.account = AccountLimits {
+        buy_credit_max: i64::MAX,
+        sell_credit_max: i64::MAX,
+        duplicate_window_ns: 1,
+        silence_max_ns: 1_000,
+        self_match: SelfMatch::Refuse,
+    };
+    limits
+}
+
+fn config() -> ManagerConfig {
+    let orders = OrderCapacity { orders: 16, executions: 16, instruments: 1 };
+    ManagerConfig { orders, recent: 16, ..ManagerConfig::new(limits()) }
+}
+
+fn manager(journal_len: usize) -> OrderManager<Vec<u8>> {
+    let journal = Journal::create(vec![0; journal_len], 1, 0, 0).unwrap();
+    let mut manager = OrderManager::new(config(), journal);
+    manager.arm(1);
+    manager
+}
+
+fn buy(manager: &mut OrderManager<Vec<u8>>, id: u64, qty: u32) -> Result<usize, Refusal> {
+    let (side, price, route) = (Side::Buy, OrderPrice::Limit(TEN), Route::default());
+    let order = NewOrder { instrument: InstrumentIdx(0), side, qty, price, route };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 * id };
+    manager.new_order(id, SYMBOL, &order, &market, 10 * id)
+}
+
+fn take(manager: &mut OrderManager<Vec<u8>>, number: u64, id: u64, event: VenueEvent) {
+    manager.take(number, &VenueMessage::answer(OrderKey::Client(id), event), 20);
+}
+
+fn entries(manager: &OrderManager<Vec<u8>>) -> Vec<Entry> {
+    let records = crate::journal::Records::new(manager.journal().memory()).unwrap();
+    records.map(|record| Entry::decode(record.kind, record.payload).unwrap()).collect()
+}
+
+#[test]
+fn order_that_passed_stands_in_the_journal_and_holds_its_shares() {
+    let mut manager = manager(4_096);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    assert!(matches!(entries(&manager)[1], Entry::Intent(_)));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
+    assert_eq!(manager.orders().get(slot).unwrap().state(), Some(State::PendingNew));
+}
+
+#[test]
+fn refused_order_opens_nothing_and_the_journal_has_its_reason() {
+    let mut manager = manager(4_096);
+    let refusal = buy(&mut manager, 1, 501).unwrap_err();
+    assert!(matches!(refusal, Refusal::Risk(reject) if reject.limit == Limit::Quantity), "{refusal}");
+    assert!(matches!(entries(&manager)[1], Entry::Refused { .. }));
+    assert_eq!((manager.orders().live_count(), manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
+}
+
+#[test]
+fn order_without_room_in_the_journal_is_not_opened() {
+    // The header and the record of the arming.
+    let mut manager = manager(64 + 48);
+    assert!(matches!(buy(&mut manager, 1, 100), Err(Refusal::Journal(_))));
+    assert_eq!((manager.orders().live_count(), manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
+}
+
+#[test]
+fn order_that_was_not_sent_releases_what_it_held() {
+    let mut manager = manager(4_096);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    manager.unsent(1, 10);
+    assert_eq!(manager.orders().get(slot).unwrap().state(), Some(State::Ended(End::Unsent)));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((0, 0)));
+}
+
+#[test]
+fn fill_moves_the_position_and_counts_once() {
+    let mut manager = manager(4_096);
+    buy(&mut manager, 1, 100).unwrap();
+    let fill = VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 60, price: TEN };
+    take(&mut manager, 1, 1, fill);
+    take(&mut manager, 2, 1, fill);
+    assert_eq!(manager.risk().position(InstrumentIdx(0)), Some(60));
+    assert_eq!((manager.trades().bought, manager.trades().fills), (60, 1));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((40, 0)));
+}
+
+#[test]
+fn orders_that_the_venue_has_never_seen_end_when_it_has_settled() {
+    let mut manager = manager(4_096);
+    let seen = buy(&mut manager, 1, 100).unwrap();
+    let unseen = buy(&mut manager, 2, 200).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
+    manager.disconnected();
+    manager.take(2, &VenueMessage::Settled { next_id: 2 }, 30);
+    assert_eq!(manager.orders().get(seen).unwrap().state(), Some(State::Live));
+    assert!(!manager.orders().get(seen).unwrap().is_in_doubt());
+    assert_eq!(manager.orders().get(unseen).unwrap().state(), Some(State::Ended(End::Unsent)));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
+}
+
+#[test]
+fn manager_goes_on_where_its_journal_ends() {
+    let mut manager = manager(4_096);
+    buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
+    buy(&mut manager, 2, 200).unwrap();
+    let memory = manager.journal().memory().clone();
+    let (again, rebuild) = OrderManager::recover(config(), memory, 0).unwrap();
+    assert_eq!((rebuild.session().next_id, rebuild.session().next_inbound), (3, 2));
+    assert_eq!(again.risk().open_qty(InstrumentIdx(0)), Some((300, 0)));
+    assert!(again.orders().live().all(|(_, order)| order.is_in_doubt()));
+    assert!(!again.risk().is_armed());
+}
+
+#[test]
+fn replace_and_cancel_name_the_accepted_order() {
+    let mut manager = manager(4_096);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 30 };
+    let target = manager.replace(slot, 2, (150, TEN), (&market, Route::default()), 30);
+    assert_eq!(target, Ok(1));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((150, 0)));
+    manager.take(2, &VenueMessage::Refused { id: 2, reason: 7 }, 40);
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
+    assert_eq!(manager.cancel(slot, Route::default(), 50), Ok(1));
+    assert_eq!(manager.orders().get(slot).unwrap().state(), Some(State::PendingCancel));
+}

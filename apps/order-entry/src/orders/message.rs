@@ -1,0 +1,58 @@
+//! What one message of a venue says, whatever its protocol.
+
+use market::Price;
+
+use super::event::VenueEvent;
+use super::table::OrderKey;
+
+/// Terms that a venue stated with an answer. They may be others than those that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatedTerms {
+    /// None.
+    None,
+    /// The intended total with executions, and the price.
+    Total(u32, Price),
+    /// The open shares, and the price where it may be another one.
+    Open(u32, Option<Price>),
+    /// The price alone.
+    Price(Price),
+}
+
+/// One message of a venue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VenueMessage {
+    /// About one order.
+    Answer {
+        /// The order.
+        key: OrderKey,
+        /// What happened.
+        event: VenueEvent,
+        /// Terms that it stated besides.
+        terms: StatedTerms,
+        /// The order died with the same message.
+        is_dead: bool,
+    },
+    /// A request was refused: an order, or a replace of one.
+    Refused {
+        /// The request's client id.
+        id: u64,
+        /// Why.
+        reason: u16,
+    },
+    /// The answers to all that the venue has processed have come: every client id below `next_id`,
+    /// and none from there on.
+    Settled {
+        /// The first client id that the venue has not seen.
+        next_id: u64,
+    },
+    /// Nothing about an order.
+    Other,
+}
+
+impl VenueMessage {
+    /// An answer without terms that leaves its order alive.
+    pub const fn answer(key: OrderKey, event: VenueEvent) -> Self {
+        Self::Answer { key, event, terms: StatedTerms::None, is_dead: false }
+    }
+}

@@ -1,0 +1,221 @@
+//! A client's session of OUCH 5.0 over SoupBinTCP: login, heartbeats, the question what the venue
+//! has processed, and its answers as [`VenueMessage`]s.
+//!
+//! After a login an account query follows. Its answer is numbered, so it arrives behind the answers
+//! to all that the venue had processed, and names the first UserRefNum that it has not seen.
+
+mod error;
+mod read;
+
+use super::Account;
+use super::v50::{AccountQuery, CancelOrder, EnterOrder, ReplaceOrder};
+use crate::journal::SessionMark;
+use crate::orders::{OrderRules, VenueMessage};
+use crate::session::Output;
+use crate::soupbin::{Client, ClientConfig, ClientEvent, SessionId, StartNumber};
+
+pub use error::OuchClientError;
+
+/// Bytes that may wait for the line: orders that are not prepared, a login, heartbeats.
+const OUT_LEN: usize = 16 * 1_024;
+
+/// What a session says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OuchEvent {
+    /// The login was accepted.
+    LoggedIn {
+        /// Where the session stands: for the journal.
+        mark: SessionMark,
+        /// Messages were lost at the venue, or are no longer there: a person must compare.
+        is_gap: bool,
+    },
+    /// A message of the venue. The session takes orders from [`VenueMessage::Settled`] on.
+    Message {
+        /// Its number in the session.
+        number: u64,
+        /// What it says.
+        message: VenueMessage,
+    },
+    /// The session is over for good; the next login begins another one.
+    Ended,
+}
+
+/// One account's session, over any number of connections, one after the other. Bytes to send wait
+/// in [`OuchClient::to_send`]. All memory, some 80 KiB, is allocated at construction.
+#[derive(Debug)]
+pub struct OuchClient {
+    client: Client,
+    account: Account,
+    /// The account query was answered on this connection.
+    is_settled: bool,
+    /// Where the next login goes on.
+    resume: (SessionId, u64),
+    out: Box<[u8]>,
+    out_len: usize,
+}
+
+impl OuchClient {
+    /// A session that begins with the day.
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            client: Client::new(config),
+            account: Account::new(1),
+            is_settled: false,
+            resume: (SessionId::BLANK, 1),
+            out: vec![0; OUT_LEN].into_boxed_slice(),
+            out_len: 0,
+        }
+    }
+
+    /// How this venue answers.
+    pub const fn rules() -> OrderRules {
+        OrderRules { full_fill_voids_replaces: true }
+    }
+
+    /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin.
+    pub fn resume(&mut self, mark: &SessionMark) {
+        if mark.next_inbound > 0 {
+            self.resume = (SessionId::from_wire(mark.session), mark.next_inbound);
+            self.account = Account::new(u32::try_from(mark.next_id).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A connection was made: writes the login.
+    pub fn connected(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        let (session, number) = self.resume;
+        (self.is_settled, self.out_len) = (false, 0);
+        self.write(|client, output| client.connect(now_ns, session, number, output))
+    }
+
+    /// The connection is gone.
+    pub fn disconnected(&mut self) {
+        self.client.disconnected();
+        self.account.disconnected();
+        (self.is_settled, self.out_len) = (false, 0);
+    }
+
+    /// Takes one message from the front of `input`; `None` where it is used up. Call it until then.
+    ///
+    /// # Errors
+    ///
+    /// The venue broke a rule, or refused the login: the caller closes the connection.
+    pub fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<OuchEvent>, OuchClientError> {
+        loop {
+            let Some(event) = self.client.receive(now_ns, input)? else { return Ok(None) };
+            return Ok(Some(match event {
+                ClientEvent::LoggedIn { session, next, start } => {
+                    self.resume = (session, next);
+                    let mark = SessionMark {
+                        session: session.to_wire(),
+                        next_inbound: next,
+                        next_id: u64::from(self.account.next_number()),
+                    };
+                    self.query(now_ns)?;
+                    let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
+                    OuchEvent::LoggedIn { mark, is_gap }
+                }
+                ClientEvent::LoginRejected(reason) => return Err(OuchClientError::LoginRejected(reason)),
+                ClientEvent::Sequenced { number, message } => {
+                    self.resume.1 = number.saturating_add(1);
+                    let message = read::message(message)?;
+                    if let VenueMessage::Settled { next_id } = message {
+                        self.account.told(next_id as u32);
+                        self.is_settled = true;
+                    }
+                    OuchEvent::Message { number, message }
+                }
+                ClientEvent::EndOfSession => {
+                    self.resume = (SessionId::BLANK, 1);
+                    OuchEvent::Ended
+                }
+                _ => continue,
+            }));
+        }
+    }
+
+    /// Heartbeats and timeouts. Call it once a second or more often.
+    ///
+    /// # Errors
+    ///
+    /// The venue has been silent for too long: the caller closes the connection.
+    pub fn tick(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.write(|client, output| client.tick(now_ns, output))
+    }
+
+    /// Whether orders may be sent.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.is_settled && self.client.is_logged_in()
+    }
+
+    /// Takes the UserRefNum of an order that the caller sends itself, as a prepared packet; `None`
+    /// where the session is not open, or the day's numbers are used up. Postpones the heartbeat. A
+    /// number that is not used after all is no harm.
+    #[inline]
+    pub fn take_id(&mut self, now_ns: u64) -> Option<u32> {
+        if !self.is_settled || self.client.sent(now_ns).is_err() {
+            return None;
+        }
+        self.account.take()
+    }
+
+    /// Writes an order that is not prepared. Its number is of [`OuchClient::take_id`].
+    pub fn enter(&mut self, now_ns: u64, order: &EnterOrder) -> Result<(), OuchClientError> {
+        let mut message = [0; EnterOrder::LEN + 2];
+        let len = order.emit(&[], &mut message).unwrap_or_default();
+        self.write(|client, output| client.send(now_ns, &message[..len], output))
+    }
+
+    /// Writes a replace. Its number is of [`OuchClient::take_id`].
+    pub fn replace(&mut self, now_ns: u64, replace: &ReplaceOrder) -> Result<(), OuchClientError> {
+        let mut message = [0; ReplaceOrder::LEN + 2];
+        let len = replace.emit(&[], &mut message).unwrap_or_default();
+        self.write(|client, output| client.send(now_ns, &message[..len], output))
+    }
+
+    /// Writes a cancel of all that is open of the order with the number `target`.
+    pub fn cancel(&mut self, now_ns: u64, target: u32) -> Result<(), OuchClientError> {
+        let cancel = CancelOrder { user_ref: target.into(), quantity: 0.into() };
+        let mut message = [0; CancelOrder::LEN];
+        let len = cancel.emit(&[], &mut message).unwrap_or_default();
+        self.write(|client, output| client.send(now_ns, &message[..len], output))
+    }
+
+    /// Asks the venue to close the connection.
+    pub fn log_out(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.write(|client, output| client.logout(now_ns, output))
+    }
+
+    /// Bytes to send, in order. Call [`OuchClient::sent`] with as many as the line took.
+    #[inline]
+    pub fn to_send(&self) -> &[u8] {
+        &self.out[..self.out_len]
+    }
+
+    /// The line took `len` bytes of [`OuchClient::to_send`].
+    pub fn sent(&mut self, len: usize) {
+        let len = len.min(self.out_len);
+        self.out.copy_within(len..self.out_len, 0);
+        self.out_len -= len;
+    }
+
+    /// Asks for the first UserRefNum that the venue has not seen.
+    fn query(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.write(|client, output| client.send(now_ns, &[AccountQuery::KIND], output))
+    }
+
+    /// Lets the client write behind what waits for the line.
+    fn write<E: Into<OuchClientError>>(
+        &mut self,
+        write: impl FnOnce(&mut Client, &mut Output<'_>) -> Result<(), E>,
+    ) -> Result<(), OuchClientError> {
+        let mut output = Output::new(&mut self.out[self.out_len..]);
+        let written = write(&mut self.client, &mut output);
+        self.out_len += output.len();
+        written.map_err(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests;

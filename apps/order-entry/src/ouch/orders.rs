@@ -1,0 +1,132 @@
+//! A session of OUCH 5.0 with its orders: everything between a strategy and a line.
+
+use market::{Price, Symbol};
+
+use super::{OuchClient, OuchClientError, OuchEvent, PRICE_MAX, QUANTITY_MAX};
+use crate::journal::{Journal, SessionMark};
+use crate::orders::OrderKey;
+use crate::risk::{Market, NewOrder, OrderPrice, Route};
+use crate::soupbin::ClientConfig;
+use crate::{ManagerConfig, OrderManager, Refusal};
+
+/// An [`OuchClient`] and the [`OrderManager`] that takes its messages. Bytes to send wait in
+/// [`OuchOrders::to_send`]; a prepared order does not pass through there.
+///
+/// ```text
+///  strategy ── new_order ──> id ──> patched into a prepared packet ──> line
+///  line ────── received ───> order states, journal, risk sums
+/// ```
+#[derive(Debug)]
+pub struct OuchOrders<M> {
+    /// The session.
+    pub session: OuchClient,
+    /// Its orders.
+    pub orders: OrderManager<M>,
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> OuchOrders<M> {
+    /// A day that begins, with a new journal. Orders pass when the manager is armed.
+    pub fn new(client: ClientConfig, manager: ManagerConfig, journal: Journal<M>) -> Self {
+        let manager = ManagerConfig { rules: OuchClient::rules(), ..manager };
+        Self { session: OuchClient::new(client), orders: OrderManager::new(manager, journal) }
+    }
+
+    /// The same, armed: for a program that a person starts in order to trade. After a throw of the
+    /// kill switch it is armed again by [`OrderManager::arm`] alone.
+    pub fn armed(mut self) -> Self {
+        self.orders.arm(0);
+        self
+    }
+
+    /// A connection was made: writes the login.
+    pub fn connected(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.session.connected(now_ns)
+    }
+
+    /// The connection is gone. Orders are in doubt until the next one.
+    pub fn disconnected(&mut self) {
+        self.session.disconnected();
+        self.orders.disconnected();
+    }
+
+    /// Takes received bytes: each message moves its order.
+    ///
+    /// # Errors
+    ///
+    /// The venue broke a rule, which the text names, or refused the login: the caller closes the
+    /// connection.
+    pub fn received(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), OuchClientError> {
+        let mut input = bytes;
+        while let Some(event) = self.session.receive(now_ns, &mut input)? {
+            match event {
+                OuchEvent::LoggedIn { mark, is_gap } => self.orders.logged_in(&mark, is_gap, now_ns),
+                OuchEvent::Message { number, message } => {
+                    self.orders.take(number, &message, now_ns);
+                }
+                OuchEvent::Ended => self.orders.logged_in(&SessionMark::default(), false, now_ns),
+            }
+        }
+        Ok(())
+    }
+
+    /// Heartbeats and timeouts of the session: call it in each turn.
+    ///
+    /// # Errors
+    ///
+    /// The venue has been silent for too long: the caller closes the connection.
+    #[inline]
+    pub fn tick(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.session.tick(now_ns)
+    }
+
+    /// Checks an order that is about to be sent, writes it down and opens it. Returns its
+    /// UserRefNum. If nothing is sent after all, call [`OrderManager::unsent`].
+    #[inline]
+    pub fn new_order(
+        &mut self,
+        symbol: Symbol,
+        order: &NewOrder,
+        market: &Market,
+        now_ns: u64,
+    ) -> Result<u32, Refusal> {
+        if order.qty > QUANTITY_MAX || !has_price(order.price) {
+            return Err(Refusal::Range);
+        }
+        let id = self.session.take_id(now_ns).ok_or(Refusal::Closed)?;
+        self.orders.new_order(u64::from(id), symbol, order, market, now_ns)?;
+        Ok(id)
+    }
+
+    /// The order was not sent after all.
+    #[cold]
+    pub fn unsent(&mut self, id: u32, now_ns: u64) {
+        self.orders.unsent(u64::from(id), now_ns);
+    }
+
+    /// Cancels what is open of the order with the UserRefNum `id`.
+    pub fn cancel(&mut self, id: u32, route: Route, now_ns: u64) -> Result<(), Refusal> {
+        if !self.session.is_open() {
+            return Err(Refusal::Closed);
+        }
+        let slot = self.orders.orders().find(OrderKey::Client(u64::from(id))).ok_or(Refusal::Unknown)?;
+        let target = self.orders.cancel(slot, route, now_ns)?;
+        self.session.cancel(now_ns, target as u32).map_err(|_| Refusal::Closed)
+    }
+
+    /// Bytes to send, in order. Call [`OuchOrders::sent`] with as many as the line took.
+    #[inline]
+    pub fn to_send(&self) -> &[u8] {
+        self.session.to_send()
+    }
+
+    /// The line took `len` bytes.
+    #[inline]
+    pub fn sent(&mut self, len: usize) {
+        self.session.sent(len);
+    }
+}
+
+/// Whether the protocol has the price. A market order has none but in a cross.
+const fn has_price(price: OrderPrice) -> bool {
+    matches!(price, OrderPrice::Limit(Price(price)) if price > 0 && price <= PRICE_MAX as i64)
+}
