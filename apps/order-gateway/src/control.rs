@@ -19,6 +19,8 @@ use crate::limits::LimitsFile;
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
 
+const COMMANDS: &str = "the commands are arm, disarm, cancel, kill, reload, unblock SYMBOL, alone, handover";
+
 /// A command for the hot core.
 #[derive(Debug)]
 pub enum Command {
@@ -26,6 +28,12 @@ pub enum Command {
     Arm,
     /// Refuse orders.
     Disarm,
+    /// Cancel all orders; new ones pass as before.
+    CancelAll,
+    /// The standby does not run: go on without it.
+    Alone,
+    /// Send nothing any more, and have the standby take over.
+    HandOver,
     /// Put these limits in force.
     Limits(Box<Limits>),
     /// A person has compared this instrument with the venue.
@@ -35,8 +43,8 @@ pub enum Command {
 /// What the thread hears.
 #[derive(Clone, Debug, Default)]
 pub struct ControlConfig {
-    /// A socket that takes one command a line: `kill`, `arm`, `disarm`, `reload`, `unblock SYMBOL`.
-    /// By default none.
+    /// A socket that takes one command a line: `arm`, `disarm`, `cancel`, `kill`, `reload`,
+    /// `unblock SYMBOL`, `alone`, `handover`. By default none.
     pub socket: Option<PathBuf>,
     /// The kill switch is thrown when this file appears. By default none.
     pub kill_file: Option<PathBuf>,
@@ -160,9 +168,12 @@ impl Control {
             }
             ("arm", "") => Command::Arm,
             ("disarm", "") => Command::Disarm,
+            ("cancel", "") => Command::CancelAll,
+            ("alone", "") => Command::Alone,
+            ("handover", "") => Command::HandOver,
             ("reload", "") => Command::Limits(self.limits()?.limits()),
             ("unblock", symbol) => Command::Unblock(self.instrument(symbol)?),
-            _ => return Err("the commands are kill, arm, disarm, reload, unblock SYMBOL".to_owned()),
+            _ => return Err(COMMANDS.to_owned()),
         };
         self.sender.send(command).map_err(|_| "the gateway has ended".to_owned())
     }

@@ -15,12 +15,16 @@ use crate::error::Error;
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::session::Session;
+use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 
 /// Bytes of one read.
 const READ_LEN: usize = 64 * 1_024;
 /// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
 const PACKETS: usize = 64;
+
+const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
+                      knows that it does not run says `alone`";
 
 /// How the thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,8 @@ pub struct Run<T, S, M> {
     pub audit: Option<Audit>,
     /// What people say.
     pub commands: Option<Receiver<Command>>,
+    /// The standby, and whether bytes may leave.
+    pub standby: Option<StandbyLink>,
     /// The clock.
     pub clock: Clock,
 }
@@ -125,9 +131,13 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
         let mut buffer = vec![0; READ_LEN];
         let mut is_audited = self.audit.is_some();
         while !stop(&self.gateway) {
-            let mut was_busy = self.commands(&mut report);
+            let mut was_busy = match self.commands(&mut report) {
+                Commanded::End => break,
+                commanded => commanded == Commanded::Something,
+            };
+            let may_send = self.follow(&mut connection, &mut report);
             was_busy |= self.feed(&mut buffer);
-            if connection.stream.is_none() {
+            if connection.stream.is_none() && may_send {
                 self.connect(&mut connection, &mut report);
             }
             match self.turn(&mut connection, &mut buffer) {
@@ -143,6 +153,23 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
             }
         }
         self.log_out(&mut connection);
+    }
+
+    /// One turn of the standby. Without its grants the venue's connection is closed.
+    fn follow(&mut self, connection: &mut Connection, report: &mut impl FnMut(&str)) -> bool {
+        let Some(link) = &mut self.standby else { return true };
+        let now_ns = self.clock.now_ns();
+        let core = self.gateway.core_mut();
+        match link.turn(now_ns, core.journal(), report) {
+            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns),
+            Some(PrimaryEvent::Left) => core.set_standby(0, now_ns),
+            None => (),
+        }
+        let may_send = link.may_send(now_ns);
+        if !may_send && connection.stream.is_some() {
+            self.close(connection, FENCED, report);
+        }
+        may_send
     }
 
     /// Receives, lets time pass, sends.
@@ -170,7 +197,11 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
     }
 
     fn send(&mut self, stream: &mut TcpStream) -> Result<bool, String> {
-        let bytes = self.gateway.core().to_send();
+        let core = self.gateway.core();
+        let mut bytes = core.to_send();
+        if let Some(link) = &mut self.standby {
+            bytes = &bytes[..link.sendable(bytes.len(), core.journal().end(), self.clock.now_ns())];
+        }
         if bytes.is_empty() {
             return Ok(false);
         }
@@ -181,6 +212,9 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
                     audit.record(Direction::Out, &bytes[..len], at_ns);
                 }
                 self.gateway.core_mut().sent(len);
+                if let Some(link) = &mut self.standby {
+                    link.sent(len);
+                }
                 Ok(true)
             }
             Err(error) if is_nothing(&error) => Ok(false),
@@ -219,6 +253,9 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
         connection.stream = None;
         connection.is_secondary_next = !connection.is_secondary_next;
         self.gateway.disconnected(self.clock.now_ns());
+        if let Some(link) = &mut self.standby {
+            link.reset();
+        }
     }
 
     /// Asks the venue to close, and sends what can be sent at once.
@@ -230,6 +267,9 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
             let _ = self.send(stream);
         }
         self.gateway.disconnected(now_ns);
+        if let Some(link) = &mut self.standby {
+            link.leave();
+        }
     }
 
     fn feed(&mut self, buffer: &mut [u8]) -> bool {
@@ -248,13 +288,25 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
         was_busy
     }
 
-    fn commands(&mut self, report: &mut impl FnMut(&str)) -> bool {
-        let Some(command) = self.commands.as_ref().and_then(|commands| commands.try_recv().ok()) else { return false };
+    fn commands(&mut self, report: &mut impl FnMut(&str)) -> Commanded {
+        let command = self.commands.as_ref().and_then(|commands| commands.try_recv().ok());
+        let Some(command) = command else { return Commanded::Nothing };
         let now_ns = self.clock.now_ns();
         let core = self.gateway.core_mut();
         match command {
             Command::Arm => core.arm(now_ns),
             Command::Disarm => core.disarm(now_ns),
+            Command::CancelAll => core.cancel_all(now_ns),
+            Command::Alone => {
+                core.set_standby(0, now_ns);
+                self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
+            }
+            Command::HandOver => {
+                if self.standby.as_mut().is_some_and(StandbyLink::hand_over) {
+                    return Commanded::End;
+                }
+                report("no standby follows: nobody can take over");
+            }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {
                 // Commands are rare, so that the old block may be freed here.
@@ -262,7 +314,7 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
                 Err((why, _)) => report(&why.to_string()),
             },
         }
-        true
+        Commanded::Something
     }
 
     fn audit(&mut self, direction: Direction, bytes: &[u8], now_ns: u64) {
@@ -281,7 +333,16 @@ fn open(address: SocketAddrV4, timeout: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// What became of the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commanded {
+    Nothing,
+    Something,
+    /// The standby takes over.
+    End,
+}
+
 /// Nothing to do now, rather than a broken connection.
-fn is_nothing(error: &io::Error) -> bool {
+pub(crate) fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -23,11 +23,12 @@ mod limits;
 mod memory;
 mod orders;
 pub mod session;
+pub mod standby;
 mod strategy;
 mod text;
 
 pub use audit::{Audit, AuditCsv, Direction};
-pub use config::{Config, JournalConfig, Sample, VenueConfig};
+pub use config::{Config, JournalConfig, Sample, StandbyConfig, VenueConfig};
 pub use core::{Core, CoreConfig, CoreCounts, Instrument};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig};

@@ -18,6 +18,7 @@ use order_entry::risk::{KillSwitch, RiskCapacity};
 use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::kernel::{Clock, LineConfig, Run, join};
 use order_gateway::session::Ouch50;
+use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, MappedFile,
     SyncPolicy, journal_csv,
@@ -26,10 +27,13 @@ use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
 
 const USAGE: &str = "use one of:\n  order-gateway run CONFIG      until SIGINT; starts disarmed\n  \
+    order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
-    order-gateway tell SOCKET COMMAND   arm, disarm, kill, reload or unblock SYMBOL\n  \
+    order-gateway tell SOCKET COMMAND   arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV";
 
+const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
+                     `alone` with it when the standby does not run";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["run", path] => run(Path::new(path)),
+        ["standby", path, primary] => stand_by(Path::new(path), primary),
         ["check", path] => read(Path::new(path)).map(drop),
         ["tell", socket, ref command @ ..] if !command.is_empty() => tell(Path::new(socket), &command.join(" ")),
         ["journal", path] => show_journal(Path::new(path)),
@@ -62,31 +67,78 @@ fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
 
 fn run(path: &Path) -> Result<(), Error> {
     let (config, limits) = read(path)?;
-    let (clock, kill) = (Clock::start(), KillSwitch::new());
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
-    let (core, memory) = core(&config, &limits, &kill, &clock)?;
-    sync_in_time(&config, memory)?;
+    trade(&config, &limits, &stop, false)
+}
+
+/// Follows a primary, and goes on in its place.
+fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
+    let (config, limits) = read(path)?;
+    let form = || Error::Usage(format!("{primary:?} should be the primary's address and port: 192.0.2.10:9300"));
+    let primary = primary.parse().map_err(|_| form())?;
+    let stop = StopFlag::on_signals().map_err(Error::failed)?;
+    let journal = &config.journal;
+    let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
+        .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
+    let followed = follow(primary, memory, || stop.is_stopping(), say)
+        .map_err(|why| Error::at("copy", &journal.path, why, "nothing was taken over"))?;
+    if followed == Followed::Ended {
+        say("the primary or a person has ended this standby: nothing was taken over");
+        return Ok(());
+    }
+    say("takes over");
+    trade(&config, &limits, &stop, true)
+}
+
+fn say(sentence: &str) {
+    eprintln!("order-gateway: {sentence}");
+}
+
+fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: bool) -> Result<(), Error> {
+    let (clock, kill) = (Clock::start(), KillSwitch::new());
+    let (mut core, memory, mut standby) = core(config, limits, &kill, &clock)?;
+    if is_taken_over {
+        standby = 0;
+        core.set_standby(0, clock.now_ns());
+        if config.standby.as_ref().is_some_and(|standby| standby.arms) {
+            core.arm(clock.now_ns());
+        }
+    }
+    let standby = standby_link(config, standby)?;
+    sync_in_time(config, memory)?;
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
     let sockets = join(config.feed())?;
     let feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
     let audit = config.audit.as_deref().map(start_audit).transpose()?;
-    let commands = Some(start_control(&config, instruments, kill)?);
+    let commands = Some(start_control(config, instruments, kill)?);
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
-    let mut run = Run { gateway, line, feed, audit, commands, clock };
-    run.run(|_| stop.is_stopping(), |sentence| eprintln!("order-gateway: {sentence}"));
+    let mut run = Run { gateway, line, feed, audit, commands, standby, clock };
+    run.run(|_| stop.is_stopping(), say);
     println!("{}", run.gateway.core().counts());
     Ok(())
 }
 
-/// The core with its journal, and the journal's file.
+/// The listener for a standby; `standby` is the one that the journal names.
+fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Error> {
+    let Some(section) = &config.standby else {
+        return if standby == 0 { Ok(None) } else { Err(Error::Failed(NAMED.to_owned())) };
+    };
+    if standby != 0 {
+        say("waits for the grants of its standby; where that one has taken over, run this one as the standby");
+    }
+    let failed = |error| Error::failed(format!("cannot listen at {} for a standby: {error}", section.listen));
+    StandbyLink::listen(section.listen, section.lease(), standby).map(Some).map_err(failed)
+}
+
+/// The core with its journal, the journal's file, and the standby that it names.
 fn core(
     config: &Config,
     limits: &LimitsFile,
     kill: &KillSwitch,
     clock: &Clock,
-) -> Result<(Core<Ouch50, MappedFile>, fs::File), Error> {
+) -> Result<(Core<Ouch50, MappedFile>, fs::File, u64), Error> {
     let journal = &config.journal;
     let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
@@ -110,12 +162,12 @@ fn core(
              unknown kinds",
             journal.path.display()
         );
-        return Ok((core, file));
+        return Ok((core, file, rebuild.standby()));
     }
     let id = clock.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
     let journal = Journal::create(memory, id, clock.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    Ok((Core::new(core_config, session, journal, kill.clone()), file))
+    Ok((Core::new(core_config, session, journal, kill.clone()), file, 0))
 }
 
 fn start_audit(path: &Path) -> Result<Audit, Error> {

@@ -100,6 +100,11 @@ pub enum Entry {
         /// Its number.
         number: u64,
     },
+    /// From now on nothing is sent without the grants of a standby.
+    Standby {
+        /// Its name; 0 where there is none any more.
+        id: u64,
+    },
 }
 
 impl Entry {
@@ -117,6 +122,7 @@ impl Entry {
             Self::Limits { .. } => 9,
             Self::Unblocked(_) => 10,
             Self::Received { .. } => 11,
+            Self::Standby { .. } => 12,
         }
     }
 
@@ -151,6 +157,7 @@ impl Entry {
             Self::Limits { version } => out.put(version.to_le_bytes()),
             Self::Unblocked(instrument) => out.put(instrument.0.to_le_bytes()),
             Self::Received { number } => out.put(number.to_le_bytes()),
+            Self::Standby { id } => out.put(id.to_le_bytes()),
         }
         out.0
     }
@@ -181,6 +188,7 @@ impl Entry {
             9 => Self::Limits { version: from.u64()? },
             10 => Self::Unblocked(InstrumentIdx(from.u32()?)),
             11 => Self::Received { number: from.u64()? },
+            12 => Self::Standby { id: from.u64()? },
             _ => return None,
         };
         from.0.is_empty().then_some(entry)

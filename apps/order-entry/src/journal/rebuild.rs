@@ -23,6 +23,7 @@ pub struct Rebuild {
     counts: RebuildCounts,
     session: SessionMark,
     limits_version: u64,
+    standby: u64,
 }
 
 impl Rebuild {
@@ -65,6 +66,10 @@ impl Rebuild {
             }
             Entry::Limits { version } => {
                 self.limits_version = version;
+                true
+            }
+            Entry::Standby { id } => {
+                self.standby = id;
                 true
             }
             Entry::Unblocked(instrument) => {
@@ -115,6 +120,11 @@ impl Rebuild {
     /// The session's last mark, with the next client id that no request used.
     pub const fn session(&self) -> SessionMark {
         self.session
+    }
+
+    /// The standby without whose grants nothing may be sent; 0 for none.
+    pub const fn standby(&self) -> u64 {
+        self.standby
     }
 
     /// The version of the limits that were in force.

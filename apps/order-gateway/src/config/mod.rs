@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use order_entry::Text;
 use order_entry::soupbin::Credentials;
@@ -38,6 +39,9 @@ pub struct Config {
     /// The kill switch is thrown when this file appears. By default none.
     #[serde(default)]
     pub kill_file: Option<PathBuf>,
+    /// A standby that takes over. By default none.
+    #[serde(default)]
+    pub standby: Option<StandbyConfig>,
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
@@ -94,6 +98,38 @@ pub struct JournalConfig {
     sync: SyncWord,
 }
 
+/// The standby.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandbyConfig {
+    /// Where the primary listens for it.
+    #[serde(deserialize_with = "endpoint")]
+    pub listen: SocketAddrV4,
+    /// How long a grant holds. The standby takes over an eighth later. By default 1000.
+    #[serde(default)]
+    lease_ms: Option<Spanned<u32>>,
+    /// Orders pass at once after a take-over. By default false: a person arms.
+    #[serde(default)]
+    pub arms: bool,
+}
+
+impl StandbyConfig {
+    fn check(&self) -> Result<(), Problem> {
+        match &self.lease_ms {
+            Some(ms) if *ms.get_ref() < LEASE_MS_MIN => {
+                let what = format!("a lease has {LEASE_MS_MIN} ms at least, so that a busy machine does not end it");
+                Err(Problem::new(ms.span(), what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How long a grant holds.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.as_ref().map_or(LEASE_MS, |ms| *ms.get_ref()).into())
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SyncWord {
@@ -114,6 +150,8 @@ struct FeedLine {
 
 const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
+const LEASE_MS: u32 = 1_000;
+const LEASE_MS_MIN: u32 = 20;
 
 fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddrV4, D::Error> {
     parsed(from, "an IPv4 address and a port, such as 192.0.2.1:9100")
@@ -200,6 +238,7 @@ impl Config {
             return Err(Problem::new(venue.firm.span(), "a firm of OUCH has 4 bytes at most"));
         }
         self.journal.check()?;
+        self.standby.as_ref().map_or(Ok(()), StandbyConfig::check)?;
         for line in &self.feed {
             let group = line.get_ref().group;
             if !group.is_multicast() {

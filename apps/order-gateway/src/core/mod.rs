@@ -208,6 +208,16 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
         Ok(old)
     }
 
+    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none.
+    pub fn set_standby(&mut self, id: u64, now_ns: u64) {
+        self.note(&Entry::Standby { id }, now_ns);
+    }
+
+    /// Cancels all orders, past the rates of the gate. New ones pass as before.
+    pub fn cancel_all(&mut self, now_ns: u64) {
+        self.send_cancel_all(now_ns);
+    }
+
     /// A person has compared the instrument with the venue.
     pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
         self.table.unblock(instrument);

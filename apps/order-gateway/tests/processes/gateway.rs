@@ -17,6 +17,7 @@ use order_entry::risk::{KillSwitch, Route};
 use order_entry::soupbin::Credentials;
 use order_gateway::kernel::{Clock, LineConfig, Run};
 use order_gateway::session::{Ouch50, Ouch50Config, Session as _};
+use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, MappedFile, SyncPolicy};
 
 use crate::exchange::{PASSWORD, Running, USER};
@@ -33,8 +34,24 @@ const ORDER: &str = "GATEWAY_OF_A_TEST";
 pub enum Mode {
     /// It trades until it is killed.
     Trade,
+    /// It trades, and a standby may follow it.
+    Primary,
+    /// It follows the primary, and trades in its place after it.
+    Standby,
     /// It logs in, hears what happened, and ends without an order of its own.
     Listen,
+}
+
+/// Where the primary listens.
+const LINK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 26_639);
+
+const fn words_of(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Trade => "trade",
+        Mode::Primary => "primary",
+        Mode::Standby => "standby",
+        Mode::Listen => "listen",
+    }
 }
 
 /// Starts a gateway over the journal at `path`.
@@ -46,7 +63,7 @@ pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
         exchange.orders,
         symbol.as_str(),
         price.0,
-        mode == Mode::Trade
+        words_of(mode)
     );
     Command::new(env::current_exe().unwrap())
         .args(["gateway::process", "--exact", "--nocapture"])
@@ -61,20 +78,27 @@ pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
 fn process() {
     let Ok(order) = env::var(ORDER) else { return };
     let words: Vec<&str> = order.lines().collect();
-    let [path, address, symbol, price, is_active, seed] = words[..] else { panic!("six words") };
+    let [path, address, symbol, price, mode, seed] = words[..] else { panic!("six words") };
     let symbol = Symbol::new(symbol).unwrap();
     let SocketAddr::V4(primary) = address.parse().unwrap() else { panic!("an address of IPv4") };
-    let is_active: bool = is_active.parse().unwrap();
+    let is_active = mode != words_of(Mode::Listen);
+    if mode == words_of(Mode::Standby) {
+        let (memory, _) = MappedFile::open(Path::new(path), JOURNAL_LEN, SyncPolicy::Off).unwrap();
+        assert_eq!(follow(LINK, memory, || false, |_| ()).unwrap(), Followed::TakeOver);
+    }
     let clock = Clock::start();
     let core = core(Path::new(path), symbol, &clock);
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
     let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
     if is_active {
+        gateway.core_mut().set_standby(0, clock.now_ns());
         gateway.core_mut().arm(clock.now_ns());
     }
     let retry = Duration::from_millis(1);
     let line = LineConfig { retry, ..LineConfig::new(primary) };
-    let mut run = Run { gateway, line, feed, audit: None, commands: None, clock };
+    let lease = Duration::from_millis(200);
+    let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::listen(LINK, lease, 0).unwrap());
+    let mut run = Run { gateway, line, feed, audit: None, commands: None, standby, clock };
     run.run(
         |gateway| !is_active && gateway.core().session().is_open() && !gateway.core().orders().live().any(is_open),
         |_| (),

@@ -1,6 +1,7 @@
 //! A gateway that is killed loses nothing that it sent.
 
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::exchange::Running;
@@ -9,9 +10,14 @@ use crate::journal::{Replayed, records, replay};
 use crate::truth::VenueLog;
 
 /// Starts a gateway and kills it when it has written `more` records.
-fn trade_and_kill(exchange: &Running, path: &Path, more: u64, seed: u64) {
+pub fn trade_and_kill(exchange: &Running, path: &Path, more: u64, seed: u64) {
     let target = records(path) + more;
-    let mut child = start(exchange, path, Mode::Trade, seed);
+    let child = start(exchange, path, Mode::Trade, seed);
+    kill_at(child, path, target);
+}
+
+/// Kills a gateway when its journal has so many records.
+pub fn kill_at(mut child: Child, path: &Path, target: u64) {
     let end = Instant::now() + Duration::from_secs(120);
     while records(path) < target {
         assert!(child.try_wait().unwrap().is_none(), "the gateway has ended by itself");
@@ -21,7 +27,7 @@ fn trade_and_kill(exchange: &Running, path: &Path, more: u64, seed: u64) {
     child.wait().unwrap();
 }
 
-fn agree(replayed: &Replayed, venue: &VenueLog) {
+pub fn agree(replayed: &Replayed, venue: &VenueLog) {
     assert_eq!(replayed.alarms, Vec::<String>::new());
     assert_eq!(replayed.totals, venue.totals);
     assert_eq!(replayed.position, venue.totals.bought - venue.totals.sold);

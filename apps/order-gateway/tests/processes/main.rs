@@ -7,5 +7,6 @@ mod exchange;
 mod gateway;
 mod journal;
 mod kill;
+mod takeover;
 mod trader;
 mod truth;

@@ -37,6 +37,7 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Armed(true),
         Entry::Armed(false),
         Entry::Limits { version: 3 },
+        Entry::Standby { id: 11 },
         Entry::Unblocked(instrument),
         Entry::Received { number: u64::MAX },
     ];

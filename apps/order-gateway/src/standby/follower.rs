@@ -1,0 +1,160 @@
+//! The standby's side, without sockets and clock.
+
+use order_entry::journal::{HEADER_LEN, Journal};
+
+use super::frame::{Frame, take_frames};
+use crate::JournalMemory;
+
+/// What a standby does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It takes over: it has granted nothing that has not ended, and never grants again.
+    TakeOver,
+    /// The primary has ended for good.
+    Ended,
+}
+
+#[derive(Debug)]
+enum Copy<M> {
+    /// No file header yet.
+    Empty(M),
+    Journal(Journal<M>),
+}
+
+/// A copy of the primary's journal, and the promises.
+#[derive(Debug)]
+pub struct Follower<M> {
+    standby: u64,
+    copy: Option<Copy<M>>,
+    /// The end of the last promise, once there was one.
+    promised_until_ns: Option<u64>,
+    next: Option<Followed>,
+    pending: Vec<u8>,
+    /// Records that are not whole yet.
+    records: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl<M: JournalMemory> Follower<M> {
+    /// A standby over `memory`, which holds a part of the journal, or zeros. `standby` names the
+    /// memory: no two standbys have the same one, and one that starts again has its own.
+    ///
+    /// # Errors
+    ///
+    /// The memory is no journal.
+    pub fn new(standby: u64, memory: M) -> Result<Self, String> {
+        let is_empty = memory.as_ref().iter().take(HEADER_LEN).all(|byte| *byte == 0);
+        let copy = if is_empty { Copy::Empty(memory) } else { Copy::Journal(recover(memory)?) };
+        let (pending, records, out) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { standby, copy: Some(copy), promised_until_ns: None, next: None, pending, records, out })
+    }
+
+    /// A connection was made.
+    pub fn connected(&mut self) {
+        self.pending.clear();
+        self.records.clear();
+        self.out.clear();
+        let (journal, end) = match &self.copy {
+            Some(Copy::Journal(journal)) => (journal.id(), journal.end() as u64),
+            _ => (0, 0),
+        };
+        Frame::Follow { standby: self.standby, journal, end }.emit(&mut self.out);
+    }
+
+    /// Bytes for the primary.
+    pub fn to_send(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// The socket took `len` bytes.
+    pub fn sent(&mut self, len: usize) {
+        self.out.drain(..len);
+    }
+
+    /// Takes bytes of the primary.
+    ///
+    /// # Errors
+    ///
+    /// They do not continue the copy, or do not fit it.
+    pub fn receive(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), String> {
+        self.pending.extend_from_slice(bytes);
+        let mut pending = core::mem::take(&mut self.pending);
+        take_frames(&mut pending, |frame| self.take(frame, now_ns))?;
+        self.pending = pending;
+        Ok(())
+    }
+
+    fn take(&mut self, frame: Frame<'_>, now_ns: u64) -> Result<(), String> {
+        match frame {
+            Frame::Header(header) => self.begin(header)?,
+            Frame::Records(records) => {
+                let end = self.append(records)?;
+                Frame::End { end }.emit(&mut self.out);
+            }
+            Frame::Renew { asked_ns, lease_ns } if self.next.is_none() => {
+                let promise_ns = lease_ns.saturating_add(lease_ns / 8);
+                let until_ns = now_ns.saturating_add(promise_ns);
+                self.promised_until_ns = Some(self.promised_until_ns.unwrap_or(0).max(until_ns));
+                let end = self.journal().map_or(0, |journal| journal.end() as u64);
+                Frame::Grant { asked_ns, end }.emit(&mut self.out);
+            }
+            Frame::Renew { .. } => (),
+            Frame::HandOver => self.next = self.next.or(Some(Followed::TakeOver)),
+            Frame::Leave => self.next = self.next.or(Some(Followed::Ended)),
+            frame => return Err(format!("the primary sent {frame:?}, which is none of its messages")),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, header: &[u8]) -> Result<(), String> {
+        let Some(Copy::Empty(mut memory)) = self.copy.take() else {
+            return Err("the primary began the journal twice".to_owned());
+        };
+        match memory.as_mut().get_mut(..header.len()) {
+            Some(place) if header.len() == HEADER_LEN => place.copy_from_slice(header),
+            _ => return Err("the primary's journal has another header".to_owned()),
+        }
+        self.copy = Some(Copy::Journal(recover(memory)?));
+        Ok(())
+    }
+
+    /// Returns the end of the copy.
+    fn append(&mut self, records: &[u8]) -> Result<u64, String> {
+        let Some(Copy::Journal(journal)) = &mut self.copy else {
+            return Err("the primary sent records before their journal".to_owned());
+        };
+        self.records.extend_from_slice(records);
+        let taken = journal.follow(&self.records, |_| ()).ok_or(
+            "the primary's records do not continue the copy, or do not fit it: give the standby an empty journal, as \
+             large as the primary's",
+        )?;
+        self.records.drain(..taken);
+        Ok(journal.end() as u64)
+    }
+
+    /// What is due at `now_ns`. A standby that has granted nothing takes nothing over.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Followed> {
+        if self.next.is_none() && self.promised_until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+            self.next = Some(Followed::TakeOver);
+        }
+        self.next
+    }
+
+    /// The standby ends, and does not take over.
+    pub fn leave(&mut self) {
+        self.next = Some(Followed::Ended);
+        Frame::Leave.emit(&mut self.out);
+    }
+
+    /// The copy, once there is one.
+    pub const fn journal(&self) -> Option<&Journal<M>> {
+        match &self.copy {
+            Some(Copy::Journal(journal)) => Some(journal),
+            _ => None,
+        }
+    }
+}
+
+fn recover<M: JournalMemory>(memory: M) -> Result<Journal<M>, String> {
+    Journal::recover(memory, 0, |_| ()).map(|(journal, _)| journal).map_err(|error| error.to_string())
+}

@@ -1,0 +1,89 @@
+//! Frames between a primary and its standby: a length of four bytes, a kind, and the content.
+
+/// The longest content: a chunk of records.
+pub(super) const CONTENT_MAX: usize = 64 * 1_024;
+const HEAD: usize = 5;
+
+/// What a frame says. Numbers are little endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    /// To the primary: who follows, and what it has: the journal's id, 0 for none, and its end.
+    Follow { standby: u64, journal: u64, end: u64 },
+    /// To the standby: the journal's file header.
+    Header(&'a [u8]),
+    /// To the standby: records.
+    Records(&'a [u8]),
+    /// To the standby: do not take over for `lease_ns`.
+    Renew { asked_ns: u64, lease_ns: u64 },
+    /// To the primary: promised, with the end of the copy.
+    Grant { asked_ns: u64, end: u64 },
+    /// To the primary: the end of the copy.
+    End { end: u64 },
+    /// To the standby: take over now.
+    HandOver,
+    /// To either: the sender ends, and nobody takes over.
+    Leave,
+}
+
+impl<'a> Frame<'a> {
+    /// Appends the frame to `out`.
+    pub(super) fn emit(self, out: &mut Vec<u8>) {
+        let (kind, numbers, bytes): (u8, &[u64], &[u8]) = match self {
+            Self::Follow { standby, journal, end } => (b'F', &[standby, journal, end], &[]),
+            Self::Header(bytes) => (b'H', &[], bytes),
+            Self::Records(bytes) => (b'J', &[], bytes),
+            Self::Renew { asked_ns, lease_ns } => (b'R', &[asked_ns, lease_ns], &[]),
+            Self::Grant { asked_ns, end } => (b'G', &[asked_ns, end], &[]),
+            Self::End { end } => (b'A', &[end], &[]),
+            Self::HandOver => (b'T', &[], &[]),
+            Self::Leave => (b'L', &[], &[]),
+        };
+        let len = numbers.len() * 8 + bytes.len();
+        out.extend_from_slice(&(len as u32).to_le_bytes());
+        out.push(kind);
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        out.extend_from_slice(bytes);
+    }
+
+    /// The first frame of `bytes` and its length; `None` where it is not whole.
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, String> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+        let [len @ .., kind] = *head;
+        let len = u32::from_le_bytes(len) as usize;
+        if len > CONTENT_MAX {
+            return Err(format!("the peer of the standby link sent a frame of {len} bytes: is it order-gateway?"));
+        }
+        let Some(content) = rest.get(..len) else { return Ok(None) };
+        let number = |idx: usize| {
+            let bytes = content.get(idx * 8..).and_then(|rest| rest.first_chunk());
+            bytes.map(|bytes| u64::from_le_bytes(*bytes))
+        };
+        let numbers = (number(0), number(1), number(2));
+        let frame = match (kind, len, numbers) {
+            (b'F', 24, (Some(standby), Some(journal), Some(end))) => Self::Follow { standby, journal, end },
+            (b'H', ..) => Self::Header(content),
+            (b'J', ..) => Self::Records(content),
+            (b'R', 16, (Some(asked_ns), Some(lease_ns), _)) => Self::Renew { asked_ns, lease_ns },
+            (b'G', 16, (Some(asked_ns), Some(end), _)) => Self::Grant { asked_ns, end },
+            (b'A', 8, (Some(end), ..)) => Self::End { end },
+            (b'T', 0, _) => Self::HandOver,
+            (b'L', 0, _) => Self::Leave,
+            _ => return Err(format!("the standby link has no frame {kind:#04x} of {len} bytes")),
+        };
+        Ok(Some((frame, HEAD + len)))
+    }
+}
+
+/// Takes each whole frame from the front of `pending`.
+pub(super) fn take_frames(
+    pending: &mut Vec<u8>,
+    mut take: impl FnMut(Frame<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut at = 0;
+    while let Some((frame, len)) = Frame::parse(&pending[at..])? {
+        take(frame)?;
+        at += len;
+    }
+    pending.drain(..at);
+    Ok(())
+}

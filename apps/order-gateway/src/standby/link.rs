@@ -1,0 +1,244 @@
+//! The sockets of both sides.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::Duration;
+
+use order_entry::journal::Journal;
+
+use super::follower::{Followed, Follower};
+use super::primary::{Primary, PrimaryEvent};
+use crate::JournalMemory;
+use crate::kernel::{Clock, is_nothing};
+use crate::memory::MappedFile;
+
+const READ_LEN: usize = 64 * 1_024;
+const RETRY: Duration = Duration::from_millis(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The primary's listener, its standby's connection, and what of the output may leave.
+#[derive(Debug)]
+pub struct StandbyLink {
+    listener: TcpListener,
+    stream: Option<TcpStream>,
+    primary: Primary,
+    /// So many bytes of the output may leave when the standby has the records before this position.
+    barrier: Option<(usize, usize)>,
+}
+
+impl StandbyLink {
+    /// Listens for a standby. `standby` is the one that the journal names.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn listen(address: SocketAddrV4, lease: Duration, standby: u64) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Self { listener, stream: None, primary: Primary::new(lease_ns, standby), barrier: None })
+    }
+
+    /// The fencing rule.
+    pub const fn primary_mut(&mut self) -> &mut Primary {
+        &mut self.primary
+    }
+
+    /// Whether the venue may be spoken to.
+    pub const fn may_send(&self, now_ns: u64) -> bool {
+        self.primary.may_send(now_ns)
+    }
+
+    /// How many of the `len` bytes that wait for the venue may leave: those whose records, which
+    /// end at `end` at the latest, the standby has.
+    pub fn sendable(&mut self, len: usize, end: usize, now_ns: u64) -> usize {
+        if !self.primary.may_send(now_ns) || len == 0 {
+            return 0;
+        }
+        let (bytes, records) = *self.barrier.get_or_insert((len, end));
+        if self.primary.has(records) { bytes } else { 0 }
+    }
+
+    /// The venue's line took `len` bytes.
+    pub const fn sent(&mut self, len: usize) {
+        if let Some((bytes, _)) = &mut self.barrier {
+            *bytes = bytes.saturating_sub(len);
+            if *bytes == 0 {
+                self.barrier = None;
+            }
+        }
+    }
+
+    /// The output was emptied, because the venue's connection is gone.
+    pub const fn reset(&mut self) {
+        self.barrier = None;
+    }
+
+    /// One turn of the standby's socket. `report` gets a sentence when something happened.
+    pub fn turn<M: JournalMemory>(
+        &mut self,
+        now_ns: u64,
+        journal: &Journal<M>,
+        report: &mut impl FnMut(&str),
+    ) -> Option<PrimaryEvent> {
+        if self.stream.is_none()
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            self.stream =
+                stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok().then_some(stream);
+            self.primary.connected();
+        }
+        self.stream.as_ref()?;
+        let event = self.exchange(now_ns, journal).unwrap_or_else(|why| {
+            report(&format!("the standby's connection has ended: {why}"));
+            self.stream = None;
+            self.primary.disconnected();
+            None
+        });
+        match event {
+            Some(PrimaryEvent::Attached(_)) => report("a standby follows: nothing is sent without its grants"),
+            Some(PrimaryEvent::Left) => report("the standby has left: this gateway is alone"),
+            None => (),
+        }
+        event
+    }
+
+    fn exchange<M: JournalMemory>(
+        &mut self,
+        now_ns: u64,
+        journal: &Journal<M>,
+    ) -> Result<Option<PrimaryEvent>, String> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let mut buffer = [0; 4_096];
+        let mut event = None;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err("it was closed".to_owned()),
+            Ok(len) => event = self.primary.receive(&buffer[..len], journal)?,
+            Err(error) if is_nothing(&error) => (),
+            Err(error) => return Err(error.to_string()),
+        }
+        event = event.or(self.primary.poll(now_ns, journal));
+        self.flush()?;
+        Ok(event)
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if !self.primary.to_send().is_empty() {
+            match stream.write(self.primary.to_send()) {
+                Ok(len) => self.primary.sent(len),
+                Err(error) if is_nothing(&error) => (),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The standby takes over now, and nothing is sent to the venue any more. False where none
+    /// follows.
+    pub fn hand_over(&mut self) -> bool {
+        let is_there = self.primary.hand_over();
+        // What is lost here is done at the end of the standby's promise.
+        let _ = self.flush();
+        is_there
+    }
+
+    /// The gateway ends: so does its standby.
+    pub fn leave(&mut self) {
+        self.primary.leave();
+        // The process ends: a standby that hears nothing keeps its promise, and takes over then.
+        let _ = self.flush();
+    }
+}
+
+/// Follows the primary at `address` until this process must take over, or end. `stop` ends it.
+///
+/// # Errors
+///
+/// The copy is none of the primary's journal, or has no room for it.
+pub fn follow(
+    address: SocketAddrV4,
+    memory: MappedFile,
+    stop: impl Fn() -> bool,
+    mut report: impl FnMut(&str),
+) -> Result<Followed, String> {
+    let standby = name(&memory).map_err(|error| error.to_string())?;
+    let mut follower = Follower::new(standby, memory)?;
+    let clock = Clock::start();
+    loop {
+        if let Ok(mut stream) = TcpStream::connect_timeout(&SocketAddr::V4(address), CONNECT_TIMEOUT) {
+            follower.connected();
+            report(&format!("follows {address}"));
+            match serve(&mut stream, &mut follower, &clock, &stop) {
+                Ok(followed) => return Ok(followed),
+                Err(End::Copy(why)) => return Err(why),
+                Err(End::Line(error)) => report(&format!("the connection to the primary has ended: {error}")),
+            }
+        }
+        if let Some(followed) = follower.poll(clock.now_ns()) {
+            return Ok(followed);
+        }
+        if stop() {
+            return Ok(Followed::Ended);
+        }
+        thread::sleep(RETRY);
+    }
+}
+
+enum End {
+    Line(io::Error),
+    Copy(String),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Line(error)
+    }
+}
+
+fn serve(
+    stream: &mut TcpStream,
+    follower: &mut Follower<MappedFile>,
+    clock: &Clock,
+    stop: &impl Fn() -> bool,
+) -> Result<Followed, End> {
+    stream.set_nodelay(true)?;
+    // It wakes up for its promise's end; a record that arrives wakes it at once.
+    stream.set_read_timeout(Some(Duration::from_millis(5)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+    let mut buffer = vec![0; READ_LEN];
+    loop {
+        let len = follower.to_send().len();
+        stream.write_all(follower.to_send())?;
+        follower.sent(len);
+        if let Some(followed) = follower.poll(clock.now_ns()) {
+            return Ok(followed);
+        }
+        if stop() {
+            follower.leave();
+            stream.write_all(follower.to_send())?;
+            return Ok(Followed::Ended);
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(End::Line(io::ErrorKind::UnexpectedEof.into())),
+            Ok(len) => follower.receive(&buffer[..len], clock.now_ns()).map_err(End::Copy)?,
+            Err(error) if is_nothing(&error) => (),
+            Err(error) => return Err(End::Line(error)),
+        }
+    }
+}
+
+/// The name of a copy: its file on its machine. The file is locked, so a process with the same name
+/// proves that the one before it has ended.
+fn name(memory: &MappedFile) -> io::Result<u64> {
+    let file = memory.file()?.metadata()?;
+    let mut hasher = DefaultHasher::new();
+    // A machine without an id has the same as all others without one, but hardly the same inode.
+    std::fs::read_to_string("/etc/machine-id").unwrap_or_default().hash(&mut hasher);
+    (file.dev(), file.ino()).hash(&mut hasher);
+    Ok(hasher.finish().max(1))
+}
