@@ -238,6 +238,23 @@ fn direction_that_is_shut_before_connecting_ends_when_it_is_shut_again() {
 }
 
 #[test]
+fn reset_behind_the_peers_end_is_epipe_also_where_sends_were_shut_before_connecting() {
+    let wire = wire();
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let id = wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    let _ = wire.left.call(|sockets, cx| sockets.shutdown(id, Shutdown::Write, cx));
+    let _ = wire.left.call(|sockets, cx| sockets.connect(id, at(2, 80), cx));
+    wire.settle();
+    let (theirs, _) = listener.accept().unwrap();
+    theirs.shutdown(Shutdown::Write).unwrap();
+    wire.settle();
+    theirs.set_options(|options| options.linger = Some(Duration::ZERO)).unwrap();
+    drop(theirs);
+    wire.settle();
+    assert_eq!(wire.left.call(|sockets, _| sockets.take_error(id)), Ok(Some(Errno::EPIPE)));
+}
+
+#[test]
 fn listener_that_is_shut_wakes_accept_with_an_error() {
     let wire = wire();
     let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();

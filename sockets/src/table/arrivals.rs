@@ -125,7 +125,7 @@ impl App for Sockets {
             TcpEvent::Closed(reason) => {
                 // A socket that has read the peer's end and still sends gets the error that a write
                 // would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
-                let is_in_close_wait = stream.is_peer_closed && !stream.is_write_shut;
+                let is_in_close_wait = stream.is_peer_closed && !stream.sends_fin;
                 let error = match (reason, stream.failure.take()) {
                     (CloseReason::Unreachable, Some(error)) => Some(error),
                     _ => errno::of_close(reason),

@@ -7,6 +7,7 @@
 //! libFuzzer (`tests/fuzz`), the replay of the corpus and its mutations
 //! (`tests/tests/pipeline/fuzz_corpus.rs`), and a person with a file (`corpus::check`).
 
+mod calls;
 mod config;
 mod counters;
 mod device;
@@ -68,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "source_filters", run: proto::sockets::source_filters, seeds: seeds::plans },
     Target { name: "ports", run: proto::sockets::ports, seeds: seeds::plans },
     Target { name: "udp_sockets", run: proto::sockets::udp_sockets, seeds: seeds::plans },
+    Target { name: "socket_calls", run: calls::socket_calls, seeds: calls::seeds },
     Target { name: "fault", run: device::fault::device, seeds: seeds::fault },
     Target { name: "lossy_ring", run: ring::lossy, seeds: seeds::plans },
     Target { name: "lossless_ring", run: ring::lossless, seeds: seeds::plans },

@@ -247,7 +247,13 @@ impl Random {
             29 => call(19, slot, 0, 0, 0),
             30 => call(self.pick(&[20, 21, 22]) as u8, slot, 0, 0, 0),
             31 => return Step::Act(Act::Connect(port)),
-            32 => return Step::Act(Act::SendDatagram(port, self.pick(&[0, 1, 100, 1_400, 5_000]))),
+            32 => {
+                let len = self.pick(&[0, 1, 100, 1_400, 5_000]);
+                // The kernel puts fragments together, so that a later datagram which is whole may
+                // overtake them: half of the ports get one kind, half the other.
+                let in_pieces = port % 4 >= 2;
+                return Step::Act(Act::SendDatagram(port, if in_pieces { 5_000 } else { len.min(1_400) }));
+            }
             _ => return Step::Act(Act::ReadDatagram),
         })
     }
