@@ -590,6 +590,27 @@ ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(
 int __connect(int, const struct sockaddr *, socklen_t), __fcntl(int, int, ...);
 
 // Names of libc's that are used less, and calls by their number.
+// The kernel's socket chooses the port and judges the address.
+static void ports_and_addresses_of_the_twin(void) {
+    struct sockaddr_in there = at(peer, 7000), name, foreign = at("203.0.113.9", 7090);
+    for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
+        int fd = socket(AF_INET, type, 0), on = 1;
+        unsigned range = 41907u << 16 | 41907;
+        socklen_t len = sizeof name;
+        say("IP_LOCAL_PORT_RANGE", setsockopt(fd, IPPROTO_IP, 51, &range, sizeof range));
+        say("connect", connect(fd, (struct sockaddr *)&there, sizeof there));
+        say("getsockname", getsockname(fd, (struct sockaddr *)&name, &len)), say("port", ntohs(name.sin_port));
+        say("send", send(fd, "ab", 2, 0)), say("poll", ready(fd, POLLIN, 5000));
+        close(fd);
+        fd = socket(AF_INET, type, 0);
+        say("bind", bind(fd, (struct sockaddr *)&foreign, sizeof foreign));
+        say("IP_FREEBIND", setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof on));
+        say("bind", bind(fd, (struct sockaddr *)&foreign, sizeof foreign));
+        if (type == SOCK_STREAM) say("listen", listen(fd, 1));
+        close(fd);
+    }
+}
+
 static void other_names(void) {
     struct sockaddr_in address = at(peer, 7000), name = {0};
     socklen_t len = sizeof name;
@@ -673,7 +694,8 @@ int main(int count, char **arguments) {
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback}, {"polled in turn", polled_in_turn}, {"sharers", sharers},
-        {"time left", time_left}, {"refused options", refused_options}, {"ends", ends}, {"other names", other_names}, {"other signals", other_signals},
+        {"time left", time_left}, {"refused options", refused_options}, {"ends", ends},
+        {"ports and addresses", ports_and_addresses_of_the_twin}, {"other names", other_names}, {"other signals", other_signals},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }
