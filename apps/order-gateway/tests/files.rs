@@ -64,6 +64,16 @@ fn audit_log_that_is_cut_ends_before_the_cut() {
 }
 
 #[test]
+fn audit_log_on_a_full_disk_says_so_and_takes_what_comes() {
+    let mut audit = Audit::start(Path::new("/dev/full")).unwrap();
+    while !audit.has_failed() {
+        audit.record(Direction::Out, b"an order", 5);
+        std::thread::yield_now();
+    }
+    audit.record(Direction::Out, b"the next", 6);
+}
+
+#[test]
 fn journal_prints_as_csv() {
     let mut journal = Journal::create(vec![0; 1_024], 1, 0, 0).unwrap();
     let entry = order_entry::journal::Entry::Armed(true);

@@ -3,13 +3,17 @@
 
 mod common;
 
-use common::{SECOND, STOCK, TestGateway, Venue, book, gateway, limits, recovered};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use common::{Buyer, SECOND, STOCK, TestGateway, Venue, book, gateway, limits, recovered};
 use market::Price;
-use order_entry::journal::{Entry, Intent, Records};
+use order_entry::journal::{Entry, Intent, Journal, Records};
 use order_entry::orders::State;
 use order_entry::risk::{KillSwitch, Limit};
-use order_gateway::Refusal;
-use order_gateway::session::SendError;
+use order_gateway::session::{Ouch50, SendError};
+use order_gateway::{Core, Gateway, JournalMemory, Refusal};
 
 /// A gateway that is connected and armed.
 fn trading() -> (TestGateway, Venue) {
@@ -19,7 +23,7 @@ fn trading() -> (TestGateway, Venue) {
     (gateway, venue)
 }
 
-fn live(gateway: &TestGateway) -> Vec<(u64, u32, u32)> {
+fn live<M: JournalMemory>(gateway: &Gateway<Buyer, Ouch50, M>) -> Vec<(u64, u32, u32)> {
     let orders = gateway.core().orders();
     orders.live().map(|(_, order)| (order.accepted_id(), order.cum(), order.leaves())).collect()
 }
@@ -232,6 +236,85 @@ fn price_that_the_protocol_cannot_say_is_refused() {
     book.bid = Some((Price(-1), 100));
     gateway.on_book(&book);
     assert_eq!(gateway.strategy().refusals, [Refusal::Session(SendError::Range)]);
+}
+
+/// A disk that fails while `is_full`.
+#[derive(Debug)]
+struct Disk {
+    bytes: Vec<u8>,
+    is_full: Rc<Cell<bool>>,
+}
+
+impl AsRef<[u8]> for Disk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Disk {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl JournalMemory for Disk {
+    fn before_send(&self, _from: usize, _len: usize) -> io::Result<()> {
+        if self.is_full.get() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn disk_that_fails_stops_orders_until_a_person_arms_and_the_journal_replays_whole() {
+    let is_full = Rc::new(Cell::new(false));
+    let disk = Disk { bytes: vec![0; 1 << 16], is_full: is_full.clone() };
+    let journal = Journal::create(disk, 7, 0, common::RESERVE).unwrap();
+    let core = Core::new(common::config(), common::session(), journal, KillSwitch::new());
+    let mut gateway = Gateway::new(Buyer::default(), core);
+    let mut venue = Venue::new();
+    venue.connect(&mut gateway, SECOND);
+    gateway.core_mut().arm(SECOND);
+    let order = |gateway: &mut Gateway<_, _, Disk>, venue: &mut Venue, qty| {
+        gateway.on_book(&book(qty, SECOND + u64::from(qty)));
+        venue.pump(gateway, SECOND);
+    };
+    order(&mut gateway, &mut venue, 1);
+    is_full.set(true);
+    order(&mut gateway, &mut venue, 2);
+    is_full.set(false);
+    order(&mut gateway, &mut venue, 3);
+    let refusals = &gateway.strategy().refusals;
+    assert!(matches!(refusals[..], [Refusal::Disk, Refusal::Risk(reject)] if reject.limit == Limit::Disarmed));
+    gateway.core_mut().arm(SECOND);
+    order(&mut gateway, &mut venue, 4);
+    assert_eq!(venue.orders.len(), 2, "what could not be written down was not sent");
+    assert_eq!(gateway.core().risk().open_qty(STOCK), Some((5, 0)));
+    // Asserts that no record is refused.
+    let next = recovered(gateway.core().journal().memory().bytes.clone());
+    assert_eq!(live(&next), [(1, 0, 1), (3, 0, 4)]);
+}
+
+#[test]
+fn clock_that_steps_back_costs_a_full_rate_and_one_that_leaps_costs_the_connection() {
+    let (mut gateway, mut venue) = (gateway(&KillSwitch::new(), 1 << 16), Venue::new());
+    venue.connect(&mut gateway, 100 * SECOND);
+    gateway.core_mut().arm(100 * SECOND);
+    gateway.on_book(&book(10, 100 * SECOND));
+    gateway.tick(50 * SECOND).unwrap();
+    // The rates of instrument, port and unit are full, and drain.
+    let later = |ms: u64| 50 * SECOND + ms * 1_000_000;
+    (0..4).for_each(|ms| gateway.on_book(&book(20 + ms as u32, later(ms))));
+    venue.pump(&mut gateway, later(4));
+    let is_rate = |refusal: &Refusal| matches!(refusal, Refusal::Risk(reject) if reject.to_string().contains("rate"));
+    assert!(gateway.strategy().refusals.iter().all(is_rate), "{:?}", gateway.strategy().refusals);
+    assert_eq!(venue.orders.len(), 2);
+    let leap = 4_000 * SECOND;
+    let error = gateway.tick(leap).unwrap_err();
+    assert!(error.to_string().contains("sent nothing"), "{error}");
+    venue.disconnect(&mut gateway, leap);
+    venue.connect(&mut gateway, leap);
+    gateway.on_book(&book(30, leap));
+    venue.pump(&mut gateway, leap);
+    assert_eq!((venue.orders.len(), gateway.core().counts().alarms), (3, 0));
 }
 
 #[test]

@@ -46,3 +46,27 @@ fn group_that_is_none_is_refused() {
     let text = format!("{GOOD}\n[[feed]]\ngroup = \"10.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"\n");
     assert!(place(&text).2.contains("no multicast group"));
 }
+
+/// What is written where, the line and column that the error names, and a word of it.
+#[test]
+fn each_mistake_is_named_with_line_and_column() {
+    for (from, to, at, word) in [
+        ("192.0.2.1:9100", "192.0.2.1", (6, 11), "an IPv4 address and a port"),
+        ("ouch50", "ouch49", (5, 12), "ouch49"),
+        ("user = \"TRADER\"\n", "", (4, 1), "user"),
+        ("SECRET", "SECRETSECRET", (8, 12), "10 bytes at most"),
+        ("FIRM", "FIRMS", (9, 8), "4 bytes at most"),
+        ("limits = \"", "limits = 1 # \"", (2, 10), "string"),
+        ("[journal]", "[journal", (11, 9), ""),
+        ("[journal]", "[journal]\nmegabytes = 8", (12, 13), "no room for orders"),
+        ("[journal]", "[journal]\nsync = \"never\"", (12, 8), "never"),
+        ("[journal]", "[standby]\nlisten = \"192.0.2.1:1\"\nlease_ms = 5\n[journal]", (13, 12), "20 ms at least"),
+        ("[journal]", "[standby]\nlisten = \"here\"\n[journal]", (12, 10), "an IPv4 address and a port"),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        let (line, column, what) = place(&text);
+        assert_eq!((line, column), at, "{to}: {what}");
+        assert!(what.contains(word), "{to}: {what}");
+    }
+}

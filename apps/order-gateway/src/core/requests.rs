@@ -135,7 +135,27 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
         let from = self.journal.end();
         self.journal.append_request(entry.kind(), stamp, &entry.encode()).map_err(Refusal::Journal)?;
         let len = self.journal.end() - from;
-        self.journal.memory().before_send(from, len).map_err(|_| Refusal::Disk)
+        if self.journal.memory().before_send(from, len).is_ok() {
+            return Ok(());
+        }
+        self.take_back(intent, now_ns);
+        Err(Refusal::Disk)
+    }
+
+    /// The disk has failed: the intent is not sent, and no other is before a person arms again.
+    #[cold]
+    fn take_back(&mut self, intent: &Intent, now_ns: u64) {
+        let entry = match *intent {
+            Intent::New { id, .. } => Entry::Unsent { id },
+            Intent::Replace { target, id, .. } => {
+                let event = VenueEvent::ReplaceRefused { id, reason: 0 };
+                Entry::Answer { number: 0, key: OrderKey::Client(target), event }
+            }
+            Intent::Cancel { .. } => return,
+        };
+        self.note(&entry, now_ns);
+        self.session.skip_id();
+        self.disarm(now_ns);
     }
 
     fn refused(&mut self, instrument: InstrumentIdx, reject: RiskReject, now_ns: u64) -> Refusal {

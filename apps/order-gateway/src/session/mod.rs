@@ -163,6 +163,9 @@ pub trait Session: fmt::Debug {
     /// The id that the next order or replace takes, if it is written.
     fn next_id(&self) -> u64;
 
+    /// The next id was written down and is not sent: no request takes it.
+    fn skip_id(&mut self);
+
     /// Whether [`Session::new_order`] could write `order`. Asked before the journal is written, so
     /// that afterwards only a broken line can stop it.
     fn may_send(&self, qty: u32, price: Price, output: &Output<'_>) -> Result<(), SendError>;

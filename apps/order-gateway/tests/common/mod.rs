@@ -16,7 +16,8 @@ use order_entry::session::Output;
 use order_entry::soupbin::{Credentials, Server, ServerConfig, ServerEvent, SessionId};
 use order_gateway::session::{Ouch50, Ouch50Config};
 use order_gateway::{
-    BookEvent, Core, CoreConfig, Gateway, Instrument, OrderEvent, OrderRequest, Orders, Refusal, Strategy,
+    BookEvent, Core, CoreConfig, Gateway, Instrument, JournalMemory, OrderEvent, OrderRequest, Orders, Refusal,
+    Strategy,
 };
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -149,14 +150,14 @@ impl Venue {
     }
 
     /// Connects, and lets the login and the account query pass.
-    pub fn connect(&mut self, gateway: &mut TestGateway, now_ns: u64) {
+    pub fn connect<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, Ouch50, M>, now_ns: u64) {
         self.server.connected(now_ns);
         gateway.connected(now_ns).unwrap();
         self.pump(gateway, now_ns);
     }
 
     /// Lets bytes pass both ways until there are none.
-    pub fn pump(&mut self, gateway: &mut TestGateway, now_ns: u64) {
+    pub fn pump<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, Ouch50, M>, now_ns: u64) {
         loop {
             let bytes = gateway.core().to_send().to_vec();
             gateway.core_mut().sent(bytes.len());
