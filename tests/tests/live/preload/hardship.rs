@@ -2,11 +2,12 @@
 //! a rule shares its sockets with the kernel.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 
-use wirepath_tests::live::preload::{call, echo, is_listening, run, said, start, wire};
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, set, wait_until};
+use wirepath_tests::live::preload::{call, compile, echo, is_listening, run, said, start, wire};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, set, wait_until};
 use wirepath_tests::netns::Namespace;
 
 const NAMES: &str = "\
@@ -59,6 +60,23 @@ fn sockets_of_an_interface_that_vanishes_end_with_enetdown() {
     assert!(text.starts_with(expected), "{text}");
     let gone: Vec<&str> = text.lines().filter(|line| line.contains("is gone: its sockets end with")).collect();
     assert_eq!(gone.len(), 1, "{text}");
+}
+
+#[test]
+fn what_was_sent_arrives_though_a_thread_is_in_a_call_when_the_process_ends() {
+    let test = "what_was_sent_arrives_though_a_thread_is_in_a_call_when_the_process_ends";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "exits.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_300)).unwrap());
+    for _ in 0..10 {
+        let process = start(&wire, &program, &[&THEIRS.to_string()]);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut bytes = Vec::new();
+        let received = stream.read_to_end(&mut bytes);
+        assert_eq!((received.ok(), process.finish().as_str()), (Some(400_000), ""));
+    }
 }
 
 #[test]
@@ -191,7 +209,7 @@ fn connected_datagrams_hear_their_peer_by_another_interface() {
         let program: Program = start(&wire, "env", &words);
         let (mut control, _) = listener.accept().unwrap();
         let mut port = [0; 2];
-        std::io::Read::read_exact(&mut control, &mut port).unwrap();
+        control.read_exact(&mut port).unwrap();
         sender.send_to(b"by the other", (OURS, u16::from_be_bytes(port))).unwrap();
         let port = u16::from_be_bytes(port);
         wait_until("the datagram has come", || has_queued(&wire, port));

@@ -35,6 +35,12 @@ const PAUSE: Duration = Duration::from_secs(10);
 const HANDS_ON_WITHIN: Duration = Duration::from_secs(30);
 /// The most ports that clients have given up so recently.
 const LEFT_MAX: usize = 4_096;
+/// The client of connections whose client is gone, and that had sent its FIN. Their peers' last
+/// segments are dropped: another client of the port would answer with a reset, and a peer that has
+/// not read all data yet would lose it.
+const GONE: ClientIdx = ClientIdx::MAX;
+/// The most connections of clients that are gone.
+const GONE_MAX: usize = 65_536;
 /// The interval between two searches for connections to forget.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -169,7 +175,7 @@ impl Dispatch {
                     if sharers.is_empty() {
                         self.ports.remove(&port(flow));
                     }
-                    self.forget_connections(client, &port(flow));
+                    self.forget_connections(client, &port(flow), now);
                     if self.left.len() < LEFT_MAX {
                         self.left.insert((client, port(flow)), now);
                     }
@@ -180,13 +186,32 @@ impl Dispatch {
 
     /// Takes a port from a client, with the connections there: the next client of the port may be
     /// of another user, and this client must not get that user's frames.
-    fn forget_connections(&mut self, client: ClientIdx, port: &Ends) {
-        let Some(count) = self.counts.get_mut(&client).filter(|count| **count > 0) else { return };
+    fn forget_connections(&mut self, client: ClientIdx, port: &Ends, now: Instant) {
+        if self.counts.get(&client).is_some_and(|count| *count > 0) {
+            self.orphan(client, now, |ends| to_port(ends) == *port);
+        }
+    }
+
+    /// Forgets connections of a client, except that frames of those which it has ended are dropped
+    /// for a while.
+    fn orphan(&mut self, client: ClientIdx, now: Instant, which: impl Fn(&Ends) -> bool) {
+        let (mut orphans, mut forgotten) = (self.counts.get(&GONE).copied().unwrap_or(0), 0);
         self.remembered.retain(|ends, connection| {
-            let goes = connection.client == client && to_port(ends) == *port;
-            *count -= usize::from(goes);
-            !goes
+            if connection.client != client || !which(ends) {
+                return true;
+            }
+            forgotten += 1;
+            let is_kept = connection.ends.ours && orphans < GONE_MAX;
+            if is_kept {
+                orphans += 1;
+                *connection = Connection { client: GONE, last: now, ends: End::RESET, from: None };
+            }
+            is_kept
         });
+        self.counts.insert(GONE, orphans);
+        if let Some(count) = self.counts.get_mut(&client) {
+            *count -= forgotten;
+        }
     }
 
     /// Sets whether new connections to the flow may go to this client.
@@ -198,13 +223,13 @@ impl Dispatch {
     }
 
     /// Removes a client.
-    pub(super) fn forget(&mut self, client: ClientIdx) {
+    pub(super) fn forget(&mut self, client: ClientIdx, now: Instant) {
         self.exact.retain(|_, owner| *owner != client);
         self.ports.retain(|_, sharers| {
             sharers.retain(|sharer| sharer.client != client);
             !sharers.is_empty()
         });
-        self.remembered.retain(|_, connection| connection.client != client);
+        self.orphan(client, now, |_| true);
         self.counts.remove(&client);
         self.left.retain(|(left_by, _), _| *left_by != client);
     }
@@ -225,6 +250,9 @@ impl Dispatch {
         {
             let begins_anew = flags.contains(TcpFlags::SYN) && connection.ends.is_over();
             if !begins_anew {
+                if connection.client == GONE {
+                    return Recipients::None;
+                }
                 connection.last = now;
                 connection.ends.theirs |= flags.contains(TcpFlags::FIN);
                 if flags.contains(TcpFlags::RST) {
@@ -455,6 +483,22 @@ mod tests {
     }
 
     #[test]
+    fn last_segments_to_a_client_that_has_ended_its_connections_and_left_reach_no_other() {
+        let (mut dispatch, now) = shared();
+        for port in [1, 2] {
+            dispatch.sent(0, &packet(port, SYN | ACK), now);
+        }
+        dispatch.sent(0, &packet(1, TcpFlags::FIN | ACK), now);
+        dispatch.forget(0, now);
+        assert_eq!(dispatch.of(&packet(1, TcpFlags::FIN | ACK), now), Recipients::None);
+        // One that it had not ended is reset by another, and a new one is another's.
+        assert!(one(dispatch.of(&packet(2, ACK), now)) > 0);
+        assert!(one(dispatch.of(&packet(1, SYN), now)) > 0);
+        dispatch.sweep(now + OVER);
+        assert!(one(dispatch.of(&packet(1, ACK), now)) > 0);
+    }
+
+    #[test]
     fn each_sharer_has_its_third_and_a_connection_always_the_same() {
         let (mut dispatch, now) = shared();
         let mut taken = [0; 3];
@@ -481,7 +525,7 @@ mod tests {
             assert_eq!(one(dispatch.of(&packet(port, ACK), now)), *client);
         }
         assert!((1_000..1_300).all(|port| one(dispatch.of(&packet(port, SYN), now)) != 0), "0 listens no longer");
-        dispatch.forget(1);
+        dispatch.forget(1, now);
         for (port, client) in (1..).zip(&clients) {
             let now_at = one(dispatch.of(&packet(port, ACK), now));
             assert!(if *client == 1 { [2, 3].contains(&now_at) } else { now_at == *client });
@@ -617,7 +661,7 @@ mod tests {
         assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX);
         dispatch.sent(1, &packet(u16::MAX, SYN | ACK), now);
         assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX + 1, "another's share is his");
-        dispatch.forget(0);
+        dispatch.forget(0, now);
         dispatch.add(0, &flow(Protocol::TCP));
         dispatch.sent(0, &packet(1, SYN | ACK), now);
         assert_eq!(dispatch.remembered.len(), 2);

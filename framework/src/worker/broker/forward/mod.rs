@@ -70,11 +70,13 @@ crate::drop_reasons! {
     }
 }
 
-/// The broker's messages to the thread.
+/// The broker's message to the thread, and where the thread says that it has obeyed.
+type Order = (Command, Sender<()>);
+
 enum Command {
     Add { place: ClientIdx, user: u32, queue: Box<ForwardedQueue> },
-    Remove { place: ClientIdx, done: Sender<()> },
-    SetReceiving { place: ClientIdx, receiving: bool, done: Sender<()> },
+    Remove { place: ClientIdx },
+    SetReceiving { place: ClientIdx, receiving: bool },
     AddFlow { place: ClientIdx, flow: Flow },
     RemoveFlow { place: ClientIdx, flow: Flow },
     SetListening { place: ClientIdx, flow: Flow, listening: bool },
@@ -82,7 +84,7 @@ enum Command {
 
 /// The broker's handle of the thread. The thread ends when it is dropped.
 pub(super) struct Forwarder {
-    commands: Option<Sender<Command>>,
+    commands: Option<Sender<Order>>,
     wake: UnixDatagram,
     thread: Option<JoinHandle<()>>,
 }
@@ -119,43 +121,41 @@ impl Forwarder {
 
     /// Gives this queue to a client of a user.
     pub(super) fn add(&self, place: ClientIdx, user: u32, queue: ForwardedQueue) {
-        self.tell(Command::Add { place, user, queue: Box::new(queue) });
+        self.ask(Command::Add { place, user, queue: Box::new(queue) });
     }
 
     /// Removes a client. None of its memory is used after this returns.
     pub(super) fn remove(&self, place: ClientIdx) {
-        self.ask(|done| Command::Remove { place, done });
+        self.ask(Command::Remove { place });
     }
 
     /// Sets whether frames go to a client. If not, its memory is not written after this returns.
     pub(super) fn set_receiving(&self, place: ClientIdx, receiving: bool) {
-        self.ask(|done| Command::SetReceiving { place, receiving, done });
+        self.ask(Command::SetReceiving { place, receiving });
     }
 
     /// Gives a flow to a client.
     pub(super) fn add_flow(&self, place: ClientIdx, flow: Flow) {
-        self.tell(Command::AddFlow { place, flow });
+        self.ask(Command::AddFlow { place, flow });
     }
 
     /// Takes a flow from a client.
     pub(super) fn remove_flow(&self, place: ClientIdx, flow: Flow) {
-        self.tell(Command::RemoveFlow { place, flow });
+        self.ask(Command::RemoveFlow { place, flow });
     }
 
     /// Sets whether new connections may go to a client by a flow.
     pub(super) fn set_listening(&self, place: ClientIdx, flow: Flow, listening: bool) {
-        self.tell(Command::SetListening { place, flow, listening });
+        self.ask(Command::SetListening { place, flow, listening });
     }
 
-    fn tell(&self, command: Command) {
-        // If the thread has ended, the broker ends too.
-        let _ = self.commands.as_ref().map(|commands| commands.send(command));
-        let _ = self.wake.send(&[0]);
-    }
-
-    fn ask(&self, command: impl FnOnce(Sender<()>) -> Command) {
+    /// Returns once the thread has obeyed: what it delivers to the client later follows the
+    /// command.
+    fn ask(&self, command: Command) {
         let (done, is_done) = channel();
-        self.tell(command(done));
+        // If the thread has ended, the broker ends too.
+        let _ = self.commands.as_ref().map(|commands| commands.send((command, done)));
+        let _ = self.wake.send(&[0]);
         let _ = is_done.recv();
     }
 }
@@ -195,7 +195,7 @@ struct Work<Q: Queue> {
     dispatch: Dispatch,
     /// Connections that wait for a client that listens.
     parked: ParkedFrames,
-    commands: Receiver<Command>,
+    commands: Receiver<Order>,
     woken: UnixDatagram,
     clock: MonotonicClock,
     /// The bytes of a frame that lies in several buffers.
@@ -209,7 +209,7 @@ impl<Q: Queue> Work<Q> {
         queues: Vec<Q>,
         frame_len_max: usize,
         scope: &Scope,
-        commands: Receiver<Command>,
+        commands: Receiver<Order>,
         woken: UnixDatagram,
     ) -> Result<Self, String> {
         let own = queues.into_iter().enumerate().map(|(idx, queue)| {
@@ -266,7 +266,10 @@ impl<Q: Queue> Work<Q> {
         let mut was_told = false;
         loop {
             match self.commands.try_recv() {
-                Ok(command) => self.obey_one(command),
+                Ok((command, done)) => {
+                    self.obey_one(command);
+                    let _ = done.send(());
+                }
                 Err(std::sync::mpsc::TryRecvError::Empty) => return Some(was_told),
                 Err(std::sync::mpsc::TryRecvError::Disconnected) => return None,
             }
@@ -282,20 +285,18 @@ impl<Q: Queue> Work<Q> {
                 }
                 self.clients[place] = Some(Client { queue: *queue, user, is_receiving: false });
             }
-            Command::Remove { place, done } => {
+            Command::Remove { place } => {
                 self.take_last_frames(place);
-                self.dispatch.forget(place);
+                self.dispatch.forget(place, Instant::now());
                 self.parked.forget(place);
                 if let Some(client) = self.clients.get_mut(place) {
                     *client = None;
                 }
-                let _ = done.send(());
             }
-            Command::SetReceiving { place, receiving, done } => {
+            Command::SetReceiving { place, receiving } => {
                 if let Some(Some(client)) = self.clients.get_mut(place) {
                     client.is_receiving = receiving;
                 }
-                let _ = done.send(());
             }
             Command::AddFlow { place, flow } => {
                 self.dispatch.add(place, &flow);

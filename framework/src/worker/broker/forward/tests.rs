@@ -19,7 +19,7 @@ struct Rig {
     far: Own<<MemoryDevice as Device>::Queue>,
     block: Block,
     client: HostileClient,
-    _commands: Sender<Command>,
+    _commands: Sender<Order>,
 }
 
 impl Rig {
@@ -32,8 +32,7 @@ impl Rig {
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
         let client = HostileClient::new(&end, &ORDER, seed);
         work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
-        let (done, _is_done) = channel();
-        work.obey_one(Command::SetReceiving { place: 0, receiving: true, done });
+        work.obey_one(Command::SetReceiving { place: 0, receiving: true });
         work.obey_one(Command::AddFlow { place: 0, flow: flow() });
         let pool = Pool::heap(256).unwrap();
         let (rx, tx) = far.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
@@ -129,8 +128,7 @@ fn random_rings_put_whole_frames_on_the_wire_or_none() {
             assert!(rig.work.own[0].pool.drops_without_reason() == 0 && rig.far.pool.drops_without_reason() == 0);
         }
         // Its queue is taken from it, and the next client at its place is served.
-        let (done, _is_done) = channel();
-        rig.work.obey_one(Command::Remove { place: 0, done });
+        rig.work.obey_one(Command::Remove { place: 0 });
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
         rig.work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
         HostileClient::new(&end, &ORDER, 1).send(0, &[(0, 60, 0)]);
