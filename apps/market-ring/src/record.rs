@@ -66,6 +66,32 @@ impl Record {
         Self { venue_seq, receive_ns: 0, publish_ns: 0, channel: 0, flags: Flags::END_OF_EVENT, event }
     }
 
+    /// Bytes of a record without its sequence, as it travels to other machines.
+    pub const LEN: usize = BODY_WORDS * 8;
+
+    /// The exchange's time of the event, ns, in the feed's own epoch; 0 where it has none.
+    pub fn exchange_ns(&self) -> u64 {
+        Fields::of(&self.event).at_ns
+    }
+
+    /// The record for other machines: its words after the sequence, little-endian, with the meaning
+    /// that they have in the ring.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let (chunks, _) = bytes.as_chunks_mut();
+        chunks.iter_mut().zip(self.to_words()).for_each(|(chunk, word)| *chunk = word.to_le_bytes());
+        bytes
+    }
+
+    /// The record of such bytes; `None` where they are none that is known here.
+    #[inline]
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
+        let (chunks, _) = bytes.as_chunks();
+        let words: &[[u8; 8]; BODY_WORDS] = chunks.try_into().ok()?;
+        Self::from_words(&words.map(u64::from_le_bytes))
+    }
+
     /// The words after the sequence.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; BODY_WORDS] {

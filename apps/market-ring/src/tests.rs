@@ -352,3 +352,32 @@ fn write_and_read_allocate_nothing() {
     }
     assert_eq!(allocations::count(), before);
 }
+
+#[test]
+fn record_is_the_same_after_its_way_as_bytes() {
+    let record = Record {
+        receive_ns: 5,
+        channel: 3,
+        flags: Flags::STALE,
+        ..Record::new(7, Event::System(System { code: b'O', at_ns: 9 }))
+    };
+    assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
+    assert_eq!(record.exchange_ns(), 9);
+    assert_eq!(Record::from_bytes(&[0xff; Record::LEN]), None);
+}
+
+#[test]
+fn revised_quote_is_an_update_and_one_that_never_was_stays_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ring");
+    let config = RingConfig { records: 8, quotes: 64, ..RingConfig::default() };
+    let mut writer = RingWriter::create(&path, &config).unwrap();
+    let mut reader = RingReader::open(&path).unwrap();
+    assert!(writer.update(1, &Quote { bid_qty: 5, ..Quote::default() }));
+    assert!(writer.revise(1, |quote| quote.flags = Flags::STALE));
+    assert!(!writer.revise(2, |quote| quote.bid_qty = 1) && !writer.revise(64, |_| ()));
+    let mut found = Vec::new();
+    reader.read_quotes(|idx, conflated| found.push((idx, conflated)));
+    let quote = Quote { bid_qty: 5, flags: Flags::STALE, ..Quote::default() };
+    assert_eq!(found, [(1, Conflated { quote, merged: 1 })]);
+}

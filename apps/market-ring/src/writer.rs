@@ -122,6 +122,24 @@ impl RingWriter {
         true
     }
 
+    /// Replaces an instrument's quote by what `change` makes of it; counts as an update. `false`, and
+    /// nothing is changed, where it has never been updated.
+    pub fn revise(&mut self, idx: usize, change: impl FnOnce(&mut Quote)) -> bool {
+        if idx as u64 >= self.layout.quotes {
+            return false;
+        }
+        let (words, first) = (self.words.words(), self.layout.quote(idx));
+        let Some([_, updates, body @ ..]) = words.get(first..).and_then(|rest| rest.first_chunk::<16>()) else {
+            return false;
+        };
+        if updates.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut quote = Quote::from_words(&body.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        change(&mut quote);
+        self.update(idx, &quote)
+    }
+
     /// Quotes that the ring has.
     pub fn quotes(&self) -> usize {
         self.layout.quotes as usize

@@ -39,7 +39,9 @@ pub trait EventSink {
     fn end_of_session(&mut self) {}
 
     /// A turn of the worker, with packets or without: the place for work that is done bit by bit.
-    fn turn(&mut self) {}
+    fn turn(&mut self, books: &impl Books) {
+        let _ = books;
+    }
 }
 
 impl EventSink for () {}

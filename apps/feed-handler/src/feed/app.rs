@@ -533,7 +533,9 @@ impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
         if self.config.clock == ArrivalClock::Worker && self.deadlines.is_due(now_ns) {
             self.expire(now_ns);
         }
-        self.channels.iter_mut().for_each(|channel| channel.builder.sink.turn());
+        for channel in &mut self.channels {
+            channel.builder.sink.turn(&channel.builder.books);
+        }
     }
 
     fn on_stop(&mut self, _: &mut Cx<'_>) {

@@ -1,0 +1,58 @@
+//! What a gateway has handed on, for the main thread to read while a worker counts.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of all workers together.
+#[derive(Debug, Default)]
+pub struct GatewayCounts {
+    records: AtomicU64,
+    quotes: AtomicU64,
+    quotes_refused: AtomicU64,
+    gaps: AtomicU64,
+}
+
+impl GatewayCounts {
+    /// Events written to rings.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Quotes replaced.
+    pub fn quotes(&self) -> u64 {
+        self.quotes.load(Ordering::Relaxed)
+    }
+
+    /// Quotes of instruments for which the ring has no place.
+    pub fn quotes_refused(&self) -> u64 {
+        self.quotes_refused.load(Ordering::Relaxed)
+    }
+
+    /// Gaps, each of which is a flag of the next record of its channel.
+    pub fn gaps(&self) -> u64 {
+        self.gaps.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_record(&self) {
+        self.records.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_quote(&self, is_written: bool) {
+        if is_written { &self.quotes } else { &self.quotes_refused }.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_gap(&self) {
+        self.gaps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for GatewayCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (records, quotes, gaps) = (self.records(), self.quotes(), self.gaps());
+        write!(f, "handed on {records} events and {quotes} changes of quotes, {gaps} gaps")?;
+        match self.quotes_refused() {
+            0 => Ok(()),
+            refused => write!(f, "; {refused} changes of quotes had no place in the ring: give it more with --quotes"),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `market-gateway`: the command line over the library. The feed's flags are feed-handler's.
+//!
+//! Exit codes: 0 all is well and adds up, 1 something failed, 2 the command line or the
+//! configuration makes no sense.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+use feed_handler::args::{ReplayArgs, RunArgs};
+use feed_handler::report::Summary;
+use feed_handler::{Error, Event, SinkContext, replay_with, run_with};
+use market_gateway::{GatewayCounts, RingSink};
+use market_ring::RingConfig;
+use wirepath::counters::{printable, printable_lines};
+use wirepath::worker::StopFlag;
+
+/// One feed in, many consumers out by shared memory, none of whom can slow the feed.
+#[derive(Parser)]
+#[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Hand on a capture, or a file of ITCH messages.
+    Replay {
+        #[command(flatten)]
+        feed: Box<ReplayArgs>,
+        #[command(flatten)]
+        ring: RingArgs,
+    },
+    /// Hand on the configured channels of a live interface, until Ctrl-C.
+    Run {
+        #[command(flatten)]
+        feed: Box<RunArgs>,
+        #[command(flatten)]
+        ring: RingArgs,
+    },
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "The ring")]
+struct RingArgs {
+    /// Make the ring here; /dev/shm is the usual place. With several workers each has its own:
+    /// PATH.QUEUE.
+    #[arg(long, value_name = "PATH")]
+    ring: PathBuf,
+    /// Events that the ring holds: a reader that falls behind by more is told what it missed.
+    #[arg(long, value_name = "N", default_value_t = RingConfig::default().records)]
+    records: usize,
+    /// Instruments that have a quote, shared equally by the channels.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    quotes: usize,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command.carry_out() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("market-gateway: {}", printable(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+impl Command {
+    fn carry_out(self) -> Result<ExitCode, Error> {
+        let stop = StopFlag::on_signals().map_err(Error::failed)?;
+        let counts = Arc::new(GatewayCounts::default());
+        let summary = match self {
+            Self::Replay { feed, ring } => {
+                let sinks = ring.sinks(false, &counts);
+                replay_with(&feed.plan()?, &stop, report(feed.output.quiet), sinks)?
+            }
+            Self::Run { feed, ring } => {
+                let plan = feed.plan()?;
+                let sinks = ring.sinks(plan.live.queues.len() > 1, &counts);
+                run_with(&plan, &stop, report(feed.output.quiet), sinks)?
+            }
+        };
+        conclude(&summary, &counts);
+        Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl RingArgs {
+    /// Makes the rings of the workers.
+    fn sinks(
+        self,
+        has_several: bool,
+        counts: &Arc<GatewayCounts>,
+    ) -> impl Fn(&SinkContext) -> Result<RingSink, Error> + Send + Sync + 'static {
+        let counts = Arc::clone(counts);
+        let config = RingConfig { records: self.records, quotes: self.quotes, ..RingConfig::default() };
+        move |context| {
+            let path = if has_several { numbered(&self.ring, context.queue) } else { self.ring.clone() };
+            RingSink::create(&path, &config, context, Arc::clone(&counts))
+        }
+    }
+}
+
+fn numbered(path: &Path, queue: u16) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{queue}"));
+    name.into()
+}
+
+/// Notices as lines on standard error.
+fn report(is_quiet: bool) -> impl FnMut(Event) {
+    move |event| match event {
+        Event::Notice(sentence) | Event::Ready(sentence) if !is_quiet => {
+            eprintln!("market-gateway: {}", printable(sentence));
+        }
+        _ => (),
+    }
+}
+
+fn conclude(summary: &Summary, counts: &GatewayCounts) {
+    print!("{}", printable_lines(&summary.to_string()));
+    println!("{counts}");
+    for failure in &summary.failures {
+        eprintln!("market-gateway: {}", printable(failure));
+    }
+}

@@ -1,0 +1,199 @@
+//! [`RingSink`]: the events and quotes of a worker's channels into its ring.
+//!
+//! All channels of a worker share one ring, whose only writer their worker is. Each has its own
+//! part of the quotes. When books become stale, or whole again, the quotes that no event touches
+//! are marked a few at a time, turn by turn, so that no turn is long.
+
+use core::cell::RefCell;
+use core::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use feed_handler::{Error, SinkContext};
+use market::event::{Clear, Event};
+use market::{BookIdx, Books, Change, EventSink, Gap, TopOfBook};
+use market_ring::{Flags, Quote, Record, RingConfig, RingWriter};
+
+use crate::channels::Channels;
+use crate::counts::GatewayCounts;
+
+/// Quotes that one turn marks: some microseconds.
+const MARKED_PER_TURN: usize = 64;
+
+/// Writes a channel's events to the ring of its worker. Clones share the ring. An event costs a
+/// copy of 128 bytes, a changed best price another one; nothing allocates or waits.
+#[derive(Clone)]
+pub struct RingSink {
+    shared: Rc<Shared>,
+    channel: u16,
+    /// Where its quotes are in the ring.
+    quotes: Range<usize>,
+    /// Quotes that it has written: books below this.
+    used: usize,
+    /// The next quote to be marked; `used` and beyond: all are.
+    marked: usize,
+    receive_ns: u64,
+    is_gap: bool,
+    is_stale: bool,
+}
+
+struct Shared {
+    ring: RefCell<RingWriter>,
+    channels: Channels,
+    counts: Arc<GatewayCounts>,
+    unix_offset_ns: u64,
+}
+
+impl RingSink {
+    /// Makes the ring of a worker at `path`; its quotes are divided equally among the configured
+    /// channels.
+    pub fn create(
+        path: &Path,
+        config: &RingConfig,
+        context: &SinkContext,
+        counts: Arc<GatewayCounts>,
+    ) -> Result<Self, Error> {
+        let ring = RefCell::new(RingWriter::create(path, config).map_err(Error::failed)?);
+        let channels = Channels::new(&context.plan.sets);
+        let shared = Rc::new(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns });
+        Ok(Self { shared, channel: 0, quotes: 0..0, used: 0, marked: 0, receive_ns: 0, is_gap: false, is_stale: false })
+    }
+
+    #[inline]
+    fn publish(&mut self, venue_seq: u64, event: Event, flags: Flags) -> u64 {
+        let flags = if core::mem::take(&mut self.is_gap) { flags.and(Flags::GAP_BEFORE) } else { flags };
+        let (receive_ns, channel) = (self.receive_ns, self.channel);
+        let record = Record { venue_seq, receive_ns, publish_ns: 0, channel, flags, event };
+        self.shared.ring.borrow_mut().publish(&record);
+        self.shared.counts.add_record();
+        record.exchange_ns()
+    }
+
+    #[inline]
+    fn quote(&mut self, book: BookIdx, venue_seq: u64, exchange_ns: u64, books: &impl Books) {
+        let TopOfBook { bid_px, bid_qty, ask_px, ask_qty } = books.top(book);
+        let quote = Quote {
+            venue_seq,
+            exchange_ns,
+            receive_ns: self.receive_ns,
+            publish_ns: 0,
+            symbol: books.symbol(book),
+            channel: self.channel,
+            bid_px,
+            bid_qty,
+            ask_px,
+            ask_qty,
+            flags: marks(books.is_stale(book)),
+        };
+        let idx = self.quotes.start + book.0 as usize;
+        let is_written = idx < self.quotes.end && self.shared.ring.borrow_mut().update(idx, &quote);
+        if is_written {
+            self.used = self.used.max(book.0 as usize + 1);
+        }
+        self.shared.counts.add_quote(is_written);
+    }
+
+    /// All orders are gone, once in a session.
+    #[cold]
+    fn clear_quotes(&mut self) {
+        let mut ring = self.shared.ring.borrow_mut();
+        for idx in self.quotes.start..self.quotes.start + self.used {
+            ring.revise(idx, |quote| {
+                (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, marks(false));
+            });
+        }
+        self.marked = self.used;
+    }
+
+    /// Marks some quotes as stale, or as whole again.
+    #[cold]
+    fn mark(&mut self, books: &impl Books) {
+        let mut ring = self.shared.ring.borrow_mut();
+        let until = self.used.min(self.marked + MARKED_PER_TURN);
+        for book in self.marked..until {
+            let flags = marks(books.is_stale(BookIdx(book as u32)));
+            ring.revise(self.quotes.start + book, |quote| quote.flags = flags);
+        }
+        self.marked = until;
+    }
+}
+
+impl EventSink for RingSink {
+    fn opened(&mut self, set: u16, number: u32) {
+        self.channel = self.shared.channels.number(set, number);
+        let all = self.shared.ring.borrow().quotes();
+        let each = all / self.shared.channels.count();
+        let first = each * usize::from(self.channel);
+        // A channel that a replay has learned beyond the configured ones has none.
+        self.quotes = first.min(all)..(first + each).min(all);
+    }
+
+    #[inline]
+    fn packet(&mut self, now_ns: u64) {
+        self.receive_ns = now_ns + self.shared.unix_offset_ns;
+    }
+
+    #[inline]
+    fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        let is_stale = change.map_or(self.is_stale, |change| books.is_stale(change.book));
+        let is_end = ends_event(event);
+        let flags = if is_end { Flags::END_OF_EVENT } else { Flags::default() };
+        let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
+        match event {
+            Event::Clear(_) => self.clear_quotes(),
+            Event::EndOfEvent(_) => {
+                books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
+            }
+            _ => (),
+        }
+        if let Some(change) = change
+            && change.is_top
+            && is_end
+        {
+            self.quote(change.book, seq, exchange_ns, books);
+        }
+    }
+
+    fn gap(&mut self, _: Gap, _: &impl Books) {
+        (self.is_gap, self.is_stale, self.marked) = (true, true, 0);
+        self.shared.counts.add_gap();
+    }
+
+    fn restart(&mut self) {
+        self.is_stale = false;
+        self.publish(0, Event::Clear(Clear { at_ns: 0 }), Flags::END_OF_EVENT);
+        self.clear_quotes();
+    }
+
+    #[inline]
+    fn turn(&mut self, books: &impl Books) {
+        // Books that are whole again, because an image was put in their place, say so here first.
+        if self.is_stale && !books.is_empty() && !books.is_stale(BookIdx(0)) {
+            (self.is_stale, self.marked) = (false, 0);
+        }
+        if self.marked < self.used {
+            self.mark(books);
+        }
+    }
+}
+
+fn marks(is_stale: bool) -> Flags {
+    if is_stale { Flags::END_OF_EVENT.and(Flags::STALE) } else { Flags::END_OF_EVENT }
+}
+
+/// Whether books may be acted on after this event. Feeds by position say so by an event of its own,
+/// IEX by a flag; in the others each message is whole.
+fn ends_event(event: &Event) -> bool {
+    match event {
+        Event::PriceLevel(level) => level.complete,
+        Event::Depth(_)
+        | Event::Order(_)
+        | Event::TradeSummary(_)
+        | Event::Numbered(_)
+        | Event::BookReset(_)
+        | Event::Snapshot(_)
+        | Event::OrderSnapshot(_) => false,
+        _ => true,
+    }
+}
