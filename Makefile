@@ -123,6 +123,7 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	$(call want,/usr/include/quickfix/Session.h,libquickfix-dev,for tests of FIX against QuickFIX,:)
+	$(call want,nats-server,nats-server,for tests of the gateway against NATS,:)
 	@scripts/test
 
 .PHONY: check

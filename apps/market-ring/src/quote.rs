@@ -52,6 +52,26 @@ pub struct Conflated {
 }
 
 impl Quote {
+    /// Bytes of a quote without its version and count, as it travels to other machines.
+    pub const LEN: usize = QUOTE_WORDS * 8;
+
+    /// The quote for other machines: its words, little-endian, with the meaning that they have in
+    /// shared memory.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let (chunks, _) = bytes.as_chunks_mut();
+        chunks.iter_mut().zip(self.to_words()).for_each(|(chunk, word)| *chunk = word.to_le_bytes());
+        bytes
+    }
+
+    /// The quote of such bytes.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let (chunks, _) = bytes.as_chunks();
+        let mut words = [0; QUOTE_WORDS];
+        words.iter_mut().zip(chunks).for_each(|(word, chunk)| *word = u64::from_le_bytes(*chunk));
+        Self::from_words(&words)
+    }
+
     pub(crate) fn to_words(self) -> [u64; QUOTE_WORDS] {
         [
             self.venue_seq,

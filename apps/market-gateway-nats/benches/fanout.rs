@@ -1,0 +1,68 @@
+//! Events a second that four subscribers get, from a ring by one publisher and a real nats-server
+//! with JetStream, all over loopback: `cargo bench -p market-gateway-nats --bench fanout`.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a panic is the report of a bench")]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Ring, Server, record};
+use market_gateway_nats::wire::Told;
+use market_gateway_nats::{Connection, Publisher, PublisherConfig, Turn};
+
+const SUBSCRIBERS: usize = 4;
+const RECORDS: u64 = 2_000_000;
+/// Bytes of a record in a batch.
+const ENTRY_LEN: u64 = 128;
+
+fn main() {
+    let Some(server) = Server::start("fanout") else { return };
+    let mut ring = Ring::new(1 << 17);
+    let config = PublisherConfig { server: server.address(), venue: "bench".into(), ..PublisherConfig::default() };
+    let mut publisher = Publisher::new(config, ring.reader());
+    // Connected, and the streams made, before the clock runs.
+    while publisher.counts().connections == 0 {
+        publisher.turn().unwrap();
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (ready, is_ready) = mpsc::channel();
+    let subscribers: Vec<_> = (0..SUBSCRIBERS)
+        .map(|_| {
+            let (address, ready) = (server.address(), ready.clone());
+            thread::spawn(move || {
+                let mut link = Connection::open(&address).unwrap();
+                link.subscribe("md.bench.*.events", 1);
+                link.flush().unwrap();
+                ready.send(()).unwrap();
+                let mut records = 0;
+                while records < RECORDS {
+                    let take = |told: Told<'_>| {
+                        if let Told::Message { payload, .. } = told {
+                            records += payload.len() as u64 / ENTRY_LEN;
+                        }
+                    };
+                    link.poll(Duration::from_secs(1), take).unwrap();
+                }
+            })
+        })
+        .collect();
+    subscribers.iter().for_each(|_| is_ready.recv().unwrap());
+    let (started, mut next) = (Instant::now(), 0);
+    while next < RECORDS {
+        for _ in 0..4_096 {
+            ring.writer.publish(&record(next));
+            next += 1;
+        }
+        publisher.turn().unwrap();
+    }
+    drop(ring);
+    while publisher.turn().unwrap() != Turn::Ended {}
+    subscribers.into_iter().for_each(|subscriber| subscriber.join().unwrap());
+    let seconds = started.elapsed().as_secs_f64();
+    let each = RECORDS as f64 / seconds / 1e6;
+    println!("{RECORDS} events to each of {SUBSCRIBERS} subscribers in {seconds:.2} s, {:?}", publisher.counts());
+    println!("{each:.2} M events/s to each, {:.2} M/s delivered in all", each * SUBSCRIBERS as f64);
+}

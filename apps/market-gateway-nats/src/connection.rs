@@ -1,0 +1,108 @@
+//! A connection to a server, over a kernel socket that blocks for a bounded time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use crate::wire::{self, Told};
+
+/// How long a server may take to be connected, and to take what is sent.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes that one call reads at most.
+const READ_LEN: usize = 256 * 1024;
+
+/// A connection after the greeting.
+pub struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    room: Box<[u8]>,
+}
+
+impl Connection {
+    /// Connects to `HOST:PORT`, and waits until the server answers.
+    pub fn open(server: &str) -> io::Result<Self> {
+        let mut addresses = server.to_socket_addrs()?;
+        let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let room = vec![0; READ_LEN].into_boxed_slice();
+        let mut connection = Self { stream, input: Vec::new(), output: Vec::new(), room };
+        let options = "{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
+                       \"lang\":\"wirepath\",\"name\":\"market-gateway\"}";
+        connection.output.extend_from_slice(format!("CONNECT {options}\r\nPING\r\n").as_bytes());
+        connection.flush()?;
+        let (mut is_ready, until) = (false, Instant::now() + PATIENCE);
+        while !is_ready {
+            if Instant::now() > until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            connection.poll(Duration::from_millis(100), |told| is_ready |= matches!(told, Told::Pong))?;
+        }
+        Ok(connection)
+    }
+
+    /// Queues a message; `reply` may be empty.
+    pub fn publish(&mut self, subject: &str, reply: &str, headers: &[(&str, &str)], payload: &[u8]) {
+        wire::publish(&mut self.output, subject, reply, headers, payload);
+    }
+
+    /// Queues a subscription.
+    pub fn subscribe(&mut self, subject: &str, number: u64) {
+        self.output.extend_from_slice(format!("SUB {subject} {number}\r\n").as_bytes());
+    }
+
+    /// Bytes that are queued.
+    pub fn queued(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Sends what is queued.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.output)?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Reads once, for `wait` at most, and shows what came. PINGs are answered.
+    pub fn poll(&mut self, wait: Duration, mut each: impl FnMut(Told<'_>)) -> io::Result<()> {
+        let Some(len) = self.read(wait)? else { return Ok(()) };
+        if len == 0 {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        self.input.extend_from_slice(&self.room[..len]);
+        let mut taken = 0;
+        while let Some((told, len)) = wire::parse(&self.input[taken..]).map_err(io::Error::other)? {
+            match told {
+                Told::Ping => self.output.extend_from_slice(b"PONG\r\n"),
+                Told::Error(sentence) => return Err(io::Error::other(format!("the server says {sentence}"))),
+                other => each(other),
+            }
+            taken += len;
+        }
+        self.input.drain(..taken);
+        if self.output.is_empty() { Ok(()) } else { self.flush() }
+    }
+
+    /// Bytes that came; `None` where none did in time.
+    fn read(&mut self, wait: Duration) -> io::Result<Option<usize>> {
+        let is_zero = wait.is_zero();
+        if is_zero {
+            self.stream.set_nonblocking(true)?;
+        } else {
+            self.stream.set_read_timeout(Some(wait))?;
+        }
+        let read = self.stream.read(&mut self.room);
+        if is_zero {
+            self.stream.set_nonblocking(false)?;
+        }
+        match read {
+            Ok(len) => Ok(Some(len)),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}

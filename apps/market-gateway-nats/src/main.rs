@@ -1,0 +1,85 @@
+//! `market-gateway-nats`: the command line over the library.
+//!
+//! Exit codes: 0 the ring ended and all is acknowledged, 1 something failed, 2 the command line
+//! makes no sense.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use market_gateway_nats::{Policy, Publisher, PublisherConfig, Turn};
+use market_ring::RingReader;
+
+/// Publish a market-data ring to NATS with JetStream, until the ring ends.
+#[derive(Parser)]
+#[command(arg_required_else_help = true)]
+struct Cli {
+    /// The ring that market-gateway writes. Waits until there is one.
+    ring: PathBuf,
+    /// The server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4222")]
+    server: String,
+    /// The word for the venue in subjects: md.VENUE.CHANNEL.events.
+    #[arg(long, default_value = "venue", value_parser = parse_word)]
+    venue: String,
+    /// The stream of events; that of quotes has -quotes appended.
+    #[arg(long, default_value = "MD", value_parser = parse_word)]
+    stream: String,
+    /// When the ring overtakes the publisher: skip and tell, conflate (quotes alone), or disconnect.
+    #[arg(long, value_enum, default_value_t = PolicyWord::Skip)]
+    policy: PolicyWord,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PolicyWord {
+    Skip,
+    Conflate,
+    Disconnect,
+}
+
+/// A token of a subject.
+fn parse_word(text: &str) -> Result<String, String> {
+    let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if is_word { Ok(text.to_owned()) } else { Err("use letters, digits, - and _".to_owned()) }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let policy = match cli.policy {
+        PolicyWord::Skip => Policy::Skip,
+        PolicyWord::Conflate => Policy::Conflate,
+        PolicyWord::Disconnect => Policy::Disconnect,
+    };
+    let Cli { server, venue, stream, .. } = cli;
+    let ring = loop {
+        match RingReader::open(&cli.ring) {
+            Ok(ring) => break ring,
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let mut publisher =
+        Publisher::new(PublisherConfig { server, venue, stream, policy, ..PublisherConfig::default() }, ring);
+    let mut was_down = None;
+    loop {
+        match publisher.turn() {
+            Ok(Turn::Busy) => (),
+            Ok(Turn::Idle) => thread::sleep(Duration::from_micros(100)),
+            Ok(Turn::Ended) => {
+                println!("{:?}", publisher.counts());
+                return ExitCode::SUCCESS;
+            }
+            Err(stopped) => {
+                eprintln!("market-gateway-nats: {stopped}");
+                return ExitCode::FAILURE;
+            }
+        }
+        let why_down = publisher.why_down().map(|why| why.escape_debug().to_string());
+        if why_down != was_down {
+            let sentence = why_down.as_deref().unwrap_or("connected");
+            eprintln!("market-gateway-nats: {sentence}");
+            was_down = why_down;
+        }
+    }
+}

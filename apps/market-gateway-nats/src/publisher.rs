@@ -1,0 +1,358 @@
+//! The publisher: reads the ring, sends batches, keeps each until the broker has acknowledged it,
+//! and for some time after that.
+//!
+//! A broker that is killed may lose what it has acknowledged last, because it writes its files to
+//! the disk late. So the newest acknowledged batches are sent again after an outage too; the broker
+//! drops those that it has by their message ids.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use market_ring::{Read, RingReader};
+use serde_json::Value;
+
+use crate::batch::{Batch, Filling};
+use crate::connection::Connection;
+use crate::quotes::{self, Quotes};
+use crate::stream;
+use crate::wire::Told;
+
+/// Records that a turn reads at most.
+const RECORDS_PER_TURN: usize = 16_384;
+
+/// What happens when the broker is so slow, or away for so long, that the ring overtakes us. In
+/// none of the policies the feed waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The missed records are named in the next batch's header `Wp-Missed`.
+    #[default]
+    Skip,
+    /// Only the latest quotes are published, never events.
+    Conflate,
+    /// The publisher ends, and says where to resume.
+    Disconnect,
+}
+
+/// How a publisher works.
+#[derive(Clone, Debug)]
+pub struct PublisherConfig {
+    /// `HOST:PORT` of the server. By default `127.0.0.1:4222`.
+    pub server: String,
+    /// The word for the venue in subjects. By default `venue`.
+    pub venue: String,
+    /// The stream of events; that of quotes has `-quotes` appended. By default `MD`.
+    pub stream: String,
+    /// By default [`Policy::Skip`].
+    pub policy: Policy,
+    /// Records of a batch; a batch also ends when the ring is empty. By default 256: 32 KiB.
+    pub batch_records: usize,
+    /// Batches that may wait for their acknowledgment: while there are more, the ring is not read.
+    /// By default 4,096: 128 MiB, a million records.
+    pub unacknowledged_max: usize,
+    /// Acknowledged batches that are sent again after an outage. By default 256: 8 MiB.
+    pub kept: usize,
+    /// Bytes that a stream keeps, the oldest go first. By default 1 GiB.
+    pub stream_bytes_max: i64,
+    /// Time between rounds of quotes. By default 100 ms.
+    pub quotes_every: Duration,
+    /// Time between attempts to reach the server. By default 100 ms.
+    pub retry_every: Duration,
+}
+
+impl Default for PublisherConfig {
+    fn default() -> Self {
+        Self {
+            server: "127.0.0.1:4222".to_owned(),
+            venue: "venue".to_owned(),
+            stream: "MD".to_owned(),
+            policy: Policy::default(),
+            batch_records: 256,
+            unacknowledged_max: 4_096,
+            kept: 256,
+            stream_bytes_max: 1 << 30,
+            quotes_every: Duration::from_millis(100),
+            retry_every: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What a publisher has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublisherCounts {
+    /// Records read from the ring.
+    pub records: u64,
+    /// Records that the ring had overwritten.
+    pub missed: u64,
+    /// Batches made.
+    pub batches: u64,
+    /// Of these, acknowledged.
+    pub acknowledged: u64,
+    /// Batches that the broker had already.
+    pub duplicates: u64,
+    /// Quotes sent.
+    pub quotes: u64,
+    /// Connections made; all but the first are after an outage.
+    pub connections: u64,
+}
+
+/// What a turn was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more to do at once.
+    Busy,
+    /// Nothing came: a caller may sleep for a moment.
+    Idle,
+    /// The ring's writer has ended, and all is acknowledged.
+    Ended,
+}
+
+/// The publisher ended by its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// The first record that was missed: a consumer resumes here from the journal.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        write!(f, "the ring has overwritten records {first} to {last}: resume at {first} from a recording")
+    }
+}
+
+impl core::error::Error for Stopped {}
+
+/// See the [module's text](crate).
+pub struct Publisher {
+    config: PublisherConfig,
+    ring: RingReader,
+    channels: BTreeMap<u16, Filling>,
+    missed: Option<(u64, u64)>,
+    /// Oldest first; the first has the number `first`.
+    batches: VecDeque<Batch>,
+    first: u64,
+    /// The next batch to be sent.
+    next: u64,
+    quotes: Quotes,
+    /// Quotes without an answer.
+    quotes_waiting: u64,
+    quotes_at: Instant,
+    link: Option<Connection>,
+    retry_at: Instant,
+    why_down: Option<String>,
+    is_ring_over: bool,
+    counts: PublisherCounts,
+}
+
+impl Publisher {
+    /// A publisher of what is in the ring and of what comes. Connects in its first turn.
+    pub fn new(config: PublisherConfig, mut ring: RingReader) -> Self {
+        ring.rewind();
+        let now = Instant::now();
+        Self {
+            config,
+            ring,
+            channels: BTreeMap::new(),
+            missed: None,
+            batches: VecDeque::new(),
+            first: 0,
+            next: 0,
+            quotes: Quotes::default(),
+            quotes_waiting: 0,
+            quotes_at: now,
+            link: None,
+            retry_at: now,
+            why_down: None,
+            is_ring_over: false,
+            counts: PublisherCounts::default(),
+        }
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> &PublisherCounts {
+        &self.counts
+    }
+
+    /// Why there is no connection, where there is none.
+    pub fn why_down(&self) -> Option<&str> {
+        self.why_down.as_deref()
+    }
+
+    /// Reads, sends, and takes acknowledgments. An outage is no error: it is tried again.
+    pub fn turn(&mut self) -> Result<Turn, Stopped> {
+        let has_read = self.config.policy != Policy::Conflate && self.read_ring()?;
+        let is_over = self.is_ring_over || (self.config.policy == Policy::Conflate && self.ring_has_ended());
+        // The turn that connects has sent nothing yet.
+        let was_connected = self.link.is_some();
+        match self.exchange(is_over) {
+            Ok(()) => (),
+            Err(error) => self.fail(&error),
+        }
+        let are_acknowledged = self.quotes_waiting == 0 && self.batches.iter().all(|batch| batch.is_acknowledged);
+        let is_done = are_acknowledged && was_connected && self.link.is_some();
+        Ok(match (is_over && is_done, has_read) {
+            (true, _) => Turn::Ended,
+            (false, true) => Turn::Busy,
+            (false, false) => Turn::Idle,
+        })
+    }
+
+    fn ring_has_ended(&mut self) -> bool {
+        // A reader that is not interested in records meets the end behind them.
+        loop {
+            match self.ring.read() {
+                Read::Closed => return true,
+                Read::Empty => return false,
+                _ => (),
+            }
+        }
+    }
+
+    /// Whether anything was read.
+    fn read_ring(&mut self) -> Result<bool, Stopped> {
+        let waiting = self.batches.iter().filter(|batch| !batch.is_acknowledged).count();
+        if waiting >= self.config.unacknowledged_max {
+            return Ok(false);
+        }
+        for idx in 0..RECORDS_PER_TURN {
+            match self.ring.read() {
+                Read::Record { seq, record } => {
+                    self.counts.records += 1;
+                    let filling = self.channels.entry(record.channel).or_default();
+                    filling.push(seq, &record);
+                    if filling.records() >= self.config.batch_records {
+                        self.close(record.channel);
+                    }
+                }
+                Read::Overrun { first, last } if self.config.policy == Policy::Disconnect => {
+                    return Err(Stopped { first, last });
+                }
+                Read::Overrun { first, last } => self.skip(first, last),
+                Read::Unknown { seq } => self.skip(seq, seq),
+                end @ (Read::Empty | Read::Closed) => {
+                    self.is_ring_over = end == Read::Closed;
+                    self.close_all();
+                    return Ok(idx > 0);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn skip(&mut self, first: u64, last: u64) {
+        self.close_all();
+        self.counts.missed += last - first + 1;
+        self.missed = Some((self.missed.map_or(first, |(first, _)| first), last));
+    }
+
+    fn close_all(&mut self) {
+        let channels: Vec<u16> = self.channels.keys().copied().collect();
+        channels.into_iter().for_each(|channel| self.close(channel));
+    }
+
+    fn close(&mut self, channel: u16) {
+        let subject = format!("md.{}.{channel}.events", self.config.venue);
+        let session = self.ring.session();
+        let Some(filling) = self.channels.get_mut(&channel) else { return };
+        if let Some(batch) = filling.take(&subject, session, self.missed) {
+            self.missed = None;
+            self.counts.batches += 1;
+            self.batches.push_back(batch);
+        }
+    }
+
+    fn exchange(&mut self, is_over: bool) -> io::Result<()> {
+        let Some(link) = &mut self.link else { return self.connect() };
+        while self.next < self.first + self.batches.len() as u64 && link.queued() < 1 << 20 {
+            let batch = &self.batches[(self.next - self.first) as usize];
+            let headers: Vec<(&str, &str)> =
+                batch.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            link.publish(&batch.subject, &format!("_INBOX.ack.{}", self.next), &headers, &batch.payload);
+            self.next += 1;
+        }
+        let now = Instant::now();
+        if now >= self.quotes_at || is_over {
+            self.quotes_at = now + self.config.quotes_every;
+            self.quotes.read(&mut self.ring, &self.config.venue);
+            let sent = self.quotes.send(link);
+            self.counts.quotes += sent;
+            self.quotes_waiting += sent;
+        }
+        link.flush()?;
+        let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
+        let waiting = &mut self.quotes_waiting;
+        let mut refused = None;
+        link.poll(Duration::ZERO, |told| {
+            let Told::Message { subject, payload, .. } = told else { return };
+            if subject == quotes::INBOX {
+                *waiting = waiting.saturating_sub(1);
+            } else {
+                refused = take_answer(subject, payload, first, batches, counts).or(refused.take());
+            }
+        })?;
+        refused.map_or(Ok(()), |sentence| Err(io::Error::other(sentence)))?;
+        self.forget_oldest();
+        Ok(())
+    }
+
+    /// Drops acknowledged batches beyond those that are kept.
+    fn forget_oldest(&mut self) {
+        let is_dropped = |batch: &Batch| batch.is_acknowledged;
+        // Not those that are still to be sent again: the broker may have lost them.
+        while self.batches.len() > self.config.kept
+            && self.first < self.next
+            && self.batches.front().is_some_and(is_dropped)
+        {
+            self.batches.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn connect(&mut self) -> io::Result<()> {
+        if Instant::now() < self.retry_at {
+            return Ok(());
+        }
+        let mut link = Connection::open(&self.config.server)?;
+        stream::create(&mut link, &self.config.stream, &self.config.venue, self.config.stream_bytes_max)?;
+        link.subscribe("_INBOX.ack.*", 2);
+        link.subscribe(quotes::INBOX, 3);
+        // All that is kept, in its order; the broker drops what it has.
+        self.next = self.first;
+        self.quotes.forget();
+        self.quotes_waiting = 0;
+        self.quotes_at = Instant::now();
+        self.counts.connections += 1;
+        (self.link, self.why_down) = (Some(link), None);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        (self.link, self.why_down) = (None, Some(error.to_string()));
+        self.retry_at = Instant::now() + self.config.retry_every;
+    }
+}
+
+/// An acknowledgment marks its batch; a refusal, which is returned, costs the connection.
+fn take_answer(
+    subject: &str,
+    payload: &[u8],
+    first: u64,
+    batches: &mut VecDeque<Batch>,
+    counts: &mut PublisherCounts,
+) -> Option<String> {
+    let number: u64 = subject.strip_prefix("_INBOX.ack.")?.parse().ok()?;
+    // Without a stream the answer is a header that says so, and no body.
+    let answer: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
+    if !answer["seq"].is_u64() {
+        return Some(format!("JetStream does not take a batch: {answer}"));
+    }
+    let batch = number.checked_sub(first).and_then(|idx| batches.get_mut(usize::try_from(idx).ok()?))?;
+    counts.duplicates += u64::from(answer["duplicate"] == true);
+    if !core::mem::replace(&mut batch.is_acknowledged, true) {
+        counts.acknowledged += 1;
+    }
+    None
+}

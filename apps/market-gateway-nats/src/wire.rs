@@ -1,0 +1,162 @@
+//! The protocol of NATS: lines of text, and payloads whose length the line has.
+
+use core::{fmt, str};
+
+/// Bytes of the longest line: the server's INFO with many addresses.
+const LINE_MAX: usize = 65_536;
+/// Bytes of the longest payload that is believed; NATS advises against more.
+const PAYLOAD_MAX: usize = 8 << 20;
+
+/// What a server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// Its first line, JSON.
+    Info(&'a [u8]),
+    /// It wants a PONG.
+    Ping,
+    /// The answer to a PING.
+    Pong,
+    /// A command was accepted; only in verbose mode.
+    Accepted,
+    /// A command was refused, or the connection ends.
+    Error(&'a str),
+    /// A message of a subscription.
+    Message {
+        /// Its subject.
+        subject: &'a str,
+        /// Where an answer is wanted.
+        reply: Option<&'a str>,
+        /// The block of headers, empty where there is none.
+        headers: &'a [u8],
+        /// The body.
+        payload: &'a [u8],
+    },
+}
+
+/// A server breaks the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// A line does not end.
+    LineLong,
+    /// A line is none of the protocol.
+    Unknown,
+    /// Lengths that do not fit each other, or are too large.
+    Length,
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LineLong => "a line of the NATS protocol does not end",
+            Self::Unknown => "a line that the NATS protocol does not have: is this a NATS server?",
+            Self::Length => "a message of NATS has a wrong length",
+        })
+    }
+}
+
+impl core::error::Error for WireError {}
+
+/// The next thing in `input` and its bytes; `None` where it is not whole yet.
+pub fn parse(input: &[u8]) -> Result<Option<(Told<'_>, usize)>, WireError> {
+    let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
+        return if input.len() > LINE_MAX { Err(WireError::LineLong) } else { Ok(None) };
+    };
+    let line = str::from_utf8(&input[..end]).map_err(|_| WireError::Unknown)?;
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let told = match verb {
+        "MSG" | "HMSG" => return message(verb == "HMSG", rest, input, end + 2),
+        "INFO" => Told::Info(rest.as_bytes()),
+        "PING" => Told::Ping,
+        "PONG" => Told::Pong,
+        "+OK" => Told::Accepted,
+        "-ERR" => Told::Error(rest),
+        _ => return Err(WireError::Unknown),
+    };
+    Ok(Some((told, end + 2)))
+}
+
+fn message<'a>(
+    has_headers: bool,
+    rest: &'a str,
+    input: &'a [u8],
+    start: usize,
+) -> Result<Option<(Told<'a>, usize)>, WireError> {
+    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let (subject, reply, lengths) = match (has_headers, &words[..]) {
+        (false, &[subject, _, len]) => (subject, None, ("0", len)),
+        (false, &[subject, _, reply, len]) => (subject, Some(reply), ("0", len)),
+        (true, &[subject, _, headers, len]) => (subject, None, (headers, len)),
+        (true, &[subject, _, reply, headers, len]) => (subject, Some(reply), (headers, len)),
+        _ => return Err(WireError::Unknown),
+    };
+    let number = |text: &str| text.parse::<usize>().ok().filter(|&len| len <= PAYLOAD_MAX).ok_or(WireError::Length);
+    let (headers, len) = (number(lengths.0)?, number(lengths.1)?);
+    if headers > len {
+        return Err(WireError::Length);
+    }
+    let Some(body) = input.get(start..start + len + 2) else { return Ok(None) };
+    let Some(body) = body.strip_suffix(b"\r\n") else { return Err(WireError::Length) };
+    let (headers, payload) = body.split_at(headers);
+    Ok(Some((Told::Message { subject, reply, headers, payload }, start + len + 2)))
+}
+
+/// The value of a header in a block.
+pub fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
+    let text = str::from_utf8(headers).ok()?;
+    text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+}
+
+/// Appends a message with headers, each `name: value`.
+pub fn publish(out: &mut Vec<u8>, subject: &str, reply: &str, headers: &[(&str, &str)], payload: &[u8]) {
+    let lines: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let headers_len = "NATS/1.0\r\n".len() + lines + 2;
+    let len = headers_len + payload.len();
+    out.extend_from_slice(format!("HPUB {subject} {reply} {headers_len} {len}\r\nNATS/1.0\r\n").as_bytes());
+    for (name, value) in headers {
+        [name, ": ", value, "\r\n"].iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(payload);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_comes_whole_or_not_at_all() {
+        let text = b"HMSG md.x 1 reply 22 27\r\nNATS/1.0\r\nName: ab\r\n\r\nhello\r\nPING\r\n";
+        let whole = text.len() - 6;
+        for len in 0..whole {
+            assert_eq!(parse(&text[..len]), Ok(None), "{len}");
+        }
+        let Ok(Some((told, len))) = parse(text) else { panic!("it is whole") };
+        let Told::Message { subject, reply, headers, payload } = told else { panic!("{told:?}") };
+        assert_eq!((subject, reply, payload, len), ("md.x", Some("reply"), &b"hello"[..], whole));
+        assert_eq!((header(headers, "Name"), header(headers, "Nam")), (Some("ab"), None));
+        assert_eq!(parse(&text[whole..]), Ok(Some((Told::Ping, 6))));
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_an_error() {
+        for (text, error) in [
+            (&b"HTTP/1.1 400 Bad Request\r\n"[..], WireError::Unknown),
+            (b"MSG a 1\r\n", WireError::Unknown),
+            (b"MSG a 1 9999999999\r\n", WireError::Length),
+            (b"MSG a 1 -1\r\n", WireError::Length),
+            (b"HMSG a 1 9 5\r\n", WireError::Length),
+            (b"MSG a 1 1\r\nxyz", WireError::Length),
+            (&[b'x'; LINE_MAX + 1], WireError::LineLong),
+        ] {
+            assert_eq!(parse(text), Err(error));
+        }
+    }
+
+    #[test]
+    fn published_message_is_as_the_protocol_has_it() {
+        let mut out = Vec::new();
+        publish(&mut out, "md.a", "in", &[("K", "v")], b"body");
+        assert_eq!(out, b"HPUB md.a in 18 22\r\nNATS/1.0\r\nK: v\r\n\r\nbody\r\n");
+    }
+}

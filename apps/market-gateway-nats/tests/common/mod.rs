@@ -1,0 +1,89 @@
+//! A real server, and a ring to publish.
+#![allow(dead_code, reason = "each user needs its own part")]
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use market::event::{Add, Event};
+use market::{Locate, OrderRef, Price, Side, Symbol};
+use market_ring::{Record, RingConfig, RingReader, RingWriter};
+use tempfile::TempDir;
+
+/// A server that keeps its streams in a folder, over restarts.
+pub(crate) struct Server {
+    folder: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// `None`, and a word why, where there is no server here.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None };
+        if let Err(error) = server.restart() {
+            println!("SKIPPED {test}: nats-server: {error}; install the package nats-server");
+            return None;
+        }
+        Some(server)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn restart(&mut self) -> std::io::Result<()> {
+        let mut command = Command::new("nats-server");
+        command.args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(self.folder.path());
+        self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        Ok(())
+    }
+
+    /// By SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A ring with its folder.
+pub(crate) struct Ring {
+    pub(crate) writer: RingWriter,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Ring {
+    pub(crate) fn new(records: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let writer = RingWriter::create(&path, &RingConfig { records, quotes: 64, ..RingConfig::default() }).unwrap();
+        Self { writer, path, _folder: folder }
+    }
+
+    pub(crate) fn reader(&self) -> RingReader {
+        RingReader::open(&self.path).unwrap()
+    }
+}
+
+pub(crate) fn record(number: u64) -> Record {
+    let event = Event::Add(Add {
+        locate: Locate(7),
+        side: if number % 2 == 0 { Side::Buy } else { Side::Sell },
+        qty: 100,
+        at_ns: number,
+        order: OrderRef(number),
+        price: Price(10_000 + (number % 100) as i64),
+        symbol: Symbol::new("AAPL").unwrap(),
+    });
+    Record { channel: (number % 3) as u16, ..Record::new(number + 1, event) }
+}

@@ -1,0 +1,142 @@
+//! Against a real server of the distribution: over its death, consumers end with each record once.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use common::{Ring, Server, record};
+use market::{Price, Symbol};
+use market_gateway_nats::{Consumer, Item, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes};
+use market_ring::{Flags, Quote, Record};
+
+/// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn config(server: &Server) -> PublisherConfig {
+    PublisherConfig { server: server.address(), venue: "xnas".into(), ..PublisherConfig::default() }
+}
+
+/// Takes turns until `count` records have come.
+fn read(consumer: &mut Consumer, count: usize, found: &mut BTreeMap<u64, Record>) {
+    let until = Instant::now() + PATIENCE;
+    while found.len() < count {
+        assert!(Instant::now() < until, "{} of {count} records have come", found.len());
+        consumer.turn(Duration::from_millis(10), |item| collect(item, found));
+    }
+}
+
+fn collect(item: Item, found: &mut BTreeMap<u64, Record>) {
+    let Item::Record(seq, record) = item else { panic!("{item:?}") };
+    assert_eq!(found.insert(seq, record), None, "{seq} came twice");
+}
+
+fn finish(publisher: &mut Publisher) {
+    let until = Instant::now() + PATIENCE;
+    while publisher.turn().unwrap() != Turn::Ended {
+        assert!(Instant::now() < until, "{:?} {:?}", publisher.counts(), publisher.why_down());
+    }
+}
+
+#[test]
+fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
+    const COUNT: u64 = 60_000;
+    let Some(mut server) = Server::start("broker_that_is_killed_under_load_costs_no_record_and_repeats_none") else {
+        return;
+    };
+    let mut ring = Ring::new(1 << 17);
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    for number in 0..COUNT {
+        ring.writer.publish(&record(number));
+        match number {
+            20_000 => {
+                // Something is acknowledged before the broker dies.
+                while publisher.counts().acknowledged == 0 {
+                    publisher.turn().unwrap();
+                }
+                server.kill();
+            }
+            40_000 => server.restart().unwrap(),
+            _ => (),
+        }
+        if number % 500 == 0 {
+            publisher.turn().unwrap();
+            consumer.turn(Duration::from_millis(1), |item| collect(item, &mut found));
+        }
+    }
+    drop(ring);
+    finish(&mut publisher);
+    read(&mut consumer, COUNT as usize, &mut found);
+    let written: BTreeMap<u64, Record> = (0..COUNT).map(|number| (number, record(number))).collect();
+    assert!(found == written, "a record is not what was written");
+    assert!(publisher.counts().connections >= 2 && publisher.counts().missed == 0, "{:?}", publisher.counts());
+    let (mut late, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    read(&mut late, COUNT as usize, &mut found);
+    assert!(found == written, "a late joiner has something else");
+}
+
+#[test]
+fn records_that_the_ring_has_overwritten_are_told_to_consumers() {
+    let Some(server) = Server::start("records_that_the_ring_has_overwritten_are_told_to_consumers") else { return };
+    let mut ring = Ring::new(64);
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
+    drop(ring);
+    finish(&mut publisher);
+    let (mut consumer, mut items) = (Consumer::new(&server.address(), "MD"), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    while items.len() < 33 && Instant::now() < until {
+        consumer.turn(Duration::from_millis(10), |item| items.push(item));
+    }
+    assert_eq!(items[0], Item::Missed(0, 67));
+    let mut seqs: Vec<u64> =
+        items.iter().filter_map(|item| matches!(item, Item::Record(..)).then(|| seq(item))).collect();
+    seqs.sort_unstable();
+    assert_eq!(seqs, (68..100).collect::<Vec<_>>());
+}
+
+fn seq(item: &Item) -> u64 {
+    let Item::Record(seq, _) = item else { panic!("{item:?}") };
+    *seq
+}
+
+#[test]
+fn late_joiner_gets_the_latest_quote_of_each_instrument() {
+    let Some(server) = Server::start("late_joiner_gets_the_latest_quote_of_each_instrument") else { return };
+    let mut ring = Ring::new(64);
+    let quotes_every = Duration::ZERO;
+    let mut publisher =
+        Publisher::new(PublisherConfig { policy: Policy::Conflate, quotes_every, ..config(&server) }, ring.reader());
+    let quote = |symbol: &str, bid_qty| Quote {
+        symbol: Symbol::new(symbol).unwrap(),
+        bid_px: Price(5),
+        bid_qty,
+        flags: Flags::END_OF_EVENT,
+        ..Quote::default()
+    };
+    for bid_qty in 1..=3 {
+        ring.writer.update(0, &quote("AAPL", bid_qty));
+        ring.writer.update(9, &quote("BRK.B", 10 * bid_qty));
+        ring.writer.publish(&record(bid_qty));
+        publisher.turn().unwrap();
+    }
+    drop(ring);
+    finish(&mut publisher);
+    assert_eq!((publisher.counts().batches, publisher.counts().records), (0, 0), "no events are published");
+    let mut found = latest_quotes(&server.address(), "MD-quotes").unwrap();
+    found.sort_by_key(|quote| quote.symbol.0);
+    assert_eq!(found, [quote("AAPL", 3), quote("BRK.B", 30)]);
+}
+
+#[test]
+fn publisher_that_must_not_skip_ends_and_says_where_to_resume() {
+    let mut ring = Ring::new(64);
+    let reader = ring.reader();
+    let config =
+        PublisherConfig { policy: Policy::Disconnect, server: "127.0.0.1:1".to_owned(), ..PublisherConfig::default() };
+    let mut publisher = Publisher::new(config, reader);
+    (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
+    assert_eq!(publisher.turn(), Err(Stopped { first: 0, last: 67 }));
+}
