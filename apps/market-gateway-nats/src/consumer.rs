@@ -112,8 +112,8 @@ impl Consumer {
     }
 }
 
-/// The latest quotes of a stream of quotes, in no order: what a late joiner begins with. Waits until
-/// all that the broker has are there.
+/// The latest quotes of a stream of quotes, in no order: what a late joiner begins with. Waits
+/// until all that the broker has are there.
 pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
     let mut link = Connection::open(server)?;
     let inbox = format!("_INBOX.quotes.{}", std::process::id());

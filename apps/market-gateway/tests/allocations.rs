@@ -1,5 +1,5 @@
-//! After the start the worker allocates nothing for its ring, however many events it hands on. Alone
-//! in its program, because allocations of all other threads are counted.
+//! After the start the worker allocates nothing for its ring, however many events it hands on.
+//! Alone in its program, because allocations of all other threads are counted.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::path::Path;

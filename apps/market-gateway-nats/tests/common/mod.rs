@@ -78,7 +78,7 @@ impl Ring {
 pub(crate) fn record(number: u64) -> Record {
     let event = Event::Add(Add {
         locate: Locate(7),
-        side: if number % 2 == 0 { Side::Buy } else { Side::Sell },
+        side: if number.is_multiple_of(2) { Side::Buy } else { Side::Sell },
         qty: 100,
         at_ns: number,
         order: OrderRef(number),
