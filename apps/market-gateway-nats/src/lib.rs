@@ -11,8 +11,8 @@
 //! | `md.VENUE.CHANNEL.events` | a batch: for each record its number in the ring, 8 bytes little-endian, and [`Record::to_bytes`](market_ring::Record::to_bytes) |
 //! | `md.VENUE.CHANNEL.quote.SYMBOL` | the latest quote, [`Quote::to_bytes`](market_ring::Quote::to_bytes): what a late joiner begins with |
 //!
-//! The guarantee is at least once, and [`Consumer`] makes it once: a batch has a message id, by which
-//! the broker drops a repetition, and records have numbers, by which a consumer does.
+//! The guarantee is at least once, and [`Consumer`] makes it once: a batch has a message id, by
+//! which the broker drops a repetition, and records have numbers, by which a consumer does.
 //!
 //! The protocol of NATS is a few lines of text ([`wire`]), so there is no client library here: the
 //! usual one would bring an asynchronous runtime and some hundred crates into the build.

@@ -27,7 +27,8 @@ struct Cli {
     /// The stream of events; that of quotes has -quotes appended.
     #[arg(long, default_value = "MD", value_parser = parse_word)]
     stream: String,
-    /// When the ring overtakes the publisher: skip and tell, conflate (quotes alone), or disconnect.
+    /// When the ring overtakes the publisher: skip and tell, conflate (quotes alone), or
+    /// disconnect.
     #[arg(long, value_enum, default_value_t = PolicyWord::Skip)]
     policy: PolicyWord,
 }

@@ -91,8 +91,7 @@ fn records_that_the_ring_has_overwritten_are_told_to_consumers() {
         consumer.turn(Duration::from_millis(10), |item| items.push(item));
     }
     assert_eq!(items[0], Item::Missed(0, 67));
-    let mut seqs: Vec<u64> =
-        items.iter().filter_map(|item| matches!(item, Item::Record(..)).then(|| seq(item))).collect();
+    let mut seqs: Vec<u64> = items.iter().filter(|item| matches!(item, Item::Record(..))).map(seq).collect();
     seqs.sort_unstable();
     assert_eq!(seqs, (68..100).collect::<Vec<_>>());
 }

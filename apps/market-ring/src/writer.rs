@@ -122,8 +122,8 @@ impl RingWriter {
         true
     }
 
-    /// Replaces an instrument's quote by what `change` makes of it; counts as an update. `false`, and
-    /// nothing is changed, where it has never been updated.
+    /// Replaces an instrument's quote by what `change` makes of it; counts as an update. `false`,
+    /// and nothing is changed, where it has never been updated.
     pub fn revise(&mut self, idx: usize, change: impl FnOnce(&mut Quote)) -> bool {
         if idx as u64 >= self.layout.quotes {
             return false;
