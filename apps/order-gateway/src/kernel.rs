@@ -11,6 +11,7 @@ use market::Line;
 use crate::JournalMemory;
 use crate::audit::{Audit, Direction};
 use crate::control::Command;
+use crate::drop_copy::DropCopyLine;
 use crate::error::Error;
 use crate::feed::Feed;
 use crate::gateway::Gateway;
@@ -110,6 +111,8 @@ pub struct Run<T, S, M> {
     pub commands: Option<Receiver<Command>>,
     /// The standby, and whether bytes may leave.
     pub standby: Option<StandbyLink>,
+    /// The drop copy, with which each trade is compared.
+    pub drop_copy: Option<DropCopyLine>,
     /// The clock.
     pub clock: Clock,
 }
@@ -129,12 +132,16 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
     pub fn run(&mut self, mut stop: impl FnMut(&Gateway<T, S, M>) -> bool, mut report: impl FnMut(&str)) {
         let mut connection = Connection { stream: None, retry_at_ns: 0, is_secondary_next: false };
         let mut buffer = vec![0; READ_LEN];
+        if let Some(line) = &self.drop_copy {
+            self.gateway.core_mut().reconcile(line.lag_ns());
+        }
         let mut is_audited = self.audit.is_some();
         while !stop(&self.gateway) {
             let mut was_busy = match self.commands(&mut report) {
                 Commanded::End => break,
                 commanded => commanded == Commanded::Something,
             };
+            self.reconcile(&mut report);
             let may_send = self.follow(&mut connection, &mut report);
             was_busy |= self.feed(&mut buffer);
             if connection.stream.is_none() && may_send {
@@ -153,6 +160,23 @@ impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
             }
         }
         self.log_out(&mut connection);
+    }
+
+    /// One turn of the drop copy. Where it differs, lags or is away, no order passes until a person
+    /// has compared.
+    fn reconcile(&mut self, report: &mut impl FnMut(&str)) {
+        let Some(line) = &mut self.drop_copy else { return };
+        let (now_ns, core) = (self.clock.now_ns(), self.gateway.core_mut());
+        if let Err(why) = line.turn(now_ns, |trade| core.drop_copied(trade, now_ns)) {
+            report(&why);
+        }
+        if line.is_absent(now_ns) {
+            core.disarm(now_ns);
+            report("there is no drop copy: no order passes until a person arms");
+        }
+        if let Some(difference) = core.poll_reconciler(now_ns) {
+            report(&format!("{difference}: no order passes until a person has compared, and arms"));
+        }
     }
 
     /// One turn of the standby. Without its grants the venue's connection is closed.

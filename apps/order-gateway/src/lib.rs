@@ -15,6 +15,7 @@ mod audit;
 mod config;
 pub mod control;
 mod core;
+pub mod drop_copy;
 mod error;
 mod feed;
 mod gateway;

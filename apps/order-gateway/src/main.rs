@@ -16,6 +16,7 @@ use order_entry::journal::{Journal, RebuildCounts};
 use order_entry::orders::OrderCapacity;
 use order_entry::risk::{KillSwitch, RiskCapacity};
 use order_gateway::control::{self, Command, ControlConfig};
+use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::kernel::{Clock, LineConfig, Run, join};
 use order_gateway::session::Ouch50;
 use order_gateway::standby::{Followed, StandbyLink, follow};
@@ -113,8 +114,9 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: b
     let audit = config.audit.as_deref().map(start_audit).transpose()?;
     let commands = Some(start_control(config, instruments, kill)?);
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
+    let drop_copy = config.drop_copy().map(|config| DropCopyLine::new(config, clock.now_ns()));
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
-    let mut run = Run { gateway, line, feed, audit, commands, standby, clock };
+    let mut run = Run { gateway, line, feed, audit, commands, standby, drop_copy, clock };
     run.run(|_| stop.is_stopping(), say);
     println!("{}", run.gateway.core().counts());
     Ok(())

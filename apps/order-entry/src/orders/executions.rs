@@ -33,6 +33,11 @@ impl Executions {
         Some(&mut self.ring[position as usize])
     }
 
+    pub(super) fn known(&self, serial: u32, exec: ExecId) -> Option<&Execution> {
+        let position = self.index.find((exec, serial))?;
+        Some(&self.ring[position as usize])
+    }
+
     /// Remembers an execution that [`Executions::find`] did not know, in place of the oldest.
     pub(super) fn insert(&mut self, serial: u32, exec: ExecId, (qty, price): (u32, Price)) {
         let len = self.ring.len() as u64;

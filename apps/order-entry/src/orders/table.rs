@@ -7,7 +7,7 @@ use market::{Price, Side};
 
 use super::event::Effect;
 use super::executions::Executions;
-use super::id_map::IdMap;
+use super::id_map::{ExecId, IdMap};
 use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
 use crate::risk::{Bitmap, InstrumentIdx};
 
@@ -303,6 +303,13 @@ impl OrderTable {
     /// The order in `slot`, live or ended; `None` for a slot that was never used.
     pub fn get(&self, slot: usize) -> Option<&Order> {
         self.orders[..self.used].get(slot)
+    }
+
+    /// Shares and price of an execution of the order that `key` names, and whether it was busted.
+    pub fn execution(&self, key: OrderKey, exec: ExecId) -> Option<(u32, Price, bool)> {
+        let order = self.get(self.find(key)?)?;
+        let execution = self.executions.known(order.serial, exec)?;
+        Some((execution.qty, execution.price, execution.is_busted))
     }
 
     /// Slots below this one were used.

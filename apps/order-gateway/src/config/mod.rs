@@ -13,6 +13,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
 use crate::session::Ouch50Config;
@@ -42,6 +43,9 @@ pub struct Config {
     /// A standby that takes over. By default none.
     #[serde(default)]
     pub standby: Option<StandbyConfig>,
+    /// The drop copy, with which each trade is compared. By default none.
+    #[serde(default)]
+    drop_copy: Option<DropCopySection>,
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
@@ -98,6 +102,15 @@ pub struct JournalConfig {
     sync: SyncWord,
 }
 
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DropCopySection {
+    #[serde(deserialize_with = "endpoint")]
+    address: SocketAddrV4,
+    #[serde(default)]
+    lag_ms: Option<u32>,
+}
+
 /// The standby.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +163,7 @@ struct FeedLine {
 
 const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
+const LAG_MS: u32 = 5_000;
 const LEASE_MS: u32 = 1_000;
 const LEASE_MS_MIN: u32 = 20;
 
@@ -256,6 +270,13 @@ impl Config {
         let VenueConfig { protocol: Protocol::Ouch50, user, password, firm, .. } = &self.venue;
         let credentials = Credentials::new(user.get_ref(), password.get_ref())?;
         Some(Ouch50Config::new(credentials, Text::new(firm.get_ref())?))
+    }
+
+    /// The drop copy, read as the venue's user.
+    pub fn drop_copy(&self) -> Option<DropCopyConfig> {
+        let DropCopySection { address, lag_ms } = self.drop_copy?;
+        let credentials = Credentials::new(self.venue.user.get_ref(), self.venue.password.get_ref())?;
+        Some(DropCopyConfig { address, credentials, lag: Duration::from_millis(lag_ms.unwrap_or(LAG_MS).into()) })
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

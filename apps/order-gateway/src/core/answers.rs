@@ -6,6 +6,7 @@ use order_entry::orders::{Effect, OrderKey, Outcome, VenueEvent, VenueStatus};
 
 use super::Core;
 use crate::JournalMemory;
+use crate::drop_copy::Trade;
 use crate::session::{Session, SessionError, SessionEvent, StatedTerms};
 use crate::strategy::OrderEvent;
 
@@ -92,7 +93,7 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
         now_ns: u64,
     ) -> ArrayVec<OrderEvent, 3> {
         let mut told = ArrayVec::new();
-        let first = self.apply(key, event);
+        let first = self.apply(key, event, now_ns);
         let restated = self.restatement(key, terms);
         let is_last = restated.is_none() && !is_dead;
         self.note(&Entry::Answer { number: if is_last { number } else { 0 }, key, event }, now_ns);
@@ -109,11 +110,11 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
     /// Writes an event down, applies it, and has the gate follow.
     pub(super) fn apply_noted(&mut self, key: OrderKey, event: VenueEvent, number: u64, now_ns: u64) -> OrderEvent {
         self.note(&Entry::Answer { number, key, event }, now_ns);
-        self.apply(key, event)
+        self.apply(key, event, now_ns)
     }
 
     /// Applies an event, and has the gate follow.
-    fn apply(&mut self, key: OrderKey, event: VenueEvent) -> OrderEvent {
+    fn apply(&mut self, key: OrderKey, event: VenueEvent, now_ns: u64) -> OrderEvent {
         self.counts.answers += 1;
         let outcome = self.table.apply(key, &event);
         self.gate.follow(&outcome);
@@ -124,7 +125,21 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
                 outcome.slot.and_then(|slot| self.table.get(slot)).map_or(0, |order| order.accepted_id())
             }
         };
+        self.book(id, &event, &outcome, now_ns);
         OrderEvent { id, instrument: outcome.instrument, side: outcome.side, event, outcome }
+    }
+
+    /// Has a trade or its bust compared with the drop copy's.
+    fn book(&mut self, id: u64, event: &VenueEvent, outcome: &Outcome, now_ns: u64) {
+        let Some(reconciler) = &mut self.reconciler else { return };
+        let trade = match (*event, outcome.effect) {
+            (VenueEvent::Filled { exec, qty, price }, Effect::Traded { .. }) => {
+                Trade { id, exec, terms: Some((qty, price)) }
+            }
+            (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => Trade { id, exec, terms: None },
+            _ => return,
+        };
+        reconciler.ours(trade, now_ns);
     }
 
     fn count(&mut self, outcome: &Outcome) {

@@ -8,11 +8,12 @@ use core::fmt;
 
 use market::Symbol;
 use order_entry::journal::{Entry, Journal, Rebuild, Record, SessionMark, Stamp};
-use order_entry::orders::{Alarm, OrderCapacity, OrderTable, TradeTotals};
+use order_entry::orders::{Alarm, OrderCapacity, OrderKey, OrderTable, TradeTotals};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskCapacity, RiskGate, Route};
 use order_entry::session::Output;
 
 use crate::JournalMemory;
+use crate::drop_copy::{Difference, Reconciler, Trade};
 use crate::session::Session;
 
 pub(crate) use answers::Told;
@@ -107,6 +108,7 @@ pub struct Core<S, M> {
     answer_timeout_ns: u64,
     counts: CoreCounts,
     last_alarm: Option<Alarm>,
+    reconciler: Option<Reconciler>,
 }
 
 impl<S: Session, M: JournalMemory> Core<S, M> {
@@ -129,6 +131,7 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
             answer_timeout_ns,
             counts: CoreCounts::default(),
             last_alarm: None,
+            reconciler: None,
             session,
         }
     }
@@ -216,6 +219,35 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
     /// Cancels all orders, past the rates of the gate. New ones pass as before.
     pub fn cancel_all(&mut self, now_ns: u64) {
         self.send_cancel_all(now_ns);
+    }
+
+    /// Compares each trade with the drop copy's from now on.
+    pub fn reconcile(&mut self, lag_ns: u64) {
+        self.reconciler = Some(Reconciler::new(lag_ns));
+    }
+
+    /// The drop copy brought a trade.
+    pub fn drop_copied(&mut self, trade: Trade, now_ns: u64) {
+        let key = OrderKey::Client(trade.id);
+        let known = self.table.execution(key, trade.exec);
+        let Some(reconciler) = &mut self.reconciler else { return };
+        let known = known.filter(|(.., is_busted)| trade.terms.is_some() || *is_busted);
+        let known = known.map(|(qty, price, _)| Trade { terms: trade.terms.map(|_| (qty, price)), ..trade });
+        reconciler.theirs(trade, known, now_ns);
+    }
+
+    /// What the drop copy and the session do not agree on. New orders stop until a person has
+    /// compared, and arms.
+    pub fn poll_reconciler(&mut self, now_ns: u64) -> Option<Difference> {
+        let difference = self.reconciler.as_mut()?.poll(now_ns)?;
+        self.counts.alarms += 1;
+        self.disarm(now_ns);
+        Some(difference)
+    }
+
+    /// Trades that the session and the drop copy both had.
+    pub fn reconciled(&self) -> u64 {
+        self.reconciler.as_ref().map_or(0, Reconciler::matched)
     }
 
     /// A person has compared the instrument with the venue.

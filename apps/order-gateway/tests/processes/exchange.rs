@@ -16,6 +16,7 @@ pub const PASSWORD: &str = "SECRET";
 /// `exchange-sim serve` as a library, until it is stopped. Orders outlive their connection.
 pub struct Running {
     pub orders: SocketAddr,
+    pub drop_copy: SocketAddr,
     /// The instrument that everybody trades, and its price.
     pub instrument: (Symbol, Price),
     stop: StopFlag,
@@ -30,7 +31,7 @@ impl Running {
         let serving = Serving {
             send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
             orders: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
-            drop_copy: None,
+            drop_copy: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)),
             rerequest: None,
             start_after: Duration::ZERO,
             accounts: vec![account],
@@ -39,11 +40,12 @@ impl Running {
             faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
         };
         let exchange = Exchange::open(&settings, &serving).unwrap();
-        let (orders, instrument) = (exchange.addresses()[0], exchange.listing()[0]);
+        let [orders, drop_copy] = exchange.addresses()[..] else { panic!("two addresses") };
+        let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, instrument, stop, thread }
+        Self { orders, drop_copy, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.

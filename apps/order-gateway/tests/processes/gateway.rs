@@ -15,6 +15,7 @@ use order_entry::Text;
 use order_entry::journal::Journal;
 use order_entry::risk::{KillSwitch, Route};
 use order_entry::soupbin::Credentials;
+use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
 use order_gateway::kernel::{Clock, LineConfig, Run};
 use order_gateway::session::{Ouch50, Ouch50Config, Session as _};
 use order_gateway::standby::{Followed, StandbyLink, follow};
@@ -58,12 +59,13 @@ const fn words_of(mode: Mode) -> &'static str {
 pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
     let (symbol, price) = exchange.instrument;
     let order = format!(
-        "{}\n{}\n{}\n{}\n{}\n{seed}",
+        "{}\n{}\n{}\n{}\n{}\n{seed}\n{}",
         path.display(),
         exchange.orders,
         symbol.as_str(),
         price.0,
-        words_of(mode)
+        words_of(mode),
+        exchange.drop_copy
     );
     Command::new(env::current_exe().unwrap())
         .args(["gateway::process", "--exact", "--nocapture"])
@@ -78,7 +80,7 @@ pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
 fn process() {
     let Ok(order) = env::var(ORDER) else { return };
     let words: Vec<&str> = order.lines().collect();
-    let [path, address, symbol, price, mode, seed] = words[..] else { panic!("six words") };
+    let [path, address, symbol, price, mode, seed, copies] = words[..] else { panic!("seven words") };
     let symbol = Symbol::new(symbol).unwrap();
     let SocketAddr::V4(primary) = address.parse().unwrap() else { panic!("an address of IPv4") };
     let is_active = mode != words_of(Mode::Listen);
@@ -98,10 +100,15 @@ fn process() {
     let line = LineConfig { retry, ..LineConfig::new(primary) };
     let lease = Duration::from_millis(200);
     let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::listen(LINK, lease, 0).unwrap());
-    let mut run = Run { gateway, line, feed, audit: None, commands: None, standby, clock };
+    let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
+    let credentials = Credentials::new(USER, PASSWORD).unwrap();
+    let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
+    let drop_copy = is_active.then(|| DropCopyLine::new(copies, clock.now_ns()));
+    let mut run = Run { gateway, line, feed, audit: None, commands: None, standby, drop_copy, clock };
     run.run(
         |gateway| !is_active && gateway.core().session().is_open() && !gateway.core().orders().live().any(is_open),
-        |_| (),
+        // A difference would end the load, and the test with it.
+        |sentence| assert!(!sentence.contains("drop copy"), "{sentence}"),
     );
 }
 

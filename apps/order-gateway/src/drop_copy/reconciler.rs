@@ -1,0 +1,194 @@
+//! Pairs our trades with those of the drop copy.
+
+use std::fmt;
+
+use market::Price;
+use order_entry::orders::ExecId;
+
+/// Trades of either side that wait for the other's: a burst of some milliseconds.
+const WAITING_MAX: usize = 4_096;
+
+/// One trade, or its bust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trade {
+    /// The order's id in the message.
+    pub id: u64,
+    /// The execution.
+    pub exec: ExecId,
+    /// Its shares and price; `None` for a bust.
+    pub terms: Option<(u32, Price)>,
+}
+
+/// What the two streams do not agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The drop copy has a trade that the session has not brought.
+    OnlyTheirs(Trade),
+    /// The session brought a trade that the drop copy lacks: it lags, or is wrong.
+    OnlyOurs(Trade),
+    /// Both have the execution, with other terms. This is the drop copy's.
+    Terms(Trade),
+    /// More trades wait than there is room for.
+    TooMany,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, trade) = match self {
+            Self::OnlyTheirs(trade) => ("the drop copy alone has a trade of order", trade),
+            Self::OnlyOurs(trade) => ("the drop copy lacks, or is late with, a trade of order", trade),
+            Self::Terms(trade) => ("the drop copy has other terms of a trade of order", trade),
+            Self::TooMany => return write!(f, "{WAITING_MAX} trades wait for the drop copy's"),
+        };
+        write!(f, "{what} {}, execution {}", trade.id, trade.exec.0)?;
+        match trade.terms {
+            Some((qty, price)) => write!(f, ": {qty} at {price}"),
+            None => f.write_str(": a bust"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    trade: Trade,
+    is_ours: bool,
+    since_ns: u64,
+}
+
+/// The trades that one side has told, and the other has not. Memory is allocated at the start.
+#[derive(Debug)]
+pub struct Reconciler {
+    lag_ns: u64,
+    waiting: Vec<Waiting>,
+    found: Option<Difference>,
+    matched: u64,
+}
+
+impl Reconciler {
+    /// One that calls it a difference when a trade has waited for `lag_ns`.
+    pub fn new(lag_ns: u64) -> Self {
+        Self { lag_ns, waiting: Vec::with_capacity(WAITING_MAX), found: None, matched: 0 }
+    }
+
+    /// The session brought a trade. Costs a look at each trade that waits: few.
+    pub fn ours(&mut self, trade: Trade, now_ns: u64) {
+        self.take(trade, true, now_ns);
+    }
+
+    /// The drop copy brought a trade. `known` is what is booked of its execution: a trade of an
+    /// earlier connection, or of before a restart, does not wait.
+    pub fn theirs(&mut self, trade: Trade, known: Option<Trade>, now_ns: u64) {
+        let is_waited_for = self.waiting.iter().any(|waiting| waiting.is_ours && is_same(&waiting.trade, &trade));
+        match known {
+            Some(known) if !is_waited_for && known == trade => self.matched += 1,
+            Some(known) if !is_waited_for && known.terms.is_some() == trade.terms.is_some() => {
+                self.found = self.found.or(Some(Difference::Terms(trade)));
+            }
+            _ => self.take(trade, false, now_ns),
+        }
+    }
+
+    fn take(&mut self, trade: Trade, is_ours: bool, now_ns: u64) {
+        let other = |waiting: &Waiting| waiting.is_ours != is_ours && is_same(&waiting.trade, &trade);
+        if let Some(place) = self.waiting.iter().position(other) {
+            let theirs = if is_ours { self.waiting[place].trade } else { trade };
+            if self.waiting.remove(place).trade == trade {
+                self.matched += 1;
+            } else {
+                self.found = self.found.or(Some(Difference::Terms(theirs)));
+            }
+        } else if self.waiting.len() == WAITING_MAX {
+            self.found = self.found.or(Some(Difference::TooMany));
+        } else {
+            self.waiting.push(Waiting { trade, is_ours, since_ns: now_ns });
+        }
+    }
+
+    /// The next difference; each is told once. The oldest trade waits in front: one compare.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Difference> {
+        if self.found.is_some() {
+            return self.found.take();
+        }
+        let oldest = self.waiting.first()?;
+        if now_ns.saturating_sub(oldest.since_ns) < self.lag_ns {
+            return None;
+        }
+        let Waiting { trade, is_ours, .. } = self.waiting.remove(0);
+        Some(if is_ours { Difference::OnlyOurs(trade) } else { Difference::OnlyTheirs(trade) })
+    }
+
+    /// Trades that both sides had.
+    pub const fn matched(&self) -> u64 {
+        self.matched
+    }
+}
+
+/// The same execution, or the same bust.
+fn is_same(one: &Trade, other: &Trade) -> bool {
+    (one.id, one.exec, one.terms.is_some()) == (other.id, other.exec, other.terms.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAG_NS: u64 = 1_000;
+
+    const fn trade(id: u64, qty: u32) -> Trade {
+        Trade { id, exec: ExecId(7), terms: Some((qty, Price(10_000))) }
+    }
+
+    #[test]
+    fn trade_of_both_sides_is_matched_in_either_order() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.ours(trade(1, 100), 0);
+        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 10);
+        reconciler.theirs(trade(2, 100), None, 10);
+        reconciler.ours(trade(2, 100), 20);
+        assert_eq!((reconciler.matched(), reconciler.poll(u64::MAX)), (2, None));
+    }
+
+    #[test]
+    fn trade_of_one_side_alone_is_a_difference_after_the_lag_and_once() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.ours(trade(1, 100), 0);
+        reconciler.theirs(trade(2, 50), None, 1);
+        assert_eq!(reconciler.poll(LAG_NS - 1), None);
+        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
+        assert_eq!(reconciler.poll(LAG_NS + 1), Some(Difference::OnlyTheirs(trade(2, 50))));
+        assert_eq!(reconciler.poll(u64::MAX), None);
+    }
+
+    #[test]
+    fn other_terms_are_a_difference_at_once() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.ours(trade(1, 100), 0);
+        reconciler.theirs(trade(1, 99), Some(trade(1, 100)), 0);
+        assert_eq!(reconciler.poll(0), Some(Difference::Terms(trade(1, 99))));
+        reconciler.theirs(trade(2, 99), Some(trade(2, 100)), 0);
+        assert_eq!(reconciler.poll(0), Some(Difference::Terms(trade(2, 99))));
+    }
+
+    #[test]
+    fn trade_of_before_a_restart_is_known_and_does_not_wait() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 0);
+        assert_eq!((reconciler.matched(), reconciler.poll(u64::MAX)), (1, None));
+    }
+
+    #[test]
+    fn bust_and_its_trade_are_two() {
+        let (mut reconciler, bust) = (Reconciler::new(LAG_NS), Trade { terms: None, ..trade(1, 100) });
+        reconciler.ours(trade(1, 100), 0);
+        reconciler.theirs(bust, Some(trade(1, 100)), 0);
+        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
+        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyTheirs(bust)));
+    }
+
+    #[test]
+    fn more_trades_than_there_is_room_for_are_a_difference() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        (0..=WAITING_MAX as u64).for_each(|id| reconciler.ours(trade(id, 1), 0));
+        assert_eq!(reconciler.poll(0), Some(Difference::TooMany));
+    }
+}
