@@ -51,4 +51,6 @@ pub use settings::{
     Burst, LineSettings, SessionName, Settings, SettingsError, parse_count, parse_duration, parse_positive,
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
-pub use venue::{Account, AccountSettings, Effect, Fault, FaultPlan, FaultRule, Venue, VenueCounts, VenueSettings};
+pub use venue::{
+    Account, AccountSettings, Effect, Fault, FaultPlan, FaultRule, FixAnswer, Venue, VenueCounts, VenueSettings,
+};

@@ -247,7 +247,11 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
 
 fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
-    let exchange = Exchange::open(&settings, &flags.serving())?;
+    let fix = flags.fix;
+    let mut exchange = Exchange::open(&settings, &flags.serving())?;
+    if let Some(address) = fix {
+        print(&format!("orders by FIX at {}\n", exchange.open_fix(address)?));
+    }
     let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
     let addresses: Vec<String> = exchange.addresses().iter().map(ToString::to_string).collect();
     let [a, b] = settings.lines.each_ref().map(|line| format!("{}:{}", line.group, settings.port));

@@ -18,6 +18,10 @@ pub(crate) struct ServeFlags {
     /// Take orders at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:26400", value_parser = parse_server_address)]
     orders: SocketAddrV4,
+    /// Take orders by FIX 4.2, 4.4 or FIXT 1.1 at this address and port too: SenderCompID (49) is
+    /// an account's user, TargetCompID (56) is EXCHANGE, Password (554) the account's.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    pub(crate) fix: Option<SocketAddrV4>,
     /// Give accounts copies of their trades at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     drop_copy: Option<SocketAddrV4>,

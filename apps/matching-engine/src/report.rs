@@ -84,6 +84,21 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// The owner's number for the order; of a replacement the new one's.
+    pub const fn token(&self) -> u64 {
+        match *self {
+            Self::Accepted { order, .. }
+            | Self::Executed { order, .. }
+            | Self::Canceled { order, .. }
+            | Self::PriorityUpdated { order, .. }
+            | Self::Triggered { order }
+            | Self::Replaced { new: order, .. } => order.token,
+            Self::Rejected { token, .. } | Self::Broken { token, .. } => token,
+        }
+    }
+}
+
 /// An order's part in a trade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liquidity {

@@ -5,6 +5,7 @@
 //! machine in `venue`; here are sockets and the clock, which begins at 09:29:55 with the program.
 
 mod connection;
+mod fix;
 mod market_data;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::settings::Settings;
 use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings};
 
 use connection::{Connection, End, Port, Shared};
+use fix::FixPort;
 use market_data::MarketData;
 
 /// How long the thread sleeps where no socket had anything.
@@ -84,6 +86,7 @@ pub struct Exchange {
     market_data: MarketData,
     listeners: Vec<(TcpListener, Port)>,
     connections: Vec<Connection>,
+    fix: Option<FixPort>,
     session: SessionId,
     start_after: Duration,
     taken: Vec<bool>,
@@ -122,6 +125,7 @@ impl Exchange {
             market_data: MarketData::open(settings, &serving.send_sockets, serving.rerequest.as_ref())?,
             listeners,
             connections: Vec::new(),
+            fix: None,
             session,
             start_after: serving.start_after,
             served: Served {
@@ -135,6 +139,22 @@ impl Exchange {
                 trades: Vec::new(),
             },
         })
+    }
+
+    /// Takes orders by FIX at `address` too, and returns where: for port 0 the kernel chooses one.
+    /// The Logon's BeginString (8) says the version: 4.2, 4.4, or 5.0 SP2 over FIXT 1.1. Its
+    /// SenderCompID (49) is an account's user, its TargetCompID (56) is EXCHANGE, and its Password
+    /// (554) the account's. An account has one connection for orders at a time, over all protocols.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_fix(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
+        let failed = |error| Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error };
+        let port = FixPort::open(address, self.taken.len()).map_err(failed)?;
+        let opened = port.address().map_err(failed);
+        self.fix = Some(port);
+        opened
     }
 
     /// The listed symbols with their reference prices.
@@ -200,6 +220,9 @@ impl Exchange {
                 }
             }
         }
+        if let Some(fix) = &mut self.fix {
+            is_busy |= fix.turn(&mut self.venue, &mut self.taken, now_ns, &mut self.served);
+        }
         self.market_data.publish(&self.venue.take_public());
         Ok(self.market_data.advance(now_ns)? || is_busy)
     }
@@ -259,6 +282,9 @@ impl Exchange {
         self.turn(now_ns())?;
         for connection in &mut self.connections {
             connection.end_of_day(now_ns());
+        }
+        if let Some(fix) = &mut self.fix {
+            fix.end_of_day(now_ns());
         }
         self.market_data.finish();
         while !self.market_data.is_done() {

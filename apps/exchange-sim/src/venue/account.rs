@@ -10,6 +10,8 @@ use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
 use order_entry::soupbin::Credentials;
 
+use super::fix::{FixAnswer, FixOrders};
+
 /// Who may log in, and how it is treated.
 #[derive(Clone, Copy, Debug)]
 pub struct AccountSettings {
@@ -92,6 +94,7 @@ pub struct Account {
     messages: Vec<Vec<u8>>,
     drop_copies: Vec<Vec<u8>>,
     trades: TradeTotals,
+    pub(super) fix: FixOrders,
 }
 
 impl Account {
@@ -106,6 +109,7 @@ impl Account {
             messages: Vec::new(),
             drop_copies: Vec::new(),
             trades: TradeTotals::default(),
+            fix: FixOrders::default(),
         }
     }
 
@@ -147,26 +151,33 @@ impl Account {
         self.messages.push(message);
     }
 
+    /// All messages to it about orders that it entered by FIX, in their order.
+    pub fn fix_answers(&self) -> &[FixAnswer] {
+        self.fix.answers()
+    }
+
     pub(super) fn answer(&mut self, event: &Event, report: &Report, symbol: Symbol) {
+        if let Some(side) = self.fix.report(report) {
+            self.total(report, side);
+            self.drop_copies.extend(super::fix::drop_copy(event.at_ns, report));
+            return;
+        }
         let Some(message) = self.message_of(event.at_ns, report, symbol) else { return };
-        self.total(report);
+        let side = self.orders.get(&Key::of(report.token())).map(|entry| entry.side.is_sale());
+        if let Some(is_sale) = side {
+            self.total(report, if is_sale { market::Side::Sell } else { market::Side::Buy });
+        }
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
             self.drop_copies.push(message.clone());
         }
         self.messages.push(message);
     }
 
-    fn total(&mut self, report: &Report) {
-        let (token, qty, price) = match *report {
-            Report::Executed { order, qty, price, .. } => (order.token, qty, price),
-            Report::Broken { token, qty, price, .. } => (token, qty, price),
-            _ => return,
-        };
-        let Some(entry) = self.orders.get(&Key::of(token)) else { return };
-        let side = if entry.side.is_sale() { market::Side::Sell } else { market::Side::Buy };
-        match report {
-            Report::Broken { .. } => self.trades.reverse(side, qty, price),
-            _ => self.trades.add(side, qty, price),
+    fn total(&mut self, report: &Report, side: market::Side) {
+        match *report {
+            Report::Executed { qty, price, .. } => self.trades.add(side, qty, price),
+            Report::Broken { qty, price, .. } => self.trades.reverse(side, qty, price),
+            _ => {}
         }
     }
 }

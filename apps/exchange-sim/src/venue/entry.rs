@@ -1,7 +1,7 @@
 //! Messages of an account, one at a time.
 
 use market::{Price, Side};
-use matching_engine::{CancelReason, Life, NewOrder, OnHalt, Owner, ReplaceError, Terms};
+use matching_engine::{CancelReason, Life, NewOrder, OnHalt, OrderId, Owner, ReplaceError, Terms};
 use order_entry::ouch::v50::{
     AccountQueryResponse, Appendage, CancelOrder, DisableOrderEntryResponse, EnableOrderEntryResponse, EnterOrder,
     Inbound, MassCancel, MassCancelResponse, ModifyOrder, ReplaceOrder,
@@ -62,7 +62,7 @@ impl Venue {
     }
 
     /// A fault of the connection, once the message is processed.
-    fn break_line(&mut self) -> Effect {
+    pub(super) fn break_line(&mut self) -> Effect {
         if self.faults.draw(Fault::LostAck) {
             self.counts.lost_acks += 1;
             return Effect::Break;
@@ -126,7 +126,7 @@ impl Venue {
     }
 
     /// What the venue checks before the engine does.
-    fn admit(&mut self, account: usize, side: ouch::Side, now_ns: u64) -> Result<Side, RejectReason> {
+    pub(super) fn admit(&mut self, account: usize, side: ouch::Side, now_ns: u64) -> Result<Side, RejectReason> {
         if !self.accounts[account].may_enter {
             return Err(RejectReason::FIRM_NOT_AUTHORIZED);
         }
@@ -191,7 +191,8 @@ impl Venue {
 
     fn cancel(&mut self, account: usize, cancel: &CancelOrder, idx: u8, now_ns: u64) {
         let key = Key { idx, number: cancel.user_ref.get() };
-        self.cross_with_a_fill(account, key, now_ns);
+        let id = self.accounts[account].orders.get(&key).and_then(|entry| entry.id);
+        self.cross_with_a_fill(id, now_ns);
         self.reduce(account, key, cancel.quantity.get(), now_ns);
     }
 
@@ -205,8 +206,7 @@ impl Venue {
     }
 
     /// The fault: an order of the house fills a part of the order just before it is canceled.
-    fn cross_with_a_fill(&mut self, account: usize, key: Key, now_ns: u64) {
-        let id = self.accounts[account].orders.get(&key).and_then(|entry| entry.id);
+    pub(super) fn cross_with_a_fill(&mut self, id: Option<OrderId>, now_ns: u64) {
         let Some(order) = id.and_then(|id| self.engine.order(id)) else { return };
         if !self.faults.draw(Fault::CrossingFill) {
             return;

@@ -1,5 +1,6 @@
-//! The exchange that answers, as a pure machine: OUCH 5.0 messages of accounts in; numbered
-//! messages for each account, copies for drop copy and the public feed out.
+//! The exchange that answers, as a pure machine: OUCH 5.0 messages of accounts in, or orders by
+//! FIX (see `fix`); numbered messages for each account, copies for drop copy and the public feed
+//! out.
 //!
 //! ```text
 //!   OUCH message ─ entry ─> matching engine ─ event ─┬─ answers ─> an account's messages
@@ -14,6 +15,7 @@ mod account;
 mod answers;
 mod entry;
 mod faults;
+mod fix;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use matching_engine::{
 
 pub use account::{Account, AccountSettings, VenueCounts};
 pub use faults::{Fault, FaultPlan, FaultRule};
+pub use fix::FixAnswer;
 
 use faults::Faults;
 

@@ -74,6 +74,17 @@ impl Engine {
         Ok(new)
     }
 
+    /// What [`Engine::replace`] would refuse `terms` for; it would cancel the order then, and
+    /// this changes nothing. For protocols where a replacement that is refused leaves the order
+    /// as it is.
+    pub fn check_replacement(&self, id: OrderId, terms: &Terms, now_ns: u64) -> Result<(), ReplaceError> {
+        let slot = self.find(id).map_err(|NotLive| ReplaceError::NotLive)?;
+        let order = self.orders.get(slot);
+        let admitted = self.admit_terms(order.symbol, terms, now_ns);
+        let admitted = admitted.and_then(|()| self.check_post_only(order.symbol, order.side, terms));
+        admitted.map_err(ReplaceError::Terms)
+    }
+
     /// The replacement itself, of terms that make sense.
     fn exchange<S: Sink>(&mut self, slot: Slot, token: u64, terms: &Terms, cx: &mut Cx<'_, S>) -> OrderId {
         let order = self.orders.get_mut(slot);

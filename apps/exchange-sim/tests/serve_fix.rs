@@ -1,0 +1,251 @@
+//! The exchange over real sockets of this host, its orders entered by FIX: a session of ours as the
+//! client, and the drop copy beside it.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use market::{Price, Symbol};
+use order_entry::fix::codec::{Decimal, Writer};
+use order_entry::fix::orders::{CancelRequest, NewOrderSingle, OrdType, ReplaceRequest, Side, TimeInForce, Utc};
+use order_entry::fix::session::{Event, MemoryStore, Now, Session, SessionConfig, Version};
+use wirepath::worker::StopFlag;
+
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Running {
+    fix: SocketAddr,
+    listed: (Symbol, Price),
+    stop: StopFlag,
+    thread: JoinHandle<Served>,
+}
+
+fn start(port: u16, faults: &[&str]) -> Running {
+    let settings = Settings { symbols: 1, port, ..Settings::default() };
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let serving = Serving {
+        send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
+        orders: any,
+        drop_copy: None,
+        rerequest: None,
+        start_after: Duration::ZERO,
+        accounts: vec![AccountSettings {
+            cancel_on_disconnect: false,
+            ..AccountSettings::new("ALICE", "SECRET").unwrap()
+        }],
+        rate_max: None,
+        house_shares: 300,
+        faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
+    };
+    let mut exchange = Exchange::open(&settings, &serving).unwrap();
+    let (fix, listed, stop) = (exchange.open_fix(any).unwrap(), exchange.listing()[0], StopFlag::new());
+    let flag = stop.clone();
+    Running { fix, listed, stop, thread: thread::spawn(move || exchange.run(&flag).unwrap()) }
+}
+
+struct Client {
+    session: Session<MemoryStore>,
+    stream: TcpStream,
+    /// Messages of the venue, with `|` for SOH.
+    received: Vec<String>,
+    is_down: bool,
+}
+
+fn now() -> Now {
+    let utc_ns = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    Now { steady_ns: utc_ns, utc_ns }
+}
+
+impl Client {
+    fn new(address: SocketAddr, version: Version, password: &str) -> Self {
+        let config = SessionConfig {
+            version,
+            sender: "ALICE".into(),
+            target: "EXCHANGE".into(),
+            password: Some(password.into()),
+            ..SessionConfig::default()
+        };
+        let session = Session::new(config, MemoryStore::new(1_000, 1 << 20));
+        let mut client =
+            Self { session, stream: TcpStream::connect(address).unwrap(), received: Vec::new(), is_down: false };
+        client.connect(address);
+        client
+    }
+
+    fn connect(&mut self, address: SocketAddr) {
+        self.stream = TcpStream::connect(address).unwrap();
+        self.stream.set_nonblocking(true).unwrap();
+        self.is_down = false;
+        self.session.connected(now());
+    }
+
+    fn turn(&mut self) {
+        let len = self.stream.write(self.session.output()).unwrap_or(0);
+        self.session.consume(len);
+        let mut bytes = [0; 4_096];
+        let len = match self.stream.read(&mut bytes) {
+            Ok(len) if len > 0 => len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            _ => {
+                self.is_down = true;
+                0
+            }
+        };
+        let mut rest = &bytes[..len];
+        loop {
+            let taken = self.session.receive(now(), rest);
+            rest = &rest[taken..];
+            while let Some(event) = self.session.poll(now()) {
+                if let Event::Message { message, .. } = event {
+                    self.received.push(String::from_utf8_lossy(message.as_bytes()).replace('\x01', "|"));
+                }
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn wait(&mut self, what: &str, mut is_done: impl FnMut(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_done(self) {
+            assert!(Instant::now() < end, "{what} did not come: {:?}", self.received);
+            self.turn();
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for the next message of the venue, which has these parts.
+    fn expect(&mut self, parts: &[&str]) {
+        self.wait(&format!("{parts:?}"), |client| !client.received.is_empty());
+        let message = self.received.remove(0);
+        assert!(parts.iter().all(|part| message.contains(&format!("|{part}|"))), "{message} has not {parts:?}");
+    }
+
+    fn send(&mut self, msg_type: &str, body: impl FnOnce(&mut Writer<'_>)) {
+        self.session.send(now(), msg_type, body).unwrap();
+    }
+
+    fn order(&mut self, cl_ord_id: &str, qty: i64, (symbol, price): (Symbol, Price)) {
+        let order = NewOrderSingle {
+            account: None,
+            cl_ord_id: cl_ord_id.as_bytes(),
+            exec_inst: None,
+            handl_inst: None,
+            order_qty: Some(Decimal::whole(qty)),
+            ord_type: OrdType::Limit,
+            price: Some(Decimal::from_price(price)),
+            side: Side::Buy,
+            symbol: symbol.0.trim_ascii_end(),
+            time_in_force: Some(TimeInForce::Day),
+            transact_time: Utc(now().utc_ns),
+            min_qty: None,
+            expire_time: None,
+        };
+        self.send("D", |out| order.write(out));
+    }
+
+    fn replace(&mut self, [orig, cl_ord_id]: [&str; 2], qty: i64, (symbol, price): (Symbol, Price)) {
+        let request = ReplaceRequest {
+            account: None,
+            cl_ord_id: cl_ord_id.as_bytes(),
+            handl_inst: None,
+            order_id: None,
+            order_qty: Some(Decimal::whole(qty)),
+            ord_type: OrdType::Limit,
+            orig_cl_ord_id: orig.as_bytes(),
+            price: Some(Decimal::from_price(price)),
+            side: Side::Buy,
+            symbol: symbol.0.trim_ascii_end(),
+            time_in_force: None,
+            transact_time: Utc(now().utc_ns),
+        };
+        self.send("G", |out| request.write(out));
+    }
+
+    fn cancel(&mut self, [orig, cl_ord_id]: [&str; 2], symbol: Symbol) {
+        let request = CancelRequest {
+            account: None,
+            cl_ord_id: cl_ord_id.as_bytes(),
+            order_id: None,
+            order_qty: None,
+            orig_cl_ord_id: orig.as_bytes(),
+            side: Side::Buy,
+            symbol: symbol.0.trim_ascii_end(),
+            transact_time: Utc(now().utc_ns),
+        };
+        self.send("F", |out| request.write(out));
+    }
+}
+
+/// A price at which the house offers, and one that only rests.
+fn prices((_, reference): (Symbol, Price)) -> [Price; 2] {
+    [Price(reference.0 + 100), Price(reference.0 - 2_000)]
+}
+
+fn trades_rests_is_replaced_and_canceled(version: Version, port: u16, fill: &str) {
+    let exchange = start(port, &[]);
+    let (symbol, [offered, low]) = (exchange.listed.0, prices(exchange.listed));
+    let mut client = Client::new(exchange.fix, version, "SECRET");
+    client.wait("the logon", |client| client.session.is_logged_on());
+    client.order("one", 100, (symbol, offered));
+    client.expect(&["35=8", "11=one", "150=0", "39=0", "151=100"]);
+    client.expect(&["35=8", "11=one", fill, "39=2", "32=100", "14=100", "151=0"]);
+    client.order("two", 100, (symbol, low));
+    client.expect(&["35=8", "11=two", "150=0", "39=0"]);
+    client.replace(["two", "three"], 200, (symbol, low));
+    client.expect(&["35=8", "11=three", "41=two", "150=5", "151=200"]);
+    client.replace(["three", "four"], 0, (symbol, low));
+    client.expect(&["35=9", "11=four", "41=three", "39=0", "434=2", "58=quantity"]);
+    client.cancel(["three", "five"], symbol);
+    client.expect(&["35=8", "11=five", "41=three", "150=4", "39=4", "151=0"]);
+    client.cancel(["three", "six"], symbol);
+    client.expect(&["35=9", "11=six", "102=0", "434=1"]);
+    client.order("one", 100, (symbol, low));
+    client.expect(&["35=8", "11=one", "150=8", "39=8", "103=6"]);
+    exchange.stop.stop();
+    let served = exchange.thread.join().unwrap();
+    assert_eq!((served.counts.messages, served.violations, served.trades[0].bought), (7, 0, 100));
+}
+
+#[test]
+fn order_by_fix_44_trades_rests_is_replaced_and_canceled() {
+    trades_rests_is_replaced_and_canceled(Version::Fix44, 26630, "150=F");
+}
+
+#[test]
+fn order_by_fix_42_trades_rests_is_replaced_and_canceled() {
+    trades_rests_is_replaced_and_canceled(Version::Fix42, 26632, "150=2");
+}
+
+#[test]
+fn order_by_fixt_trades_rests_is_replaced_and_canceled() {
+    trades_rests_is_replaced_and_canceled(Version::Fix50Sp2, 26634, "150=F");
+}
+
+#[test]
+fn lost_report_is_sent_again_after_the_next_logon() {
+    let exchange = start(26636, &["lost-ack@1"]);
+    let mut client = Client::new(exchange.fix, Version::Fix44, "SECRET");
+    client.wait("the logon", |client| client.session.is_logged_on());
+    client.order("one", 100, (exchange.listed.0, prices(exchange.listed)[1]));
+    client.wait("the end", |client| client.is_down);
+    assert!(client.received.is_empty());
+    client.connect(exchange.fix);
+    client.expect(&["35=8", "43=Y", "11=one", "150=0"]);
+    exchange.stop.stop();
+    assert_eq!(exchange.thread.join().unwrap().counts.lost_acks, 1);
+}
+
+#[test]
+fn wrong_password_is_refused() {
+    let exchange = start(26638, &[]);
+    let mut client = Client::new(exchange.fix, Version::Fix44, "WRONG");
+    client.wait("the end", |client| client.is_down);
+    exchange.stop.stop();
+    assert_eq!(exchange.thread.join().unwrap().violations, 1);
+}
