@@ -98,7 +98,9 @@ fn process() {
     }
     let retry = Duration::from_millis(1);
     let line = LineConfig { retry, ..LineConfig::new(primary) };
-    let lease = Duration::from_millis(200);
+    // Longer than a busy machine keeps a process from its cores: a primary whose lease has run out
+    // never sends again.
+    let lease = Duration::from_secs(3);
     let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::listen(LINK, lease, 0).unwrap());
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
     let credentials = Credentials::new(USER, PASSWORD).unwrap();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Child;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::exchange::Running;
@@ -22,6 +23,7 @@ pub fn kill_at(mut child: Child, path: &Path, target: u64) {
     while records(path) < target {
         assert!(child.try_wait().unwrap().is_none(), "the gateway has ended by itself");
         assert!(Instant::now() < end, "the gateway writes nothing");
+        thread::yield_now();
     }
     child.kill().unwrap();
     child.wait().unwrap();
