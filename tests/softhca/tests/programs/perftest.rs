@@ -29,10 +29,16 @@ fn run(tool: &str, options: &str, packets: usize) -> [Ended; 2] {
     [client.end(TIMEOUT), server.end(TIMEOUT)]
 }
 
+/// A tool that has moved all packets ends with 1 where it cannot make out the speed of the
+/// processor's clock for its report, as on a busy machine.
+fn ended_well(ended: &Ended) -> bool {
+    ended.code == Some(0) || ended.code == Some(1) && ended.said.contains("Can't produce a report")
+}
+
 fn check(tool: &str, options: &str, client_counts: &[&str], server_counts: &[&str]) {
     let [client, server] = run(tool, options, PACKETS);
     for (ended, counts) in [(client, client_counts), (server, server_counts)] {
-        assert_eq!(ended.code, Some(0), "{tool} with {options} said\n{}", ended.said);
+        assert!(ended_well(&ended), "{tool} with {options}: {:?}, said\n{}", ended.code, ended.said);
         for count in counts {
             assert!(ended.said.contains(&format!("{count} {PACKETS}\n")), "{tool}: {count} in\n{}", ended.said);
         }
@@ -64,7 +70,7 @@ fn each_of_several_queues_with_the_same_rule_gets_the_packets() {
         let number = said.split(&format!("  {count} ")).nth(1).and_then(|rest| rest.split_whitespace().next());
         assert!(number.is_some_and(|number| number.parse::<usize>().unwrap() >= more_than), "{count} in\n{said}");
     };
-    assert_eq!((client.code, server.code), (Some(0), Some(0)), "{}\n{}", client.said, server.said);
+    assert!(ended_well(&client) && ended_well(&server), "{}\n{}", client.said, server.said);
     counts(&client.said, "tx_frames", PACKETS);
     counts(&server.said, "rx_frames", PACKETS / 4);
 }
