@@ -4,6 +4,7 @@
 
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
+use feed_handler::recovery::RecoveryPlan;
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::{Capacity, Policy, Window};
@@ -51,7 +52,13 @@ impl Channels {
 /// The app, with empty books.
 fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
     let line = |idx| LineConfig { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
-    let set = |idx: u32| SetConfig { name: idx.to_string(), queue: None, numbers: Vec::new(), lines: vec![line(idx)] };
+    let set = |idx: u32| SetConfig {
+        name: idx.to_string(),
+        queue: None,
+        numbers: Vec::new(),
+        lines: vec![line(idx)],
+        recovery: RecoveryPlan::default(),
+    };
     let config = FeedConfig {
         policy: Policy::default(),
         window: Window::default(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   settings ─> session ─> packetizer ─> line A, line B ─> feed ─┬─> capture (a file, or any writer)
-//!                                                               ├─> publish (kernel UDP sockets, re-request server)
+//!                                                               ├─> publish (kernel UDP sockets, re-request and GLIMPSE servers)
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
 //!
@@ -27,9 +27,11 @@ mod truth;
 mod capture;
 
 mod archive;
+mod glimpse;
 mod publish;
 mod requesters;
 mod rerequest;
+mod resting;
 mod send_sockets;
 
 mod serve;
@@ -40,6 +42,7 @@ mod error;
 pub use capture::{generate, write_capture};
 pub use error::{Error, check_directory};
 pub use feed::Feed;
+pub use glimpse::{GlimpseCounts, GlimpseSettings};
 pub use line::{Delivery, REORDER_DELAY_NS_MAX};
 pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};

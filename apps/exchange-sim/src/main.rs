@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Exchange, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets,
-    SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
+    Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Publication, Published,
+    RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile, parse_count, parse_duration,
+    parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
+use order_entry::soupbin::Credentials;
 use serve_flags::ServeFlags;
 use wirepath::counters::{printable, printable_lines};
 use wirepath::worker::StopFlag;
@@ -79,6 +81,19 @@ struct Live {
     #[arg(long, value_name = "MESSAGES", requires = "rerequest", value_parser = parse_positive,
           default_value_t = RerequestSettings::MESSAGES_DEFAULT)]
     rerequest_keep: u64,
+    /// Send snapshots of all open orders (GLIMPSE over SoupBinTCP) at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    glimpse: Option<SocketAddrV4>,
+    /// User and password for snapshots.
+    #[arg(long, value_name = "USER:PASSWORD", requires = "glimpse", value_parser = parse_login,
+          default_value = "user:password")]
+    glimpse_login: Credentials,
+}
+
+/// Parses user and password.
+fn parse_login(text: &str) -> Result<Credentials, String> {
+    let login = text.split_once(':').and_then(|(user, password)| Credentials::new(user, password));
+    login.ok_or_else(|| "use USER:PASSWORD of at most 6 and 10 characters".to_owned())
 }
 
 /// The flags that make a day.
@@ -236,7 +251,8 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
     print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", interface));
     let rerequest = live.rerequest.map(|address| RerequestSettings { address, messages: live.rerequest_keep });
     let send_sockets = SendSockets { interface, loopback: !live.no_loopback };
-    let publication = Publication { send_sockets, start_after: live.start_after, rerequest };
+    let glimpse = live.glimpse.map(|address| GlimpseSettings { address, credentials: live.glimpse_login });
+    let publication = Publication { send_sockets, start_after: live.start_after, rerequest, glimpse };
     let published = exchange_sim::publish(&settings, &publication, &stop)?;
     if let Some(file) = truth_file {
         file.write(&published.truth)?;
@@ -284,6 +300,11 @@ fn pace(published: &Published) -> String {
     };
     if let Some(counts) = &published.rerequests {
         text += &format!("  {counts}\n");
+    }
+    if let Some(counts) = &published.snapshots {
+        let GlimpseCounts { snapshots, orders, failed, unkept } = counts;
+        text += &format!("  {snapshots} snapshots with {orders} orders, {failed} connections without one");
+        text += &if *unkept > 0 { format!("; {unkept} packets not in them\n") } else { "\n".to_owned() };
     }
     text
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start ── heartbeats while receivers join ── the day, paced ── end of session, three times
-//!                                                  └─ packets as made ──> re-request server
+//!                                                  └─ packets as made ──> re-request server, GLIMPSE server
 //! ```
 //!
 //! A stop cuts the day: messages that were made are still sent, then the session ends as always.
@@ -16,6 +16,7 @@ use wirepath::worker::StopFlag;
 
 use crate::error::Error;
 use crate::feed::Feed;
+use crate::glimpse::{GlimpseCounts, GlimpseServer, GlimpseSettings};
 use crate::line::Delivery;
 use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
 use crate::send_sockets::{SendSockets, Sockets};
@@ -40,6 +41,8 @@ pub struct Publication {
     pub start_after: Duration,
     /// The re-request server, if any.
     pub rerequest: Option<RerequestSettings>,
+    /// The GLIMPSE server, if any.
+    pub glimpse: Option<GlimpseSettings>,
 }
 
 /// The packets sent, and the accuracy of their timing.
@@ -55,6 +58,8 @@ pub struct Published {
     pub rate: Option<f64>,
     /// The counts of re-requests.
     pub rerequests: Option<RerequestCounts>,
+    /// The counts of snapshots.
+    pub snapshots: Option<GlimpseCounts>,
 }
 
 /// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open
@@ -62,8 +67,10 @@ pub struct Published {
 pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) -> Result<Published, Error> {
     settings.check()?;
     let sockets = Sockets::open(settings, &publication.send_sockets)?;
-    let mut feed = if publication.rerequest.is_some() { Feed::with_archive(settings)? } else { Feed::new(settings)? };
+    let has_servers = publication.rerequest.is_some() || publication.glimpse.is_some();
+    let mut feed = if has_servers { Feed::with_archive(settings)? } else { Feed::new(settings)? };
     let mut server = publication.rerequest.as_ref().map(|own| Server::start(settings, own)).transpose()?;
+    let mut glimpse = publication.glimpse.as_ref().map(GlimpseServer::start).transpose()?;
     let heartbeats_before = wait_for_receivers(settings, publication.start_after, &sockets, stop)?;
 
     let mut pace = Pace::new(Instant::now());
@@ -71,8 +78,11 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
         if pace.wait(&delivery, stop) == Waited::Stopped {
             feed.stop();
         }
-        if let Some(server) = &mut server {
-            while let Some(packet) = feed.take_made(delivery.packet.time_ns) {
+        while let Some(packet) = feed.take_made(delivery.packet.time_ns) {
+            if let Some(glimpse) = &mut glimpse {
+                glimpse.keep(packet.clone());
+            }
+            if let Some(server) = &mut server {
                 server.keep(packet);
             }
         }
@@ -83,8 +93,9 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
     }
     let elapsed = pace.started.elapsed();
     let rerequests = server.map(Server::stop);
+    let snapshots = glimpse.map(GlimpseServer::stop);
     let truth = Truth { heartbeats_before, ..feed.finish() };
-    Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests })
+    Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests, snapshots })
 }
 
 /// Sends heartbeats with the session and its first number on both lines until the day begins.

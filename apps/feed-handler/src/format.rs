@@ -117,9 +117,9 @@ pub trait Protocol: 'static {
     /// The packets that carry messages.
     type Framing: Framing;
     /// The messages' meaning.
-    type Codec: Decoder + Default;
+    type Codec: Decoder + Default + Send;
     /// The books built from them.
-    type Books: Books;
+    type Books: Books + Send + 'static;
 
     /// Whether groups with the same session are lines of one channel. Where packets carry no
     /// session, each group is a separate channel unless the configuration says otherwise.

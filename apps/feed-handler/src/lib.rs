@@ -4,7 +4,8 @@
 //! ```text
 //!  capture or file ─▶ faults? ─▶ tap? ─┐
 //!  live port, one worker a queue ──────┴▶ intake ─▶ Ethernet ─▶ IPv4 ─▶ join ─▶ UDP ─▶ feed ─▶ books
-//!  [device]                                                            [join]       [feed]
+//!  [device]                                                            [join]       [feed] ⇅ rings
+//!                                                     servers ◀── kernel sockets ──▶ [recovery] thread
 //! ```
 //!
 //! The binary is a thin command line over this library. A user's request is a [`ReplayPlan`] or a
@@ -21,6 +22,7 @@ pub mod device;
 pub mod feed;
 pub mod format;
 pub mod join;
+pub mod recovery;
 
 mod event;
 mod memory;

@@ -20,6 +20,7 @@ use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
+use crate::recovery::{self, RecoveryPlan, RecoveryThread};
 use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
 use crate::values::Placement;
 use crate::{memory, watch};
@@ -244,7 +245,13 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let sizing = builder.sizing();
         let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
         let sink = (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), unix_offset_ns })?;
-        let feed = Feed::<P, S>::with_sink(feed_config::<P>(plan, frames.clock), sink, sampler, &scope);
+        let config = feed_config::<P>(plan, frames.clock);
+        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, self.events.clone())?;
+        let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, &scope);
+        let thread = recovery.map(|(link, thread)| {
+            feed.recover_by(link);
+            thread
+        });
         let built = builder.build_with(feed, &scope, nodes).map_err(Error::failed)?;
         if let Some(fallback) = built.pool().region().mapping().and_then(|mapping| mapping.fallback()) {
             self.report(Event::Notice(fallback.to_string()));
@@ -263,7 +270,11 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let seconds = clock.now().since(started).as_secs_f64();
         let worker = running.finish(&mut clock);
         let (kept, without_reason) = (worker.kept() as u64, worker.pool().drops_without_reason());
-        Ok(WorkerResult { ended, seconds, kept, without_reason, tally: worker.app().tally(plan.tops) })
+        let tally = worker.app().tally(plan.tops);
+        // The feed has the other end of the thread's rings.
+        drop(worker);
+        thread.map_or(Ok(()), RecoveryThread::join)?;
+        Ok(WorkerResult { ended, seconds, kept, without_reason, tally })
     }
 }
 
@@ -297,12 +308,17 @@ pub(crate) fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> 
         ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::memory(capacity)).max(1),
         _ => 0,
     };
+    let mut sets = plan.sets.clone();
+    if clock == ArrivalClock::Recorded {
+        // No server has what was recorded.
+        sets.iter_mut().for_each(|set| set.recovery = RecoveryPlan::default());
+    }
     FeedConfig {
         policy: plan.policy,
         window: plan.window,
         capacity,
         clock,
-        sets: plan.sets.clone(),
+        sets,
         groups: plan.groups.clone(),
         learned_max,
     }

@@ -54,6 +54,9 @@ pub const LATENCY_EVERY: u32 = 7;
 /// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs,
 /// the usual difference between lines of one site; too few turn a burst into false gaps.
 pub const WINDOW_PACKETS: usize = 256;
+/// The same where a server is asked for what is missing: 60 ms of the packets of a busy feed, which
+/// is longer than an answer takes.
+pub const WINDOW_PACKETS_ASKING: usize = 2_048;
 
 impl Default for WorkerPlan {
     fn default() -> Self {

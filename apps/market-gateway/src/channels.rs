@@ -54,6 +54,7 @@ mod tests {
             queue: None,
             numbers: numbers.to_vec(),
             lines: Vec::new(),
+            recovery: Default::default(),
         };
         let channels = Channels::new(&[set(&[]), set(&[7, 9]), set(&[3])]);
         assert_eq!(channels.count(), 4);

@@ -33,6 +33,8 @@ pub struct RingSink {
     used: usize,
     /// The next quote to be marked; `used` and beyond: all are.
     marked: usize,
+    /// Quotes that were written anew since the books were rebuilt, which gave them other indices.
+    renewed: usize,
     receive_ns: u64,
     is_gap: bool,
     is_stale: bool,
@@ -57,7 +59,17 @@ impl RingSink {
         let ring = RefCell::new(RingWriter::create(path, config).map_err(Error::failed)?);
         let channels = Channels::new(&context.plan.sets);
         let shared = Rc::new(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns });
-        Ok(Self { shared, channel: 0, quotes: 0..0, used: 0, marked: 0, receive_ns: 0, is_gap: false, is_stale: false })
+        Ok(Self {
+            shared,
+            channel: 0,
+            quotes: 0..0,
+            used: 0,
+            marked: 0,
+            renewed: usize::MAX,
+            receive_ns: 0,
+            is_gap: false,
+            is_stale: false,
+        })
     }
 
     #[inline]
@@ -104,6 +116,21 @@ impl RingSink {
             });
         }
         self.marked = self.used;
+    }
+
+    /// Writes some quotes anew, after books were rebuilt: each has another place then.
+    #[cold]
+    fn renew(&mut self, books: &impl Books) {
+        let until = self.used.max(books.len()).min(self.renewed + MARKED_PER_TURN);
+        for book in self.renewed..until {
+            if book < books.len() {
+                self.quote(BookIdx(book as u32), 0, 0, books);
+            } else {
+                let idx = self.quotes.start + book;
+                self.shared.ring.borrow_mut().revise(idx, |quote| (quote.bid_qty, quote.ask_qty) = (0, 0));
+            }
+        }
+        self.renewed = if until < self.used.max(books.len()) { until } else { usize::MAX };
     }
 
     /// Marks some quotes as stale, or as whole again.
@@ -160,8 +187,13 @@ impl EventSink for RingSink {
         self.shared.counts.add_gap();
     }
 
-    fn restart(&mut self) {
+    fn rebuilt(&mut self, books: &impl Books) {
         self.is_stale = false;
+        (self.marked, self.renewed) = (self.used.max(books.len()), 0);
+    }
+
+    fn restart(&mut self) {
+        (self.is_stale, self.renewed) = (false, usize::MAX);
         self.publish(0, Event::Clear(Clear { at_ns: 0 }), Flags::END_OF_EVENT);
         self.clear_quotes();
     }
@@ -174,6 +206,9 @@ impl EventSink for RingSink {
         }
         if self.marked < self.used {
             self.mark(books);
+        }
+        if self.renewed != usize::MAX {
+            self.renew(books);
         }
     }
 }

@@ -268,6 +268,30 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
     pub fn with_sink(codec: C, books: B, sink: S) -> Self {
         Self { codec, counts: MessageCounts::new(), books, sink }
     }
+
+    /// Counts a message, and passes its events to the sink, but leaves the books alone: an image
+    /// has it, or it is applied later by [`BookBuilder::apply_queued`].
+    pub fn pass_on(&mut self, seq: u64, message: &[u8]) {
+        self.codec.decode_all(message, &mut self.counts, &mut |event| {
+            self.sink.event(seq, event, None, &self.books);
+        });
+    }
+
+    /// Applies a message that was passed on when it arrived; `counts` is for whatever it is decoded
+    /// to now. Events that only follow from earlier messages, such as a time of PITCH, have not
+    /// their values, which no book needs.
+    pub fn apply_queued(&mut self, message: &[u8], counts: &mut MessageCounts) {
+        let books = &mut self.books;
+        C::default().decode_all(message, counts, &mut |event| {
+            books.apply(event);
+        });
+    }
+
+    /// All messages behind an image are applied: the books are whole.
+    pub fn on_rebuilt(&mut self) {
+        self.books.mark_whole();
+        self.sink.rebuilt(&self.books);
+    }
 }
 
 impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilder<C, B, S> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch mdp3) ─ event ─ book
-//!                            └ rerequest: asks for what is missing
+//!                            ├ rerequest: asks for what is missing
+//!                            └ image: all books anew, and the messages behind them
 //! ```
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in
@@ -52,6 +53,7 @@ mod units;
 mod arbitration;
 mod channel;
 pub mod framing;
+pub mod image;
 mod rerequest;
 pub mod sbe;
 mod sequence;

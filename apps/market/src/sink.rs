@@ -32,6 +32,13 @@ pub trait EventSink {
         let _ = (gap, books);
     }
 
+    /// The books were rebuilt from an image, and are whole. Events went on meanwhile, those of the
+    /// last messages without an effect, because the books were behind them; the indices of books
+    /// are new.
+    fn rebuilt(&mut self, books: &impl Books) {
+        let _ = books;
+    }
+
     /// The feed restarts, and the books are empty.
     fn restart(&mut self) {}
 

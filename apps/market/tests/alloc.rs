@@ -107,6 +107,7 @@ fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
             delay_ns: 400,
             timeout_ns: 100,
             attempts: 2,
+            interval_ns: 0,
             ..RetryPolicy::default()
         }),
         slots: Slots::new(17, 256),

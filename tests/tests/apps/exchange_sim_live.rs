@@ -24,8 +24,15 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 26600);
 /// Messages that are enough: the market is open and its densest time is over.
 const ENOUGH: u64 = 8_000;
 /// A busy machine may keep either side from its processor for longer than any exchange would.
-const POLICY: RetryPolicy =
-    RetryPolicy { delay_ns: 1_000_000, timeout_ns: 100_000_000, attempts: 100, outstanding: 8, messages: 40 };
+const POLICY: RetryPolicy = RetryPolicy {
+    delay_ns: 1_000_000,
+    timeout_ns: 100_000_000,
+    attempts: 100,
+    outstanding: 8,
+    messages: 40,
+    interval_ns: 1_000_000,
+    burst: 64,
+};
 const WINDOW: Window = Window { packets: 30_000, wait_ns: 2 * POLICY.unanswered_ns() };
 
 fn settings() -> Settings {
@@ -179,6 +186,7 @@ fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Publishe
         send_sockets: SendSockets { interface: Interface::Name("feed0".into()), loopback },
         start_after: Duration::from_millis(100),
         rerequest: Some(RerequestSettings { address: SERVER, messages: 100_000 }),
+        glimpse: None,
     };
     let stop = StopFlag::new();
     let mut received = receiver.run(|| Receiver::open(&settings).unwrap());

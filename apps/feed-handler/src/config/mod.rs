@@ -19,6 +19,7 @@ use wirepath::worker::live::LiveConfig;
 use crate::error::Error;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
 use crate::format::Format;
+use crate::recovery::RecoveryPlan;
 use crate::values::{self, CapacityPlan, Placement, WorkerPlan};
 
 /// A whole file. Every key is optional.
@@ -83,6 +84,8 @@ struct ChannelSection {
     queue: Option<Spanned<u16>>,
     numbers: Option<Spanned<Vec<Spanned<u32>>>>,
     lines: Spanned<Vec<LineSection>>,
+    rerequest: Option<Spanned<RerequestSection>>,
+    image: Option<Spanned<ImageSection>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -140,8 +143,10 @@ macro_rules! checked {
 }
 
 mod port;
+mod recovery;
 
 use port::{HostSection, PortSection};
+use recovery::{ImageSection, RerequestSection};
 
 checked! {
     BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
@@ -248,6 +253,7 @@ impl Config {
             self.check_format(section)?;
             self.check_queue(section)?;
             check_numbers(section)?;
+            self.check_recovery(section)?;
             for line in lines {
                 self.check_vlan(line)?;
                 let group = line.address();
@@ -298,6 +304,17 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Servers that the format has. An image needs all that came before to count as missing.
+    fn check_recovery(&self, section: &ChannelSection) -> Result<(), ConfigProblem> {
+        section.recovery()?;
+        if let (Some(image), FirstWord::Anywhere) = (&section.image, self.arbitration.first) {
+            let what = "first = \"anywhere\" takes what came before the first packet for nothing, so that no image would \
+                        be asked for: leave one of them out";
+            return Err(ConfigProblem::new(image.span(), what));
+        }
+        Ok(())
     }
 
     /// A port in a VLAN receives no other.
@@ -380,8 +397,11 @@ impl Config {
 
     /// How long a hole may stay open.
     pub fn window(&self) -> Window {
+        // A request takes longer than the other line.
+        let asks = self.channels.iter().any(|channel| channel.get_ref().rerequest.is_some());
+        let packets = if asks { values::WINDOW_PACKETS_ASKING } else { values::WINDOW_PACKETS };
         Window {
-            packets: self.arbitration.window_packets.map_or(values::WINDOW_PACKETS, |packets| packets.0),
+            packets: self.arbitration.window_packets.map_or(packets, |packets| packets.0),
             wait_ns: self.arbitration.window_us.map_or(Window::default().wait_ns, |us| us.saturating_mul(1_000)),
         }
     }
@@ -433,6 +453,15 @@ fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
 }
 
 impl ChannelSection {
+    /// The servers, or what is wrong with them.
+    fn recovery(&self) -> Result<RecoveryPlan, ConfigProblem> {
+        let format = *self.format.get_ref();
+        Ok(RecoveryPlan {
+            requests: self.rerequest.as_ref().map(|section| recovery::requests(section, format)).transpose()?,
+            image: self.image.as_ref().map(|section| recovery::image(section, format)).transpose()?,
+        })
+    }
+
     fn set(&self) -> SetConfig {
         let letters = ('A'..).map(String::from);
         let lines = self.lines.get_ref().iter().zip(letters).map(|(line, letter)| LineConfig {
@@ -444,7 +473,9 @@ impl ChannelSection {
         let queue = self.queue.as_ref().map(|queue| *queue.get_ref());
         let numbers =
             self.numbers.iter().flat_map(|numbers| numbers.get_ref()).map(|number| *number.get_ref()).collect();
-        SetConfig { name: self.name.get_ref().clone(), queue, numbers, lines: lines.collect() }
+        // It was checked when the file was read.
+        let recovery = self.recovery().unwrap_or_default();
+        SetConfig { name: self.name.get_ref().clone(), queue, numbers, lines: lines.collect(), recovery }
     }
 }
 
@@ -514,6 +545,53 @@ mod tests {
         refused(&named("iex-deep", "[-1]"), 4, 12, "a whole number, 0 or more");
         let config = Config::parse(&named("cboe-pitch", "[7, 1]")).unwrap();
         assert_eq!((&config.sets()[0].numbers[..], config.sets()[0].channels_max()), (&[7, 1][..], 2));
+    }
+
+    #[test]
+    fn server_that_a_format_does_not_have_is_refused_where_it_stands() {
+        let of = |format: &str, rest: &str| {
+            let lines = "lines = [{ group = \"239.1.1.1\", port = 1 }]";
+            format!("[[channels]]\nname = \"c\"\nformat = \"{format}\"\n{lines}\n{rest}\n")
+        };
+        let server = "server = \"10.0.0.9:7\"";
+        let asks = |rest: &str| format!("[channels.rerequest]\n{rest}");
+        let image = |rest: &str| format!("[channels.image]\n{rest}");
+        refused(&of("mold-itch50", &asks("server = \"10.0.0.9\"")), 6, 10, "address with a port");
+        refused(&of("mold-itch50", &asks("server = \"239.1.1.1:7\"")), 6, 10, "cannot be reached");
+        refused(&of("mold-itch50", &asks("sever = \"10.0.0.9:7\"")), 6, 1, "sever");
+        refused(&of("mold-itch50", &asks(&format!("{server}\nuser = \"me\""))), 7, 8, "have no user");
+        refused(&of("mold-itch50", &asks(&format!("{server}\nattempts = 0"))), 7, 12, "use 1 to 1000");
+        refused(&of("iex-tops", &asks(&format!("{server}\nmessages = 1001"))), 7, 12, "1000 messages for one request");
+        refused(&of("cme-mdp3", &asks(server)), 5, 1, "no server sends messages of cme-mdp3");
+        refused(&of("cboe-pitch", &asks(server)), 5, 1, "needs group");
+        let login = "session = \"0001\"\nuser = \"USER\"\npassword = \"SECRET\"";
+        let group = "group = \"239.1.1.2\"";
+        refused(&of("cboe-pitch", &asks(&format!("{server}\n{group}"))), 5, 1, "needs session");
+        refused(&of("cboe-pitch", &asks(&format!("{server}\n{group}\n{login}"))), 5, 1, "needs port");
+        refused(
+            &of("cboe-pitch", &image(&format!("{server}\n{login}").replace("USER", "USERS"))),
+            8,
+            8,
+            "4 characters",
+        );
+        refused(&of("mold-itch50", &image(server)), 5, 1, "needs user");
+        refused(&of("iex-deep", &image(server)), 5, 1, "no server sends images of the books of iex-deep");
+        let glimpse = of("mold-itch50", &image(&format!("{server}\nuser = \"me\"\npassword = \"x\"")));
+        refused(&format!("[arbitration]\nfirst = \"anywhere\"\n{glimpse}"), 7, 1, "no image would be asked for");
+        let config = Config::parse(&glimpse).unwrap();
+        assert!(config.sets()[0].recovery.image.is_some() && config.sets()[0].recovery.requests.is_none());
+    }
+
+    #[test]
+    fn hole_waits_longer_where_its_messages_are_asked_for() {
+        let lines = "lines = [{ group = \"239.1.1.1\", port = 1 }]";
+        let text = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\n{lines}\n");
+        let asking = format!("{text}[channels.rerequest]\nserver = \"10.0.0.9:7\"\nper_second = 100\n");
+        let [text, asking] = [text, asking].map(|text| Config::parse(&text).unwrap());
+        assert_eq!((text.window().packets, asking.window().packets), (256, 2_048));
+        let requests = asking.sets()[0].recovery.requests.clone().unwrap();
+        assert_eq!((requests.retry.interval_ns, requests.retry.attempts), (10_000_000, 3));
+        assert!(requests.wait_ns() > requests.retry.unanswered_ns());
     }
 
     #[test]

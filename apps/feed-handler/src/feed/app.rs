@@ -6,6 +6,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 use market::framing::{Framing, FramingError, Header, Packet, Session};
+use market::image::ImageRequest;
 use market::{Capacity, EventSink, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
@@ -15,12 +16,14 @@ use wirepath::time::{Instant, UnixTime};
 
 use crate::format::Protocol;
 use crate::join::Learner;
+use crate::recovery::{Answer, Command, RecoveryPlan, WorkerEnd};
 
 use super::channel::Channel;
 use super::counters::FeedCounters;
 use super::deadlines::Deadlines;
 use super::index::{Index, Key};
 use super::latency::Sampler;
+use super::recovery::{ANSWERS_PER_TURN, INTERVAL_NS};
 use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
@@ -109,6 +112,8 @@ pub struct SetConfig {
     pub numbers: Vec<u32>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
+    /// The servers for what no line brings. By default none.
+    pub recovery: RecoveryPlan,
 }
 
 impl SetConfig {
@@ -196,8 +201,8 @@ pub struct Feed<P: Protocol, S = ()> {
     index: Index,
     deadlines: Deadlines,
     /// Memory for channels without a packet yet: all of the configured sets, and the first that is
-    /// learned.
-    spare: Vec<Channel<P, S>>,
+    /// learned, which has no set.
+    spare: Vec<(Option<u16>, Channel<P, S>)>,
     sink: S,
     /// Channels that were learned.
     learned: usize,
@@ -209,6 +214,12 @@ pub struct Feed<P: Protocol, S = ()> {
     pub(super) sampler: Sampler,
     counters: FeedCounters,
     drops: Drops<FeedDrop>,
+    /// The thread that speaks with servers, where there are any.
+    link: Option<WorkerEnd<P::Books>>,
+    /// When the worker looks again for what to ask of it.
+    recovery_due_ns: u64,
+    /// Books that an image replaced, until the ring to the thread has room.
+    replaced: Option<Box<P::Books>>,
 }
 
 impl<P: Protocol> Feed<P> {
@@ -242,6 +253,9 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             sampler,
             counters: FeedCounters::new(&scope),
             drops: scope.drops(),
+            link: None,
+            recovery_due_ns: 0,
+            replaced: None,
             config: FeedConfig { learned_max, ..config },
         };
         for set in feed.config.sets.clone() {
@@ -253,8 +267,18 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         let learned = UnassignedPackets::new(learned_max.max(UNASSIGNED_MAX));
         let configured_sets = feed.sets.iter().map(|_| UnassignedPackets::new(UNASSIGNED_MAX));
         feed.unassigned_packets = configured_sets.chain([learned]).collect();
-        feed.spare = (0..configured + learned_max.min(1)).map(|_| feed.new_channel()).collect();
+        let learned = (learned_max > 0).then(|| (None, feed.new_channel(&RecoveryPlan::default())));
+        let of_sets = (0_u16..).zip(&feed.config.sets).flat_map(|(idx, set)| {
+            let feed = &feed;
+            (0..set.channels_max()).map(move |_| (Some(idx), feed.new_channel(&set.recovery)))
+        });
+        feed.spare = of_sets.chain(learned).collect();
         feed
+    }
+
+    /// Connects the feed with the thread that speaks with its servers.
+    pub(crate) fn recover_by(&mut self, link: WorkerEnd<P::Books>) {
+        self.link = Some(link);
     }
 
     /// After the last packet: opens the channels of which one packet came and that nothing
@@ -294,8 +318,9 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         self.sets.push(set);
     }
 
-    fn new_channel(&self) -> Channel<P, S> {
-        Channel::new(self.config.policy, self.config.window, self.config.capacity, self.sink.clone())
+    fn new_channel(&self, recovery: &RecoveryPlan) -> Channel<P, S> {
+        let FeedConfig { policy, window, capacity, .. } = self.config;
+        Channel::new(policy, window, capacity, self.sink.clone(), recovery)
     }
 
     /// Checks the datagram and gives it to its channel.
@@ -489,7 +514,9 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             Numbers::Named(numbers) if numbers.contains(&key.channel) => {}
             Numbers::First(_) | Numbers::Named(_) => return Err(FeedDrop::UnknownChannel),
         }
-        Ok(self.spare.pop().expect("each number of a configured set has its memory, and is opened once"))
+        let own = self.spare.iter().position(|(set, _)| *set == Some(key.set));
+        let own = own.expect("each number of a configured set has its memory, and is opened once");
+        Ok(self.spare.swap_remove(own).1)
     }
 
     /// Allocates memory for a channel that is not configured, while another one is allowed.
@@ -499,8 +526,102 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             learned if learned == self.config.learned_max => return Err(FeedDrop::NoMemory),
             _ => self.learned += 1,
         }
-        let first = if self.learned == 1 { self.spare.pop() } else { None };
-        Ok(first.unwrap_or_else(|| self.new_channel()))
+        let first = self.spare.iter().position(|(set, _)| set.is_none());
+        let first = first.map(|first| self.spare.swap_remove(first).1);
+        Ok(first.unwrap_or_else(|| self.new_channel(&RecoveryPlan::default())))
+    }
+
+    /// Takes the answers that have come, and asks for what is missing: bounded work, every
+    /// [`INTERVAL_NS`].
+    #[cold]
+    fn recover(&mut self, now_ns: u64) {
+        let Some(mut link) = self.link.take() else { return };
+        self.recovery_due_ns = now_ns.saturating_add(INTERVAL_NS);
+        for _ in 0..ANSWERS_PER_TURN {
+            // A second image waits until the books of the first are back with the thread.
+            if self.replaced.is_some() {
+                break;
+            }
+            let Some(answer) = link.answers.pop() else { break };
+            self.take_answer(answer, now_ns);
+        }
+        if let Some(books) = self.replaced.take()
+            && let Err(Command::Spare(books)) = link.commands.push(Command::Spare(books))
+        {
+            self.replaced = Some(books);
+        }
+        for idx in 0..self.channels.len() {
+            self.ask(idx, now_ns, &mut link);
+        }
+        self.link = Some(link);
+    }
+
+    fn take_answer(&mut self, answer: Answer<P::Books>, now_ns: u64) {
+        match answer {
+            Answer::Packet { set, bytes } => self.take_packet_again(set, &bytes, now_ns),
+            Answer::Refused { channel, seq } => {
+                let channel = self.channels.get_mut(channel as usize);
+                let recovery = channel.and_then(|channel| channel.recovery.as_mut());
+                if let Some(requests) = recovery.and_then(|recovery| recovery.requests.as_mut()) {
+                    requests.machine.refused(seq);
+                }
+            }
+            Answer::Image { channel, id, first_live, mut books } => {
+                if let Some(channel) = self.channels.get_mut(channel as usize) {
+                    channel.take_image(id, first_live, &mut books, now_ns);
+                }
+                self.replaced = Some(books);
+            }
+            Answer::NoImage { channel, id } => {
+                let channel = self.channels.get_mut(channel as usize);
+                let recovery = channel.and_then(|channel| channel.recovery.as_mut());
+                if let Some(image) = recovery.and_then(|recovery| recovery.image.as_mut()) {
+                    image.failed(id, now_ns);
+                }
+            }
+        }
+    }
+
+    /// A packet of a server: it counts for messages that are known to be missing, and for nothing
+    /// else.
+    fn take_packet_again(&mut self, set: u16, bytes: &[u8], now_ns: u64) {
+        let packet = P::Framing::parse(bytes).ok().filter(|packet| P::carries(&packet.raw));
+        let idx = packet.as_ref().and_then(|packet| self.index.find(Key { set, channel: packet.header.channel }));
+        let (Some(packet), Some(idx)) = (packet, idx) else { return self.counters.answers_refused.inc() };
+        self.counters.answers.inc();
+        let channel = &mut self.channels[idx];
+        channel.process_answer(bytes, &packet, now_ns, &mut self.counters);
+        if let Some(deadline_ns) = channel.arbiter.deadline_ns() {
+            self.deadlines.note(idx, deadline_ns);
+        }
+    }
+
+    /// What a channel asks for now.
+    fn ask(&mut self, idx: usize, now_ns: u64, link: &mut WorkerEnd<P::Books>) {
+        let channel = &mut self.channels[idx];
+        if channel.recovery.is_none() {
+            return;
+        }
+        channel.catch_up();
+        let Key { set, channel: number } = channel.key;
+        while let Some(range) = channel.next_request(now_ns, &mut self.counters) {
+            let Some(session) = channel.arbiter.session() else { continue };
+            let request = Command::Request { set, channel: idx as u32, number, session, range };
+            let is_sent = link.commands.push(request).is_ok();
+            self.counters.requests.add(u64::from(is_sent));
+            self.counters.commands_dropped.add(u64::from(!is_sent));
+        }
+        let Some(image) = channel.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return };
+        if let Some(request) = image.poll(now_ns) {
+            let ImageRequest { id, covers_from } = request;
+            if link.commands.push(Command::Image { set, channel: idx as u32, id, covers_from }).is_err() {
+                self.counters.commands_dropped.inc();
+                image.failed(id, now_ns);
+            }
+        }
+        if let Some(deadline_ns) = channel.arbiter.deadline_ns() {
+            self.deadlines.note(idx, deadline_ns);
+        }
     }
 
     /// The arrival time of a packet. Never decreases, even where a capture of two lines does.
@@ -532,6 +653,9 @@ impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
         let now_ns = cx.now.as_nanos();
         if self.config.clock == ArrivalClock::Worker && self.deadlines.is_due(now_ns) {
             self.expire(now_ns);
+        }
+        if self.link.is_some() && now_ns >= self.recovery_due_ns {
+            self.recover(now_ns);
         }
         for channel in &mut self.channels {
             channel.builder.sink.turn(&channel.builder.books);
@@ -620,7 +744,13 @@ mod tests {
     #[test]
     fn packets_that_wait_are_given_back_when_their_set_has_all_its_channels() {
         for (numbers, opens) in [(vec![], &[1][..]), (vec![1, 2], &[2, 1][..])] {
-            let mut feed = feed_of(vec![SetConfig { name: String::new(), queue: None, numbers, lines: vec![line()] }]);
+            let mut feed = feed_of(vec![SetConfig {
+                name: String::new(),
+                queue: None,
+                numbers,
+                lines: vec![line()],
+                recovery: RecoveryPlan::default(),
+            }]);
             let introduce = |feed: &mut Feed<MoldItch50>, channel, session, seq| {
                 let bytes = packet(session, seq);
                 let mut packet = MoldUdp64::parse(&bytes).unwrap();

@@ -1,19 +1,25 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
 use market::framing::{Framing, Header, Packet, Session};
-use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, EventSink, Gap, Line, Output, Policy, Verdict, Window};
+use market::image::{ImageVerdict, Live};
+use market::{
+    Arbiter, BookBuilder, Books, Capacity, ChannelHandler, EventSink, Gap, Line, MessageCounts, Output, Policy,
+    RerequestRange, RerequestStep, Slot, Verdict, Window,
+};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
 use super::counters::FeedCounters;
 use super::index::Key;
+use super::recovery::{ChannelRecovery, MESSAGES_PER_TURN, window_of};
 use crate::format::Protocol;
+use crate::recovery::RecoveryPlan;
 
 pub(super) struct Channel<P: Protocol, S> {
     pub(super) key: Key,
     /// Session of the packet that opened it, until the arbiter has one.
     session: Session,
-    pub(super) arbiter: Arbiter<Held>,
+    pub(super) arbiter: Arbiter<Kept>,
     pub(super) builder: BookBuilder<P::Codec, P::Books, S>,
     pub(super) gaps: GapLog,
     /// Messages in packets that should have waited, but no buffer was free for them.
@@ -21,6 +27,19 @@ pub(super) struct Channel<P: Protocol, S> {
     /// Messages that the decoder was given. More than were delivered where the sequence numbers
     /// packets.
     built: u64,
+    /// Where servers are configured for it.
+    pub(super) recovery: Option<ChannelRecovery>,
+    /// For messages that were counted when they arrived.
+    uncounted: MessageCounts,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// Of a line, in its own buffers.
+    Held(Held),
+    /// An answer, copied.
+    Slot(Slot),
 }
 
 /// The first gaps of a channel. Later ones are in the counters only.
@@ -41,7 +60,8 @@ impl GapLog {
 
 impl<P: Protocol, S: EventSink> Channel<P, S> {
     /// Memory for a channel that is not open yet.
-    pub(super) fn new(policy: Policy, window: Window, capacity: Capacity, sink: S) -> Self {
+    pub(super) fn new(policy: Policy, window: Window, capacity: Capacity, sink: S, recovery: &RecoveryPlan) -> Self {
+        let window = window_of(recovery, window);
         Self {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
@@ -50,6 +70,8 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
             not_kept: 0,
             built: 0,
+            recovery: ChannelRecovery::new(recovery, window),
+            uncounted: MessageCounts::new(),
         }
     }
 
@@ -99,9 +121,36 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
 
     #[inline]
     fn build(&mut self, packet: &Packet<'_, P::Framing>, skip: u32, counters: &FeedCounters) {
-        let built = build(packet, skip, &mut self.builder);
+        let built = if self.is_behind_an_image() {
+            self.build_behind_image(packet, skip)
+        } else {
+            build(packet, skip, &mut self.builder)
+        };
         self.built += built;
         counters.messages.add(built);
+    }
+
+    /// Whether messages are queued for an image.
+    #[inline]
+    fn is_behind_an_image(&self) -> bool {
+        self.recovery.as_ref().and_then(|recovery| recovery.image.as_ref()).is_some_and(|image| image.is_active())
+    }
+
+    /// As [`Channel::build`], while an image is wanted or was just put in place.
+    #[cold]
+    fn build_behind_image(&mut self, packet: &Packet<'_, P::Framing>, skip: u32) -> u64 {
+        let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return 0 };
+        let header = &packet.header;
+        let mut built = 0;
+        for (idx, message) in (0_u64..).zip(packet.messages()).skip(skip as usize) {
+            let seq = if header.seq > 0 { header.seq + idx } else { 0 };
+            built += 1;
+            match image.live(seq, message) {
+                Live::Apply => self.builder.on_message(seq, message),
+                Live::Queued => self.builder.pass_on(seq, message),
+            }
+        }
+        built
     }
 
     /// Gives up a hole whose deadline has passed.
@@ -122,31 +171,135 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
     }
 
     #[cold]
-    fn act(&mut self, output: Output<Held>, counters: &mut FeedCounters) {
+    fn act(&mut self, output: Output<Kept>, counters: &mut FeedCounters) {
         match output {
-            Output::Deliver { handle, skip } => {
+            Output::Deliver { handle: Kept::Held(held), skip } => {
                 // The packet was checked when it was kept, and held bytes do not change.
-                if let Ok(packet) = P::Framing::parse(counters.bytes(&handle)) {
-                    let built = build(&packet, skip, &mut self.builder);
-                    self.built += built;
-                    counters.messages.add(built);
-                }
+                let built = match P::Framing::parse(counters.bytes(&held)) {
+                    Ok(packet) if self.is_behind_an_image() => self.build_behind_image(&packet, skip),
+                    Ok(packet) => build(&packet, skip, &mut self.builder),
+                    Err(_) => 0,
+                };
+                self.built += built;
+                counters.messages.add(built);
             }
-            Output::Discard { handle } => drop(handle),
+            Output::Deliver { handle: Kept::Slot(slot), skip } => self.deliver_answer(slot, skip, counters),
+            Output::Discard { handle: Kept::Held(held) } => drop(held),
+            Output::Discard { handle: Kept::Slot(slot) } => self.free(slot),
             Output::Gap(gap) => {
                 counters.gaps.inc();
                 counters.missing.add(gap.len());
                 self.gaps.push(gap);
                 self.builder.on_gap(gap);
+                if let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) {
+                    image.gap(gap);
+                }
             }
-            Output::Restart => self.builder.on_restart(),
+            Output::Restart => {
+                self.builder.on_restart();
+                if let Some(recovery) = &mut self.recovery {
+                    recovery.restart();
+                }
+            }
             Output::EndOfSession => self.builder.on_end_of_session(),
+        }
+    }
+
+    fn free(&mut self, slot: Slot) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.slots.free(slot);
+        }
+    }
+
+    /// Delivers an answer that waited for its turn.
+    fn deliver_answer(&mut self, slot: Slot, skip: u32, counters: &FeedCounters) {
+        // The slots are taken out for a moment, because building needs the rest of the channel.
+        let Some(recovery) = self.recovery.as_mut() else { return };
+        let slots = core::mem::take(&mut recovery.slots);
+        if let Ok(packet) = P::Framing::parse(slots.get(&slot)) {
+            self.build(&packet, skip, counters);
+        }
+        if let Some(recovery) = self.recovery.as_mut() {
+            recovery.slots = slots;
+        }
+        self.free(slot);
+    }
+
+    /// Puts an answer to a request in its place.
+    pub(super) fn process_answer(
+        &mut self,
+        bytes: &[u8],
+        packet: &Packet<'_, P::Framing>,
+        now_ns: u64,
+        counters: &mut FeedCounters,
+    ) {
+        self.expire(now_ns, counters);
+        self.builder.sink.packet(now_ns);
+        match self.arbiter.offer_answer(&packet.header) {
+            Verdict::Deliver { skip } => self.build(packet, skip, counters),
+            Verdict::Keep => {
+                // A packet for which no slot is free is requested again.
+                let slot = self.recovery.as_mut().and_then(|recovery| recovery.slots.copy_in(bytes));
+                match slot.map(|slot| self.arbiter.keep(Kept::Slot(slot))) {
+                    Some(Err(Kept::Slot(slot))) => self.free(slot),
+                    Some(_) => {}
+                    None => self.not_kept += u64::from(packet.header.count),
+                }
+            }
+            Verdict::Discard => {}
+        }
+        if let Some(requests) = self.recovery.as_mut().and_then(|recovery| recovery.requests.as_mut()) {
+            requests.machine.answer_received();
+        }
+        self.drain(now_ns, counters);
+    }
+
+    /// The next request that is due. Holes for which none is left become gaps.
+    pub(super) fn next_request(&mut self, now_ns: u64, counters: &mut FeedCounters) -> Option<RerequestRange> {
+        loop {
+            let recovery = self.recovery.as_mut()?;
+            let has_image = recovery.image.is_some();
+            let requests = recovery.requests.as_mut()?;
+            let oldest = self.arbiter.missing().next();
+            if has_image && oldest.is_some_and(|oldest| oldest.gap.len() > requests.hole_max) {
+                requests.too_wide += 1;
+                requests.machine.forget();
+                self.arbiter.give_up();
+                self.drain(now_ns, counters);
+                continue;
+            }
+            match requests.machine.poll(self.arbiter.missing(), now_ns)? {
+                RerequestStep::Request(range) => return Some(range),
+                RerequestStep::GiveUp(_) => {
+                    self.arbiter.give_up();
+                    self.drain(now_ns, counters);
+                }
+            }
+        }
+    }
+
+    /// Puts an image's books in the place of ours, which are in `books` then, if the image is of
+    /// use.
+    pub(super) fn take_image(&mut self, id: u64, first_live: u64, books: &mut P::Books, now_ns: u64) {
+        let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return };
+        if image.offer(id, first_live, now_ns) == ImageVerdict::Take {
+            core::mem::swap(&mut self.builder.books, books);
+            self.builder.books.mark_stale();
+        }
+    }
+
+    /// Applies a bounded number of the messages that are queued behind an image.
+    pub(super) fn catch_up(&mut self) {
+        let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return };
+        let (builder, uncounted) = (&mut self.builder, &mut self.uncounted);
+        if image.catch_up(MESSAGES_PER_TURN, |_, message| builder.apply_queued(message, uncounted)) {
+            self.builder.on_rebuilt();
         }
     }
 
     #[cold]
     fn keep(&mut self, packet: &Packet<'_, P::Framing>, held: Option<Held>) {
-        let kept = held.is_some_and(|held| self.arbiter.keep(held).is_ok());
+        let kept = held.is_some_and(|held| self.arbiter.keep(Kept::Held(held)).is_ok());
         if !kept {
             self.not_kept += u64::from(packet.header.count);
         }

@@ -13,6 +13,14 @@ pub(super) struct FeedCounters {
     pub(super) messages: Counter,
     pub(super) gaps: Counter,
     pub(super) missing: Counter,
+    /// Requests for messages that were passed to the recovery thread.
+    pub(super) requests: Counter,
+    /// Packets that a server sent again.
+    pub(super) answers: Counter,
+    /// Packets of a server that are none of the feed's.
+    pub(super) answers_refused: Counter,
+    /// Requests that the ring to the thread had no room for.
+    pub(super) commands_dropped: Counter,
     /// Packets that arrived in fragments and waited for their turn.
     gathered: Counter,
     room: Box<[u8]>,
@@ -25,6 +33,10 @@ impl FeedCounters {
             messages: scope.counter("messages", Unit::Messages),
             gaps: scope.counter("gaps", Unit::Events),
             missing: scope.counter("missing", Unit::Messages),
+            requests: scope.counter("requests", Unit::Events),
+            answers: scope.counter("answers", Unit::Datagrams),
+            answers_refused: scope.counter("answers_refused", Unit::Datagrams),
+            commands_dropped: scope.counter("commands_dropped", Unit::Events),
             gathered: scope.counter("gathered", Unit::Datagrams),
             room: vec![0; PAYLOAD_LEN_MAX].into_boxed_slice(),
         }

@@ -23,6 +23,7 @@ mod counters;
 mod deadlines;
 mod index;
 mod latency;
+mod recovery;
 mod tally;
 mod unassigned;
 
@@ -30,4 +31,5 @@ pub use app::{
     ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,
 };
 pub use latency::{Latency, Received, Sampler};
+pub use recovery::RecoveryTally;
 pub use tally::{BooksTally, ChannelTally, FeedTally, LineTally, Top, Tops};

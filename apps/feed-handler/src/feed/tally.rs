@@ -10,6 +10,7 @@ use market::{
 use super::app::Feed;
 use super::channel::{Channel, GapLog};
 use super::latency::Latency;
+use super::recovery::RecoveryTally;
 use crate::format::Protocol;
 
 /// The whole feed.
@@ -47,6 +48,8 @@ pub struct ChannelTally {
     pub lines: Vec<LineTally>,
     /// Its books.
     pub books: BooksTally,
+    /// What servers brought; `None` where it has none.
+    pub recovery: Option<RecoveryTally>,
 }
 
 /// One line of a channel.
@@ -145,6 +148,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             gaps: channel.gaps.gaps.clone(),
             lines,
             books: books_tally(&channel.builder.books, tops),
+            recovery: channel.recovery.as_ref().map(|recovery| recovery.tally(channel.arbiter.answers())),
         }
     }
 }

@@ -123,7 +123,11 @@ impl MessageAccount {
     pub(super) fn new(channels: &[ChannelTally]) -> Self {
         let sum = |count: fn(&ChannelTally) -> u64| channels.iter().map(count).sum();
         Self {
-            received: sum(|channel| channel.lines.iter().map(|line| line.counts.messages).sum()),
+            received: sum(|channel| {
+                let answers =
+                    channel.recovery.map_or(0, |recovery| recovery.answers.messages - recovery.answers.dropped);
+                answers + channel.lines.iter().map(|line| line.counts.messages).sum::<u64>()
+            }),
             delivered: sum(|channel| channel.sequence.delivered),
             duplicates: sum(|channel| channel.sequence.duplicates),
             late: sum(|channel| channel.sequence.late),

@@ -3,7 +3,7 @@
 use market::{BookCounts, TopOfBook};
 use serde::Serialize;
 
-use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, Top};
+use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, RecoveryTally, Top};
 
 /// One channel.
 #[derive(Debug, Serialize)]
@@ -42,6 +42,36 @@ pub struct ChannelSummary {
     pub lines: Vec<LineSummary>,
     /// Its books.
     pub books: BooksSummary,
+    /// What its servers brought; `None` where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoverySummary>,
+}
+
+/// What the servers of a channel brought.
+#[derive(Debug, Serialize)]
+pub struct RecoverySummary {
+    /// Requests for messages, repeated ones included.
+    pub requests: u64,
+    /// Messages that were missing and came again.
+    pub recovered: u64,
+    /// Packets of the server that brought nothing missing.
+    pub unasked: u64,
+    /// Holes for which no answer came.
+    pub unanswered: u64,
+    /// Holes that were left to an image because they were too wide.
+    pub too_wide: u64,
+    /// Images that were asked for.
+    pub images_requested: u64,
+    /// Images that were put in the place of the books.
+    pub images_applied: u64,
+    /// Images that were refused: too old, doubtful, no longer wanted.
+    pub images_refused: u64,
+    /// Requests that brought no image.
+    pub images_failed: u64,
+    /// Times that the books were whole again by an image.
+    pub images_completed: u64,
+    /// Messages that were dropped from the queue behind an image because it was full.
+    pub queue_overflowed: u64,
 }
 
 /// One line of a channel.
@@ -157,6 +187,26 @@ impl ChannelSummary {
             reordered_holes: tally.holes.reordered,
             lines: tally.lines.iter().map(LineSummary::new).collect(),
             books: BooksSummary::new(&tally.books),
+            recovery: tally.recovery.as_ref().map(RecoverySummary::new),
+        }
+    }
+}
+
+impl RecoverySummary {
+    fn new(tally: &RecoveryTally) -> Self {
+        let RecoveryTally { requests, answers, too_wide, image } = tally;
+        Self {
+            requests: requests.requested,
+            recovered: answers.delivered,
+            unasked: answers.unasked,
+            unanswered: requests.given_up,
+            too_wide: *too_wide,
+            images_requested: image.requested,
+            images_applied: image.applied,
+            images_refused: image.too_old + image.doubtful + image.unwanted,
+            images_failed: image.failed,
+            images_completed: image.completed,
+            queue_overflowed: image.overflowed,
         }
     }
 }

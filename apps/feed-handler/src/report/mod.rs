@@ -21,7 +21,7 @@ mod truth;
 
 pub(crate) use account::count as worker_count;
 pub use account::{MessageAccount, PacketAccount};
-pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, TopSummary};
+pub use channel::{BooksSummary, ChannelSummary, LatencySummary, LineSummary, RecoverySummary, TopSummary};
 pub(crate) use limits::newly_met;
 pub(crate) use silence::silence;
 pub use summary::{Core, Ending, PacketSource, Run, Summary, Undecoded};

@@ -44,10 +44,11 @@ pub struct TruthCheck {
     pub delivered: u64,
     /// Messages that were lost on both lines, by the truth.
     pub lost_on_both: u64,
-    /// The gaps are exactly the ranges that were lost on both lines.
+    /// The gaps are exactly the ranges that were lost on both lines; where servers sent messages
+    /// again, they have no more messages than that.
     pub gaps_agree: bool,
-    /// Each book ends with the exchange's top; `None` where messages were lost on both lines,
-    /// because then books may differ.
+    /// Each book ends with the exchange's top; `None` where messages were lost on both lines, and
+    /// no server healed the books, because then books may differ.
     pub tops_agree: Option<bool>,
     /// Everything agrees.
     pub agrees: bool,
@@ -88,14 +89,22 @@ impl TruthCheck {
         }
         let lines: Vec<_> = (0..truth.lines.len()).map(|idx| check_line(truth, idx, tally, &mut differences)).collect();
         let delivered: u64 = tally.channels.iter().map(|channel| channel.sequence.delivered).sum();
-        if delivered != truth.receivable {
-            differences.push(format!("{delivered} messages were delivered and {} could be", truth.receivable));
+        let recovered = recovered(&tally.channels);
+        let missing: u64 = tally.channels.iter().map(|channel| channel.sequence.missing).sum();
+        let expected = if recovered > 0 { truth.messages.saturating_sub(missing) } else { truth.receivable };
+        if delivered != expected {
+            differences.push(format!("{delivered} messages were delivered and {expected} could be"));
         }
-        let gaps_agree = gaps_agree(&truth.lost_on_both.ranges, &tally.channels);
+        let gaps_agree = match recovered {
+            0 => gaps_agree(&truth.lost_on_both.ranges, &tally.channels),
+            _ => missing <= truth.lost_on_both.messages,
+        };
         if !gaps_agree {
             differences.push("the gaps are not the ranges that were lost on both lines".to_owned());
         }
-        let tops_agree = truth.lost_on_both.ranges.is_empty().then(|| check_tops(truth, tally, &mut differences));
+        let are_whole = tally.channels.iter().all(|channel| channel.recovery.is_some() && channel.books.stale == 0);
+        let is_comparable = truth.lost_on_both.ranges.is_empty() || are_whole;
+        let tops_agree = is_comparable.then(|| check_tops(truth, tally, &mut differences));
         if truth.lost_on_both.ranges.is_empty() {
             check_types(truth, tally, &mut differences);
         }
@@ -114,6 +123,11 @@ impl TruthCheck {
     pub(super) fn failure(&self) -> Option<String> {
         (!self.agrees).then(|| format!("the truth does not hold: {}", self.differences.join("; ")))
     }
+}
+
+/// Messages that a server sent again; they may have been lost on both lines.
+fn recovered(channels: &[ChannelTally]) -> u64 {
+    channels.iter().filter_map(|channel| channel.recovery).map(|recovery| recovery.answers.delivered).sum()
 }
 
 fn check_line(truth: &Truth, idx: usize, tally: &FeedTally, differences: &mut Vec<String>) -> TruthLine {

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod made;
+pub(crate) mod network;
+pub(crate) mod venue;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -30,6 +30,8 @@ pub struct AnswerCounts {
     pub unasked: u64,
     /// Packets that found the window full, and have to be requested again.
     pub full: u64,
+    /// Messages in the packets of both kinds.
+    pub dropped: u64,
 }
 
 impl<H> Arbiter<H> {
@@ -62,6 +64,7 @@ impl<H> Arbiter<H> {
         self.answers.messages += u64::from(header.count);
         if header.kind != PacketKind::Data || self.session() != Some(header.session) {
             self.answers.unasked += 1;
+            self.answers.dropped += u64::from(header.count);
             return Verdict::Discard;
         }
         if header.end() <= self.next_seq() {
@@ -69,6 +72,7 @@ impl<H> Arbiter<H> {
         }
         let Some(arrival) = self.place_answer(header) else {
             self.answers.unasked += 1;
+            self.answers.dropped += u64::from(header.count);
             return Verdict::Discard;
         };
         if header.seq <= self.next_seq() {
@@ -79,6 +83,7 @@ impl<H> Arbiter<H> {
         }
         if self.kept.len() >= self.window.packets {
             self.answers.full += 1;
+            self.answers.dropped += u64::from(header.count);
             return Verdict::Discard;
         }
         self.offered = Some(Offered::BehindHole(arrival));

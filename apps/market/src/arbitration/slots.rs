@@ -1,8 +1,8 @@
 //! Copies of packets in memory that is allocated once: for a caller whose buffers are too few to
 //! wait.
 
-/// Room for a fixed number of packets of a fixed length.
-#[derive(Debug)]
+/// Room for a fixed number of packets of a fixed length. By default it has none.
+#[derive(Debug, Default)]
 pub struct Slots {
     bytes: Vec<u8>,
     lens: Vec<usize>,

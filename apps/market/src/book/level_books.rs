@@ -57,6 +57,10 @@ impl Books for LevelBooks {
         self.is_stale = true;
     }
 
+    fn mark_whole(&mut self) {
+        self.is_stale = false;
+    }
+
     fn clear(&mut self) {
         self.levels.clear();
         self.books.clear();

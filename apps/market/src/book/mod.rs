@@ -55,6 +55,10 @@ pub trait Books {
     /// Messages of the channel are missing: all books are stale until they are rebuilt.
     fn mark_stale(&mut self);
 
+    /// The books are as the feed makes them again: they were rebuilt from an image, and all
+    /// messages behind it were applied. No book is stale until [`Books::mark_stale`].
+    fn mark_whole(&mut self);
+
     /// The feed restarts: empties all books, keeps the instruments. Costs the same however large
     /// they are; used memory is wiped when it is next written, a page or two at a time.
     fn clear(&mut self);

@@ -50,6 +50,9 @@ impl Books for Quotes {
         self.era = self.era.wrapping_add(1);
     }
 
+    /// Each quote replaces the one before it, so there are no images of quotes: nothing changes.
+    fn mark_whole(&mut self) {}
+
     fn clear(&mut self) {
         self.quotes.clear();
         self.era = 0;

@@ -3,6 +3,9 @@
 //! `0:1 version, 1:1 reserved, 2:2 protocol, 4:4 channel, 8:4 session, 12:2 payload length, 14:2
 //! count, 16:8 stream offset, 24:8 first sequence, 32:8 send time`. A heartbeat has no payload and
 //! the next sequence.
+//!
+//! A receiver that misses messages sends a [`GapRequest`] to the gap-fill server, which answers
+//! with ordinary segments to the sender's address.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -40,6 +43,81 @@ impl IexHeader {
     pub const TOPS_1_6: u16 = 0x8003;
     /// Protocol id of DEEP 1.0.
     pub const DEEP_1_0: u16 = 0x8004;
+}
+
+/// The messages that a receiver wants once more: one range of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GapRequest {
+    /// The feed's protocol.
+    pub protocol: u16,
+    /// Its channel.
+    pub channel: u32,
+    /// The current session; no other can be asked for.
+    pub session: u32,
+    /// The first number wanted.
+    pub first: u64,
+    /// The last number wanted, itself included. Over UDP at most
+    /// [`GapRequest::MESSAGES_MAX`] are.
+    pub last: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct GapRequestWire {
+    version: u8,
+    kind: u8,
+    protocol: U16,
+    channel: U32,
+    session: U32,
+    ranges: U32,
+    first: U64,
+    last: U64,
+}
+
+impl GapRequest {
+    /// Bytes of a request with one range.
+    pub const LEN: usize = size_of::<GapRequestWire>();
+    /// Most messages that the server of TOPS sends for one request over UDP.
+    pub const MESSAGES_MAX: u64 = 1_000;
+    /// A range of messages; 2 would be a range of bytes.
+    const BY_MESSAGES: u8 = 1;
+
+    /// Writes the request.
+    pub fn emit(&self) -> [u8; Self::LEN] {
+        zerocopy::transmute!(GapRequestWire {
+            version: 1,
+            kind: Self::BY_MESSAGES,
+            protocol: self.protocol.into(),
+            channel: self.channel.into(),
+            session: self.session.into(),
+            ranges: 1.into(),
+            first: self.first.into(),
+            last: self.last.into(),
+        })
+    }
+
+    /// Parses a request with one range of messages. The server checks its numbers.
+    pub fn parse(packet: &[u8]) -> Result<Self, FramingError> {
+        let Ok((wire, behind)) = GapRequestWire::ref_from_prefix(packet) else {
+            return Err(FramingError::HeaderShort { len: packet.len() });
+        };
+        if wire.version != 1 {
+            return Err(FramingError::Version { found: wire.version });
+        }
+        if wire.kind != Self::BY_MESSAGES || wire.ranges.get() != 1 {
+            return Err(FramingError::MessageOverrun { idx: 0 });
+        }
+        if !behind.is_empty() {
+            return Err(FramingError::TrailingBytes { len: behind.len() });
+        }
+        Ok(Self {
+            protocol: wire.protocol.get(),
+            channel: wire.channel.get(),
+            session: wire.session.get(),
+            first: wire.first.get(),
+            last: wire.last.get(),
+        })
+    }
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -1,8 +1,8 @@
 //! The messages of Multicast PITCH 2, little endian, as in the packet.
 //!
 //! A message begins with its own length and its type. Prices are four decimals in a `U64`, two in
-//! the `U16` of a short message. The messages of the gap and spin servers travel over TCP and are
-//! not here.
+//! the `U16` of a short message. The messages of the gap and spin servers travel over TCP:
+//! [`super::servers`].
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

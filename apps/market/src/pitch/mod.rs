@@ -5,6 +5,7 @@
 
 mod decode;
 mod messages;
+pub mod servers;
 
 pub use decode::Pitch;
 pub use messages::*;

@@ -69,13 +69,27 @@ pub struct RetryPolicy {
     /// Messages in one request. If they fit one answer, nothing is left to request again. By
     /// default 40.
     pub messages: u16,
+    /// Time between two requests in the long run: servers refuse those who ask more often, and
+    /// Cboe's have quotas of a day. 0 is no limit. By default 1 ms.
+    pub interval_ns: u64,
+    /// Requests at once, after a time without. At least 1. By default 64.
+    pub burst: u32,
 }
 
 impl Default for RetryPolicy {
     /// 1 ms, the arbiter's default wait; three times 50 ms for a server at the same site; 8
-    /// requests of 40 messages, as many as an ITCH packet of 1500 bytes holds.
+    /// requests of 40 messages, as many as an ITCH packet of 1500 bytes holds; a thousand requests
+    /// a second.
     fn default() -> Self {
-        Self { delay_ns: 1_000_000, timeout_ns: 50_000_000, attempts: 3, outstanding: 8, messages: 40 }
+        Self {
+            delay_ns: 1_000_000,
+            timeout_ns: 50_000_000,
+            attempts: 3,
+            outstanding: 8,
+            messages: 40,
+            interval_ns: 1_000_000,
+            burst: 64,
+        }
     }
 }
 
@@ -124,7 +138,28 @@ pub struct Rerequester {
     /// Decided and not yet returned by `poll`.
     requests: VecDeque<RerequestRange>,
     look_ns: u64,
+    pace: Pace,
     counts: RerequestCounts,
+}
+
+/// The rate of requests (the generic cell rate algorithm of ATM): when all requests so far are used
+/// up at [`RetryPolicy::interval_ns`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    busy_until_ns: u64,
+}
+
+impl Pace {
+    /// Whether one more request may be made now; counts it.
+    fn take(&mut self, policy: &RetryPolicy, now_ns: u64) -> bool {
+        let busy_until_ns = self.busy_until_ns.max(now_ns);
+        let saved_ns = policy.interval_ns.saturating_mul(u64::from(policy.burst) - 1);
+        if busy_until_ns - now_ns > saved_ns {
+            return false;
+        }
+        self.busy_until_ns = busy_until_ns.saturating_add(policy.interval_ns);
+        true
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +168,8 @@ struct Outstanding {
     range: Gap,
     requested_ns: u64,
     attempts: u32,
+    /// The server will not answer.
+    is_refused: bool,
 }
 
 impl Rerequester {
@@ -142,12 +179,13 @@ impl Rerequester {
     pub fn new(policy: RetryPolicy) -> Self {
         assert!(policy.attempts > 0 && policy.outstanding > 0 && policy.messages > 0, "room for one request");
         // 0xFFFF is the end of the session in MoldUDP64 and no count.
-        let policy = RetryPolicy { messages: policy.messages.min(0xfffe), ..policy };
+        let policy = RetryPolicy { messages: policy.messages.min(0xfffe), burst: policy.burst.max(1), ..policy };
         Self {
             outstanding: Vec::with_capacity(policy.outstanding),
             requests: VecDeque::with_capacity(policy.outstanding),
             policy,
             look_ns: 0,
+            pace: Pace::default(),
             counts: RerequestCounts::default(),
         }
     }
@@ -174,6 +212,15 @@ impl Rerequester {
         self.look_ns = 0;
     }
 
+    /// The server refuses the request that began at `seq`: its hole is given up when it is the
+    /// oldest, without another attempt.
+    pub fn refused(&mut self, seq: u64) {
+        if let Some(pending) = self.outstanding.iter_mut().find(|pending| pending.range.from == seq) {
+            (pending.attempts, pending.is_refused) = (self.policy.attempts, true);
+            self.look_ns = 0;
+        }
+    }
+
     /// The feed restarted: pending requests are void.
     pub fn forget(&mut self) {
         self.outstanding.clear();
@@ -193,7 +240,7 @@ impl Rerequester {
 
     /// Removes requests that were answered, and repeats those that timed out.
     fn review(&mut self, missing: impl Iterator<Item = Missing>, now_ns: u64) {
-        let Self { policy, outstanding, requests, counts, .. } = self;
+        let Self { policy, outstanding, requests, counts, pace, .. } = self;
         let mut missing = missing.map(|missing| missing.gap).peekable();
         outstanding.retain_mut(|pending| {
             while missing.next_if(|gap| gap.to < pending.range.from).is_some() {}
@@ -202,7 +249,7 @@ impl Rerequester {
                 return false;
             }
             let is_late = now_ns.saturating_sub(pending.requested_ns) >= policy.timeout_ns;
-            if is_late && pending.attempts < policy.attempts {
+            if is_late && pending.attempts < policy.attempts && pace.take(policy, now_ns) {
                 pending.requested_ns = now_ns;
                 pending.attempts += 1;
                 counts.requested += 1;
@@ -236,7 +283,7 @@ impl Rerequester {
 
     fn is_exhausted(&self, pending: &Outstanding, now_ns: u64) -> bool {
         let is_late = now_ns.saturating_sub(pending.requested_ns) >= self.policy.timeout_ns;
-        is_late && pending.attempts == self.policy.attempts
+        (is_late || pending.is_refused) && pending.attempts == self.policy.attempts
     }
 
     /// Requests holes that are old enough and not requested yet, as far as there is room.
@@ -260,9 +307,13 @@ impl Rerequester {
                     from = next;
                     continue;
                 }
+                if !self.pace.take(&self.policy, now_ns) {
+                    return;
+                }
                 let free_to = pending.map_or(gap.to, |pending| gap.to.min(pending.from - 1));
                 let to = free_to.min(from.saturating_add(u64::from(self.policy.messages) - 1));
-                let pending = Outstanding { range: Gap { from, to }, requested_ns: now_ns, attempts: 1 };
+                let pending =
+                    Outstanding { range: Gap { from, to }, requested_ns: now_ns, attempts: 1, is_refused: false };
                 self.outstanding.insert(idx, pending);
                 self.counts.requested += 1;
                 self.requests.push_back(pending.range());

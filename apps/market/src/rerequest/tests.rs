@@ -7,7 +7,8 @@ use crate::arbitration::{Arbiter, Line, Output, Verdict, Window};
 use crate::framing::{Header, PacketKind, Session};
 use crate::sequence::Policy;
 
-const POLICY: RetryPolicy = RetryPolicy { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4 };
+const POLICY: RetryPolicy =
+    RetryPolicy { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4, interval_ns: 0, burst: 1 };
 
 /// A machine, the missing ranges it gets, and the result of each poll: `5+4` requests four from 5
 /// on, `G5-9` gives up.
@@ -52,6 +53,26 @@ impl Play {
 #[test]
 fn young_hole_is_left_to_the_other_line() {
     Play::new(&[(5, 6, 0)]).check(0, "").check(9, "").missing(&[]).check(100, "");
+}
+
+#[test]
+fn requests_keep_to_their_rate() {
+    let mut play = Play::new(&[(1, 1, 0), (3, 3, 0), (5, 5, 0), (7, 7, 0)]);
+    let policy = RetryPolicy { timeout_ns: 1_000, outstanding: 8, interval_ns: 50, burst: 2, ..POLICY };
+    play.rerequester = Rerequester::new(policy);
+    play.check(10, "1+1 3+1").check(59, "").check(66, "5+1").check(105, "").check(112, "7+1");
+    assert_eq!(play.rerequester.counts().requested, 4);
+}
+
+#[test]
+fn refused_hole_is_given_up_at_once() {
+    let mut play = Play::new(&[(5, 6, 0), (9, 9, 0)]);
+    play.check(10, "5+2 9+1");
+    play.rerequester.refused(9);
+    play.rerequester.refused(7);
+    play.check(20, "");
+    play.rerequester.refused(5);
+    play.check(30, "G5-6");
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
         attempts: 2,
         outstanding: 3,
         messages: input.pick(&[1, 4, u16::MAX]),
+        interval_ns: input.pick(&[0, 50]),
+        burst: 2,
     };
     let mut expected = Expected::new(policy);
     let (mut arbiter, mut rerequester) = (Arbiter::new(1, policy, window), Rerequester::new(retry));

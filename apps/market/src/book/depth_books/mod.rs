@@ -138,6 +138,9 @@ impl Books for DepthBooks {
         self.channel.is_anchored = false;
     }
 
+    /// Books by position are healed one by one, by their own snapshots: nothing changes.
+    fn mark_whole(&mut self) {}
+
     fn clear(&mut self) {
         self.books.clear();
         self.touched.clear();

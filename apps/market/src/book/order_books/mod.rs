@@ -81,6 +81,10 @@ impl Books for OrderBooks {
         self.is_stale = true;
     }
 
+    fn mark_whole(&mut self) {
+        self.is_stale = false;
+    }
+
     fn clear(&mut self) {
         self.orders.clear();
         self.levels.clear();

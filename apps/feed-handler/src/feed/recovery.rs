@@ -1,0 +1,87 @@
+//! The worker's part of recovery: what is missing is requested, what was requested is put in its
+//! place. Sockets belong to [another thread](crate::recovery).
+
+use market::image::{ImageCounts, ImageRecovery};
+use market::{AnswerCounts, RerequestCounts, Rerequester, Slots, Window};
+
+use crate::recovery::{PACKET_LEN_MAX, RecoveryPlan};
+
+/// Answers that are put in their place in one turn.
+pub(super) const ANSWERS_PER_TURN: usize = 16;
+/// Messages behind an image that are applied in one turn: some ten microseconds.
+pub(super) const MESSAGES_PER_TURN: usize = 256;
+/// The interval at which a worker looks for what is due. Requests wait for a millisecond, so this
+/// is soon enough.
+pub(super) const INTERVAL_NS: u64 = 50_000;
+
+/// The machines of one channel.
+pub(super) struct ChannelRecovery {
+    pub(super) requests: Option<Requests>,
+    pub(super) image: Option<ImageRecovery>,
+    /// Copies of answers that wait for their turn.
+    pub(super) slots: Slots,
+}
+
+/// The requests of a channel.
+pub(super) struct Requests {
+    pub(super) machine: Rerequester,
+    /// A wider hole is left to the image, where there is one.
+    pub(super) hole_max: u64,
+    /// Holes that were.
+    pub(super) too_wide: u64,
+}
+
+/// The outcome of a channel's recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryTally {
+    /// Requests for messages.
+    pub requests: RerequestCounts,
+    /// Their answers.
+    pub answers: AnswerCounts,
+    /// Holes that were left to an image because they were too wide.
+    pub too_wide: u64,
+    /// Images, and the messages queued for them.
+    pub image: ImageCounts,
+}
+
+impl ChannelRecovery {
+    /// The memory for the recovery of a channel; `None` where nothing is configured.
+    pub(super) fn new(plan: &RecoveryPlan, window: Window) -> Option<Self> {
+        if plan.is_empty() {
+            return None;
+        }
+        let requests = plan.requests.as_ref().map(|requests| Requests {
+            machine: Rerequester::new(requests.retry),
+            hole_max: requests.hole_max,
+            too_wide: 0,
+        });
+        let slots = if requests.is_some() { window.packets as u32 + 1 } else { 0 };
+        let image = plan.image.as_ref().map(|image| ImageRecovery::new(image.policy));
+        Some(Self { requests, image, slots: Slots::new(slots, PACKET_LEN_MAX) })
+    }
+
+    /// The feed restarts.
+    pub(super) fn restart(&mut self) {
+        if let Some(requests) = &mut self.requests {
+            requests.machine.forget();
+        }
+        if let Some(image) = &mut self.image {
+            image.restart();
+        }
+    }
+
+    pub(super) fn tally(&self, answers: AnswerCounts) -> RecoveryTally {
+        RecoveryTally {
+            requests: self.requests.as_ref().map(|requests| *requests.machine.counts()).unwrap_or_default(),
+            too_wide: self.requests.as_ref().map_or(0, |requests| requests.too_wide),
+            image: self.image.as_ref().map(|image| *image.counts()).unwrap_or_default(),
+            answers,
+        }
+    }
+}
+
+/// The window of a channel: a hole stays open for its requests.
+pub(super) fn window_of(plan: &RecoveryPlan, window: Window) -> Window {
+    let wait_ns = plan.requests.as_ref().map_or(0, crate::recovery::RequestPlan::wait_ns);
+    Window { wait_ns: window.wait_ns.max(wait_ns), ..window }
+}

@@ -1,0 +1,32 @@
+//! Recovery off the hot core: a thread beside each worker that has servers configured, with kernel
+//! sockets.
+//!
+//! ```text
+//!   worker ── Command: numbers that are missing, an image that is wanted ──▶ [ring] ──▶ thread ── UDP, TCP ──▶ servers
+//!          ◀── Answer: packets, refusals, whole books ── [ring] ◀──────────────────────────┘
+//! ```
+//!
+//! The worker decides what is requested and when, because it knows the holes
+//! ([`market::Rerequester`], [`market::image`]); it makes no system call. The thread speaks the
+//! servers' protocols. It builds the books of an image itself, in memory of its own, and hands them
+//! over whole; the worker exchanges them for the stale ones, and applies the messages that it has
+//! queued meanwhile, a bounded number in each turn.
+//!
+//! What is bounded, and what happens at the limit: the rings (`link`); the packets that wait
+//! behind a hole ([`market::Window`]: the hole becomes a gap); the messages that wait for an image
+//! ([`market::image`]: the oldest go, and a later image will do); one image at a time is built,
+//! others wait for their turn.
+
+mod glimpse;
+mod image;
+mod link;
+mod plan;
+mod proxy;
+mod spin;
+mod thread;
+mod udp;
+mod unit_stream;
+
+pub(crate) use link::{Answer, Command, PACKET_LEN_MAX, WorkerEnd};
+pub use plan::{ImagePlan, ImageSource, ProxyPlan, RecoveryPlan, RequestPlan};
+pub(crate) use thread::{RecoveryThread, start};

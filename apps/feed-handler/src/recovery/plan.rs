@@ -1,0 +1,84 @@
+//! What the operator configures of a channel's recovery.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use market::RetryPolicy;
+use market::image::ImagePolicy;
+use market::pitch::servers::Login;
+use order_entry::soupbin::Credentials;
+
+/// The servers of one set of lines.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryPlan {
+    /// Where missing messages are requested again. By default nowhere: what no line brings is a
+    /// gap.
+    pub requests: Option<RequestPlan>,
+    /// Where an image of all books is requested. By default nowhere: after a gap the books stay
+    /// stale.
+    pub image: Option<ImagePlan>,
+}
+
+/// A server that sends messages again.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    /// Its address.
+    pub server: SocketAddrV4,
+    /// Where its answers arrive. By default any address of this host and a free port.
+    pub bind: SocketAddrV4,
+    /// Times and limits of requests.
+    pub retry: RetryPolicy,
+    /// A wider hole is left to the image at once. By default 10,000 messages.
+    pub hole_max: u64,
+    /// Cboe: the login at the gap request proxy, and the group that brings the messages. By default
+    /// none: requests go over UDP, and answers come to the socket that sent them.
+    pub proxy: Option<ProxyPlan>,
+}
+
+/// Cboe's gap request proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyPlan {
+    /// The login.
+    pub login: Login,
+    /// The group of the gap responses.
+    pub group: SocketAddrV4,
+    /// The address of the interface that joins it. By default 0.0.0.0: the kernel's routes decide.
+    pub interface: Ipv4Addr,
+}
+
+/// A server that sends images.
+#[derive(Clone, Debug)]
+pub struct ImagePlan {
+    /// Its address.
+    pub server: SocketAddrV4,
+    /// Its protocol, and the login.
+    pub source: ImageSource,
+    /// Limits.
+    pub policy: ImagePolicy,
+}
+
+/// The protocol of an image.
+#[derive(Clone, Copy, Debug)]
+pub enum ImageSource {
+    /// Nasdaq's GLIMPSE over SoupBinTCP.
+    Glimpse(Credentials),
+    /// Cboe's spin server.
+    Spin(Login),
+}
+
+impl RequestPlan {
+    /// The default of [`RequestPlan::hole_max`]: some 250 requests of 40 messages.
+    pub const HOLE_MAX: u64 = 10_000;
+
+    /// How long a hole stays open for its requests at least, whatever the window says: the machine
+    /// of requests gives up first.
+    pub const fn wait_ns(&self) -> u64 {
+        self.retry.unanswered_ns().saturating_mul(2)
+    }
+}
+
+impl RecoveryPlan {
+    /// Whether anything is configured.
+    pub const fn is_empty(&self) -> bool {
+        self.requests.is_none() && self.image.is_none()
+    }
+}

@@ -1,0 +1,263 @@
+//! The thread: commands of its worker to the servers, their answers to the worker.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::Sender;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use market::Capacity;
+
+use super::image::{ImageBooks, ImageClient, ImageJob, ImageStep};
+use super::link::{Answer, Command, ThreadEnd, WorkerEnd, link};
+use super::plan::ImagePlan;
+use super::proxy::Proxy;
+use super::udp::{Received, UdpRequests};
+use crate::error::Error;
+use crate::event::Event;
+use crate::feed::SetConfig;
+use crate::format::{Format, Protocol};
+
+/// How long the thread sleeps when nothing came: short against a round trip to a server, and some
+/// per cent of a core.
+const IDLE: Duration = Duration::from_micros(100);
+/// Images that wait for their turn: a feed has no more channels.
+const JOBS_MAX: usize = 1_024;
+/// Packets that are read from one socket before the next is looked at.
+const PACKETS_PER_TURN: usize = 64;
+
+/// The running thread. It ends when the worker's end of the link is dropped.
+pub(crate) struct RecoveryThread(JoinHandle<()>);
+
+impl RecoveryThread {
+    /// Waits for its end. Drop the worker's end first.
+    pub(crate) fn join(self) -> Result<(), Error> {
+        self.0
+            .join()
+            .map_err(|_| Error::Failed("the recovery thread has panicked; this is a bug, please report it".into()))
+    }
+}
+
+/// The worker's end of the rings, and the thread at the other end.
+type Started<B> = (WorkerEnd<B>, RecoveryThread);
+
+/// Starts the thread for a worker's sets; `None` where none of them has a server. Sockets are
+/// opened before it returns, so that their errors end the start.
+pub(crate) fn start<P: Protocol>(
+    sets: &[SetConfig],
+    format: Format,
+    capacity: Capacity,
+    events: Sender<Event>,
+) -> Result<Option<Started<P::Books>>, Error> {
+    if sets.iter().all(|set| set.recovery.is_empty()) {
+        return Ok(None);
+    }
+    let services = sets.iter().map(|set| SetService::open(set, format)).collect::<Result<Vec<_>, _>>()?;
+    let has_images = services.iter().any(|service| service.image.is_some());
+    let spare = has_images.then(|| Box::new(P::books(capacity)));
+    let (worker, thread) = link();
+    let service = Service::<P> { services, link: thread, spare, jobs: VecDeque::new(), current: None, events };
+    let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
+    let handle = handle.map_err(|error| Error::Failed(format!("cannot start the recovery thread: {error}")))?;
+    Ok(Some((worker, RecoveryThread(handle))))
+}
+
+/// The servers of one set.
+struct SetService {
+    name: String,
+    requests: Option<RequestService>,
+    image: Option<ImagePlan>,
+    /// The last notice, so that a server that stays away is told of once.
+    told: String,
+}
+
+enum RequestService {
+    Udp(UdpRequests),
+    Proxy(Box<Proxy>),
+}
+
+struct Service<P: Protocol> {
+    services: Vec<SetService>,
+    link: ThreadEnd<P::Books>,
+    /// The memory for the next image, when the worker has none of it.
+    spare: Option<Box<P::Books>>,
+    jobs: VecDeque<ImageJob>,
+    current: Option<Image<P>>,
+    events: Sender<Event>,
+}
+
+/// The image that is being received.
+struct Image<P: Protocol> {
+    job: ImageJob,
+    client: ImageClient,
+    books: ImageBooks<P>,
+    /// When the worker has forgotten the request.
+    until_ns: u64,
+}
+
+impl SetService {
+    fn open(set: &SetConfig, format: Format) -> Result<Self, Error> {
+        let failed = |server, error: io::Error| {
+            Error::Failed(format!("channel {}: no socket for the requests to {server}: {error}", set.name))
+        };
+        let requests = match &set.recovery.requests {
+            None => None,
+            Some(plan) => Some(match plan.proxy {
+                None => {
+                    let requests = UdpRequests::open(plan, format).map_err(|error| failed(plan.server, error))?;
+                    RequestService::Udp(requests)
+                }
+                Some(proxy) => {
+                    let proxy = Proxy::open(plan.server, proxy).map_err(|error| failed(plan.server, error))?;
+                    RequestService::Proxy(Box::new(proxy))
+                }
+            }),
+        };
+        Ok(Self { name: set.name.clone(), requests, image: set.recovery.image.clone(), told: String::new() })
+    }
+
+    /// Tells the user, unless that is what was told last.
+    fn tell(&mut self, sentence: String, events: &Sender<Event>) {
+        if self.told != sentence {
+            let _ = events.send(Event::Notice(format!("channel {}: {sentence}", self.name)));
+            self.told = sentence;
+        }
+    }
+}
+
+impl<P: Protocol> Service<P> {
+    fn run(mut self) {
+        let started = Instant::now();
+        while !self.link.commands.is_closed() {
+            let now_ns = started.elapsed().as_nanos() as u64;
+            let has_worked = self.take_commands(now_ns) | self.poll_requests(now_ns) | self.poll_image(now_ns);
+            if !has_worked {
+                thread::sleep(IDLE);
+            }
+        }
+    }
+
+    fn take_commands(&mut self, now_ns: u64) -> bool {
+        let mut has_worked = false;
+        while let Some(command) = self.link.commands.pop() {
+            has_worked = true;
+            match command {
+                Command::Request { set, channel, number, session, range } => {
+                    let Some(service) = self.services.get_mut(usize::from(set)) else { continue };
+                    let sent = match &mut service.requests {
+                        Some(RequestService::Udp(udp)) => udp.send(number, session, range),
+                        Some(RequestService::Proxy(proxy)) => proxy.send(number, channel, range, now_ns),
+                        None => Ok(()),
+                    };
+                    // It is made again after its timeout.
+                    if let Err(error) = sent {
+                        service.tell(format!("a request for messages was not sent: {error}"), &self.events);
+                    }
+                }
+                Command::Image { set, channel, id, covers_from } => {
+                    if self.jobs.len() < JOBS_MAX {
+                        self.jobs.push_back(ImageJob { set, channel, id, covers_from });
+                    }
+                }
+                Command::Spare(books) => self.spare = Some(books),
+            }
+        }
+        has_worked
+    }
+
+    fn poll_requests(&mut self, now_ns: u64) -> bool {
+        let Self { services, link, events, .. } = self;
+        let mut has_worked = false;
+        for (set, service) in (0_u16..).zip(services) {
+            let outcome = match &mut service.requests {
+                None => continue,
+                Some(RequestService::Udp(_)) => Ok(()),
+                Some(RequestService::Proxy(proxy)) => proxy.poll(now_ns, |channel, seq| {
+                    // Where the ring is full, the request's timeout has the same effect.
+                    let _ = link.answers.push(Answer::Refused { channel, seq });
+                }),
+            };
+            if let Err(error) = outcome {
+                service.tell(format!("the gap request proxy: {error}"), events);
+            }
+            for _ in 0..PACKETS_PER_TURN {
+                if link.answers.is_full() {
+                    break;
+                }
+                let received = match &service.requests {
+                    Some(RequestService::Udp(udp)) => udp.receive(),
+                    Some(RequestService::Proxy(proxy)) => proxy.receive(),
+                    None => Received::Nothing,
+                };
+                match received {
+                    Received::Packet(bytes) => {
+                        has_worked = true;
+                        let _ = link.answers.push(Answer::Packet { set, bytes });
+                    }
+                    Received::TooLong => {
+                        service.tell("an answer is longer than any packet of the feed, and is dropped".into(), events);
+                    }
+                    Received::Nothing => break,
+                }
+            }
+        }
+        has_worked
+    }
+
+    fn poll_image(&mut self, now_ns: u64) -> bool {
+        let Some(mut image) = self.current.take().or_else(|| self.begin_image(now_ns)) else { return false };
+        if self.link.answers.is_full() {
+            self.current = Some(image);
+            return false;
+        }
+        let ImageJob { set, channel, id, .. } = image.job;
+        match image.client.poll(&mut image.books, now_ns) {
+            Ok(ImageStep::More) if now_ns >= image.until_ns => {
+                self.spare = Some(image.books.books);
+                self.fail(set, channel, id, &io::ErrorKind::TimedOut.into());
+                true
+            }
+            Ok(ImageStep::More) => {
+                self.current = Some(image);
+                // Whatever came in one look, another may have come; the sleep is short.
+                false
+            }
+            Ok(ImageStep::Done { first_live }) => {
+                let _ = self.link.answers.push(Answer::Image { channel, id, first_live, books: image.books.books });
+                true
+            }
+            Err(error) => {
+                self.spare = Some(image.books.books);
+                self.fail(set, channel, id, &error);
+                true
+            }
+        }
+    }
+
+    /// Begins with the oldest image that waits, where there is memory for it.
+    fn begin_image(&mut self, now_ns: u64) -> Option<Image<P>> {
+        if self.jobs.is_empty() || self.spare.is_none() || self.link.answers.is_full() {
+            return None;
+        }
+        let job = self.jobs.pop_front()?;
+        let plan = self.services.get(usize::from(job.set)).and_then(|service| service.image.as_ref())?;
+        match ImageClient::connect(plan, &job, now_ns) {
+            Ok(client) => {
+                let until_ns = now_ns.saturating_add(plan.policy.timeout_ns);
+                Some(Image { job, client, books: ImageBooks::new(self.spare.take()?), until_ns })
+            }
+            Err(error) => {
+                self.fail(job.set, job.channel, job.id, &error);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, set: u16, channel: u32, id: u64, error: &io::Error) {
+        let _ = self.link.answers.push(Answer::NoImage { channel, id });
+        if let Some(service) = self.services.get_mut(usize::from(set)) {
+            let server = service.image.as_ref().map(|image| image.server.to_string()).unwrap_or_default();
+            service.tell(format!("no image of the books from {server}, which stay stale: {error}"), &self.events);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A bounded queue of messages in memory that is allocated once. A full queue drops its oldest
+//! messages.
+
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(super) struct LiveQueue {
+    /// Used as a ring; a message is in one piece, so the end of the ring may stay unused.
+    bytes: Vec<u8>,
+    messages: VecDeque<Queued>,
+    messages_max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    seq: u64,
+    begin: usize,
+    len: usize,
+}
+
+impl LiveQueue {
+    pub(super) fn new(len_max: usize, messages_max: usize) -> Self {
+        Self { bytes: vec![0; len_max], messages: VecDeque::with_capacity(messages_max), messages_max }
+    }
+
+    pub(super) const fn memory(len_max: usize, messages_max: usize) -> u128 {
+        len_max as u128 + messages_max as u128 * size_of::<Queued>() as u128
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Queues a message. Returns the number from which on all messages are in the queue; 0 where
+    /// none was dropped for it.
+    pub(super) fn push(&mut self, seq: u64, message: &[u8], overflowed: &mut u64) -> u64 {
+        let mut lost_to = 0;
+        if message.len() > self.bytes.len() || self.messages_max == 0 {
+            *overflowed += 1 + self.messages.len() as u64;
+            self.messages.clear();
+            return seq + 1;
+        }
+        let begin = loop {
+            if self.messages.len() < self.messages_max
+                && let Some(begin) = self.room(message.len())
+            {
+                break begin;
+            }
+            let Some(oldest) = self.messages.pop_front() else { break 0 };
+            *overflowed += 1;
+            lost_to = oldest.seq + 1;
+        };
+        self.bytes[begin..begin + message.len()].copy_from_slice(message);
+        self.messages.push_back(Queued { seq, begin, len: message.len() });
+        lost_to
+    }
+
+    /// Where `len` bytes fit in one piece behind the newest message.
+    fn room(&self, len: usize) -> Option<usize> {
+        let (Some(oldest), Some(newest)) = (self.messages.front(), self.messages.back()) else { return Some(0) };
+        let end = newest.begin + newest.len;
+        // A newest message before the oldest one in memory: the ring has wrapped around.
+        if newest.begin < oldest.begin {
+            return (end + len <= oldest.begin).then_some(end);
+        }
+        if end + len <= self.bytes.len() {
+            return Some(end);
+        }
+        (len <= oldest.begin).then_some(0)
+    }
+
+    /// Passes the oldest message to `take`. False where there is none.
+    pub(super) fn pop(&mut self, take: impl FnOnce(u64, &[u8])) -> bool {
+        let Some(Queued { seq, begin, len }) = self.messages.pop_front() else { return false };
+        take(seq, &self.bytes[begin..begin + len]);
+        true
+    }
+
+    /// Drops messages before `seq`: all at once, without a look at each byte.
+    pub(super) fn drop_before(&mut self, seq: u64) {
+        let count = self.messages.partition_point(|queued| queued.seq < seq);
+        self.messages.drain(..count);
+    }
+}
