@@ -2,12 +2,12 @@
 
 use arrayvec::ArrayVec;
 use order_entry::journal::{Entry, SessionMark};
-use order_entry::orders::{Effect, OrderKey, Outcome, VenueEvent, VenueStatus};
+use order_entry::orders::{Effect, OrderKey, Outcome, StatedTerms, VenueEvent, VenueStatus};
 
 use super::Core;
 use crate::JournalMemory;
 use crate::drop_copy::Trade;
-use crate::session::{Session, SessionError, SessionEvent, StatedTerms};
+use crate::session::{Session, SessionError, SessionEvent};
 use crate::strategy::OrderEvent;
 
 /// What a strategy is told of one message.

@@ -5,7 +5,7 @@ mod ouch50;
 use std::{error, fmt};
 
 use market::{Price, Side, Symbol};
-use order_entry::orders::{OrderKey, OrderRules, Query, VenueEvent};
+use order_entry::orders::{OrderKey, OrderRules, Query, StatedTerms, VenueEvent};
 use order_entry::session::Output;
 
 pub use ouch50::{Ouch50, Ouch50Config};
@@ -27,19 +27,6 @@ pub struct WireOrder {
     pub price: Price,
     /// It trades at once or never.
     pub is_ioc: bool,
-}
-
-/// Terms that the venue stated with an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatedTerms {
-    /// None.
-    None,
-    /// The intended total with executions, and the price.
-    Total(u32, Price),
-    /// The open shares, and the price where it may be another one.
-    Open(u32, Option<Price>),
-    /// The price alone.
-    Price(Price),
 }
 
 /// What a session says.

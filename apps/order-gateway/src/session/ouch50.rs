@@ -1,28 +1,24 @@
 //! OUCH 5.0 over SoupBinTCP.
 //!
-//! After a login two account queries follow. An answer is numbered, so it arrives behind the
-//! answers to all that the venue had processed, and names the first UserRefNum that it has not
-//! seen. The second answer counts: the first may be one to a query of the last connection, behind
-//! which orders were sent. Later queries ask about requests without an answer.
+//! After a login account queries follow. An answer is numbered, so it arrives behind the answers to
+//! all that the venue had processed, and names the first UserRefNum that it has not seen. It may be
+//! one to a query of an earlier connection, behind which orders were sent: [`Account`] knows which
+//! answer counts. Later queries ask about requests without an answer.
 
 use market::{Price, Side, Symbol};
 use order_entry::Text;
-use order_entry::orders::{ExecId, OrderKey, OrderRules, Query, VenueEvent};
-use order_entry::ouch::v50::{
-    AccountQuery, CancelOrder, EnterOrder, MassCancel, OrderAccepted, OrderReplaced, Outbound, ReplaceOrder,
-};
+use order_entry::orders::{OrderKey, OrderRules, Query, VenueMessage};
+use order_entry::ouch::v50::{AccountQuery, CancelOrder, EnterOrder, MassCancel, ReplaceOrder};
 use order_entry::ouch::{
-    Account, Capacity, CrossType, Display, OrderState, OrderTemplate, PRICE_MAX, QUANTITY_MAX, TimeInForce, YesNo,
+    Account, Capacity, CrossType, Display, OrderTemplate, PRICE_MAX, QUANTITY_MAX, TimeInForce, YesNo, read,
 };
 use order_entry::session::{Output, SECOND_NS};
 use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, SessionId, StartNumber};
 
-use super::{SendError, Session, SessionError, SessionEvent, StatedTerms, WireOrder};
+use super::{SendError, Session, SessionError, SessionEvent, WireOrder};
 
 /// Bytes that are kept for a heartbeat, an account query and a mass cancel.
 const SPARE: usize = 64;
-/// Account queries behind a login.
-const LOGIN_QUERIES: u8 = 2;
 
 /// How to log in, and as whom.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +46,8 @@ pub struct Ouch50 {
     config: Ouch50Config,
     client: Client,
     account: Account,
-    /// Answers to account queries that are still to come on this connection before orders may be
-    /// sent.
-    answers_left: u8,
+    /// The venue has said on this connection which requests it has processed.
+    is_recovered: bool,
     resume: (SessionId, u64),
     /// An order whose fields are patched before it is written.
     template: OrderTemplate,
@@ -83,8 +78,8 @@ impl Ouch50 {
         let template = OrderTemplate::new(&order(&config, false), &[]).expect("an order without options fits");
         Self {
             client: Client::new(client),
-            account: Account::new(1),
-            answers_left: LOGIN_QUERIES,
+            account: Account::new(),
+            is_recovered: false,
             resume: (SessionId::BLANK, 1),
             template,
             is_template_ioc: false,
@@ -95,92 +90,30 @@ impl Ouch50 {
     fn open(&self) -> Result<(), SendError> {
         if self.is_open() { Ok(()) } else { Err(SendError::Closed) }
     }
-}
 
-/// What a message of the venue says. An answer to the account query goes to `account`.
-fn read(number: u64, message: &[u8], account: &mut Account) -> Result<SessionEvent, SessionError> {
-    let (message, _options) = Outbound::parse(message).map_err(|error| SessionError(error.to_string()))?;
-    let key = |user_ref: u32| OrderKey::Client(u64::from(user_ref));
-    let answer = |user_ref: u32, event| SessionEvent::Answer {
-        number,
-        key: key(user_ref),
-        event,
-        terms: StatedTerms::None,
-        is_dead: false,
-    };
-    Ok(match message {
-        Outbound::OrderAccepted(accepted) => accept(number, accepted),
-        Outbound::OrderReplaced(replaced) => replace(number, replaced),
-        Outbound::OrderCanceled(canceled) => {
-            let reason = u16::from(canceled.reason.0);
-            answer(canceled.user_ref.get(), VenueEvent::Reduced { by: canceled.quantity.get(), reason })
+    /// What a message of the venue means for the gateway.
+    fn take(&mut self, number: u64, message: VenueMessage) -> SessionEvent {
+        match message {
+            VenueMessage::Answer { key, event, terms, is_dead } => {
+                if let OrderKey::Client(id) = key {
+                    self.account.answered(id);
+                }
+                SessionEvent::Answer { number, key, event, terms, is_dead }
+            }
+            VenueMessage::Refused { id, reason } => {
+                self.account.answered(id);
+                SessionEvent::RequestRefused { number, id, reason }
+            }
+            VenueMessage::Settled { next_id } if self.account.told(next_id as u32) => {
+                self.is_recovered = true;
+                SessionEvent::Recovered { number, next_id, is_final: true }
+            }
+            VenueMessage::Settled { next_id } if self.is_recovered => {
+                SessionEvent::AnsweredBelow { number, below: next_id }
+            }
+            _ => SessionEvent::Other { number },
         }
-        Outbound::AiqCanceled(canceled) => {
-            let reason = u16::from(canceled.reason.0);
-            answer(canceled.user_ref.get(), VenueEvent::Reduced { by: canceled.decrement.get(), reason })
-        }
-        Outbound::OrderExecuted(executed) => {
-            let exec = ExecId::from_number(executed.match_number.get());
-            let (qty, price) = (executed.quantity.get(), to_price(executed.price.get())?);
-            answer(executed.user_ref.get(), VenueEvent::Filled { exec, qty, price })
-        }
-        Outbound::BrokenTrade(broken) => {
-            let exec = ExecId::from_number(broken.match_number.get());
-            answer(broken.user_ref.get(), VenueEvent::Busted { exec })
-        }
-        Outbound::OrderRejected(rejected) => {
-            let id = u64::from(rejected.user_ref.get());
-            SessionEvent::RequestRefused { number, id, reason: rejected.reason_code.get() }
-        }
-        Outbound::CancelReject(refused) => answer(refused.user_ref.get(), VenueEvent::CancelRefused { reason: 0 }),
-        Outbound::OrderPriorityUpdate(update) => SessionEvent::Answer {
-            number,
-            key: key(update.user_ref.get()),
-            event: VenueEvent::Accepted { venue_id: update.order_ref.get() },
-            terms: StatedTerms::Price(to_price(update.price.get())?),
-            is_dead: false,
-        },
-        Outbound::OrderModified(modified) => SessionEvent::Answer {
-            number,
-            key: key(modified.user_ref.get()),
-            event: VenueEvent::Reduced { by: 0, reason: 0 },
-            terms: StatedTerms::Open(modified.quantity.get(), None),
-            is_dead: false,
-        },
-        Outbound::AccountQueryResponse(told) => {
-            account.told(told.next_user_ref.get());
-            SessionEvent::AnsweredBelow { number, below: u64::from(told.next_user_ref.get()) }
-        }
-        _ => SessionEvent::Other { number },
-    })
-}
-
-fn accept(number: u64, accepted: &OrderAccepted) -> SessionEvent {
-    SessionEvent::Answer {
-        number,
-        key: OrderKey::Client(u64::from(accepted.user_ref.get())),
-        event: VenueEvent::Accepted { venue_id: accepted.order_ref.get() },
-        terms: to_price(accepted.price.get())
-            .map_or(StatedTerms::None, |price| StatedTerms::Total(accepted.quantity.get(), price)),
-        is_dead: accepted.state == OrderState::DEAD,
     }
-}
-
-fn replace(number: u64, replaced: &OrderReplaced) -> SessionEvent {
-    let id = u64::from(replaced.user_ref.get());
-    SessionEvent::Answer {
-        number,
-        // The new id leads to its order as soon as the replace was asked for.
-        key: OrderKey::Client(id),
-        event: VenueEvent::Replaced { id, venue_id: replaced.order_ref.get() },
-        terms: StatedTerms::Open(replaced.quantity.get(), to_price(replaced.price.get()).ok()),
-        is_dead: replaced.state == OrderState::DEAD,
-    }
-}
-
-fn to_price(price: u64) -> Result<Price, SessionError> {
-    let price = i64::try_from(price).map_err(|_| SessionError(format!("the price {price} has more than 63 bits")))?;
-    Ok(Price(price))
 }
 
 impl Session for Ouch50 {
@@ -190,19 +123,19 @@ impl Session for Ouch50 {
 
     fn resume(&mut self, session: [u8; 10], next_inbound: u64, next_id: u64) {
         self.resume = (SessionId::from_wire(session), next_inbound);
-        self.account = Account::new(u32::try_from(next_id).unwrap_or(u32::MAX));
+        self.account = Account::resumed(u32::try_from(next_id).unwrap_or(u32::MAX));
     }
 
     fn connected(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), SessionError> {
         let (session, number) = self.resume;
-        self.answers_left = LOGIN_QUERIES;
+        self.is_recovered = false;
         self.client.connect(now_ns, session, number, output).map_err(|error| SessionError(error.to_string()))
     }
 
     fn disconnected(&mut self) {
         self.client.disconnected();
         self.account.disconnected();
-        self.answers_left = LOGIN_QUERIES;
+        self.is_recovered = false;
     }
 
     fn receive(
@@ -219,7 +152,7 @@ impl Session for Ouch50 {
                     let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
                     self.resume = (session, next);
                     let event = SessionEvent::LoggedIn { session: session.to_wire(), next_inbound: next, is_gap };
-                    for _ in 0..LOGIN_QUERIES {
+                    for _ in 0..self.account.login_queries() {
                         query(&mut self.client, now_ns, output)?;
                     }
                     event
@@ -229,17 +162,8 @@ impl Session for Ouch50 {
                 }
                 ClientEvent::Sequenced { number, message } => {
                     self.resume.1 = number.saturating_add(1);
-                    match read(number, message, &mut self.account)? {
-                        SessionEvent::AnsweredBelow { number, below } if self.answers_left > 0 => {
-                            self.answers_left -= 1;
-                            if self.answers_left > 0 {
-                                SessionEvent::Other { number }
-                            } else {
-                                SessionEvent::Recovered { number, next_id: below, is_final: true }
-                            }
-                        }
-                        event => event,
-                    }
+                    let message = read(message).map_err(|error| SessionError(error.to_string()))?;
+                    self.take(number, message)
                 }
                 ClientEvent::EndOfSession => {
                     self.resume = (SessionId::BLANK, 1);
@@ -256,7 +180,7 @@ impl Session for Ouch50 {
     }
 
     fn is_open(&self) -> bool {
-        self.answers_left == 0 && self.client.is_logged_in()
+        self.is_recovered && self.client.is_logged_in()
     }
 
     fn next_id(&self) -> u64 {
@@ -344,6 +268,7 @@ impl Session for Ouch50 {
     fn ask_status(&mut self, now_ns: u64, _query: &Query, output: &mut Output<'_>) -> Result<bool, SendError> {
         self.open()?;
         query(&mut self.client, now_ns, output).map_err(|_| SendError::Room)?;
+        self.account.asked();
         Ok(true)
     }
 

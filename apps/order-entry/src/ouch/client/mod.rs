@@ -1,8 +1,9 @@
 //! A client's session of OUCH 5.0 over SoupBinTCP: login, heartbeats, the question what the venue
 //! has processed, and its answers as [`VenueMessage`]s.
 //!
-//! After a login an account query follows. Its answer is numbered, so it arrives behind the answers
-//! to all that the venue had processed, and names the first UserRefNum that it has not seen.
+//! After a login account queries follow, one unless answers to earlier ones may still come
+//! ([`Account`]). An answer is numbered, so it arrives behind the answers to all that the venue had
+//! processed, and names the first UserRefNum that it has not seen.
 
 mod error;
 mod read;
@@ -10,11 +11,12 @@ mod read;
 use super::Account;
 use super::v50::{AccountQuery, CancelOrder, EnterOrder, ReplaceOrder};
 use crate::journal::SessionMark;
-use crate::orders::{OrderRules, VenueMessage};
+use crate::orders::{OrderKey, OrderRules, VenueMessage};
 use crate::session::Output;
 use crate::soupbin::{Client, ClientConfig, ClientEvent, SessionId, StartNumber};
 
 pub use error::OuchClientError;
+pub use read::read;
 
 /// Bytes that may wait for the line: orders that are not prepared, a login, heartbeats.
 const OUT_LEN: usize = 16 * 1_024;
@@ -60,7 +62,7 @@ impl OuchClient {
     pub fn new(config: ClientConfig) -> Self {
         Self {
             client: Client::new(config),
-            account: Account::new(1),
+            account: Account::new(),
             is_settled: false,
             resume: (SessionId::BLANK, 1),
             out: vec![0; OUT_LEN].into_boxed_slice(),
@@ -77,7 +79,7 @@ impl OuchClient {
     pub fn resume(&mut self, mark: &SessionMark) {
         if mark.next_inbound > 0 {
             self.resume = (SessionId::from_wire(mark.session), mark.next_inbound);
-            self.account = Account::new(u32::try_from(mark.next_id).unwrap_or(u32::MAX));
+            self.account = Account::resumed(u32::try_from(mark.next_id).unwrap_or(u32::MAX));
         }
     }
 
@@ -111,18 +113,17 @@ impl OuchClient {
                         next_inbound: next,
                         next_id: u64::from(self.account.next_number()),
                     };
-                    self.query(now_ns)?;
+                    for _ in 0..self.account.login_queries() {
+                        self.query(now_ns)?;
+                    }
                     let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
                     OuchEvent::LoggedIn { mark, is_gap }
                 }
                 ClientEvent::LoginRejected(reason) => return Err(OuchClientError::LoginRejected(reason)),
                 ClientEvent::Sequenced { number, message } => {
                     self.resume.1 = number.saturating_add(1);
-                    let message = read::message(message)?;
-                    if let VenueMessage::Settled { next_id } = message {
-                        self.account.told(next_id as u32);
-                        self.is_settled = true;
-                    }
+                    let message = read(message)?;
+                    let message = self.take(message);
                     OuchEvent::Message { number, message }
                 }
                 ClientEvent::EndOfSession => {
@@ -132,6 +133,20 @@ impl OuchClient {
                 _ => continue,
             }));
         }
+    }
+
+    /// Keeps what a message says about our numbers. An answer that does not say where the venue
+    /// stands is passed over.
+    fn take(&mut self, message: VenueMessage) -> VenueMessage {
+        match message {
+            VenueMessage::Settled { next_id } if !self.account.told(next_id as u32) => return VenueMessage::Other,
+            VenueMessage::Settled { .. } => self.is_settled = true,
+            VenueMessage::Answer { key: OrderKey::Client(id), .. } | VenueMessage::Refused { id, .. } => {
+                self.account.answered(id);
+            }
+            _ => (),
+        }
+        message
     }
 
     /// Heartbeats and timeouts. Call it once a second or more often.

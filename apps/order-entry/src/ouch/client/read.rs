@@ -7,8 +7,14 @@ use crate::orders::{ExecId, OrderKey, StatedTerms, VenueEvent, VenueMessage};
 use crate::ouch::OrderState;
 use crate::ouch::v50::{OrderAccepted, OrderReplaced, Outbound};
 
-/// What a message of the venue says. Options are left aside.
-pub(super) fn message(bytes: &[u8]) -> Result<VenueMessage, OuchClientError> {
+/// What a message of the venue says. Options are left aside. Any answer to an account query is
+/// [`VenueMessage::Settled`]: whether it says where the venue stands, [`Account`](crate::ouch::Account)
+/// knows.
+///
+/// # Errors
+///
+/// The bytes are no message, or a price has more than 63 bits.
+pub fn read(bytes: &[u8]) -> Result<VenueMessage, OuchClientError> {
     let (message, _options) = Outbound::parse(bytes)?;
     let answer = |user_ref: u32, event| VenueMessage::answer(key(user_ref), event);
     Ok(match message {

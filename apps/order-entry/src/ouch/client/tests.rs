@@ -68,6 +68,18 @@ fn session_takes_no_order_before_the_query_is_answered() {
 }
 
 #[test]
+fn late_answer_to_the_query_of_an_earlier_connection_settles_no_order_behind_it() {
+    let (mut line, _) = Line::logged_in();
+    line.client.disconnected();
+    line.client.connected(2).unwrap();
+    line.accept();
+    // The first connection's answer, which had not arrived.
+    assert_eq!(line.settle(1), OuchEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 1 } });
+    assert_eq!(line.client.take_id(3), Some(1));
+    assert_eq!(line.settle(1), OuchEvent::Message { number: 2, message: VenueMessage::Other });
+}
+
+#[test]
 fn connection_that_is_gone_closes_the_session_and_forgets_what_waited() {
     let (mut line, _) = Line::logged_in();
     line.settle(1);
