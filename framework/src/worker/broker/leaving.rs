@@ -28,6 +28,8 @@ pub(super) struct LeavingPort {
     next_look: Instant,
     /// The kernel sockets that listen at the port and are the server's, by their inodes.
     listeners: Vec<u64>,
+    /// A socket that listens at the next look is the server's.
+    is_servers_next: bool,
     /// Since when one of them does.
     listens_since: Option<Instant>,
 }
@@ -46,7 +48,8 @@ enum Holder {
 impl LeavingPort {
     /// A port that its last client has just given up.
     pub(super) fn new(flow: Flow, rules: Vec<RuleId>, now: Instant) -> Self {
-        Self { flow, rules, since: now, next_look: now, listeners: Vec::new(), listens_since: None }
+        let (listeners, is_servers_next, listens_since) = (Vec::new(), true, None);
+        Self { flow, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -54,11 +57,12 @@ impl LeavingPort {
     }
 
     /// Whether its frames are still dropped, given the kernel's TCP sockets. The first look comes
-    /// at once: a socket that listens then is the server's.
+    /// at once: a socket that listens then is the server's, and so is one that had the port before
+    /// it listened.
     pub(super) fn stays(&mut self, sockets: &[KernelSocket], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
         let listening: Vec<u64> = owners::listeners(&self.flow, sockets).collect();
-        if self.listeners.is_empty() {
+        if self.is_servers_next {
             self.listeners.clone_from(&listening);
         }
         let holder = match listening.iter().any(|inode| self.listeners.contains(inode)) {
@@ -66,6 +70,7 @@ impl LeavingPort {
             false if listening.is_empty() && owners::waits_for_listener(&self.flow, sockets) => Holder::Waiting,
             false => Holder::Other,
         };
+        self.is_servers_next = holder == Holder::Waiting;
         self.stays_with(holder, now)
     }
 
@@ -125,8 +130,10 @@ mod tests {
         let mut kept = port(begin);
         assert!(kept.stays(&[listener(7)], begin));
         assert!(kept.stays(&[listener(7)], begin + Duration::from_secs(1)));
-        let mut replaced = port(begin);
-        assert!(replaced.stays(&[listener(7)], begin));
-        assert!(!replaced.stays(&[listener(8)], begin + Duration::from_secs(1)));
+        for before in [&[listener(7)][..], &[]] {
+            let mut replaced = port(begin);
+            assert!(replaced.stays(before, begin));
+            assert!(!replaced.stays(&[listener(8)], begin + Duration::from_secs(1)));
+        }
     }
 }
