@@ -20,7 +20,7 @@ pub(crate) const MISSED: &str = "Wp-Missed";
 
 /// A batch of one channel that is being filled.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filling {
+pub(crate) struct OpenBatch {
     payload: Vec<u8>,
     seq: (u64, u64),
     venue_seq: (u64, u64),
@@ -37,7 +37,7 @@ pub(crate) struct Batch {
     pub(crate) is_acknowledged: bool,
 }
 
-impl Filling {
+impl OpenBatch {
     pub(crate) fn push(&mut self, seq: u64, record: &Record) {
         if self.payload.is_empty() {
             (self.seq.0, self.venue_seq.0) = (seq, record.venue_seq);

@@ -19,7 +19,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// What a consumer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum ConsumerEvent {
     /// A record, and its number in the publisher's ring.
     Record(u64, Record),
     /// The publisher has missed these records of its ring.
@@ -60,14 +60,14 @@ impl Consumer {
     }
 
     /// Waits for `wait` at most, and shows what came. An outage is no error: it is tried again.
-    pub fn turn(&mut self, wait: Duration, each: impl FnMut(Item)) {
+    pub fn turn(&mut self, wait: Duration, each: impl FnMut(ConsumerEvent)) {
         if self.exchange(wait, each).is_err() {
             self.link = None;
             self.retry_at = Instant::now() + RETRY_EVERY;
         }
     }
 
-    fn exchange(&mut self, wait: Duration, mut each: impl FnMut(Item)) -> io::Result<()> {
+    fn exchange(&mut self, wait: Duration, mut each: impl FnMut(ConsumerEvent)) -> io::Result<()> {
         let Some(link) = &mut self.link else {
             if Instant::now() < self.retry_at {
                 std::thread::sleep(wait.min(RETRY_EVERY));
@@ -90,7 +90,7 @@ impl Consumer {
         Ok(())
     }
 
-    fn connect(&mut self, mut each: impl FnMut(Item)) -> io::Result<()> {
+    fn connect(&mut self, mut each: impl FnMut(ConsumerEvent)) -> io::Result<()> {
         let mut link = Connection::open(&self.server)?;
         self.consumers += 1;
         let inbox = format!("_INBOX.md.{}.{}", std::process::id(), self.consumers);
@@ -150,25 +150,25 @@ pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
 }
 
 impl Position {
-    fn take(&mut self, reply: Option<&str>, headers: &[u8], payload: &[u8], each: &mut impl FnMut(Item)) {
+    fn take(&mut self, reply: Option<&str>, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
         // $JS.ACK.stream.consumer.delivered.stream_seq.consumer_seq.time.pending
         let stream_seq = reply.and_then(|reply| reply.split('.').nth(5)?.parse().ok());
         self.stream_seq = stream_seq.unwrap_or(self.stream_seq);
         let session = header(headers, SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
-        let Some(session) = session else { return each(Item::Malformed) };
+        let Some(session) = session else { return each(ConsumerEvent::Malformed) };
         if self.session.replace(session).is_some_and(|before| before != session) {
             self.channels.clear();
-            each(Item::Restart);
+            each(ConsumerEvent::Restart);
         }
         if let Some((first, last)) = header(headers, MISSED).and_then(parse_pair) {
-            each(Item::Missed(first, last));
+            each(ConsumerEvent::Missed(first, last));
         }
         for entry in entries(payload) {
-            let Some((seq, record)) = entry else { return each(Item::Malformed) };
+            let Some((seq, record)) = entry else { return each(ConsumerEvent::Malformed) };
             let is_new = self.channels.get(&record.channel).is_none_or(|&last| seq > last);
             if is_new {
                 self.channels.insert(record.channel, seq);
-                each(Item::Record(seq, record));
+                each(ConsumerEvent::Record(seq, record));
             }
         }
     }

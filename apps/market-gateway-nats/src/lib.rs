@@ -27,5 +27,5 @@ mod stream;
 pub mod wire;
 
 pub use connection::Connection;
-pub use consumer::{Consumer, Item, latest_quotes};
+pub use consumer::{Consumer, ConsumerEvent, latest_quotes};
 pub use publisher::{Policy, Publisher, PublisherConfig, PublisherCounts, Stopped, Turn};

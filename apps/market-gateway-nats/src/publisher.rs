@@ -12,7 +12,7 @@ use std::{fmt, io};
 use market_ring::{Read, RingReader};
 use serde_json::Value;
 
-use crate::batch::{Batch, Filling};
+use crate::batch::{Batch, OpenBatch};
 use crate::connection::Connection;
 use crate::quotes::{self, Quotes};
 use crate::stream;
@@ -129,7 +129,7 @@ impl core::error::Error for Stopped {}
 pub struct Publisher {
     config: PublisherConfig,
     ring: RingReader,
-    channels: BTreeMap<u16, Filling>,
+    channels: BTreeMap<u16, OpenBatch>,
     missed: Option<(u64, u64)>,
     /// Oldest first; the first has the number `first`.
     batches: VecDeque<Batch>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
 use market::{Price, Symbol};
-use market_gateway_nats::{Consumer, Item, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes};
+use market_gateway_nats::{Consumer, ConsumerEvent, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes};
 use market_ring::{Flags, Quote, Record};
 
 /// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
@@ -27,8 +27,8 @@ fn read(consumer: &mut Consumer, count: usize, found: &mut BTreeMap<u64, Record>
     }
 }
 
-fn collect(item: Item, found: &mut BTreeMap<u64, Record>) {
-    let Item::Record(seq, record) = item else { panic!("{item:?}") };
+fn collect(item: ConsumerEvent, found: &mut BTreeMap<u64, Record>) {
+    let ConsumerEvent::Record(seq, record) = item else { panic!("{item:?}") };
     assert_eq!(found.insert(seq, record), None, "{seq} came twice");
 }
 
@@ -90,14 +90,14 @@ fn records_that_the_ring_has_overwritten_are_told_to_consumers() {
     while items.len() < 33 && Instant::now() < until {
         consumer.turn(Duration::from_millis(10), |item| items.push(item));
     }
-    assert_eq!(items[0], Item::Missed(0, 67));
-    let mut seqs: Vec<u64> = items.iter().filter(|item| matches!(item, Item::Record(..))).map(seq).collect();
+    assert_eq!(items[0], ConsumerEvent::Missed(0, 67));
+    let mut seqs: Vec<u64> = items.iter().filter(|item| matches!(item, ConsumerEvent::Record(..))).map(seq).collect();
     seqs.sort_unstable();
     assert_eq!(seqs, (68..100).collect::<Vec<_>>());
 }
 
-fn seq(item: &Item) -> u64 {
-    let Item::Record(seq, _) = item else { panic!("{item:?}") };
+fn seq(item: &ConsumerEvent) -> u64 {
+    let ConsumerEvent::Record(seq, _) = item else { panic!("{item:?}") };
     *seq
 }
 

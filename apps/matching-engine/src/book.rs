@@ -46,15 +46,15 @@ pub(crate) struct Book {
     /// Best bid and offer that pegged orders were priced by; 0 for none.
     pub(crate) pegged_by: [Price; 2],
     /// Where levels of the two resting ladders are.
-    pub(crate) known: [Known; 2],
+    pub(crate) level_cache: [LevelCache; 2],
 }
 
 /// Levels of one ladder by a hash of their price: a level that is found here is found without the
 /// ladder's tree. An entry is [`NONE`] or a level that is in the ladder now.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known([u32; Self::LEN]);
+pub(crate) struct LevelCache([u32; Self::LEN]);
 
-impl Known {
+impl LevelCache {
     const BITS: u32 = 6;
     const LEN: usize = 1 << Self::BITS;
     const EMPTY: Self = Self([NONE; Self::LEN]);
@@ -77,7 +77,7 @@ impl Book {
         state: TradingState::Closed,
         ladders: [Ladder::EMPTY; lane::COUNT as usize],
         pegged_by: [Price(0); 2],
-        known: [Known::EMPTY; 2],
+        level_cache: [LevelCache::EMPTY; 2],
     };
 }
 

@@ -1,7 +1,7 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
 use market::framing::{Framing, Header, Packet, Session};
-use market::image::{ImageVerdict, Live};
+use market::image::{ImageVerdict, LiveMessage};
 use market::{
     Arbiter, BookBuilder, Books, Capacity, ChannelHandler, EventSink, Gap, Line, MessageCounts, Output, Policy,
     RerequestRange, RerequestStep, Slot, Verdict, Window,
@@ -146,8 +146,8 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             let seq = if header.seq > 0 { header.seq + idx } else { 0 };
             built += 1;
             match image.live(seq, message) {
-                Live::Apply => self.builder.on_message(seq, message),
-                Live::Queued => self.builder.pass_on(seq, message),
+                LiveMessage::Apply => self.builder.on_message(seq, message),
+                LiveMessage::Queued => self.builder.pass_on(seq, message),
             }
         }
         built

@@ -2,7 +2,7 @@
 //! spin server.
 //!
 //! ```text
-//!   live, in order ── live() ──▶ Live::Apply: the books                and, while one is wanted,
+//!   live, in order ── live() ──▶ LiveMessage::Apply: the books                and, while one is wanted,
 //!   holes ─────────── gap() ───▶ an image is wanted, the queue opens   a copy into the queue
 //!   time ──────────── poll() ──▶ ImageRequest, at a limited rate ────▶ another thread asks for it
 //!   an image's end ── offer() ─▶ taken: put its books in place ──▶ catch_up(): the queued messages
@@ -92,7 +92,7 @@ pub struct ImageRequest {
 /// What to do with a live message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Live {
+pub enum LiveMessage {
     /// Apply it to the books.
     Apply,
     /// Leave the books alone: [`ImageRecovery::catch_up`] returns it later, or the image has it.
@@ -166,21 +166,21 @@ impl ImageRecovery {
     /// A message of the live feed, in order. While nothing is missing it costs a compare, otherwise
     /// a copy. A message without a number, 0, is applied and not queued.
     #[inline]
-    pub fn live(&mut self, seq: u64, message: &[u8]) -> Live {
+    pub fn live(&mut self, seq: u64, message: &[u8]) -> LiveMessage {
         if self.state == State::Whole || seq == 0 {
-            return Live::Apply;
+            return LiveMessage::Apply;
         }
         self.queue_live(seq, message)
     }
 
     #[cold]
-    fn queue_live(&mut self, seq: u64, message: &[u8]) -> Live {
+    fn queue_live(&mut self, seq: u64, message: &[u8]) -> LiveMessage {
         self.live_next = seq + 1;
         if let State::CatchingUp { next } = self.state
             && seq < next
         {
             // The image has it.
-            return Live::Queued;
+            return LiveMessage::Queued;
         }
         self.counts.queued += 1;
         let lost_to = self.queue.push(seq, message, &mut self.counts.overflowed);
@@ -189,7 +189,7 @@ impl ImageRecovery {
             State::Wanting { covers_from } => self.state = State::Wanting { covers_from: covers_from.max(lost_to) },
             _ => {}
         }
-        if self.is_catching_up() { Live::Queued } else { Live::Apply }
+        if self.is_catching_up() { LiveMessage::Queued } else { LiveMessage::Apply }
     }
 
     /// Numbers are missing on all lines, and no re-request brought them: the books are stale.

@@ -19,7 +19,7 @@ impl Play {
 
     fn live(&mut self, count: u64) -> &mut Self {
         for seq in self.next..self.next + count {
-            if self.recovery.live(seq, &seq.to_be_bytes()) == Live::Apply {
+            if self.recovery.live(seq, &seq.to_be_bytes()) == LiveMessage::Apply {
                 self.books.push(seq);
             }
         }

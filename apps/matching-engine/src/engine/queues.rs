@@ -32,7 +32,7 @@ impl Engine {
     #[inline]
     fn level_at(&mut self, symbol: u16, lane: u8, side: Side, price: Price) -> Option<u32> {
         let book = &mut self.books[usize::from(symbol)];
-        let known = book.known.get_mut(usize::from(lane)).map(|known| known.at(price));
+        let known = book.level_cache.get_mut(usize::from(lane)).map(|cache| cache.at(price));
         if let Some(&mut level) = known
             && level != NONE
             && self.levels.get(level).price() == price
@@ -66,7 +66,7 @@ impl Engine {
     pub(super) fn prune(&mut self, symbol: u16, lane: u8, level: u32) {
         if level != NONE && self.levels.get(level).is_empty() {
             let book = &mut self.books[usize::from(symbol)];
-            if let Some(known) = book.known.get_mut(usize::from(lane))
+            if let Some(known) = book.level_cache.get_mut(usize::from(lane))
                 && let known = known.at(self.levels.get(level).price())
                 && *known == level
             {

@@ -7,7 +7,7 @@ use market::framing::iex_tp::GapRequest;
 use market::framing::itch_file::FileMessages;
 use market::framing::mdp3::Mdp3Packet;
 use market::framing::{Framing, PacketWriter};
-use market::image::{ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, Live};
+use market::image::{ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, LiveMessage};
 use market::itch50::glimpse::{emit_end, parse_end};
 use market::mdp3::Mdp3;
 use market::mdp3::layout::walk;
@@ -154,7 +154,7 @@ pub(in crate::fuzz) fn image(data: &[u8]) {
             4 => recovery.failed(asked.map_or(0, |asked| asked.id), now_ns),
             _ => {
                 for seq in next..next + count {
-                    if recovery.live(seq, &seq.to_le_bytes()) == Live::Apply {
+                    if recovery.live(seq, &seq.to_le_bytes()) == LiveMessage::Apply {
                         books.push(seq);
                     }
                 }

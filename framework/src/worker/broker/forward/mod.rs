@@ -71,7 +71,7 @@ crate::drop_reasons! {
 }
 
 /// The broker's message to the thread, and where the thread says that it has obeyed.
-type Order = (Command, Sender<()>);
+type PendingCommand = (Command, Sender<()>);
 
 enum Command {
     Add { place: ClientIdx, user: u32, queue: Box<ForwardedQueue> },
@@ -84,7 +84,7 @@ enum Command {
 
 /// The broker's handle of the thread. The thread ends when it is dropped.
 pub(super) struct Forwarder {
-    commands: Option<Sender<Order>>,
+    commands: Option<Sender<PendingCommand>>,
     wake: UnixDatagram,
     thread: Option<JoinHandle<()>>,
 }
@@ -195,7 +195,7 @@ struct Work<Q: Queue> {
     dispatch: Dispatch,
     /// Connections that wait for a client that listens.
     parked: ParkedFrames,
-    commands: Receiver<Order>,
+    commands: Receiver<PendingCommand>,
     woken: UnixDatagram,
     clock: MonotonicClock,
     /// The bytes of a frame that lies in several buffers.
@@ -209,7 +209,7 @@ impl<Q: Queue> Work<Q> {
         queues: Vec<Q>,
         frame_len_max: usize,
         scope: &Scope,
-        commands: Receiver<Order>,
+        commands: Receiver<PendingCommand>,
         woken: UnixDatagram,
     ) -> Result<Self, String> {
         let own = queues.into_iter().enumerate().map(|(idx, queue)| {

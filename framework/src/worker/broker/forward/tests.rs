@@ -19,7 +19,7 @@ struct Rig {
     far: Own<<MemoryDevice as Device>::Queue>,
     block: Block,
     client: HostileClient,
-    _commands: Sender<Order>,
+    _commands: Sender<PendingCommand>,
 }
 
 impl Rig {
