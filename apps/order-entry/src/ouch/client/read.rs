@@ -8,8 +8,8 @@ use crate::ouch::OrderState;
 use crate::ouch::v50::{OrderAccepted, OrderReplaced, Outbound};
 
 /// What a message of the venue says. Options are left aside. Any answer to an account query is
-/// [`VenueMessage::Settled`]: whether it says where the venue stands, [`Account`](crate::ouch::Account)
-/// knows.
+/// [`VenueMessage::Settled`]: whether it says where the venue stands, the
+/// [`Account`](crate::ouch::Account) knows.
 ///
 /// # Errors
 ///
