@@ -3,20 +3,20 @@
 //! Exit codes: 0 the ring ended and all is acknowledged, 1 something failed, 2 the command line
 //! makes no sense.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use market_gateway_nats::{Policy, Publisher, PublisherConfig, Turn};
-use market_ring::RingReader;
+use market_ring::{OpenError, OpenProblem, RingReader};
 
 /// Publish a market-data ring to NATS with JetStream, until the ring ends.
 #[derive(Parser)]
 #[command(arg_required_else_help = true)]
 struct Cli {
-    /// The ring that market-gateway writes. Waits until there is one.
+    /// The ring that market-gateway writes. Where there is none yet, says so, and waits.
     ring: PathBuf,
     /// The server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4222")]
@@ -46,6 +46,23 @@ fn parse_word(text: &str) -> Result<String, String> {
     if is_word { Ok(text.to_owned()) } else { Err("use letters, digits, - and _".to_owned()) }
 }
 
+/// Opens a ring, and waits for its publisher where there is none.
+fn wait_for_ring(path: &Path) -> Result<RingReader, OpenError> {
+    let mut has_said = false;
+    loop {
+        match RingReader::open(path) {
+            Err(error) if matches!(error.problem, OpenProblem::NoWriter) => {
+                if !has_said {
+                    eprintln!("market-gateway-nats: {error}; waiting");
+                    has_said = true;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let policy = match cli.policy {
@@ -54,10 +71,11 @@ fn main() -> ExitCode {
         PolicyWord::Disconnect => Policy::Disconnect,
     };
     let Cli { server, venue, stream, .. } = cli;
-    let ring = loop {
-        match RingReader::open(&cli.ring) {
-            Ok(ring) => break ring,
-            Err(_) => thread::sleep(Duration::from_millis(10)),
+    let ring = match wait_for_ring(&cli.ring) {
+        Ok(ring) => ring,
+        Err(error) => {
+            eprintln!("market-gateway-nats: {error}");
+            return ExitCode::FAILURE;
         }
     };
     let mut publisher =
