@@ -6,21 +6,31 @@
 //! $ cargo bench -p wirepath-order-entry --bench tick_to_trade
 //! ```
 //!
-//! The time of each tick is taken, less that of the clock itself. *In a burst* ticks follow each
-//! other, with two messages of other books before each; *after idle* other work has swept the
-//! caches in between. callgrind counts the instructions of whole turns, a counting allocator
+//! The time is that from the begin of the turn, before the device is asked for frames, until the
+//! device has the order and its doorbell. Between two such ticks the trader's loop turns eight
+//! times: it takes the venue's answer, the end of the offer, heartbeats, and two messages of other
+//! books. Where the venue does its part is told apart:
+//!
+//! - *replayed*: the frames that the venue sent in an earlier run of the same day come again, so
+//!   that the core runs nothing but the trader's loop, as it does where the venue is elsewhere.
+//! - *beside*: the venue's host, TCP, feed and exchange run on the same core between the ticks, and
+//!   take the caches.
+//! - *after idle*: besides, other work has swept the caches.
+//!
+//! The clock's own time is subtracted. callgrind counts instructions, a counting allocator
 //! allocations, and strace system calls.
 #![allow(clippy::unwrap_used, reason = "a bench may unwrap: a panic is the report")]
 
+#[path = "trade/counted.rs"]
+mod counted;
 #[path = "trade/mod.rs"]
 mod trade;
 
 use std::hint::black_box;
-use std::os::unix::process::parent_id;
-use std::process::Command;
 use std::time::Instant as Clock;
 
-use trade::{Day, Times};
+use trade::stamps::Notes;
+use trade::{Day, TapeWriter, Times};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -30,36 +40,40 @@ const TICKS: usize = 20_000;
 const JOURNAL: usize = 512 * TICKS + 4_096;
 /// Bytes that other work touches between two ticks: more than the caches of a core hold.
 const SWEEP: usize = 4 << 20;
-/// What a run under valgrind or strace does.
-const COUNTED: usize = 500;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some("counted") => counted(true),
-        Some("counted-quiet") => counted(false),
+        Some(part) if counted::run(part) => (),
         _ => report(),
     }
 }
 
 fn report() {
     let clock_ns = clock_ns();
-    println!("{:64} {:>8} {:>8}", "tick to trade, ns", "p50", "p99");
-    let (burst, quiet) = (ticks(clock_ns, 0, true), ticks(clock_ns, 0, false));
-    let idle = ticks(clock_ns, SWEEP, true);
-    for (what, times) in [("in a burst", &burst), ("after idle", &idle)] {
-        row(&format!("tick to trade in memory, {what}"), times, |times| times.to_app + times.in_app);
-        row("  from the begin of the turn to the app: poll, IPv4, UDP", times, |times| times.to_app);
-        row("  in the app: feed, book, decision, risk, journal, order", times, |times| times.in_app);
-    }
-    row("  in the app of a tick without an order: feed, book, decision", &quiet, |times| times.in_app);
+    println!("{:64} {:>8} {:>8}", "tick to trade in memory, ns", "p50", "p99");
+    let bare = Run { is_bare: true, ..Run::default() }.replayed(clock_ns);
+    row("the framework alone: a datagram fires a prepared order", &bare, |times| times.to_post);
+    let burst = Run::default().replayed(clock_ns);
+    rows("in a burst, the venue replayed", &burst, &Run::split().replayed(clock_ns));
+    let beside = Run::default().live(clock_ns, &TapeWriter::default());
+    rows("in a burst, the venue beside", &beside, &Run::split().live(clock_ns, &TapeWriter::default()));
+    let idle = Run { sweep: SWEEP, ..Run::default() };
+    let idle_split = Run { sweep: SWEEP, ..Run::split() };
+    rows("after idle", &idle.replayed(clock_ns), &idle_split.replayed(clock_ns));
+    let quiet = Run { is_quiet: true, ..Run::default() }.replayed(clock_ns);
+    row("a whole turn with a tick without an order", &quiet, |times| times.turn);
     println!("the clock's own {clock_ns:.0} ns are subtracted from each time; load {}", load());
     for (what, verdict) in verdicts(&burst) {
         println!("{what}: {verdict}");
     }
-    println!("instructions of a turn with an order: {}", instructions("counted"));
-    println!("instructions of a turn without: {}", instructions("counted-quiet"));
+    counted::report();
     println!("allocations in {TICKS} ticks and orders: {}", allocations_of(TICKS));
-    println!("system calls in {COUNTED} ticks and orders: {}", system_calls());
+}
+
+fn rows(what: &str, times: &[Times], split: &[Times]) {
+    row(&format!("tick to trade, {what}"), times, |times| times.to_post);
+    row("  of that to the app: poll, Ethernet, IPv4, UDP", split, |times| times.to_app);
+    row("  the rest of the turn: the order's record, timers", times, |times| times.turn - times.to_post);
 }
 
 fn row(what: &str, times: &[Times], of: impl Fn(&Times) -> f64) {
@@ -80,32 +94,73 @@ fn verdicts(burst: &[Times]) -> [(&'static str, &'static str); 2] {
         _ if ns <= must => "must",
         _ => "MISSED",
     };
-    let [p50, p99] = percentiles(burst, |times| times.to_app + times.in_app);
+    let [p50, p99] = percentiles(burst, |times| times.to_post);
     [
-        ("p50, must <= 150, hope <= 80", verdict(p50, 150.0, 80.0)),
-        ("p99, must <= 400, hope <= 300", verdict(p99, 400.0, 300.0)),
+        ("p50 in a burst, must <= 150, hope <= 80", verdict(p50, 150.0, 80.0)),
+        ("p99 in a burst, must <= 400, hope <= 300", verdict(p99, 400.0, 300.0)),
     ]
 }
 
-/// Ticks, each with an order where `is_bought`, after `sweep` bytes of other work.
-fn ticks(clock_ns: f64, sweep: usize, is_bought: bool) -> Vec<Times> {
-    let count = if sweep > 0 { TICKS / 20 } else { TICKS };
-    let (mut day, mut swept) = (Day::open(JOURNAL), vec![1_u8; sweep]);
-    let mut times = Vec::with_capacity(count);
-    for idx in 0..count {
-        let offer = if is_bought { day.offer() } else { 0 };
-        if !is_bought {
-            day.other();
-        }
-        swept.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
-        black_box(&mut swept);
-        times.push(day.timed_turn(clock_ns));
-        let orders = day.finish(offer);
-        assert_eq!(orders, if is_bought { idx as u64 + 1 } else { 0 }, "an order for each tick");
-        day.others(2);
+/// A day's ticks.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// Bytes of other work before each tick.
+    sweep: usize,
+    /// Also when the app has the tick.
+    is_split: bool,
+    /// The ticks are worth no order.
+    is_quiet: bool,
+    /// The app fires, and does nothing else.
+    is_bare: bool,
+}
+
+impl Run {
+    fn split() -> Self {
+        Self { is_split: true, ..Self::default() }
     }
-    // The first ones find cold code.
-    times.split_off(count / 10)
+
+    fn count(&self) -> usize {
+        if self.sweep > 0 { TICKS / 20 } else { TICKS }
+    }
+
+    fn live(&self, clock_ns: f64, tape: &TapeWriter) -> Vec<Times> {
+        self.ticks(Day::live(JOURNAL, tape), clock_ns)
+    }
+
+    fn replayed(&self, clock_ns: f64) -> Vec<Times> {
+        let tape = TapeWriter::new();
+        Self { sweep: 0, ..*self }.run(Day::live(JOURNAL, &tape), self.count(), clock_ns);
+        self.ticks(Day::replayed(JOURNAL, tape.take()), clock_ns)
+    }
+
+    fn ticks(&self, day: Day, clock_ns: f64) -> Vec<Times> {
+        let mut times = self.run(day, self.count(), clock_ns);
+        // The first ones find cold code.
+        times.split_off(self.count() / 10)
+    }
+
+    fn run(&self, mut day: Day, count: usize, clock_ns: f64) -> Vec<Times> {
+        let notes = if self.is_split { Notes::AppAndPost } else { Notes::Post };
+        let mut swept = vec![1_u8; self.sweep];
+        let mut times = Vec::with_capacity(count);
+        for idx in 0..count {
+            if self.is_quiet {
+                day.other()
+            } else {
+                day.offer()
+            }
+            swept.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+            black_box(&mut swept);
+            day.fires_bare(self.is_bare);
+            let turn = day.timed_turn(clock_ns, notes);
+            day.fires_bare(false);
+            assert_eq!(turn.to_post > 0.0, !self.is_quiet, "the order of tick {idx}");
+            times.push(turn);
+            day.finish();
+            day.others(2);
+        }
+        times
+    }
 }
 
 /// What two readings of the clock take, one after the other.
@@ -116,64 +171,16 @@ fn clock_ns() -> f64 {
 }
 
 fn allocations_of(count: usize) -> u64 {
-    let mut day = Day::open(JOURNAL);
+    let mut day = Day::live(JOURNAL, &TapeWriter::default());
     let mut allocated = 0;
     for _ in 0..count {
-        let offer = day.offer();
+        day.offer();
         let before = allocations::count();
         day.turn();
         allocated += allocations::count() - before;
-        day.finish(offer);
+        day.finish();
     }
     allocated
-}
-
-/// What valgrind and strace run.
-fn counted(is_bought: bool) {
-    let mut day = Day::open(JOURNAL);
-    for _ in 0..COUNTED {
-        let offer = if is_bought { day.offer() } else { 0 };
-        if !is_bought {
-            day.other();
-        }
-        // A call that changes nothing marks the begin and the end for strace.
-        black_box(parent_id());
-        measured_turn(&mut day);
-        black_box(parent_id());
-        day.finish(offer);
-    }
-}
-
-#[inline(never)]
-fn measured_turn(day: &mut Day) {
-    day.turn();
-}
-
-fn instructions(part: &str) -> String {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.args(["--toggle-collect=*measured_turn*"]).arg(std::env::current_exe().unwrap()).arg(part);
-    let Ok(output) = command.output() else { return "no valgrind".to_owned() };
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let count = text.split("Collected :").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    count.map_or_else(|| text.clone(), |count| format!("{:.0}", count / COUNTED as f64))
-}
-
-/// Calls between two marks, of all turns.
-fn system_calls() -> String {
-    let mut command = Command::new("strace");
-    command.args(["-o", "/dev/stderr"]).arg(std::env::current_exe().unwrap()).arg("counted");
-    let Ok(output) = command.output() else { return "no strace".to_owned() };
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let (mut is_measured, mut count, mut marks) = (false, 0, 0);
-    for line in text.lines() {
-        if line.starts_with("getppid(") {
-            (is_measured, marks) = (!is_measured, marks + 1);
-        } else {
-            count += usize::from(is_measured);
-        }
-    }
-    if marks == 2 * COUNTED { count.to_string() } else { format!("{marks} marks instead of {}", 2 * COUNTED) }
 }
 
 fn load() -> String {

@@ -25,7 +25,7 @@ pub(crate) struct Trader {
     feed: AbChannel<MoldUdp64>,
     books: BookBuilder<Itch50, OrderBooks>,
     pub(crate) ouch: OuchOrders<Vec<u8>>,
-    order: Option<Template>, // on this connection
+    pub(crate) order: Option<Template>, // on this connection
 }
 
 impl Trader {

@@ -1,37 +1,56 @@
 //! A day of the example's trader over a wire of plain memory, tick by tick.
 
+mod observed;
+mod peer;
+pub(crate) mod stamps;
 pub(crate) mod venue;
 
 #[path = "../../examples/trader.rs"]
 #[allow(dead_code)] // its `main`
 pub(crate) mod trader;
 
+use std::net::Ipv4Addr;
 use std::time::Instant as Clock;
 
 use market::Capacity;
-use trader::Trader;
-use venue::{LINE_A, VENUE, Venue};
+use order_entry::ouch::OrderTemplate;
 use wirepath::counters::Block;
+use wirepath::device::Queue;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::pipeline::HostStack;
 use wirepath::prelude::*;
-use wirepath::proto::Group;
-use wirepath::worker::Worker;
+use wirepath::proto::{Group, HashSeed, Ipv4Prefix};
+use wirepath::wire::MacAddr;
+use wirepath::worker::{Worker, WorkerBuilder};
 
-type End<A> = Worker<MemoryRx, MemoryTx, HostStack, A>;
+use observed::{Observed, ObservedTx};
+use peer::{Peer, Replay};
+use stamps::{Notes, PostStamp};
+use trader::Trader;
+use venue::{LINE_A, VENUE, Venue};
 
-/// The trader, with the time at which it got a tick and was done with it.
+pub(crate) use peer::{Tape, TapeWriter};
+
+type Trading = Worker<MemoryRx, ObservedTx<MemoryTx, PostStamp>, HostStack, Watched>;
+
+/// The trader, which notes when it got a tick.
 pub(crate) struct Watched {
-    pub(crate) trader: Trader,
-    entered: Option<Clock>,
-    left: Option<Clock>,
+    trader: Trader,
+    /// The tick fires the prepared order, and there is no feed, no book, no check: what the
+    /// framework alone takes.
+    fires_bare: bool,
 }
 
 impl App for Watched {
     fn on_datagram(&mut self, packet: &Datagram<'_>, cx: &mut Cx<'_>) {
-        self.entered = Some(Clock::now());
+        stamps::entered();
+        if self.fires_bare {
+            let Some(order) = &mut self.trader.order else { return };
+            let is_patched = order.patch(OrderTemplate::PRICE_AT, &packet.payload[..8]).is_ok();
+            assert!(is_patched && cx.tcp().try_fire(order) == Ok(true), "the order did not leave");
+            return;
+        }
         self.trader.on_datagram(packet, cx);
-        self.left = Some(Clock::now());
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -47,40 +66,54 @@ impl App for Watched {
     }
 }
 
-/// Nanoseconds of one tick.
+/// Nanoseconds of one turn from its begin on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
-    /// From the begin of the turn to the app: poll, Ethernet, IPv4, UDP.
+    /// To the app, where noted: poll, Ethernet, IPv4, UDP.
     pub(crate) to_app: f64,
-    /// In the app: feed, book, decision, checks, journal, order posted.
-    pub(crate) in_app: f64,
+    /// To the order's post, if there was one.
+    pub(crate) to_post: f64,
+    /// To the end of the turn.
+    pub(crate) turn: f64,
 }
 
 /// Both ends.
 pub(crate) struct Day {
-    trader: End<Watched>,
-    venue: End<Venue>,
+    trader: Trading,
+    peer: Peer,
     now: Instant,
 }
 
 impl Day {
-    /// The session is open, the books are full.
-    pub(crate) fn open(journal_len: usize) -> Self {
+    /// A day with a live venue. The session is open, the books are full.
+    pub(crate) fn live(journal_len: usize, tape: &TapeWriter) -> Self {
+        let (near, mut far) = pair("wire", MemoryConfig::default());
+        let builder = Worker::builder(&mut far).unwrap();
+        let builder = builder.wrap_queue(|queue| Observed { queue, observer: tape.clone() });
+        let mut venue = host(builder, 2, Venue::new());
+        venue.with_app(start(), |_, cx| cx.tcp().listen(VENUE, &ListenOptions::default())).unwrap();
+        Self::open(near, Peer::Live(Box::new(venue), tape.clone()), journal_len)
+    }
+
+    /// The day of which `tape` has the venue's frames.
+    pub(crate) fn replayed(journal_len: usize, tape: Tape) -> Self {
         let (near, far) = pair("wire", MemoryConfig::default());
+        Self::open(near, Peer::Replay(Box::new(Replay::new(far, tape))), journal_len)
+    }
+
+    fn open(mut near: MemoryDevice, peer: Peer, journal_len: usize) -> Self {
         let capacity = Capacity { books: 512, orders: 1 << 16, levels: 1 << 14 };
         // Not zeros, so that the memory is touched before the measurement does.
         let trader = Trader::new(VENUE, capacity, vec![1; journal_len]);
-        let watched = Watched { trader, entered: None, left: None };
-        let now = Instant::from_nanos(1_000_000_000);
-        let mut day =
-            Self { trader: end(near, "192.0.2.1/24", watched), venue: end(far, "192.0.2.2/24", Venue::new()), now };
-        day.venue.with_app(now, |_, cx| cx.tcp().listen(VENUE, &ListenOptions::default())).unwrap();
+        let builder = Worker::builder(&mut near).unwrap();
+        let builder = builder.wrap_queue(|queue| Observed { queue, observer: PostStamp });
+        let trader = host(builder, 1, Watched { trader, fires_bare: false });
+        let mut day = Self { trader, peer, now: start() };
         let group = Group::new(*LINE_A.ip(), LINE_A.port());
-        day.trader.with_app(now, |_, cx| cx.sockets.join(ConsumerId(0), group)).unwrap();
+        day.trader.with_app(day.now, |_, cx| cx.sockets.join(ConsumerId(0), group)).unwrap();
         day.settle();
-        let mut from = 0;
-        while !day.venue.with_app(day.now, |venue, cx| venue.fill(from, 32, cx)) {
-            from += 32;
+        for from in (0..Venue::RESTING_ORDERS).step_by(32) {
+            day.peer.act(day.now, |venue, cx| venue.fill(from, 32, cx));
             day.settle();
         }
         day.settle();
@@ -88,31 +121,36 @@ impl Day {
         day
     }
 
+    /// Whether the app fires at a tick and does nothing else.
+    pub(crate) fn fires_bare(&mut self, is_bare: bool) {
+        self.trader.app_mut().fires_bare = is_bare;
+    }
+
     /// Whatever is on its way arrives. Longer than an order's rate.
     pub(crate) fn settle(&mut self) {
         self.now += Duration::from_millis(20);
-        self.venue.with_app(self.now, |venue, cx| venue.beat(cx));
+        self.peer.act(self.now, Venue::beat);
         for _ in 0..4 {
             self.now += Duration::from_micros(10);
             self.trader.poll_once(self.now);
-            self.venue.poll_once(self.now);
+            self.peer.poll(self.now);
         }
     }
 
     /// An offer that is worth buying is on the wire.
-    pub(crate) fn offer(&mut self) -> u64 {
-        self.venue.with_app(self.now, |venue, cx| venue.offer(cx))
+    pub(crate) fn offer(&mut self) {
+        self.peer.act(self.now, Venue::offer);
     }
 
     /// A message of another book is on the wire, and its end behind it.
     pub(crate) fn other(&mut self) {
-        self.venue.with_app(self.now, |venue, cx| venue.others(cx));
+        self.peer.act(self.now, Venue::others);
     }
 
     /// Some messages of other books come, each in a turn.
     pub(crate) fn others(&mut self, count: usize) {
         for _ in 0..count {
-            self.venue.with_app(self.now, |venue, cx| venue.others(cx));
+            self.other();
             self.trader.poll_once(self.now);
         }
     }
@@ -123,34 +161,45 @@ impl Day {
         self.trader.poll_once(self.now);
     }
 
-    /// The same, and its times, less twice that of the clock.
-    pub(crate) fn timed_turn(&mut self, clock_ns: f64) -> Times {
+    /// A turn of the trader, measured. The time of each is without that of the clock.
+    pub(crate) fn timed_turn(&mut self, clock_ns: f64, notes: Notes) -> Times {
         self.now += Duration::from_micros(1);
         let now = self.now;
+        stamps::begin(notes);
         let start = Clock::now();
         self.trader.poll_once(now);
-        let (Some(entered), Some(left)) = (self.trader.app().entered, self.trader.app().left) else {
-            return Times::default();
+        let end = Clock::now();
+        let [entered, posted] = stamps::end();
+        // Each reading in between adds its time to what follows it.
+        let mut readings = 1.0;
+        let mut ns = |moment: Option<Clock>| {
+            let Some(moment) = moment else { return 0.0 };
+            let ns = (moment - start).as_nanos() as f64 - readings * clock_ns;
+            readings += 1.0;
+            ns.max(0.0)
         };
-        let ns = |from: Clock, to: Clock| ((to - from).as_nanos() as f64 - clock_ns).max(0.0);
-        Times { to_app: ns(start, entered), in_app: ns(entered, left) }
+        let (to_app, to_post) = (ns(entered), ns(posted));
+        Times { to_app, to_post, turn: ns(Some(end)) }
     }
 
-    /// The exchange answers the order, and the offer is gone. Returns the orders so far.
-    pub(crate) fn finish(&mut self, offer: u64) -> u64 {
-        self.venue.poll_once(self.now);
-        self.venue.with_app(self.now, |venue, cx| {
+    /// The exchange answers the order, and the offer is gone.
+    pub(crate) fn finish(&mut self) {
+        self.peer.poll(self.now);
+        self.peer.act(self.now, |venue, cx| {
             venue.answer(cx);
-            if offer > 0 {
-                venue.withdraw(offer, cx);
-            }
+            venue.withdraw(cx);
         });
         self.settle();
-        self.venue.app().orders
     }
 }
 
-fn end<A: App>(mut port: MemoryDevice, address: &str, app: A) -> End<A> {
-    let builder = Worker::builder(&mut port).unwrap().address(address.parse().unwrap()).tcp(TcpConfig::default());
-    builder.build(app, &Block::heap().scope("end")).unwrap()
+fn start() -> Instant {
+    Instant::from_nanos(1_000_000_000)
+}
+
+/// A host of that number. With constant seeds two days have the same numbers.
+fn host<Q: Queue, A: App>(builder: WorkerBuilder<Q>, number: u8, app: A) -> Worker<Q::Rx, Q::Tx, HostStack, A> {
+    let address = Ipv4Prefix::new(Ipv4Addr::new(192, 0, 2, number), 24).unwrap();
+    let builder = builder.address(address).mac(MacAddr([2, 0, 0, 0, 0, number])).seed(HashSeed::new(1, 2));
+    builder.tcp(TcpConfig::default()).build(app, &Block::heap().scope("end")).unwrap()
 }

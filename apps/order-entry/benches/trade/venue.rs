@@ -27,46 +27,49 @@ const DEAR: Price = Price::from_cents(1_050);
 /// The app of that end.
 pub(crate) struct Venue {
     soup: Server,
-    pub(crate) connection: Option<ConnectionId>,
+    connection: Option<ConnectionId>,
     /// The order that is to be answered.
     open: Option<u32>,
-    pub(crate) orders: u64,
     seq: u64,
     reference: u64,
+    /// The offer of WIRE that stands.
+    offered: Option<u64>,
     random: u64,
 }
 
 impl Venue {
     pub(crate) fn new() -> Self {
         let soup = Server::new(ServerConfig::default());
-        Self { soup, connection: None, open: None, orders: 0, seq: 1, reference: 1_000_000, random: 1 }
+        Self { soup, connection: None, open: None, seq: 1, reference: 1_000_000, offered: None, random: 1 }
     }
 
+    /// Orders that rest in other books than that of WIRE.
+    pub(crate) const RESTING_ORDERS: u64 = BOOKS as u64 * RESTING;
+
     /// Fills the books: packets of one message, as many as `send` takes in a turn.
-    pub(crate) fn fill(&mut self, from: u64, count: u64, cx: &mut Cx<'_>) -> bool {
-        let all = u64::from(BOOKS) * RESTING;
-        for order in from..(from + count).min(all) {
+    pub(crate) fn fill(&mut self, from: u64, count: u64, cx: &mut Cx<'_>) {
+        for order in from..(from + count).min(Self::RESTING_ORDERS) {
             let (book, level) = (order % u64::from(BOOKS), order / u64::from(BOOKS));
             let is_buy = level.is_multiple_of(2);
             let price = Price(if is_buy { 100_000 - 100 * level as i64 } else { 110_000 + 100 * level as i64 });
             self.add(book as u16 + 2, order + 1, is_buy, price, cx);
         }
-        if from + count >= all {
+        if from + count >= Self::RESTING_ORDERS {
             self.add(1, 900_000, false, DEAR, cx);
         }
-        from + count >= all
     }
 
-    /// An offer of WIRE that is worth buying; its number.
-    pub(crate) fn offer(&mut self, cx: &mut Cx<'_>) -> u64 {
+    /// An offer of WIRE that is worth buying.
+    pub(crate) fn offer(&mut self, cx: &mut Cx<'_>) {
         self.reference += 1;
+        self.offered = Some(self.reference);
         let price = Price::from_cents(950 + (self.reference % 40) as i64);
         self.add(1, self.reference, false, price, cx);
-        self.reference
     }
 
-    /// The offer is gone.
-    pub(crate) fn withdraw(&mut self, reference: u64, cx: &mut Cx<'_>) {
+    /// The offer is gone, if there was one.
+    pub(crate) fn withdraw(&mut self, cx: &mut Cx<'_>) {
+        let Some(reference) = self.offered.take() else { return };
         let delete = OrderDelete { head: Head::new(OrderDelete::KIND, Locate(1), 0), order: reference.into() };
         self.publish(delete.as_bytes(), cx);
     }
@@ -164,10 +167,7 @@ impl App for Venue {
                     self.soup.accept(now_ns, SessionId::new("S1").unwrap(), 1, &mut output).unwrap();
                 }
                 ServerEvent::Unsequenced(message) => match Inbound::parse(message).unwrap().0 {
-                    Inbound::EnterOrder(order) => {
-                        self.open = Some(order.user_ref.get());
-                        self.orders += 1;
-                    }
+                    Inbound::EnterOrder(order) => self.open = Some(order.user_ref.get()),
                     _ => is_asked = true,
                 },
                 _ => (),
