@@ -55,5 +55,7 @@ pub use settings::{
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
 pub use venue::{
-    Account, AccountSettings, Effect, Fault, FaultPlan, FaultRule, FixAnswer, Venue, VenueCounts, VenueSettings,
+    Account, AccountSettings, Answer, ChangeRequest, Effect, Fault, FaultPlan, FaultRule, MassCancelRequest,
+    NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target, Told, Venue, VenueCounts,
+    VenueSettings,
 };

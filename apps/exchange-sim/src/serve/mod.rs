@@ -7,11 +7,12 @@
 mod connection;
 mod fix;
 mod market_data;
+mod order_port;
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use market::{Price, Symbol};
 use order_entry::orders::TradeTotals;
@@ -26,8 +27,9 @@ use crate::settings::Settings;
 use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings};
 
 use connection::{Connection, End, Port, Shared};
-use fix::FixPort;
+use fix::FixSession;
 use market_data::MarketData;
+use order_port::{AnyPort, Clock, OrderPort, OrderSession, Turn};
 
 /// How long the thread sleeps where no socket had anything.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);
@@ -86,7 +88,9 @@ pub struct Exchange {
     market_data: MarketData,
     listeners: Vec<(TcpListener, Port)>,
     connections: Vec<Connection>,
-    fix: Option<FixPort>,
+    ports: Vec<Box<dyn AnyPort>>,
+    /// Nanoseconds between 1970 and the begin of the day.
+    epoch_ns: u64,
     session: SessionId,
     start_after: Duration,
     taken: Vec<bool>,
@@ -125,7 +129,8 @@ impl Exchange {
             market_data: MarketData::open(settings, &serving.send_sockets, serving.rerequest.as_ref())?,
             listeners,
             connections: Vec::new(),
-            fix: None,
+            ports: Vec::new(),
+            epoch_ns: 0,
             session,
             start_after: serving.start_after,
             served: Served {
@@ -150,11 +155,22 @@ impl Exchange {
     ///
     /// The address is taken.
     pub fn open_fix(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
+        self.open_port::<FixSession>(address)
+    }
+
+    fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
         let failed = |error| Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error };
-        let port = FixPort::open(address, self.taken.len()).map_err(failed)?;
-        let opened = port.address().map_err(failed);
-        self.fix = Some(port);
-        opened
+        let port = OrderPort::<S>::open(address, self.taken.len()).map_err(failed)?;
+        let opened = port.address().map_err(failed)?;
+        self.ports.push(Box::new(port));
+        Ok(opened)
+    }
+
+    /// The ports, and what a turn of them works with.
+    fn ports(&mut self, now_ns: u64) -> (&mut [Box<dyn AnyPort>], Turn<'_>) {
+        let clock = Clock { now_ns, epoch_ns: self.epoch_ns };
+        let turn = Turn { venue: &mut self.venue, taken: &mut self.taken, served: &mut self.served, clock };
+        (&mut self.ports, turn)
     }
 
     /// The listed symbols with their reference prices.
@@ -176,6 +192,8 @@ impl Exchange {
     pub fn run(mut self, stop: &StopFlag) -> Result<Served, Error> {
         let started = Instant::now();
         let now_ns = || START_NS + started.elapsed().as_nanos() as u64;
+        let utc = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        self.epoch_ns = (utc.as_nanos() as u64).saturating_sub(START_NS);
         let mut is_open = false;
         while !stop.is_stopping() {
             if !is_open && started.elapsed() >= self.start_after {
@@ -220,8 +238,9 @@ impl Exchange {
                 }
             }
         }
-        if let Some(fix) = &mut self.fix {
-            is_busy |= fix.turn(&mut self.venue, &mut self.taken, now_ns, &mut self.served);
+        let (ports, mut turn) = self.ports(now_ns);
+        for port in ports {
+            is_busy |= port.turn(&mut turn);
         }
         self.market_data.publish(&self.venue.take_public());
         Ok(self.market_data.advance(now_ns)? || is_busy)
@@ -283,8 +302,8 @@ impl Exchange {
         for connection in &mut self.connections {
             connection.end_of_day(now_ns());
         }
-        if let Some(fix) = &mut self.fix {
-            fix.end_of_day(now_ns());
+        for port in &mut self.ports {
+            port.end(Clock { now_ns: now_ns(), epoch_ns: self.epoch_ns });
         }
         self.market_data.finish();
         while !self.market_data.is_done() {

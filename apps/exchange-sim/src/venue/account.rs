@@ -10,7 +10,7 @@ use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
 use order_entry::soupbin::Credentials;
 
-use super::fix::{FixAnswer, FixOrders};
+use super::named::{Answer, NamedOrder, NamedOrders, Protocol, Target, drop_copy};
 
 /// Who may log in, and how it is treated.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,8 @@ pub struct Account {
     messages: Vec<Vec<u8>>,
     drop_copies: Vec<Vec<u8>>,
     trades: TradeTotals,
-    pub(super) fix: FixOrders,
+    /// Orders by each of the protocols whose clients name them.
+    pub(super) named: [NamedOrders; Protocol::ALL.len()],
 }
 
 impl Account {
@@ -109,7 +110,7 @@ impl Account {
             messages: Vec::new(),
             drop_copies: Vec::new(),
             trades: TradeTotals::default(),
-            fix: FixOrders::default(),
+            named: Default::default(),
         }
     }
 
@@ -151,15 +152,22 @@ impl Account {
         self.messages.push(message);
     }
 
-    /// All messages to it about orders that it entered by FIX, in their order.
-    pub fn fix_answers(&self) -> &[FixAnswer] {
-        self.fix.answers()
+    /// All that it was told about orders that it entered by a protocol whose clients name them.
+    pub fn answers(&self, protocol: Protocol) -> &[Answer] {
+        self.named[protocol as usize].answers()
+    }
+
+    /// An order that it entered by such a protocol, as it is now.
+    pub fn named_order(&self, protocol: Protocol, target: Target<'_>) -> Option<&NamedOrder> {
+        self.named[protocol as usize].get(target)
     }
 
     pub(super) fn answer(&mut self, event: &Event, report: &Report, symbol: Symbol) {
-        if let Some(side) = self.fix.report(report) {
-            self.total(report, side);
-            self.drop_copies.extend(super::fix::drop_copy(event.at_ns, report));
+        if let Some(protocol) = Protocol::of(report.token()) {
+            if let Some(side) = self.named[protocol as usize].report(event.at_ns, report) {
+                self.total(report, side);
+                self.drop_copies.extend(drop_copy(event.at_ns, protocol, report));
+            }
             return;
         }
         let Some(message) = self.message_of(event.at_ns, report, symbol) else { return };

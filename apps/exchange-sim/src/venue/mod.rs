@@ -1,6 +1,6 @@
 //! The exchange that answers, as a pure machine: OUCH 5.0 messages of accounts in, or orders by
-//! FIX (see `fix`); numbered messages for each account, copies for drop copy and the public feed
-//! out.
+//! other protocols (see `named`); numbered messages for each account, copies for drop copy and the
+//! public feed out.
 //!
 //! ```text
 //!   OUCH message ─ entry ─> matching engine ─ event ─┬─ answers ─> an account's messages
@@ -15,7 +15,8 @@ mod account;
 mod answers;
 mod entry;
 mod faults;
-mod fix;
+pub(crate) mod fix;
+mod named;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -29,7 +30,10 @@ use matching_engine::{
 
 pub use account::{Account, AccountSettings, VenueCounts};
 pub use faults::{Fault, FaultPlan, FaultRule};
-pub use fix::FixAnswer;
+pub use named::{
+    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
+    Target, Told,
+};
 
 use faults::Faults;
 

@@ -1,0 +1,345 @@
+//! FIX: requests D, F, G and q in the venue's words, and its answers as messages 8, 9 and r.
+//! Versions differ only in how an answer is written.
+
+use market::{Price, Side, Symbol};
+use matching_engine::{CrossKind, Display, Life, PostOnly, Pricing, RejectReason, Terms};
+use order_entry::fix::codec::{Decimal, Writer};
+use order_entry::fix::orders::{
+    CancelReject, CancelRequest, CxlRejResponseTo, ExecTransType, ExecType, ExecutionReport, MassCancel,
+    MassCancelReport, NewOrderSingle, OrdStatus, OrdType, ReplaceRequest, Side as FixSide, TimeInForce, Utc,
+};
+use order_entry::fix::session::Version;
+use order_entry::ouch;
+
+use super::named::{
+    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
+    Target, Told,
+};
+use super::{Effect, Venue};
+
+/// ExecInst (18): participate, do not initiate.
+const POST_ONLY: u8 = b'6';
+/// ExecRestatementReason (378): a part of the quantity was declined.
+const RESTATED_BY_DECLINE: u64 = 5;
+/// MassCancelRequestType (530): the orders of an instrument, all orders.
+const OF_SECURITY: u64 = 1;
+const ALL_ORDERS: u64 = 7;
+
+impl Venue {
+    /// Takes a new order (D).
+    pub fn fix_new(&mut self, account: usize, request: &NewOrderSingle<'_>, now_ns: u64) -> Effect {
+        let fields = Fields {
+            cl_ord_id: request.cl_ord_id,
+            symbol: symbol_of(request.symbol),
+            side: request.side,
+            qty: request.order_qty,
+            ord_type: request.ord_type,
+            price: request.price,
+            time_in_force: request.time_in_force.unwrap_or(TimeInForce::Day),
+            min_qty: request.min_qty,
+            is_post_only: request.exec_inst.is_some_and(|codes| codes.contains(&POST_ONLY)),
+        };
+        self.enter_named(account, Protocol::Fix, &fields.order(&fields.echo()), now_ns)
+    }
+
+    /// Takes a request to cancel (F).
+    pub fn fix_cancel(&mut self, account: usize, request: &CancelRequest<'_>, now_ns: u64) -> Effect {
+        let target = Target::ClOrdId(request.orig_cl_ord_id);
+        let change = ChangeRequest { cl_ord_id: Some(request.cl_ord_id), target, echo: &[] };
+        self.cancel_named(account, Protocol::Fix, &change, now_ns)
+    }
+
+    /// Takes a request to replace (G).
+    pub fn fix_replace(&mut self, account: usize, request: &ReplaceRequest<'_>, now_ns: u64) -> Effect {
+        let target = Target::ClOrdId(request.orig_cl_ord_id);
+        let before = self.accounts()[account].named_order(Protocol::Fix, target);
+        let before = before.map_or(TimeInForce::Day, |order| Echo::of(&order.request).time_in_force);
+        let fields = Fields {
+            cl_ord_id: request.cl_ord_id,
+            symbol: symbol_of(request.symbol),
+            side: request.side,
+            qty: request.order_qty,
+            ord_type: request.ord_type,
+            price: request.price,
+            time_in_force: request.time_in_force.unwrap_or(before),
+            min_qty: None,
+            is_post_only: false,
+        };
+        let change = ChangeRequest { cl_ord_id: Some(request.cl_ord_id), target, echo: &[] };
+        self.replace_named(account, Protocol::Fix, (&change, &fields.order(&fields.echo())), now_ns)
+    }
+
+    /// Takes a request to cancel many orders (q): those of an instrument, or all.
+    pub fn fix_mass_cancel(&mut self, account: usize, request: &MassCancel<'_>, now_ns: u64) -> Effect {
+        let symbol = match (request.request_type, request.symbol) {
+            (ALL_ORDERS, _) => None,
+            // A symbol that is not listed refuses what this venue does not know.
+            (OF_SECURITY, symbol) => Some(symbol.map_or(Symbol::NONE, symbol_of)),
+            _ => Some(Symbol::NONE),
+        };
+        let echo = [u8::try_from(request.request_type).unwrap_or(u8::MAX)];
+        let request = MassCancelRequest { cl_ord_id: request.cl_ord_id, symbol, echo: &echo };
+        self.mass_cancel_named(account, Protocol::Fix, &request, now_ns)
+    }
+}
+
+/// What decides the terms of an order.
+#[derive(Clone, Copy, Debug)]
+struct Fields<'a> {
+    cl_ord_id: &'a [u8],
+    symbol: Symbol,
+    side: FixSide,
+    qty: Option<Decimal>,
+    ord_type: OrdType,
+    price: Option<Decimal>,
+    time_in_force: TimeInForce,
+    min_qty: Option<Decimal>,
+    is_post_only: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn order(&self, echo: &'a [u8]) -> OrderRequest<'a> {
+        OrderRequest {
+            cl_ord_id: self.cl_ord_id,
+            symbol: self.symbol,
+            side: if self.side == FixSide::Buy { Side::Buy } else { Side::Sell },
+            qty: whole(self.qty).unwrap_or(0),
+            price: self.price.and_then(Decimal::price),
+            terms: self.terms(),
+            self_trade: None,
+            echo,
+        }
+    }
+
+    fn echo(&self) -> [u8; 3] {
+        [self.side.to_wire(), self.ord_type.to_wire(), self.time_in_force.to_wire()]
+    }
+
+    /// The engine's terms; what this venue does not do by FIX is an error in words.
+    fn terms(&self) -> Result<Terms, &'static str> {
+        let life = match self.time_in_force {
+            TimeInForce::Day => Life::Day,
+            TimeInForce::ImmediateOrCancel => Life::ImmediateOrCancel,
+            TimeInForce::FillOrKill => Life::FillOrKill,
+            TimeInForce::AtTheOpening => Life::Cross(CrossKind::Opening),
+            TimeInForce::AtTheClose => Life::Cross(CrossKind::Closing),
+            _ => return Err("TimeInForce (59) must be 0, 2, 3, 4 or 7"),
+        };
+        let price = || -> Result<Price, &'static str> {
+            let price = self.price.ok_or("a limit order needs Price (44)")?;
+            price.price().ok_or("Price (44) has more than four decimals")
+        };
+        let pricing = match self.ord_type {
+            OrdType::Market => Pricing::Market,
+            OrdType::Limit => Pricing::Limit(price()?),
+            _ => return Err("OrdType (40) must be 1 or 2"),
+        };
+        let qty = whole(self.qty).ok_or("OrderQty (38) must be whole shares")?;
+        let min_qty = self.min_qty.map_or(Some(0), |min_qty| whole(Some(min_qty)));
+        let min_qty = min_qty.ok_or("MinQty (110) must be whole shares")?;
+        let post_only = if self.is_post_only { PostOnly::Slide } else { PostOnly::No };
+        Ok(Terms { qty, pricing, display: Display::Full, life, post_only, min_qty })
+    }
+}
+
+/// The fields of the request that reports repeat.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    side: FixSide,
+    ord_type: OrdType,
+    time_in_force: TimeInForce,
+}
+
+impl Echo {
+    fn of(request: &[u8]) -> Self {
+        let field = |idx| request.get(idx).copied().unwrap_or(0);
+        Self {
+            side: FixSide::from_wire(field(0)).unwrap_or(FixSide::Buy),
+            ord_type: OrdType::from_wire(field(1)).unwrap_or(OrdType::Limit),
+            time_in_force: TimeInForce::from_wire(field(2)).unwrap_or(TimeInForce::Day),
+        }
+    }
+}
+
+fn whole(shares: Option<Decimal>) -> Option<u32> {
+    shares?.integer()?.try_into().ok()
+}
+
+fn symbol_of(text: &[u8]) -> Symbol {
+    Symbol::new(&String::from_utf8_lossy(text)).unwrap_or(Symbol::NONE)
+}
+
+/// MsgType (35) of an answer; none where FIX has no words for it.
+pub(crate) const fn msg_type(answer: &Answer) -> Option<&'static str> {
+    match answer.told {
+        // FIX tells no new time of an order.
+        Told::Refreshed { .. } => None,
+        Told::MassCanceled { .. } | Told::Refused(Refused::MassCancel, _) => Some("r"),
+        Told::Refused(..) => Some("9"),
+        _ => Some("8"),
+    }
+}
+
+/// Writes the fields of an answer behind the header, in the words of a version; `utc_ns` is
+/// TransactTime.
+pub(crate) fn write(answer: &Answer, version: Version, utc_ns: u64, out: &mut Writer<'_>) {
+    match (answer.told, &answer.order) {
+        (Told::MassCanceled { count }, _) => mass_cancel_report(answer, Ok(count)).write(out),
+        (Told::Refused(Refused::MassCancel, reason), _) => mass_cancel_report(answer, Err(reason)).write(out),
+        (Told::Refused(refused, reason), _) => write_refusal(answer, refused, reason, utc_ns, out),
+        (_, Some(order)) => write_execution(answer, order, version, utc_ns, out),
+        // All others are about an order.
+        (_, None) => {}
+    }
+}
+
+fn mass_cancel_report(answer: &Answer, outcome: Result<u32, OrderRefusal>) -> MassCancelReport<'_> {
+    let request_type = answer.request.as_ref().and_then(|echo| echo.first()).copied().unwrap_or(0);
+    MassCancelReport {
+        cl_ord_id: Some(&answer.cl_ord_id),
+        order_id: b"NONE",
+        text: outcome.err().map(|reason| reason.text().as_bytes()),
+        request_type: request_type.into(),
+        // 0 is a refusal, others repeat the request's type.
+        response: if outcome.is_ok() { request_type.into() } else { 0 },
+        reject_reason: outcome.is_err().then_some(1),
+        total_affected: outcome.ok().map(u64::from),
+    }
+}
+
+fn write_refusal(answer: &Answer, refused: Refused, reason: OrderRefusal, utc_ns: u64, out: &mut Writer<'_>) {
+    let order_id = named(answer.order.as_ref().map_or(0, |order| order.order_id));
+    let report = CancelReject {
+        account: None,
+        cl_ord_id: &answer.cl_ord_id,
+        order_id: order_id.as_bytes(),
+        ord_status: answer.order.as_ref().map_or(OrdStatus::Rejected, |order| ord_status(order.status)),
+        orig_cl_ord_id: answer.orig_cl_ord_id.as_deref().unwrap_or_default(),
+        text: Some(reason.text().as_bytes()),
+        transact_time: Some(Utc(utc_ns)),
+        // CxlRejReason (102).
+        cxl_rej_reason: Some(match reason {
+            OrderRefusal::TooLate => 0,
+            OrderRefusal::Unknown => 1,
+            OrderRefusal::Duplicate => 6,
+            _ => 2,
+        }),
+        cxl_rej_response_to: if refused == Refused::Cancel {
+            CxlRejResponseTo::Cancel
+        } else {
+            CxlRejResponseTo::Replace
+        },
+    };
+    report.write(out);
+}
+
+fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns: u64, out: &mut Writer<'_>) {
+    let status = ord_status(order.status);
+    let (exec_type, exec_trans_type) = exec_type_of(answer.told, order, version, status);
+    let (exec_id, exec_ref_id, last) = match answer.told {
+        Told::Executed { qty, price, match_number, .. } => {
+            (format!("{}-{match_number}", answer.number), None, Some((qty, price)))
+        }
+        Told::Broken { qty, price, match_number, fill } => {
+            let exec_ref_id = fill.map(|number| format!("{number}-{match_number}"));
+            (answer.number.to_string(), exec_ref_id, Some((qty, price)))
+        }
+        _ => (answer.number.to_string(), None, None),
+    };
+    let text = match answer.told {
+        Told::Canceled { reason, .. } => ouch::CancelReason(reason.letter()).name().unwrap_or("canceled"),
+        Told::Rejected(reason) => reason.text(),
+        _ => "",
+    };
+    let order_id = named(order.order_id);
+    let echo = Echo::of(&order.request);
+    let unit = Decimal::SCALE / Price::SCALE;
+    let average = order.paid.checked_div(order.executed.into()).unwrap_or(0);
+    let report = ExecutionReport {
+        account: None,
+        avg_px: Some(Decimal(average.saturating_mul(unit))),
+        cl_ord_id: Some(&answer.cl_ord_id),
+        cum_qty: shares(order.executed),
+        exec_id: exec_id.as_bytes(),
+        exec_ref_id: exec_ref_id.as_ref().map(String::as_bytes),
+        exec_trans_type,
+        last_px: last.map(|(_, price)| Decimal::from_price(price)),
+        last_qty: last.map(|(qty, _)| shares(qty)),
+        order_id: order_id.as_bytes(),
+        order_qty: Some(shares(order.qty)),
+        ord_status: status,
+        ord_type: Some(echo.ord_type),
+        orig_cl_ord_id: answer.orig_cl_ord_id.as_deref(),
+        price: order.price.map(Decimal::from_price),
+        side: echo.side,
+        symbol: order.symbol.0.trim_ascii_end(),
+        text: Some(text.as_bytes()).filter(|text| !text.is_empty()),
+        time_in_force: Some(echo.time_in_force),
+        transact_time: Some(Utc(utc_ns)),
+        ord_rej_reason: if let Told::Rejected(reason) = answer.told { Some(reject_code(reason)) } else { None },
+        exec_type,
+        leaves_qty: shares(order.leaves),
+        exec_restatement_reason: (exec_type == ExecType::Restated).then_some(RESTATED_BY_DECLINE),
+    };
+    report.write(out);
+}
+
+/// ExecType (150), and ExecTransType (20) where the version has it.
+fn exec_type_of(
+    told: Told,
+    order: &NamedOrder,
+    version: Version,
+    status: OrdStatus,
+) -> (ExecType, Option<ExecTransType>) {
+    let kind = match told {
+        Told::Executed { .. } => ExecType::Trade,
+        Told::Broken { .. } => ExecType::TradeCancel,
+        Told::Rejected(_) => ExecType::Rejected,
+        Told::Replaced => ExecType::Replaced,
+        Told::Canceled { .. } if order.leaves > 0 => ExecType::Restated,
+        Told::Canceled { .. } if order.status == OrderStatus::Expired => ExecType::Expired,
+        Told::Canceled { .. } => ExecType::Canceled,
+        _ => ExecType::New,
+    };
+    match (version, kind) {
+        // FIX 4.2 says a fill by its state, and a trade that is taken back by 20=1.
+        (Version::Fix42, ExecType::Trade | ExecType::TradeCancel) => {
+            let is_canceled = kind == ExecType::TradeCancel;
+            let trans = if is_canceled { ExecTransType::Cancel } else { ExecTransType::New };
+            (ExecType::from_wire(status.to_wire()).unwrap_or(ExecType::New), Some(trans))
+        }
+        (Version::Fix42, kind) => (kind, Some(ExecTransType::New)),
+        (_, kind) => (kind, None),
+    }
+}
+
+const fn ord_status(status: OrderStatus) -> OrdStatus {
+    match status {
+        OrderStatus::New => OrdStatus::New,
+        OrderStatus::PartiallyFilled => OrdStatus::PartiallyFilled,
+        OrderStatus::Filled => OrdStatus::Filled,
+        OrderStatus::Canceled => OrdStatus::Canceled,
+        OrderStatus::Expired => OrdStatus::Expired,
+        OrderStatus::Replaced => OrdStatus::Replaced,
+        OrderStatus::Rejected => OrdStatus::Rejected,
+    }
+}
+
+/// OrdRejReason (103).
+const fn reject_code(reason: OrderRefusal) -> u64 {
+    match reason {
+        OrderRefusal::Engine(RejectReason::Symbol) => 1,
+        OrderRefusal::Engine(RejectReason::Closed | RejectReason::Halted) => 2,
+        OrderRefusal::Duplicate => 6,
+        OrderRefusal::Terms(_) | OrderRefusal::Engine(RejectReason::Terms | RejectReason::Display) => 11,
+        _ => 0,
+    }
+}
+
+fn shares(count: u32) -> Decimal {
+    Decimal::whole(count.into())
+}
+
+fn named(order_id: u64) -> String {
+    if order_id == 0 { "NONE".to_owned() } else { order_id.to_string() }
+}
