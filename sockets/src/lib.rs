@@ -81,7 +81,7 @@ pub use control::SendControl;
 pub use descriptors::{Closed, Descriptors, File, OpenFile};
 pub use epoll::{EpollEvent, Interest, Trigger};
 pub use errno::Errno;
-pub use options::{Ancillary, Options, Shutdown, TimestampResolution};
+pub use options::{Ancillary, MtuDiscover, Options, Shutdown, TimestampResolution};
 pub use ready::Ready;
 pub use socket::datagram::DatagramInfo;
 pub use socket::error_queue::{ErrorOrigin, QueuedError, QueuedPacket};

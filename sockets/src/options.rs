@@ -71,8 +71,8 @@ pub struct Options {
     pub multicast_loop: bool,
     /// `IP_MULTICAST_ALL`. By default on, as on Linux.
     pub multicast_all: bool,
-    /// `IP_MTU_DISCOVER` with `IP_PMTUDISC_DO`: a datagram over the MTU is refused. By default off.
-    pub dont_fragment: bool,
+    /// `IP_MTU_DISCOVER`. By default [`MtuDiscover::Want`], as on Linux.
+    pub mtu_discover: MtuDiscover,
     /// `SO_MAX_PACING_RATE` of a stream, bytes a second. By default `None`.
     pub pacing_rate: Option<u64>,
     /// `TCP_CORK` and `UDP_CORK`: data that does not fill a segment, or the datagram, waits. By
@@ -89,6 +89,40 @@ pub struct Options {
     pub zerocopy: bool,
     /// `SO_SELECT_ERR_QUEUE`: an error is `POLLPRI` as well. By default off.
     pub select_error_queue: bool,
+}
+
+/// The values of `IP_MTU_DISCOVER`: what becomes of a datagram that is longer than the MTU, and
+/// whether a router's report of the path's MTU counts. A stream always discovers the path's MTU, so
+/// it takes [`Want`](Self::Want) and [`Do`](Self::Do) alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtuDiscover {
+    /// `IP_PMTUDISC_DONT`: it leaves in fragments, and no error tells of reports.
+    Dont,
+    /// `IP_PMTUDISC_WANT`: it leaves in fragments. Ours allow routers to cut it further, where
+    /// Linux forbids that for a datagram that fits, and cuts the next one itself.
+    #[default]
+    Want,
+    /// `IP_PMTUDISC_DO`: `EMSGSIZE`, and routers may not cut it.
+    Do,
+    /// `IP_PMTUDISC_PROBE`: as `Do`, by the interface's MTU.
+    Probe,
+    /// `IP_PMTUDISC_INTERFACE`: `EMSGSIZE` by the interface's MTU; routers may cut it.
+    Interface,
+    /// `IP_PMTUDISC_OMIT`: it leaves in fragments by the interface's MTU; routers may cut it.
+    Omit,
+}
+
+impl MtuDiscover {
+    pub(crate) const ALL: [Self; 6] = [Self::Dont, Self::Want, Self::Do, Self::Probe, Self::Interface, Self::Omit];
+
+    /// The packets have DF set, and none is cut.
+    pub(crate) fn forbids_fragments(self) -> bool {
+        matches!(self, Self::Do | Self::Probe)
+    }
+
+    pub(crate) fn ignores_path_mtu(self) -> bool {
+        matches!(self, Self::Probe | Self::Interface | Self::Omit)
+    }
 }
 
 /// The control messages of `recvmsg`. [`DatagramInfo`](crate::DatagramInfo) always has all the
@@ -151,7 +185,7 @@ impl Default for Options {
             multicast_source: Ipv4Addr::UNSPECIFIED,
             multicast_loop: true,
             multicast_all: true,
-            dont_fragment: false,
+            mtu_discover: MtuDiscover::default(),
             pacing_rate: None,
             cork: false,
             ancillary: Ancillary::default(),

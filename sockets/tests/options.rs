@@ -93,7 +93,6 @@ const OPTIONS: &[(i32, i32, Form)] = &[
     (IP, 1, Int),
     (IP, 2, Int),
     (IP, 8, Int),
-    (IP, 10, SmallInt),
     (IP, 11, Int),
     (IP, 12, Int),
     (IP, 13, Int),
@@ -129,6 +128,7 @@ const STREAM_OPTIONS: &[(i32, i32, Form)] = &[
     (UDP, 100, Int),
 ];
 const DATAGRAM_OPTIONS: &[(i32, i32, Form)] = &[
+    (IP, 10, Int),
     (IP, 21, Int),
     (IP, 41, Filter),
     (IP, 48, GroupFilter),
@@ -212,8 +212,8 @@ impl Random {
         ];
         loop {
             match (self.pick(&all), form) {
-                // No value is above a GiB, and sends above the path's MTU are not supported.
-                (i32::MAX | 3 | 5, SmallInt) => (),
+                // No value is above a GiB.
+                (i32::MAX, SmallInt) => (),
                 // A rate of nothing.
                 (0, Rate) => (),
                 (int, _) => return int,

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use common::{Wire, at, wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
 use sockets::{
-    Errno, ErrorOrigin, MessageTimestamps, Options, QueuedError, Ready, RecvFlags, SendFlags, SocketId, Stack,
-    TimestampResolution, Timestamping,
+    Errno, ErrorOrigin, MessageTimestamps, MtuDiscover, Options, QueuedError, Ready, RecvFlags, SendFlags, SocketId,
+    Stack, TimestampResolution, Timestamping,
 };
 use wirepath::time::{Clock, Duration};
 
@@ -215,7 +215,7 @@ fn datagram_above_the_mtu_that_may_not_be_fragmented_is_queued_with_the_mtu() {
     let wire = wire();
     let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
     client.send_to(b"", at(2, 7)).unwrap();
-    client.set_options(|options| (options.receive_errors, options.dont_fragment) = (true, true)).unwrap();
+    client.set_options(|options| (options.receive_errors, options.mtu_discover) = (true, MtuDiscover::Do)).unwrap();
     assert_eq!(common::errno(client.send_to(&[0; 1_473], at(2, 7))), Some(Errno::EMSGSIZE));
     let entry = next_error(&wire.left, client.id()).unwrap();
     assert_eq!((entry.errno, entry.origin, entry.info), (Errno::EMSGSIZE, ErrorOrigin::Local, 1_500));

@@ -11,6 +11,7 @@ use wirepath::time::Duration;
 const IP: i32 = 0;
 const TCP: i32 = 6;
 const IP_TTL: i32 = 2;
+const IP_MTU_DISCOVER: i32 = 10;
 const IP_MINTTL: i32 = 21;
 const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 const TCP_DEFER_ACCEPT: i32 = 9;
@@ -149,6 +150,27 @@ fn datagram_with_less_than_the_least_ttl_is_dropped_and_counted() {
     assert_eq!(&into[..4], b"near");
     assert_eq!(wire.right.call(|sockets, _| sockets.recv_from(theirs, &mut into)).err(), Some(Errno::EAGAIN));
     assert_eq!(wire.right.call(|sockets, _| sockets.below_ttl_min(theirs)), Ok(1));
+}
+
+#[test]
+fn datagram_above_the_mtu_leaves_in_fragments_or_not_at_all_as_mtu_discover_says() {
+    let wire = wire();
+    let (ours, theirs) = (socket(&wire.left, Kind::Datagram), socket(&wire.right, Kind::Datagram));
+    wire.right.call(|sockets, cx| sockets.bind(theirs, at(2, 9_000), cx)).unwrap();
+    let send = |len| wire.left.call(|sockets, cx| sockets.send_to(ours, &vec![0; len], at(2, 9_000), cx));
+    send(1).unwrap();
+    wire.settle();
+    let (fragments, refused) = (Ok(1_473), Err(Errno::EMSGSIZE));
+    for (mode, sent) in [fragments, fragments, refused, refused, refused, fragments].into_iter().enumerate() {
+        set(&wire.left, ours, IP, IP_MTU_DISCOVER, mode as i32);
+        assert_eq!((send(1_472), send(1_473)), (Ok(1_472), sent), "{mode}");
+    }
+    let set_mode = |kind, mode: i32| {
+        let id = socket(&wire.left, kind);
+        wire.left.call(|sockets, cx| sockets.setsockopt(id, IP, IP_MTU_DISCOVER, &mode.to_ne_bytes(), cx))
+    };
+    assert_eq!((set_mode(Kind::Datagram, 6), set_mode(Kind::Datagram, -1)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    assert_eq!((set_mode(Kind::Stream, 2), set_mode(Kind::Stream, 4)), (Ok(()), Err(Errno::ENOPROTOOPT)));
 }
 
 #[test]

@@ -78,11 +78,14 @@ const IPV6_TRANSPARENT: c_int = 75;
 /// Which side carries out an option of an offloaded socket. No option is accepted without effect
 /// where it should have one.
 pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> HandledBy {
-    const IP_PMTUDISC_PROBE: u32 = 3;
+    const IP_PMTUDISC_WANT: u32 = 1;
+    const IP_PMTUDISC_DO: u32 = 2;
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => HandledBy::Device,
-        // Modes that ignore the path's MTU.
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) if number(value).is_some_and(|mode| mode >= IP_PMTUDISC_PROBE) => {
+        // A stream of ours always discovers the path's MTU.
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+            if kind == Kind::Stream && !matches!(number(value), Some(IP_PMTUDISC_WANT | IP_PMTUDISC_DO)) =>
+        {
             HandledBy::Kernel
         }
         (libc::IPPROTO_IP, libc::IP_MINTTL) if kind == Kind::Stream && !is_default(level, name, value) => {

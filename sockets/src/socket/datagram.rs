@@ -11,7 +11,7 @@ use wirepath::time::{Duration, Instant, UnixTime};
 
 use super::{BUFFER_CHARGE, Payload};
 use crate::errno::Errno;
-use crate::options::Options;
+use crate::options::{MtuDiscover, Options};
 use crate::ready::Ready;
 
 /// The most destinations whose headers stay prepared. A sender to more destinations pays for the
@@ -241,6 +241,12 @@ impl DatagramSocket {
             Some(idx) => &mut self.flows[idx],
             None => self.prepare(local, remote, options, cx)?,
         };
+        if options.mtu_discover == MtuDiscover::Interface {
+            flow.refresh(cx);
+            if payload.len() > flow.payload_len_max() {
+                return Err(Errno::EMSGSIZE);
+            }
+        }
         match flow.send(payload, cx) {
             // The neighbor is being resolved, and the datagram has more fragments than may wait.
             Err(SendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
@@ -271,8 +277,13 @@ impl DatagramSocket {
         let ttl = if remote.ip().is_multicast() { options.multicast_ttl } else { options.ttl };
         let is_named = remote.ip().is_multicast() && local.ip().is_unspecified();
         let local = if is_named { SocketAddrV4::new(options.multicast_source, local.port()) } else { local };
-        let (tos, dont_fragment) = (options.tos, options.dont_fragment);
-        let options = UdpOptions { ttl: Some(ttl), tos, dont_fragment, ..UdpOptions::default() };
+        let options = UdpOptions {
+            ttl: Some(ttl),
+            tos: options.tos,
+            dont_fragment: options.mtu_discover.forbids_fragments(),
+            ignore_path_mtu: options.mtu_discover.ignores_path_mtu(),
+            ..UdpOptions::default()
+        };
         let flow = UdpFlow::connect(local, remote, &options, cx)?;
         if self.flows.len() < FLOWS_MAX {
             self.flows.push(flow);

@@ -2,11 +2,10 @@
 
 use wirepath::pipeline::Cx;
 
-use super::MtuDiscover;
 use super::number::*;
 use super::value::{int_or_byte, put, put_int};
 use crate::errno::Errno;
-use crate::options::Options;
+use crate::options::{MtuDiscover, Options};
 use crate::table::{SocketId, Sockets};
 
 impl Sockets {
@@ -49,17 +48,14 @@ impl Sockets {
                 _ => Err(Errno::EINVAL),
             },
             IP_MTU_DISCOVER => {
-                let discover = match number {
-                    0 => MtuDiscover::Dont,
-                    1 => MtuDiscover::Want,
-                    2 => MtuDiscover::Do,
-                    // These modes send datagrams above the path MTU or ignore routers' reports: not
-                    // supported.
-                    3..=5 => return Err(Errno::ENOPROTOOPT),
-                    _ => return Err(Errno::EINVAL),
-                };
-                self.find(id)?.raw.mtu_discover = discover;
-                self.change(id, cx, |options| options.dont_fragment = discover == MtuDiscover::Do)
+                let mode = usize::try_from(number).ok().and_then(|mode| MtuDiscover::ALL.get(mode));
+                match mode.copied().ok_or(Errno::EINVAL)? {
+                    MtuDiscover::Want | MtuDiscover::Do => (),
+                    // Segments are as long as the path allows, and have DF set.
+                    _ if is_stream => return Err(Errno::ENOPROTOOPT),
+                    _ => (),
+                }
+                self.change(id, cx, |options| options.mtu_discover = MtuDiscover::ALL[number as usize])
             }
             IP_BIND_ADDRESS_NO_PORT => {
                 self.find(id)?.raw.binds_no_port = on;
@@ -81,7 +77,7 @@ impl Sockets {
             IP_RECVERR => options.receive_errors.into(),
             IP_TOS => options.tos.into(),
             IP_TTL => options.ttl.into(),
-            IP_MTU_DISCOVER => raw.mtu_discover as i32,
+            IP_MTU_DISCOVER => options.mtu_discover as i32,
             IP_BIND_ADDRESS_NO_PORT => raw.binds_no_port.into(),
             IP_MULTICAST_LOOP => options.multicast_loop.into(),
             IP_MULTICAST_ALL => options.multicast_all.into(),

@@ -51,31 +51,16 @@ pub(crate) struct RawOptions {
     is_quickack_off: bool,
     /// `SO_RCVBUF` was set: `SO_RCVLOWAT` does not grow it.
     is_receive_buffer_set: bool,
-    /// `IP_MTU_DISCOVER` minus one, so that the default is the kernel's.
-    mtu_discover: MtuDiscover,
     /// `IP_BIND_ADDRESS_NO_PORT`, which is how streams are bound in any case.
     pub(crate) binds_no_port: bool,
     /// `TCP_DEFER_ACCEPT`, as the kernel counts it: retransmissions of the SYN-ACK.
     defer_accept: u8,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum MtuDiscover {
-    Dont,
-    #[default]
-    Want,
-    Do,
-}
-
 impl RawOptions {
     /// How long a connection without data waits before it can be accepted (`TCP_DEFER_ACCEPT`).
     pub(crate) fn defers_for(&self) -> Option<Duration> {
         (self.defer_accept > 0).then(|| Duration::from_secs(tcp::seconds_of(self.defer_accept).into()))
-    }
-
-    /// Whether the socket follows reports of the path MTU (not with `IP_PMTUDISC_DONT`).
-    pub(crate) fn discovers_mtu(&self) -> bool {
-        self.mtu_discover != MtuDiscover::Dont
     }
 }
 

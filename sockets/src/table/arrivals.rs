@@ -7,6 +7,7 @@ use wirepath::time::Instant;
 
 use super::{NONE, SocketId, Sockets};
 use crate::errno::{self, Errno, FRAGMENTATION_NEEDED, IcmpErrorInfo};
+use crate::options::MtuDiscover;
 use crate::ready::Ready;
 use crate::socket::stream::Phase;
 use crate::socket::{Payload, Socket, State};
@@ -53,7 +54,7 @@ impl App for Sockets {
         let Some(socket) = &mut place.socket else { return };
         let State::Datagram(datagrams) = &socket.state else { return };
         let IcmpErrorInfo { errno, is_hard, kind, code, .. } = errno::of_icmp(error.kind);
-        if (kind, code) == FRAGMENTATION_NEEDED && !socket.raw.discovers_mtu() {
+        if (kind, code) == FRAGMENTATION_NEEDED && socket.options.mtu_discover == MtuDiscover::Dont {
             return;
         }
         if socket.options.receive_errors {

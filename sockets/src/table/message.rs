@@ -11,7 +11,7 @@ use wirepath::time::{Duration, Instant};
 use super::{SocketId, Sockets};
 use crate::control::SendControl;
 use crate::errno::Errno;
-use crate::options::Options;
+use crate::options::{MtuDiscover, Options};
 use crate::socket::State;
 use crate::socket::datagram::DatagramInfo;
 use crate::socket::stream::{Phase, Stream};
@@ -177,7 +177,9 @@ impl Sockets {
             (socket.options.ttl, socket.options.multicast_ttl) = (ttl, ttl);
         }
         socket.options.tos = control.tos.unwrap_or(options.tos);
-        socket.options.dont_fragment |= control.segment_len.is_some();
+        if control.segment_len.is_some() && !options.mtu_discover.forbids_fragments() {
+            socket.options.mtu_discover = MtuDiscover::Do;
+        }
         socket.local.set_ip(control.source.unwrap_or(*local.ip()));
         let sent = match control.segment_len {
             None => self.send_parts(id, parts, to, flags, cx),

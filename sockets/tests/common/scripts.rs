@@ -1,4 +1,5 @@
-//! Random scripts from seeds: `SEED=n` plays one again, `SCRIPTS=n` plays so many.
+//! Random scripts from seeds: `SEED=n` plays one again, `SCRIPTS=n` plays so many, from seed
+//! `FIRST=n` on.
 
 use std::env;
 
@@ -23,14 +24,15 @@ impl Random {
 /// shows where the two sides differ; the shortest script that fails is reported.
 pub(crate) fn play_all(count: u64, play: impl FnMut(u64) -> Result<(), String>) {
     let number =
-        |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("SEED and SCRIPTS are numbers"));
+        |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("SEED, FIRST and SCRIPTS are numbers"));
+    let first = number("FIRST").unwrap_or(0);
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SCRIPTS").unwrap_or(count),
+        None => first..first + number("SCRIPTS").unwrap_or(count),
     };
     let count = seeds.end - seeds.start;
-    let parted: Vec<String> = seeds.map(play).filter_map(Result::err).collect();
+    let report = |parted: &String| eprintln!("{parted}");
+    let parted: Vec<String> = seeds.map(play).filter_map(Result::err).inspect(report).collect();
     let shortest = parted.iter().min_by_key(|parted| parted.len());
-    parted.iter().for_each(|parted| eprintln!("{parted}"));
     assert!(parted.is_empty(), "{} of {count} scripts part; the shortest:\n{}", parted.len(), shortest.unwrap());
 }

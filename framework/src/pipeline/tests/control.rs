@@ -712,6 +712,22 @@ fn path_mtu_is_lowered_told_and_kept() {
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
 }
 
+#[test]
+fn flow_that_ignores_the_path_mtu_sends_packets_of_the_interfaces() {
+    let mut rig = stack();
+    let quoted = unfragmentable(&mut rig);
+    rig.push(&too_large(1_400, &quoted));
+    let mut posted_by = |ignore_path_mtu| {
+        let options = UdpOptions { dont_fragment: true, ignore_path_mtu, ..UdpOptions::default() };
+        rig.cx(|_, _, cx| {
+            let (local, remote) = (SocketAddrV4::new(OURS, 5_000), SocketAddrV4::new(PEER, 7));
+            UdpFlow::connect(local, remote, &options, cx).unwrap().send(&[0; 1_472], cx)
+        })
+    };
+    assert_eq!(posted_by(false), Err(SendError::DontFragment { mtu: 1_400 }));
+    assert_eq!(posted_by(true), Ok(UdpSent::Posted));
+}
+
 /// An attacker can know our address, our port and the peer: these do not prove that the attacker
 /// saw a packet of ours.
 #[test]

@@ -51,6 +51,9 @@ pub struct UdpOptions {
     pub vlan: Option<u16>,
     /// Forbid fragments: a datagram over the MTU is refused. By default off.
     pub dont_fragment: bool,
+    /// A packet may be as long as the interface's MTU allows, although a router has reported less
+    /// for the path. By default off.
+    pub ignore_path_mtu: bool,
     /// How the checksum is computed. By default [`Checksum::Compute`].
     pub checksum: Checksum,
     /// Ring the doorbell with each datagram instead of at the end of the turn, for a flow of
@@ -64,7 +67,15 @@ pub struct UdpOptions {
 impl Default for UdpOptions {
     /// The defaults of a new socket; fragments are allowed.
     fn default() -> Self {
-        Self { ttl: None, tos: 0, vlan: None, dont_fragment: false, checksum: Checksum::Compute, urgent: false }
+        Self {
+            ttl: None,
+            tos: 0,
+            vlan: None,
+            dont_fragment: false,
+            ignore_path_mtu: false,
+            checksum: Checksum::Compute,
+            urgent: false,
+        }
     }
 }
 
@@ -251,7 +262,8 @@ impl UdpFlow {
     /// Writes the headers for the host's current path to the remote end.
     fn prepare(&mut self, cx: &mut Cx<'_>) -> Result<(), ConnectError> {
         let destination = *self.remote.ip();
-        let (mtu, until) = cx.egress.path_mtu(destination, cx.now).unwrap_or((usize::MAX, Instant::MAX));
+        let reported = if self.options.ignore_path_mtu { None } else { cx.egress.path_mtu(destination, cx.now) };
+        let (mtu, until) = reported.unwrap_or((usize::MAX, Instant::MAX));
         (self.mtu, self.until) = (mtu.min(cx.host.mtu()), until);
         let (mac, source, next_hop) = match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, source } => {
