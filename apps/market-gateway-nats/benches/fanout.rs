@@ -34,7 +34,7 @@ fn main() {
             let (address, ready) = (server.address(), ready.clone());
             thread::spawn(move || {
                 let mut link = Connection::open(&address).unwrap();
-                link.subscribe("md.bench.*.events", 1);
+                link.subscribe("md.bench.*.events");
                 link.flush().unwrap();
                 ready.send(()).unwrap();
                 let mut records = 0;

@@ -1,5 +1,7 @@
 //! A connection to a server, over a kernel socket that blocks for a bounded time.
 
+use core::hash::{BuildHasher, Hasher};
+use std::hash::RandomState;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -17,6 +19,38 @@ pub struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     room: Box<[u8]>,
+    /// Of this connection's inboxes. Drawn, because the subjects of a server are everyone's: with a
+    /// name that another connection has too, each gets the answers of both.
+    prefix: String,
+    subscriptions: u64,
+}
+
+/// A subject to which answers come, to this connection and to no other.
+#[derive(Clone, Debug, Default)]
+pub struct Inbox {
+    /// The subject.
+    pub subject: String,
+    /// The number of its subscription.
+    pub subscription: u64,
+}
+
+/// Subjects to which numbered answers come, to this connection and to no other.
+#[derive(Clone, Debug, Default)]
+pub struct NumberedInbox {
+    prefix: String,
+}
+
+impl NumberedInbox {
+    /// The subject for the answer to a message of this number.
+    pub fn subject(&self, number: u64) -> String {
+        format!("{}.{number}", self.prefix)
+    }
+
+    /// The number of the message that is answered on this subject; `None` where it is not one of
+    /// this inbox.
+    pub fn number(&self, subject: &str) -> Option<u64> {
+        subject.strip_prefix(self.prefix.as_str())?.strip_prefix('.')?.parse().ok()
+    }
 }
 
 impl Connection {
@@ -28,7 +62,10 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let room = vec![0; READ_LEN].into_boxed_slice();
-        let mut connection = Self { stream, input: Vec::new(), output: Vec::new(), room };
+        let [high, low] = [0; 2].map(|_: u8| RandomState::new().build_hasher().finish());
+        let prefix = format!("_INBOX.{high:016x}{low:016x}");
+        let (input, output) = (Vec::new(), Vec::new());
+        let mut connection = Self { stream, input, output, room, prefix, subscriptions: 0 };
         let options = "{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
                        \"lang\":\"wirepath\",\"name\":\"market-gateway\"}";
         connection.output.extend_from_slice(format!("CONNECT {options}\r\nPING\r\n").as_bytes());
@@ -48,9 +85,30 @@ impl Connection {
         wire::publish(&mut self.output, subject, reply, headers, payload);
     }
 
-    /// Queues a subscription.
-    pub fn subscribe(&mut self, subject: &str, number: u64) {
-        self.output.extend_from_slice(format!("SUB {subject} {number}\r\n").as_bytes());
+    /// Queues a subscription, and returns its number.
+    pub fn subscribe(&mut self, subject: &str) -> u64 {
+        self.subscriptions += 1;
+        self.output.extend_from_slice(format!("SUB {subject} {}\r\n", self.subscriptions).as_bytes());
+        self.subscriptions
+    }
+
+    /// Queues the subscription of an inbox. JetStream delivers to no subject that is subscribed by
+    /// a wildcard, so this one is exact.
+    pub fn open_inbox(&mut self) -> Inbox {
+        let subject = self.next_inbox();
+        let subscription = self.subscribe(&subject);
+        Inbox { subject, subscription }
+    }
+
+    /// Queues the subscription of an inbox for many answers.
+    pub fn open_numbered_inbox(&mut self) -> NumberedInbox {
+        let prefix = self.next_inbox();
+        self.subscribe(&format!("{prefix}.*"));
+        NumberedInbox { prefix }
+    }
+
+    fn next_inbox(&self) -> String {
+        format!("{}.{}", self.prefix, self.subscriptions + 1)
     }
 
     /// Bytes that are queued.

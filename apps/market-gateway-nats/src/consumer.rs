@@ -6,12 +6,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use market_ring::{Quote, Record};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::batch::{MISSED, SESSION, entries, parse_pair};
 use crate::connection::Connection;
 use crate::stream;
-use crate::wire::{Told, header};
+use crate::wire::{Told, header, status};
 
 /// A connection on which nothing came for so long is made anew: the server's pings come later.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -34,18 +34,27 @@ pub enum ConsumerEvent {
 pub struct Consumer {
     server: String,
     stream: String,
-    link: Option<Connection>,
+    link: Option<Link>,
     retry_at: Instant,
     heard_at: Instant,
     position: Position,
-    consumers: u64,
+}
+
+/// A connection, and the number of the subscription that records come by.
+struct Link {
+    connection: Connection,
+    subscription: u64,
 }
 
 /// What was read last.
 #[derive(Default)]
 struct Position {
+    /// When the stream was made, as the broker writes it: another one begins anew.
+    created: String,
     /// Of the stream.
     stream_seq: u64,
+    /// Messages that the broker has sent on this connection.
+    delivered: u64,
     session: Option<u64>,
     /// The last number of each channel.
     channels: BTreeMap<u16, u64>,
@@ -56,7 +65,7 @@ impl Consumer {
     pub fn new(server: &str, stream: &str) -> Self {
         let now = Instant::now();
         let (server, stream) = (server.to_owned(), stream.to_owned());
-        Self { server, stream, link: None, retry_at: now, heard_at: now, position: Position::default(), consumers: 0 }
+        Self { server, stream, link: None, retry_at: now, heard_at: now, position: Position::default() }
     }
 
     /// Waits for `wait` at most, and shows what came. An outage is no error: it is tried again.
@@ -68,18 +77,18 @@ impl Consumer {
     }
 
     fn exchange(&mut self, wait: Duration, mut each: impl FnMut(ConsumerEvent)) -> io::Result<()> {
-        let Some(link) = &mut self.link else {
+        let Some(Link { connection, subscription }) = &mut self.link else {
             if Instant::now() < self.retry_at {
                 std::thread::sleep(wait.min(RETRY_EVERY));
                 return Ok(());
             }
             return self.connect(each);
         };
-        let (position, mut has_come) = (&mut self.position, false);
-        link.poll(wait, |told| {
+        let (position, mut has_come, mut taken) = (&mut self.position, false, Ok(()));
+        connection.poll(wait, |told| {
             has_come = true;
-            if let Told::Message { reply, headers, payload, .. } = told {
-                position.take(reply, headers, payload, &mut each);
+            if taken.is_ok() {
+                taken = position.take(told, *subscription, &mut each);
             }
         })?;
         if has_come {
@@ -87,27 +96,28 @@ impl Consumer {
         } else if self.heard_at.elapsed() > SILENCE_MAX {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(())
+        taken
     }
 
     fn connect(&mut self, mut each: impl FnMut(ConsumerEvent)) -> io::Result<()> {
-        let mut link = Connection::open(&self.server)?;
-        self.consumers += 1;
-        let inbox = format!("_INBOX.md.{}.{}", std::process::id(), self.consumers);
-        link.subscribe(&inbox, 3);
+        let mut connection = Connection::open(&self.server)?;
+        let info = stream::request(&mut connection, &format!("STREAM.INFO.{}", self.stream), &json!({}), |_| ())?;
+        self.position.resume(&info);
+        let inbox = connection.open_inbox();
         let config = json!({
-            "deliver_subject": inbox, "deliver_policy": "by_start_sequence",
+            "deliver_subject": inbox.subject, "deliver_policy": "by_start_sequence",
             "opt_start_seq": self.position.stream_seq + 1, "ack_policy": "none", "replay_policy": "instant",
             "max_deliver": 1, "mem_storage": true,
         });
         let body = json!({ "stream_name": self.stream, "config": config });
-        let position = &mut self.position;
-        stream::request(&mut link, &format!("CONSUMER.CREATE.{}", self.stream), &body, |told| {
-            if let Told::Message { reply, headers, payload, .. } = told {
-                position.take(reply, headers, payload, &mut each);
+        let (position, mut taken) = (&mut self.position, Ok(()));
+        stream::request(&mut connection, &format!("CONSUMER.CREATE.{}", self.stream), &body, |told| {
+            if taken.is_ok() {
+                taken = position.take(told, inbox.subscription, &mut each);
             }
         })?;
-        (self.link, self.heard_at) = (Some(link), Instant::now());
+        taken?;
+        (self.link, self.heard_at) = (Some(Link { connection, subscription: inbox.subscription }), Instant::now());
         Ok(())
     }
 }
@@ -116,16 +126,16 @@ impl Consumer {
 /// until all that the broker has are there.
 pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
     let mut link = Connection::open(server)?;
-    let inbox = format!("_INBOX.quotes.{}", std::process::id());
-    link.subscribe(&inbox, 4);
+    let inbox = link.open_inbox();
     let config = json!({
-        "deliver_subject": inbox, "deliver_policy": "last_per_subject", "filter_subject": "md.*.*.quote.*",
-        "ack_policy": "none",
-        "replay_policy": "instant", "mem_storage": true,
+        "deliver_subject": inbox.subject, "deliver_policy": "last_per_subject",
+        "filter_subject": "md.*.*.quote.*", "ack_policy": "none", "replay_policy": "instant", "mem_storage": true,
     });
     let (mut quotes, mut came) = (Vec::new(), 0);
     let mut take = |told: Told<'_>| {
-        if let Told::Message { payload, .. } = told {
+        if let Told::Message { subscription, payload, .. } = told
+            && subscription == inbox.subscription
+        {
             came += 1;
             quotes.extend(payload.try_into().ok().map(Quote::from_bytes));
         }
@@ -150,10 +160,39 @@ pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
 }
 
 impl Position {
-    fn take(&mut self, reply: Option<&str>, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
-        // $JS.ACK.stream.consumer.delivered.stream_seq.consumer_seq.time.pending
-        let stream_seq = reply.and_then(|reply| reply.split('.').nth(5)?.parse().ok());
-        self.stream_seq = stream_seq.unwrap_or(self.stream_seq);
+    /// Finds its place in the stream as the broker has it now: one that was killed may have lost
+    /// the newest messages, which the publisher sends again, and one that was set up anew has them
+    /// all from the beginning.
+    fn resume(&mut self, info: &Value) {
+        self.delivered = 0;
+        let created = info["created"].as_str().unwrap_or_default();
+        if self.created != created {
+            (self.created, self.stream_seq) = (created.to_owned(), 0);
+        }
+        self.stream_seq = self.stream_seq.min(info["state"]["last_seq"].as_u64().unwrap_or(0));
+    }
+
+    /// Takes a message of the subscription. An error where the broker ends it, or has left a
+    /// message out: what is missing is asked for again then.
+    fn take(&mut self, told: Told<'_>, subscription: u64, each: &mut impl FnMut(ConsumerEvent)) -> io::Result<()> {
+        let Told::Message { subscription: from, reply, headers, payload, .. } = told else { return Ok(()) };
+        if from != subscription {
+            return Ok(());
+        }
+        if let Some(status) = status(headers) {
+            return Err(io::Error::other(format!("the broker ends the subscription: {status}")));
+        }
+        if let Some((stream_seq, delivered)) = reply.and_then(parse_place) {
+            if delivered != self.delivered + 1 {
+                return Err(io::Error::other("the broker has left out a message"));
+            }
+            (self.stream_seq, self.delivered) = (stream_seq, delivered);
+        }
+        self.take_batch(headers, payload, each);
+        Ok(())
+    }
+
+    fn take_batch(&mut self, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
         let session = header(headers, SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
         let Some(session) = session else { return each(ConsumerEvent::Malformed) };
         if self.session.replace(session).is_some_and(|before| before != session) {
@@ -171,5 +210,53 @@ impl Position {
                 each(ConsumerEvent::Record(seq, record));
             }
         }
+    }
+}
+
+/// A message's number in its stream, and on its way to this consumer:
+/// `$JS.ACK.STREAM.CONSUMER.DELIVERIES.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING`, in newer brokers with
+/// a domain and an account after `ACK`.
+fn parse_place(reply: &str) -> Option<(u64, u64)> {
+    let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+    let first = if tokens.len() > 7 { 5 } else { 3 };
+    Some((tokens.get(first)?.parse().ok()?, tokens.get(first + 1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_of_a_message_is_in_its_reply() {
+        assert_eq!(parse_place("$JS.ACK.MD.x7.1.40.9.1700000000.3"), Some((40, 9)));
+        assert_eq!(parse_place("$JS.ACK.domain.account.MD.x7.1.40.9.1700000000.3.token"), Some((40, 9)));
+        assert_eq!(parse_place("$JS.ACK.MD.x7.1"), None);
+        assert_eq!(parse_place("_INBOX.1"), None);
+    }
+
+    #[test]
+    fn stream_that_lost_its_newest_is_read_from_there_and_a_new_one_from_its_beginning() {
+        let mut position = Position { created: "1".into(), stream_seq: 40, delivered: 9, ..Position::default() };
+        position.resume(&json!({ "created": "1", "state": { "last_seq": 38 } }));
+        assert_eq!((position.stream_seq, position.delivered), (38, 0));
+        position.resume(&json!({ "created": "2", "state": { "last_seq": 50 } }));
+        assert_eq!(position.stream_seq, 0);
+    }
+
+    #[test]
+    fn message_left_out_or_a_status_is_an_error_and_no_record() {
+        let message = |headers, reply| Told::Message {
+            subject: "md.x.0.events",
+            subscription: 2,
+            reply: Some(reply),
+            headers,
+            payload: b"",
+        };
+        let mut position = Position::default();
+        let mut take = |told| position.take(told, 2, &mut |event| panic!("{event:?}"));
+        let batch = b"NATS/1.0\r\nWp-Session: 1\r\n\r\n";
+        assert!(take(message(batch, "$JS.ACK.MD.x.1.40.1.0.0")).is_ok());
+        assert!(take(message(batch, "$JS.ACK.MD.x.1.42.3.0.0")).is_err());
+        assert!(take(message(b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "$JS.ACK.MD.x.1.41.2.0.0")).is_err());
     }
 }

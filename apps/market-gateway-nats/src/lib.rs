@@ -26,6 +26,6 @@ mod quotes;
 mod stream;
 pub mod wire;
 
-pub use connection::Connection;
+pub use connection::{Connection, Inbox, NumberedInbox};
 pub use consumer::{Consumer, ConsumerEvent, latest_quotes};
 pub use publisher::{Policy, Publisher, PublisherConfig, PublisherCounts, Stopped, Turn};

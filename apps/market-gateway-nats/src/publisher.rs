@@ -13,8 +13,8 @@ use market_ring::{Read, RingReader};
 use serde_json::Value;
 
 use crate::batch::{Batch, OpenBatch};
-use crate::connection::Connection;
-use crate::quotes::{self, Quotes};
+use crate::connection::{Connection, Inbox, NumberedInbox};
+use crate::quotes::Quotes;
 use crate::stream;
 use crate::wire::Told;
 
@@ -125,6 +125,13 @@ impl fmt::Display for Stopped {
 
 impl core::error::Error for Stopped {}
 
+/// A connection, and where the broker acknowledges batches, by their numbers, and quotes.
+struct Link {
+    connection: Connection,
+    batches: NumberedInbox,
+    quotes: Inbox,
+}
+
 /// See the [module's text](crate).
 pub struct Publisher {
     config: PublisherConfig,
@@ -140,7 +147,7 @@ pub struct Publisher {
     /// Quotes without an answer.
     quotes_waiting: u64,
     quotes_at: Instant,
-    link: Option<Connection>,
+    link: Option<Link>,
     retry_at: Instant,
     why_down: Option<String>,
     is_ring_over: bool,
@@ -265,35 +272,39 @@ impl Publisher {
     }
 
     fn exchange(&mut self, is_over: bool) -> io::Result<()> {
-        let Some(link) = &mut self.link else { return self.connect() };
-        while self.next < self.first + self.batches.len() as u64 && link.queued() < 1 << 20 {
+        let Some(Link { connection, batches: inbox, quotes }) = &mut self.link else { return self.connect() };
+        while self.next < self.first + self.batches.len() as u64 && connection.queued() < 1 << 20 {
             let batch = &self.batches[(self.next - self.first) as usize];
             let headers: Vec<(&str, &str)> =
                 batch.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-            link.publish(&batch.subject, &format!("_INBOX.ack.{}", self.next), &headers, &batch.payload);
+            connection.publish(&batch.subject, &inbox.subject(self.next), &headers, &batch.payload);
             self.next += 1;
         }
         let now = Instant::now();
         if now >= self.quotes_at || is_over {
             self.quotes_at = now + self.config.quotes_every;
             self.quotes.read(&mut self.ring, &self.config.venue);
-            let sent = self.quotes.send(link);
+            let sent = self.quotes.send(connection, &quotes.subject);
             self.counts.quotes += sent;
             self.quotes_waiting += sent;
         }
-        link.flush()?;
+        connection.flush()?;
         let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
         let waiting = &mut self.quotes_waiting;
-        let mut refused = None;
-        link.poll(Duration::ZERO, |told| {
-            let Told::Message { subject, payload, .. } = told else { return };
-            if subject == quotes::INBOX {
-                *waiting = waiting.saturating_sub(1);
-            } else {
-                refused = take_answer(subject, payload, first, batches, counts).or(refused.take());
+        let mut refused = Ok(());
+        connection.poll(Duration::ZERO, |told| {
+            let Told::Message { subject, subscription, payload, .. } = told else { return };
+            let batch = inbox.number(subject);
+            if batch.is_none() && subscription != quotes.subscription {
+                return;
+            }
+            match (parse_answer(payload), batch) {
+                (Err(error), _) => refused = Err(error),
+                (Ok(is_duplicate), Some(number)) => acknowledge(number, is_duplicate, first, batches, counts),
+                (Ok(_), None) => *waiting = waiting.saturating_sub(1),
             }
         })?;
-        refused.map_or(Ok(()), |sentence| Err(io::Error::other(sentence)))?;
+        refused?;
         self.forget_oldest();
         Ok(())
     }
@@ -315,17 +326,16 @@ impl Publisher {
         if Instant::now() < self.retry_at {
             return Ok(());
         }
-        let mut link = Connection::open(&self.config.server)?;
-        stream::create(&mut link, &self.config.stream, &self.config.venue, self.config.stream_bytes_max)?;
-        link.subscribe("_INBOX.ack.*", 2);
-        link.subscribe(quotes::INBOX, 3);
+        let mut connection = Connection::open(&self.config.server)?;
+        stream::create(&mut connection, &self.config.stream, &self.config.venue, self.config.stream_bytes_max)?;
+        let (batches, quotes) = (connection.open_numbered_inbox(), connection.open_inbox());
         // All that is kept, in its order; the broker drops what it has.
         self.next = self.first;
         self.quotes.forget();
         self.quotes_waiting = 0;
         self.quotes_at = Instant::now();
         self.counts.connections += 1;
-        (self.link, self.why_down) = (Some(link), None);
+        (self.link, self.why_down) = (Some(Link { connection, batches, quotes }), None);
         Ok(())
     }
 
@@ -335,24 +345,29 @@ impl Publisher {
     }
 }
 
-/// An acknowledgment marks its batch; a refusal, which is returned, costs the connection.
-fn take_answer(
-    subject: &str,
-    payload: &[u8],
+/// The answer of JetStream to a message: whether it had it already, or why it does not take it,
+/// which costs the connection.
+fn parse_answer(payload: &[u8]) -> io::Result<bool> {
+    // Without a stream the answer is a header that says so, and no body.
+    let answer: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
+    match answer["seq"].is_u64() {
+        true => Ok(answer["duplicate"] == true),
+        false => Err(io::Error::other(format!("JetStream does not take a message: {answer}"))),
+    }
+}
+
+/// Marks the batch of an acknowledgment.
+fn acknowledge(
+    number: u64,
+    is_duplicate: bool,
     first: u64,
     batches: &mut VecDeque<Batch>,
     counts: &mut PublisherCounts,
-) -> Option<String> {
-    let number: u64 = subject.strip_prefix("_INBOX.ack.")?.parse().ok()?;
-    // Without a stream the answer is a header that says so, and no body.
-    let answer: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
-    if !answer["seq"].is_u64() {
-        return Some(format!("JetStream does not take a batch: {answer}"));
-    }
-    let batch = number.checked_sub(first).and_then(|idx| batches.get_mut(usize::try_from(idx).ok()?))?;
-    counts.duplicates += u64::from(answer["duplicate"] == true);
+) {
+    let idx = number.checked_sub(first).and_then(|idx| usize::try_from(idx).ok());
+    let Some(batch) = idx.and_then(|idx| batches.get_mut(idx)) else { return };
+    counts.duplicates += u64::from(is_duplicate);
     if !core::mem::replace(&mut batch.is_acknowledged, true) {
         counts.acknowledged += 1;
     }
-    None
 }

@@ -5,9 +5,6 @@ use market_ring::{Conflated, RingReader};
 
 use crate::connection::Connection;
 
-/// Where the broker acknowledges a quote.
-pub(crate) const INBOX: &str = "_INBOX.quote";
-
 /// Quotes as they were sent last, so that all can be sent again after an outage.
 #[derive(Debug, Default)]
 pub(crate) struct Quotes {
@@ -46,12 +43,12 @@ impl Quotes {
         self.sent.iter_mut().flatten().for_each(|latest| latest.is_sent = false);
     }
 
-    /// Queues what has changed. Returns how many.
-    pub(crate) fn send(&mut self, connection: &mut Connection) -> u64 {
+    /// Queues what has changed; the broker acknowledges each on `reply`. Returns how many.
+    pub(crate) fn send(&mut self, connection: &mut Connection, reply: &str) -> u64 {
         let mut count = 0;
         for latest in self.sent.iter_mut().flatten().filter(|latest| !latest.is_sent) {
             let merged = latest.merged.to_string();
-            connection.publish(&latest.subject, INBOX, &[("Wp-Merged", &merged)], &latest.payload);
+            connection.publish(&latest.subject, reply, &[("Wp-Merged", &merged)], &latest.payload);
             (latest.is_sent, count) = (true, count + 1);
         }
         count

@@ -18,15 +18,14 @@ pub(crate) fn request(
     body: &Value,
     mut other: impl FnMut(Told<'_>),
 ) -> io::Result<Value> {
-    let inbox = format!("_INBOX.api.{}", std::process::id());
-    connection.subscribe(&inbox, 1);
-    connection.publish(&format!("$JS.API.{api}"), &inbox, &[], body.to_string().as_bytes());
+    let inbox = connection.open_inbox();
+    connection.publish(&format!("$JS.API.{api}"), &inbox.subject, &[], body.to_string().as_bytes());
     connection.flush()?;
     let until = Instant::now() + PATIENCE;
     let mut answer = None;
     while answer.is_none() && Instant::now() < until {
         connection.poll(Duration::from_millis(100), |told| match told {
-            Told::Message { subject, payload, .. } if subject == inbox => {
+            Told::Message { subscription, payload, .. } if subscription == inbox.subscription => {
                 answer = Some(serde_json::from_slice(payload).unwrap_or(Value::Null));
             }
             told => other(told),

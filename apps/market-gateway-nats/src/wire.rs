@@ -24,6 +24,8 @@ pub enum Told<'a> {
     Message {
         /// Its subject.
         subject: &'a str,
+        /// The number of the subscription that it came by.
+        subscription: u64,
         /// Where an answer is wanted.
         reply: Option<&'a str>,
         /// The block of headers, empty where there is none.
@@ -82,13 +84,14 @@ fn message<'a>(
     start: usize,
 ) -> Result<Option<(Told<'a>, usize)>, WireError> {
     let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let (subject, reply, lengths) = match (has_headers, &words[..]) {
-        (false, &[subject, _, len]) => (subject, None, ("0", len)),
-        (false, &[subject, _, reply, len]) => (subject, Some(reply), ("0", len)),
-        (true, &[subject, _, headers, len]) => (subject, None, (headers, len)),
-        (true, &[subject, _, reply, headers, len]) => (subject, Some(reply), (headers, len)),
+    let (subject, subscription, reply, lengths) = match (has_headers, &words[..]) {
+        (false, &[subject, sid, len]) => (subject, sid, None, ("0", len)),
+        (false, &[subject, sid, reply, len]) => (subject, sid, Some(reply), ("0", len)),
+        (true, &[subject, sid, headers, len]) => (subject, sid, None, (headers, len)),
+        (true, &[subject, sid, reply, headers, len]) => (subject, sid, Some(reply), (headers, len)),
         _ => return Err(WireError::Unknown),
     };
+    let subscription = subscription.parse().map_err(|_| WireError::Unknown)?;
     let number = |text: &str| text.parse::<usize>().ok().filter(|&len| len <= PAYLOAD_MAX).ok_or(WireError::Length);
     let (headers, len) = (number(lengths.0)?, number(lengths.1)?);
     if headers > len {
@@ -97,13 +100,20 @@ fn message<'a>(
     let Some(body) = input.get(start..start + len + 2) else { return Ok(None) };
     let Some(body) = body.strip_suffix(b"\r\n") else { return Err(WireError::Length) };
     let (headers, payload) = body.split_at(headers);
-    Ok(Some((Told::Message { subject, reply, headers, payload }, start + len + 2)))
+    Ok(Some((Told::Message { subject, subscription, reply, headers, payload }, start + len + 2)))
 }
 
 /// The value of a header in a block.
 pub fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
     let text = str::from_utf8(headers).ok()?;
     text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+}
+
+/// The status of a block of headers that the server itself has written: a 409 ends a subscription,
+/// a 503 is the answer where nobody listens. `None` in a message of a publisher.
+pub fn status(headers: &[u8]) -> Option<&str> {
+    let line = headers.strip_prefix(b"NATS/1.0 ")?.split(|&byte| byte == b'\r').next()?;
+    str::from_utf8(line).ok().map(str::trim)
 }
 
 /// Appends a message with headers, each `name: value`.
@@ -132,10 +142,17 @@ mod tests {
             assert_eq!(parse(&text[..len]), Ok(None), "{len}");
         }
         let Ok(Some((told, len))) = parse(text) else { panic!("it is whole") };
-        let Told::Message { subject, reply, headers, payload } = told else { panic!("{told:?}") };
-        assert_eq!((subject, reply, payload, len), ("md.x", Some("reply"), &b"hello"[..], whole));
-        assert_eq!((header(headers, "Name"), header(headers, "Nam")), (Some("ab"), None));
+        let Told::Message { subject, subscription, reply, headers, payload } = told else { panic!("{told:?}") };
+        assert_eq!((subject, subscription, reply), ("md.x", 1, Some("reply")));
+        assert_eq!((payload, len), (&b"hello"[..], whole));
+        assert_eq!((header(headers, "Name"), header(headers, "Nam"), status(headers)), (Some("ab"), None, None));
         assert_eq!(parse(&text[whole..]), Ok(Some((Told::Ping, 6))));
+    }
+
+    #[test]
+    fn status_of_the_server_is_its_first_line() {
+        assert_eq!(status(b"NATS/1.0 409 Consumer Deleted\r\n\r\n"), Some("409 Consumer Deleted"));
+        assert_eq!(status(b"NATS/1.0\r\nA: b\r\n\r\n"), None);
     }
 
     #[test]
@@ -143,6 +160,7 @@ mod tests {
         for (text, error) in [
             (&b"HTTP/1.1 400 Bad Request\r\n"[..], WireError::Unknown),
             (b"MSG a 1\r\n", WireError::Unknown),
+            (b"MSG a x 1\r\n", WireError::Unknown),
             (b"MSG a 1 9999999999\r\n", WireError::Length),
             (b"MSG a 1 -1\r\n", WireError::Length),
             (b"HMSG a 1 9 5\r\n", WireError::Length),

@@ -78,6 +78,60 @@ fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
 }
 
 #[test]
+fn broker_that_is_set_up_anew_is_sent_what_is_kept_and_consumers_begin_anew_without_repetitions() {
+    let Some(mut server) = Server::start("broker_that_is_set_up_anew_is_sent_what_is_kept") else { return };
+    let mut ring = Ring::new(1 << 12);
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    (0..1_000).for_each(|number| _ = ring.writer.publish(&record(number)));
+    connect(&mut publisher);
+    while publisher.counts().acknowledged < 3 {
+        publisher.turn().unwrap();
+    }
+    read(&mut consumer, 1_000, &mut found);
+    server.kill();
+    server.replace_disk();
+    server.restart().unwrap();
+    (1_000..1_100).for_each(|number| _ = ring.writer.publish(&record(number)));
+    drop(ring);
+    finish(&mut publisher);
+    read(&mut consumer, 1_100, &mut found);
+    let (mut late, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    read(&mut late, 1_100, &mut found);
+}
+
+#[test]
+fn answers_to_one_connection_reach_no_other() {
+    let Some(server) = Server::start("answers_to_one_connection_reach_no_other") else { return };
+    let (mut ring, quiet) = (Ring::new(64), Ring::new(64));
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    connect(&mut publisher);
+    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    consumer.turn(Duration::ZERO, |item| panic!("{item:?}"));
+    // Answers to its requests, and to its first batch.
+    let mut other = Publisher::new(
+        PublisherConfig { venue: "other".into(), stream: "OTHER".into(), ..config(&server) },
+        quiet.reader(),
+    );
+    connect(&mut other);
+    (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
+    drop(ring);
+    finish(&mut publisher);
+    read(&mut consumer, 10, &mut found);
+    other.turn().unwrap();
+    assert_eq!(other.counts().acknowledged, 0);
+}
+
+fn connect(publisher: &mut Publisher) {
+    let until = Instant::now() + PATIENCE;
+    while publisher.counts().connections == 0 {
+        assert!(Instant::now() < until, "{:?}", publisher.why_down());
+        publisher.turn().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn records_that_the_ring_has_overwritten_are_told_to_consumers() {
     let Some(server) = Server::start("records_that_the_ring_has_overwritten_are_told_to_consumers") else { return };
     let mut ring = Ring::new(64);

@@ -1,6 +1,7 @@
 //! A real server, and a ring to publish.
 #![allow(dead_code, reason = "each user needs its own part")]
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,7 @@ pub(crate) struct Server {
 impl Server {
     /// `None`, and a word why, where there is no server here.
     pub(crate) fn start(test: &str) -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None };
         if let Err(error) = server.restart() {
             println!("SKIPPED {test}: nats-server: {error}; install the package nats-server");
@@ -47,6 +48,19 @@ impl Server {
             let _ = child.wait();
         }
     }
+
+    /// Forgets all streams, as a disk that is replaced does. Only while it is killed.
+    pub(crate) fn replace_disk(&mut self) {
+        self.folder = tempfile::tempdir().unwrap();
+    }
+}
+
+/// Below the ports that the kernel gives to clients: one of those could be a client's by the time
+/// the server is restarted.
+fn free_port() -> u16 {
+    let drawn = RandomState::new().build_hasher().finish();
+    let mut ports = (0..10_000).map(|idx| 20_000 + ((drawn % 10_000 + idx) % 10_000) as u16);
+    ports.find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).unwrap()
 }
 
 impl Drop for Server {
