@@ -7,9 +7,9 @@
 //!                                └───────── OrderEvent ◀────────┴──── journal ◂ session ◀─── line
 //! ```
 //!
-//! [`Gateway`] has no line and no clock: the same code runs over [`kernel`] sockets, over
-//! wirepath's TCP and in tests. It starts disarmed, with limits of zero where none are set. A
-//! request that is refused has written nothing but its reason.
+//! [`Gateway`] has no line and no clock, and a [`Run`] has those of its [`host`]: the same code
+//! runs over [`kernel`] sockets, over wirepath's TCP and in tests. It starts disarmed, with limits
+//! of zero where none are set. A request that is refused has written nothing but its reason.
 
 mod audit;
 mod config;
@@ -19,10 +19,12 @@ pub mod drop_copy;
 mod error;
 mod feed;
 mod gateway;
+pub mod host;
 pub mod kernel;
 mod limits;
 mod memory;
 mod orders;
+mod run;
 pub mod session;
 pub mod standby;
 mod strategy;
@@ -37,5 +39,6 @@ pub use gateway::Gateway;
 pub use limits::LimitsFile;
 pub use memory::{JournalMemory, MappedFile, SyncPolicy};
 pub use orders::{OrderRequest, Orders, Refusal};
+pub use run::{LineConfig, Run, Turn};
 pub use strategy::{BookEvent, OrderEvent, Strategy};
 pub use text::journal_csv;

@@ -17,12 +17,13 @@ use order_entry::orders::OrderCapacity;
 use order_entry::risk::{KillSwitch, RiskCapacity};
 use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
-use order_gateway::kernel::{Clock, LineConfig, Run, join};
+use order_gateway::host::Host;
+use order_gateway::kernel::{Kernel, join, listen};
 use order_gateway::session::Ouch50;
 use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, MappedFile,
-    SyncPolicy, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
+    MappedFile, Run, SyncPolicy, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -96,13 +97,13 @@ fn say(sentence: &str) {
 }
 
 fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: bool) -> Result<(), Error> {
-    let (clock, kill) = (Clock::start(), KillSwitch::new());
-    let (mut core, memory, mut standby) = core(config, limits, &kill, &clock)?;
+    let (kernel, kill) = (Kernel::start(), KillSwitch::new());
+    let (mut core, memory, mut standby) = core(config, limits, &kill, &kernel)?;
     if is_taken_over {
         standby = 0;
-        core.set_standby(0, clock.now_ns());
+        core.set_standby(0, kernel.now_ns());
         if config.standby.as_ref().is_some_and(|standby| standby.arms) {
-            core.arm(clock.now_ns());
+            core.arm(kernel.now_ns());
         }
     }
     let standby = standby_link(config, standby)?;
@@ -110,13 +111,16 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: b
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
     let sockets = join(config.feed())?;
-    let feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
-    let audit = config.audit.as_deref().map(start_audit).transpose()?;
-    let commands = Some(start_control(config, instruments, kill)?);
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
-    let drop_copy = config.drop_copy().map(|config| DropCopyLine::new(config, clock.now_ns()));
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
-    let mut run = Run { gateway, line, feed, audit, commands, standby, drop_copy, clock };
+    let mut run = Run::new(gateway, line, Box::new(kernel));
+    run.feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
+    run.audit = config.audit.as_deref().map(start_audit).transpose()?;
+    run.commands = Some(start_control(config, instruments, kill)?);
+    run.standby = standby;
+    if let Some(config) = config.drop_copy() {
+        run.compare_with(DropCopyLine::new(config, kernel.now_ns()));
+    }
     run.run(|_| stop.is_stopping(), say);
     println!("{}", run.gateway.core().counts());
     Ok(())
@@ -131,7 +135,8 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
         say("waits for the grants of its standby; where that one has taken over, run this one as the standby");
     }
     let failed = |error| Error::failed(format!("cannot listen at {} for a standby: {error}", section.listen));
-    StandbyLink::listen(section.listen, section.lease(), standby).map(Some).map_err(failed)
+    let listener = listen(section.listen).map_err(failed)?;
+    Ok(Some(StandbyLink::new(listener, section.lease(), standby)))
 }
 
 /// The core with its journal, the journal's file, and the standby that it names.
@@ -139,7 +144,7 @@ fn core(
     config: &Config,
     limits: &LimitsFile,
     kill: &KillSwitch,
-    clock: &Clock,
+    kernel: &Kernel,
 ) -> Result<(Core<Ouch50, MappedFile>, fs::File, u64), Error> {
     let journal = &config.journal;
     let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
@@ -151,7 +156,7 @@ fn core(
         limits: limits.limits(),
         orders: OrderCapacity::default(),
         risk: RiskCapacity::default(),
-        epoch_offset_ns: clock.epoch_offset_ns(),
+        epoch_offset_ns: kernel.epoch_offset_ns(),
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
     let session = Ouch50::new(session);
@@ -166,8 +171,8 @@ fn core(
         );
         return Ok((core, file, rebuild.standby()));
     }
-    let id = clock.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
-    let journal = Journal::create(memory, id, clock.epoch_offset_ns(), journal.reserve())
+    let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
+    let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     Ok((Core::new(core_config, session, journal, kill.clone()), file, 0))
 }

@@ -1,7 +1,6 @@
 //! The drop copy over SoupBinTCP: its connection, and the trades that it brings.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use market::Price;
@@ -11,11 +10,13 @@ use order_entry::session::Output;
 use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, SessionId};
 
 use super::reconciler::Trade;
-use crate::kernel::is_nothing;
+use crate::host::{Host, Stream, Waits, is_nothing};
 
 const RETRY_NS: u64 = 1_000_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 const READ_LEN: usize = 16 * 1_024;
+/// Bytes that may wait: a login, and heartbeats of three bytes a second.
+const OUT_MAX: usize = 256;
 
 /// Where the drop copy is, and who reads it.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,9 @@ pub struct DropCopyConfig {
 pub struct DropCopyLine {
     config: DropCopyConfig,
     client: Client,
-    stream: Option<TcpStream>,
+    stream: Option<Box<dyn Stream>>,
+    /// Bytes that wait for the connection.
+    out: Vec<u8>,
     retry_ns: u64,
     /// Since when there is no session; `None` while there is one, and after it was told.
     absent_since_ns: Option<u64>,
@@ -44,7 +47,7 @@ impl DropCopyLine {
     /// A line that is not connected.
     pub fn new(config: DropCopyConfig, now_ns: u64) -> Self {
         let client = Client::new(ClientConfig::new(config.credentials));
-        Self { config, client, stream: None, retry_ns: 0, absent_since_ns: Some(now_ns) }
+        Self { config, client, stream: None, out: Vec::new(), retry_ns: 0, absent_since_ns: Some(now_ns) }
     }
 
     /// How long a side may lag.
@@ -53,10 +56,10 @@ impl DropCopyLine {
     }
 
     /// One turn: `take` gets each trade. An error is what a person should see.
-    pub fn turn(&mut self, now_ns: u64, take: impl FnMut(Trade)) -> Result<(), String> {
+    pub fn turn(&mut self, now_ns: u64, host: &dyn Host, take: impl FnMut(Trade)) -> Result<(), String> {
         if self.stream.is_none() && now_ns >= self.retry_ns {
             self.retry_ns = now_ns.saturating_add(RETRY_NS);
-            self.connect(now_ns);
+            self.connect(now_ns, host);
         }
         if let Err(why) = self.exchange(now_ns, take) {
             self.stream = None;
@@ -76,9 +79,9 @@ impl DropCopyLine {
         is_absent
     }
 
-    fn connect(&mut self, now_ns: u64) {
-        let address = SocketAddr::V4(self.config.address);
-        let Ok(mut stream) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) else { return };
+    fn connect(&mut self, now_ns: u64, host: &dyn Host) {
+        let waits = Waits { connect: CONNECT_TIMEOUT, read: Duration::ZERO };
+        let Ok(stream) = host.connect(self.config.address, waits) else { return };
         let mut room = [0; 64];
         let mut output = Output::new(&mut room);
         let login = match self.client.session() {
@@ -86,9 +89,11 @@ impl DropCopyLine {
             session if session.is_blank() => self.client.connect(now_ns, SessionId::BLANK, 1, &mut output),
             _ => self.client.reconnect(now_ns, &mut output),
         };
-        // A new socket has room for a login. What fails here is tried again.
-        if login.is_ok() && stream.write_all(output.written()).is_ok() && stream.set_nonblocking(true).is_ok() {
+        // What fails here is tried again.
+        if login.is_ok() {
             self.stream = Some(stream);
+            self.out.clear();
+            self.out.extend_from_slice(output.written());
         }
     }
 
@@ -113,8 +118,18 @@ impl DropCopyLine {
         }
         let mut output = Output::new(&mut room);
         self.client.tick(now_ns, &mut output).map_err(|error| error.to_string())?;
-        // Three bytes a second: a socket without room for them is one whose venue is gone.
-        stream.write_all(output.written()).map_err(|error| error.to_string())
+        self.out.extend_from_slice(output.written());
+        if self.out.len() > OUT_MAX {
+            return Err("the venue takes no heartbeats".to_owned());
+        }
+        if !self.out.is_empty() {
+            match stream.write(&self.out) {
+                Ok(len) => drop(self.out.drain(..len)),
+                Err(error) if is_nothing(&error) => (),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::io;
+use std::net::SocketAddrV4;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
@@ -13,34 +13,31 @@ use order_entry::journal::Journal;
 use super::follower::{Followed, Follower};
 use super::primary::{Primary, PrimaryEvent};
 use crate::JournalMemory;
-use crate::kernel::{Clock, is_nothing};
+use crate::host::{Host, Listener, Stream, Waits, is_nothing};
+use crate::kernel::Kernel;
 use crate::memory::MappedFile;
 
 const READ_LEN: usize = 64 * 1_024;
 const RETRY: Duration = Duration::from_millis(20);
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
+const RETRY_NS: u64 = RETRY.as_nanos() as u64;
+/// A read waits no longer, because the promise ends in time; a record that arrives ends it at once.
+const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
 /// The primary's listener, its standby's connection, and what of the output may leave.
 #[derive(Debug)]
 pub struct StandbyLink {
-    listener: TcpListener,
-    stream: Option<TcpStream>,
+    listener: Box<dyn Listener>,
+    stream: Option<Box<dyn Stream>>,
     primary: Primary,
     /// So many bytes of the output may leave when the standby has the records before this position.
     barrier: Option<(usize, usize)>,
 }
 
 impl StandbyLink {
-    /// Listens for a standby. `standby` is the one that the journal names.
-    ///
-    /// # Errors
-    ///
-    /// The address is taken.
-    pub fn listen(address: SocketAddrV4, lease: Duration, standby: u64) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
+    /// Waits for a standby at `listener`. `standby` is the one that the journal names.
+    pub fn new(listener: Box<dyn Listener>, lease: Duration, standby: u64) -> Self {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Self { listener, stream: None, primary: Primary::new(lease_ns, standby), barrier: None })
+        Self { listener, stream: None, primary: Primary::new(lease_ns, standby), barrier: None }
     }
 
     /// The fencing rule.
@@ -86,10 +83,9 @@ impl StandbyLink {
         report: &mut impl FnMut(&str),
     ) -> Option<PrimaryEvent> {
         if self.stream.is_none()
-            && let Ok((stream, _)) = self.listener.accept()
+            && let Some(stream) = self.listener.accept()
         {
-            self.stream =
-                stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok().then_some(stream);
+            self.stream = Some(stream);
             self.primary.connected();
         }
         self.stream.as_ref()?;
@@ -155,6 +151,98 @@ impl StandbyLink {
     }
 }
 
+/// A standby's connection to its primary.
+#[derive(Debug)]
+pub struct FollowerLink<M> {
+    follower: Follower<M>,
+    primary: SocketAddrV4,
+    stream: Option<Box<dyn Stream>>,
+    retry_at_ns: u64,
+    buffer: Vec<u8>,
+}
+
+impl<M: JournalMemory> FollowerLink<M> {
+    /// A standby of the primary at this address that is not connected.
+    pub fn new(follower: Follower<M>, primary: SocketAddrV4) -> Self {
+        Self { follower, primary, stream: None, retry_at_ns: 0, buffer: vec![0; READ_LEN] }
+    }
+
+    /// Whether there is a connection.
+    pub const fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The copy and the promises.
+    pub const fn follower(&self) -> &Follower<M> {
+        &self.follower
+    }
+
+    /// One turn: connects where there is no connection, sends, receives. `report` gets a sentence
+    /// when something happened.
+    ///
+    /// # Errors
+    ///
+    /// The copy is none of the primary's journal, or has no room for it.
+    pub fn turn(&mut self, host: &dyn Host, report: &mut impl FnMut(&str)) -> Result<Option<Followed>, String> {
+        if self.stream.is_none() && host.now_ns() >= self.retry_at_ns {
+            self.retry_at_ns = host.now_ns().saturating_add(RETRY_NS);
+            self.stream = host.connect(self.primary, WAITS).ok();
+            if self.stream.is_some() {
+                self.follower.connected();
+                report(&format!("follows {}", self.primary));
+            }
+        }
+        match self.exchange(host) {
+            Ok(()) => (),
+            Err(End::Copy(why)) => return Err(why),
+            Err(End::Line(error)) => {
+                report(&format!("the connection to the primary has ended: {error}"));
+                self.stream = None;
+            }
+        }
+        Ok(self.follower.poll(host.now_ns()))
+    }
+
+    fn exchange(&mut self, host: &dyn Host) -> Result<(), End> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        send(&mut self.follower, stream)?;
+        match stream.read(&mut self.buffer) {
+            Ok(0) => return Err(End::Line(io::ErrorKind::UnexpectedEof.into())),
+            Ok(len) => self.follower.receive(&self.buffer[..len], host.now_ns()).map_err(End::Copy)?,
+            Err(error) if is_nothing(&error) => (),
+            Err(error) => return Err(End::Line(error)),
+        }
+        send(&mut self.follower, stream)
+    }
+
+    /// The standby ends, and does not take over.
+    pub fn leave(&mut self) {
+        self.follower.leave();
+        if let Some(stream) = &mut self.stream {
+            // Where it is lost, the primary waits for a person who says `alone`.
+            let _ = send(&mut self.follower, stream);
+        }
+    }
+}
+
+fn send<M: JournalMemory>(follower: &mut Follower<M>, stream: &mut Box<dyn Stream>) -> Result<(), End> {
+    if follower.to_send().is_empty() {
+        return Ok(());
+    }
+    match stream.write(follower.to_send()) {
+        Ok(len) => follower.sent(len),
+        Err(error) if is_nothing(&error) => (),
+        Err(error) => return Err(End::Line(error)),
+    }
+    Ok(())
+}
+
+/// Why a connection ended.
+enum End {
+    Line(io::Error),
+    Copy(String),
+}
+
 /// Follows the primary at `address` until this process must take over, or end. `stop` ends it.
 ///
 /// # Errors
@@ -167,67 +255,18 @@ pub fn follow(
     mut report: impl FnMut(&str),
 ) -> Result<Followed, String> {
     let standby = name(&memory).map_err(|error| error.to_string())?;
-    let mut follower = Follower::new(standby, memory)?;
-    let clock = Clock::start();
+    let mut link = FollowerLink::new(Follower::new(standby, memory)?, address);
+    let kernel = Kernel::start();
     loop {
-        if let Ok(mut stream) = TcpStream::connect_timeout(&SocketAddr::V4(address), CONNECT_TIMEOUT) {
-            follower.connected();
-            report(&format!("follows {address}"));
-            match serve(&mut stream, &mut follower, &clock, &stop) {
-                Ok(followed) => return Ok(followed),
-                Err(End::Copy(why)) => return Err(why),
-                Err(End::Line(error)) => report(&format!("the connection to the primary has ended: {error}")),
-            }
-        }
-        if let Some(followed) = follower.poll(clock.now_ns()) {
+        if let Some(followed) = link.turn(&kernel, &mut report)? {
             return Ok(followed);
         }
         if stop() {
+            link.leave();
             return Ok(Followed::Ended);
         }
-        thread::sleep(RETRY);
-    }
-}
-
-enum End {
-    Line(io::Error),
-    Copy(String),
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        Self::Line(error)
-    }
-}
-
-fn serve(
-    stream: &mut TcpStream,
-    follower: &mut Follower<MappedFile>,
-    clock: &Clock,
-    stop: &impl Fn() -> bool,
-) -> Result<Followed, End> {
-    stream.set_nodelay(true)?;
-    // It wakes up for its promise's end; a record that arrives wakes it at once.
-    stream.set_read_timeout(Some(Duration::from_millis(5)))?;
-    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-    let mut buffer = vec![0; READ_LEN];
-    loop {
-        let len = follower.to_send().len();
-        stream.write_all(follower.to_send())?;
-        follower.sent(len);
-        if let Some(followed) = follower.poll(clock.now_ns()) {
-            return Ok(followed);
-        }
-        if stop() {
-            follower.leave();
-            stream.write_all(follower.to_send())?;
-            return Ok(Followed::Ended);
-        }
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(End::Line(io::ErrorKind::UnexpectedEof.into())),
-            Ok(len) => follower.receive(&buffer[..len], clock.now_ns()).map_err(End::Copy)?,
-            Err(error) if is_nothing(&error) => (),
-            Err(error) => return Err(End::Line(error)),
+        if !link.is_connected() {
+            thread::sleep(RETRY);
         }
     }
 }

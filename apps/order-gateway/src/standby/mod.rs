@@ -34,5 +34,5 @@ mod link;
 mod primary;
 
 pub use follower::{Followed, Follower};
-pub use link::{StandbyLink, follow};
+pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};

@@ -16,10 +16,11 @@ use order_entry::journal::Journal;
 use order_entry::risk::{KillSwitch, Route};
 use order_entry::soupbin::Credentials;
 use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
-use order_gateway::kernel::{Clock, LineConfig, Run};
+use order_gateway::host::Host;
+use order_gateway::kernel::{Kernel, listen};
 use order_gateway::session::{Ouch50, Ouch50Config, Session as _};
 use order_gateway::standby::{Followed, StandbyLink, follow};
-use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, MappedFile, SyncPolicy};
+use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, Run, SyncPolicy};
 
 use crate::exchange::{PASSWORD, Running, USER};
 use crate::trader::{Trader, capacity, limits, risk};
@@ -88,25 +89,28 @@ fn process() {
         let (memory, _) = MappedFile::open(Path::new(path), JOURNAL_LEN, SyncPolicy::Off).unwrap();
         assert_eq!(follow(LINK, memory, || false, |_| ()).unwrap(), Followed::TakeOver);
     }
-    let clock = Clock::start();
-    let core = core(Path::new(path), symbol, &clock);
+    let kernel = Kernel::start();
+    let core = core(Path::new(path), symbol, &kernel);
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
     let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
     if is_active {
-        gateway.core_mut().set_standby(0, clock.now_ns());
-        gateway.core_mut().arm(clock.now_ns());
+        gateway.core_mut().set_standby(0, kernel.now_ns());
+        gateway.core_mut().arm(kernel.now_ns());
     }
     let retry = Duration::from_millis(1);
     let line = LineConfig { retry, ..LineConfig::new(primary) };
     // Longer than a busy machine keeps a process from its cores: a primary whose lease has run out
     // never sends again.
     let lease = Duration::from_secs(3);
-    let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::listen(LINK, lease, 0).unwrap());
+    let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::new(listen(LINK).unwrap(), lease, 0));
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
     let credentials = Credentials::new(USER, PASSWORD).unwrap();
     let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
-    let drop_copy = is_active.then(|| DropCopyLine::new(copies, clock.now_ns()));
-    let mut run = Run { gateway, line, feed, audit: None, commands: None, standby, drop_copy, clock };
+    let mut run = Run::new(gateway, line, Box::new(kernel));
+    (run.feed, run.standby) = (feed, standby);
+    if is_active {
+        run.compare_with(DropCopyLine::new(copies, kernel.now_ns()));
+    }
     run.run(
         |gateway| !is_active && gateway.core().session().is_open() && !gateway.core().orders().live().any(is_open),
         // A difference would end the load, and the test with it.
@@ -119,14 +123,14 @@ fn is_open((_, order): (usize, &order_entry::orders::Order)) -> bool {
     order.is_unacknowledged() || order.is_cancel_pending() || !order.pending_replaces().is_empty()
 }
 
-fn core(path: &Path, symbol: Symbol, clock: &Clock) -> Core<Ouch50, MappedFile> {
+fn core(path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<Ouch50, MappedFile> {
     let (memory, existed) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
     let config = CoreConfig {
         instruments: [Instrument { symbol, route: Route::default() }].into(),
         limits: limits(),
         orders: capacity(),
         risk: risk(),
-        epoch_offset_ns: clock.epoch_offset_ns(),
+        epoch_offset_ns: kernel.epoch_offset_ns(),
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
     let credentials = Credentials::new(USER, PASSWORD).unwrap();
@@ -134,7 +138,7 @@ fn core(path: &Path, symbol: Symbol, clock: &Clock) -> Core<Ouch50, MappedFile> 
     if existed {
         return Core::recover(config, session, memory, KillSwitch::new(), RESERVE).unwrap().0;
     }
-    let journal = Journal::create(memory, 7, clock.epoch_offset_ns(), RESERVE).unwrap();
+    let journal = Journal::create(memory, 7, kernel.epoch_offset_ns(), RESERVE).unwrap();
     Core::new(config, session, journal, KillSwitch::new())
 }
 

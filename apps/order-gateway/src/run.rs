@@ -1,0 +1,344 @@
+//! A gateway with its connections: one thread, which spins or sleeps.
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use market::Line;
+
+use crate::JournalMemory;
+use crate::audit::{Audit, Direction};
+use crate::control::Command;
+use crate::drop_copy::DropCopyLine;
+use crate::feed::Feed;
+use crate::gateway::Gateway;
+use crate::host::{Host, Stream, Waits, is_nothing};
+use crate::session::Session;
+use crate::standby::{PrimaryEvent, StandbyLink};
+use crate::strategy::Strategy;
+
+/// Bytes of one read.
+const READ_LEN: usize = 64 * 1_024;
+/// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
+const PACKETS: usize = 64;
+
+const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
+                      knows that it does not run says `alone`";
+
+/// How the thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineConfig {
+    /// Where to connect first.
+    pub primary: SocketAddrV4,
+    /// Where to connect when that fails, by turns. By default none.
+    pub secondary: Option<SocketAddrV4>,
+    /// The time between two attempts. By default 1 s.
+    pub retry: Duration,
+    /// How long an attempt may take. By default 1 s.
+    pub connect_timeout: Duration,
+    /// Sleep so long in a turn that had nothing to do; zero spins. By default zero.
+    pub idle: Duration,
+}
+
+impl LineConfig {
+    /// The defaults, with `primary`.
+    pub const fn new(primary: SocketAddrV4) -> Self {
+        let second = Duration::from_secs(1);
+        Self { primary, secondary: None, retry: second, connect_timeout: second, idle: Duration::ZERO }
+    }
+}
+
+/// What a run is made of.
+pub struct Run<T, S, M> {
+    /// The strategy and its core.
+    pub gateway: Gateway<T, S, M>,
+    /// The venue.
+    pub line: LineConfig,
+    /// The books, and the sockets of the lines. By default none.
+    pub feed: Option<(Feed, Vec<UdpSocket>)>,
+    /// The log of raw bytes. By default none.
+    pub audit: Option<Audit>,
+    /// What people say. By default nothing.
+    pub commands: Option<Receiver<Command>>,
+    /// The standby, and whether bytes may leave. By default none.
+    pub standby: Option<StandbyLink>,
+    /// The drop copy, with which each trade is compared.
+    drop_copy: Option<DropCopyLine>,
+    /// The machine.
+    host: Box<dyn Host>,
+    connection: Connection,
+    buffer: Vec<u8>,
+    has_audit_failed: bool,
+}
+
+/// What a turn found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Something to do.
+    Busy,
+    /// Nothing: the thread may sleep.
+    Idle,
+    /// A person has the standby take over: the run ends.
+    HandedOver,
+}
+
+/// A connection, or when to try again.
+#[derive(Debug)]
+struct Connection {
+    stream: Option<Box<dyn Stream>>,
+    retry_at_ns: u64,
+    /// The next attempt goes to the secondary address.
+    is_secondary_next: bool,
+}
+
+impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
+    /// A run over `host` that has nothing but its venue.
+    pub fn new(gateway: Gateway<T, S, M>, line: LineConfig, host: Box<dyn Host>) -> Self {
+        Self {
+            gateway,
+            line,
+            feed: None,
+            audit: None,
+            commands: None,
+            standby: None,
+            drop_copy: None,
+            host,
+            connection: Connection { stream: None, retry_at_ns: 0, is_secondary_next: false },
+            buffer: vec![0; READ_LEN],
+            has_audit_failed: false,
+        }
+    }
+
+    /// Compares each trade with the drop copy from now on.
+    pub fn compare_with(&mut self, drop_copy: DropCopyLine) {
+        self.gateway.core_mut().reconcile(drop_copy.lag_ns());
+        self.drop_copy = Some(drop_copy);
+    }
+
+    /// Runs until `stop` says so, then logs out. `report` gets a sentence for people when something
+    /// happened to the connection.
+    pub fn run(&mut self, mut stop: impl FnMut(&Gateway<T, S, M>) -> bool, mut report: impl FnMut(&str)) {
+        while !stop(&self.gateway) {
+            match self.turn(&mut report) {
+                Turn::HandedOver => break,
+                Turn::Idle if !self.line.idle.is_zero() => thread::sleep(self.line.idle),
+                _ => (),
+            }
+        }
+        self.log_out();
+    }
+
+    /// One turn over all that a run is made of.
+    pub fn turn(&mut self, report: &mut impl FnMut(&str)) -> Turn {
+        let mut is_busy = match self.commands(report) {
+            Commanded::End => return Turn::HandedOver,
+            commanded => commanded == Commanded::Something,
+        };
+        self.reconcile(report);
+        let may_send = self.follow(report);
+        is_busy |= self.feed();
+        if self.connection.stream.is_none() && may_send {
+            self.connect(report);
+        }
+        match self.exchange() {
+            Ok(busy) => is_busy |= busy,
+            Err(why) => self.close(&why, report),
+        }
+        if !self.has_audit_failed && self.audit.as_ref().is_some_and(Audit::has_failed) {
+            self.has_audit_failed = true;
+            report("the audit log's disk failed: nothing is written to it any more; orders go on");
+        }
+        if is_busy { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// One turn of the drop copy. Where it differs, lags or is away, no order passes until a person
+    /// has compared.
+    fn reconcile(&mut self, report: &mut impl FnMut(&str)) {
+        let Some(line) = &mut self.drop_copy else { return };
+        let (now_ns, core) = (self.host.now_ns(), self.gateway.core_mut());
+        if let Err(why) = line.turn(now_ns, &*self.host, |trade| core.drop_copied(trade, now_ns)) {
+            report(&why);
+        }
+        if line.is_absent(now_ns) {
+            core.disarm(now_ns);
+            report("there is no drop copy: no order passes until a person arms");
+        }
+        if let Some(difference) = core.poll_reconciler(now_ns) {
+            report(&format!("{difference}: no order passes until a person has compared, and arms"));
+        }
+    }
+
+    /// One turn of the standby. Without its grants the venue's connection is closed.
+    fn follow(&mut self, report: &mut impl FnMut(&str)) -> bool {
+        let Some(link) = &mut self.standby else { return true };
+        let now_ns = self.host.now_ns();
+        let core = self.gateway.core_mut();
+        match link.turn(now_ns, core.journal(), report) {
+            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns),
+            Some(PrimaryEvent::Left) => core.set_standby(0, now_ns),
+            None => (),
+        }
+        let may_send = link.may_send(now_ns);
+        if !may_send && self.connection.stream.is_some() {
+            self.close(FENCED, report);
+        }
+        may_send
+    }
+
+    /// Receives, lets time pass, sends.
+    fn exchange(&mut self) -> Result<bool, String> {
+        let Some(stream) = &mut self.connection.stream else {
+            // The kill switch and the strategy's timer do not wait for the venue.
+            self.gateway.tick(self.host.now_ns()).map_err(|error| error.to_string())?;
+            return Ok(false);
+        };
+        let mut is_busy = false;
+        match stream.read(&mut self.buffer) {
+            Ok(0) => return Err("the venue has closed the connection".to_owned()),
+            Ok(len) => {
+                let now_ns = self.host.now_ns();
+                record(&mut self.audit, &*self.host, Direction::In, &self.buffer[..len]);
+                self.gateway.received(&self.buffer[..len], now_ns).map_err(|error| error.to_string())?;
+                is_busy = true;
+            }
+            Err(error) if is_nothing(&error) => (),
+            Err(error) => return Err(format!("the connection is broken: {error}")),
+        }
+        self.gateway.tick(self.host.now_ns()).map_err(|error| error.to_string())?;
+        Ok(self.send()? || is_busy)
+    }
+
+    fn send(&mut self) -> Result<bool, String> {
+        let (core, Some(stream)) = (self.gateway.core(), &mut self.connection.stream) else { return Ok(false) };
+        let mut bytes = core.to_send();
+        if let Some(link) = &mut self.standby {
+            bytes = &bytes[..link.sendable(bytes.len(), core.journal().end(), self.host.now_ns())];
+        }
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        match stream.write(bytes) {
+            Ok(len) => {
+                record(&mut self.audit, &*self.host, Direction::Out, &bytes[..len]);
+                self.gateway.core_mut().sent(len);
+                if let Some(link) = &mut self.standby {
+                    link.sent(len);
+                }
+                Ok(true)
+            }
+            Err(error) if is_nothing(&error) => Ok(false),
+            Err(error) => Err(format!("the connection is broken: {error}")),
+        }
+    }
+
+    fn connect(&mut self, report: &mut impl FnMut(&str)) {
+        let (now_ns, connection) = (self.host.now_ns(), &mut self.connection);
+        if now_ns < connection.retry_at_ns {
+            return;
+        }
+        let retry_ns = u64::try_from(self.line.retry.as_nanos()).unwrap_or(u64::MAX);
+        connection.retry_at_ns = now_ns.saturating_add(retry_ns);
+        let address = match self.line.secondary {
+            Some(secondary) if connection.is_secondary_next => secondary,
+            _ => self.line.primary,
+        };
+        let waits = Waits { connect: self.line.connect_timeout, read: Duration::ZERO };
+        match self.host.connect(address, waits) {
+            Ok(stream) => match self.gateway.connected(self.host.now_ns()) {
+                Ok(()) => {
+                    report(&format!("connected to {address}"));
+                    connection.stream = Some(stream);
+                }
+                Err(error) => report(&error.to_string()),
+            },
+            Err(error) => {
+                connection.is_secondary_next = !connection.is_secondary_next;
+                report(&format!("no connection to {address}: {error}"));
+            }
+        }
+    }
+
+    fn close(&mut self, why: &str, report: &mut impl FnMut(&str)) {
+        report(why);
+        self.connection.stream = None;
+        self.connection.is_secondary_next = !self.connection.is_secondary_next;
+        self.gateway.disconnected(self.host.now_ns());
+        if let Some(link) = &mut self.standby {
+            link.reset();
+        }
+    }
+
+    /// Asks the venue to close, and sends what can be sent at once.
+    pub fn log_out(&mut self) {
+        let now_ns = self.host.now_ns();
+        self.gateway.core_mut().log_out(now_ns);
+        // The process ends: a line that takes nothing now gets nothing more.
+        let _ = self.send();
+        self.connection.stream = None;
+        self.gateway.disconnected(now_ns);
+        if let Some(link) = &mut self.standby {
+            link.leave();
+        }
+    }
+
+    fn feed(&mut self) -> bool {
+        let Some((feed, sockets)) = &mut self.feed else { return false };
+        let (gateway, mut was_busy) = (&mut self.gateway, false);
+        for (socket, line) in sockets.iter().zip([Line::A, Line::B]) {
+            for _ in 0..PACKETS {
+                let Ok(len) = socket.recv(&mut self.buffer) else { break };
+                let now_ns = self.host.now_ns();
+                gateway.core_mut().feed_heard(now_ns);
+                feed.on_packet(line, &self.buffer[..len], now_ns, |book| gateway.on_book(book));
+                was_busy = true;
+            }
+        }
+        feed.tick(self.host.now_ns(), |book| gateway.on_book(book));
+        was_busy
+    }
+
+    fn commands(&mut self, report: &mut impl FnMut(&str)) -> Commanded {
+        let command = self.commands.as_ref().and_then(|commands| commands.try_recv().ok());
+        let Some(command) = command else { return Commanded::Nothing };
+        let now_ns = self.host.now_ns();
+        let core = self.gateway.core_mut();
+        match command {
+            Command::Arm => core.arm(now_ns),
+            Command::Disarm => core.disarm(now_ns),
+            Command::CancelAll => core.cancel_all(now_ns),
+            Command::Alone => {
+                core.set_standby(0, now_ns);
+                self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
+            }
+            Command::HandOver => {
+                if self.standby.as_mut().is_some_and(StandbyLink::hand_over) {
+                    return Commanded::End;
+                }
+                report("no standby follows: nobody can take over");
+            }
+            Command::Unblock(instrument) => core.unblock(instrument, now_ns),
+            Command::Limits(limits) => match core.set_limits(limits, now_ns) {
+                // Commands are rare, so that the old block may be freed here.
+                Ok(_old) => report(&format!("limits of version {} are in force", core.risk().limits().version)),
+                Err((why, _)) => report(&why.to_string()),
+            },
+        }
+        Commanded::Something
+    }
+}
+
+fn record(audit: &mut Option<Audit>, host: &dyn Host, direction: Direction, bytes: &[u8]) {
+    if let Some(audit) = audit {
+        audit.record(direction, bytes, host.now_ns().saturating_add(host.epoch_offset_ns()));
+    }
+}
+
+/// What became of the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commanded {
+    Nothing,
+    Something,
+    /// The standby takes over.
+    End,
+}
