@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Publication, Published,
-    RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile, parse_count, parse_duration,
+    BoeVersion, Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Publication,
+    Published, RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile, parse_count, parse_duration,
     parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
@@ -263,10 +263,15 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
 
 fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
-    let fix = flags.fix;
+    let (fix, boe) = (flags.fix, [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)]);
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
     if let Some(address) = fix {
         print(&format!("orders by FIX at {}\n", exchange.open_fix(address)?));
+    }
+    for (address, version) in boe {
+        if let Some(address) = address {
+            print(&format!("orders by BOE {version:?} at {}\n", exchange.open_boe(address, version)?));
+        }
     }
     let stop = StopFlag::on_signals().map_err(|error| Error::System(error.to_string()))?;
     let addresses: Vec<String> = exchange.addresses().iter().map(ToString::to_string).collect();

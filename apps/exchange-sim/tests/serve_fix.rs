@@ -2,12 +2,15 @@
 //! client, and the drop copy beside it.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
+#[path = "common/exchange.rs"]
+mod exchange;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use exchange_sim::Served;
 use market::{Price, Symbol};
 use order_entry::fix::codec::{Decimal, Writer};
 use order_entry::fix::orders::{
@@ -27,24 +30,8 @@ struct Running {
 }
 
 fn start(port: u16, faults: &[&str]) -> Running {
-    let settings = Settings { symbols: 1, port, ..Settings::default() };
-    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-    let serving = Serving {
-        send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
-        orders: any,
-        drop_copy: None,
-        rerequest: None,
-        start_after: Duration::ZERO,
-        accounts: vec![AccountSettings {
-            cancel_on_disconnect: false,
-            ..AccountSettings::new("ALICE", "SECRET").unwrap()
-        }],
-        rate_max: None,
-        house_shares: 300,
-        faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
-    };
-    let mut exchange = Exchange::open(&settings, &serving).unwrap();
-    let (fix, listed, stop) = (exchange.open_fix(any).unwrap(), exchange.listing()[0], StopFlag::new());
+    let mut exchange = exchange::open(port, faults);
+    let (fix, listed, stop) = (exchange.open_fix(exchange::ANY).unwrap(), exchange.listing()[0], StopFlag::new());
     let flag = stop.clone();
     Running { fix, listed, stop, thread: thread::spawn(move || exchange.run(&flag).unwrap()) }
 }

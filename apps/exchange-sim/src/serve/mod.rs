@@ -4,6 +4,7 @@
 //! One thread polls all sockets and sleeps for a moment where none had anything. The venue is the
 //! machine in `venue`; here are sockets and the clock, which begins at 09:29:55 with the program.
 
+mod boe;
 mod connection;
 mod fix;
 mod market_data;
@@ -15,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use market::{Price, Symbol};
+use order_entry::boe::{V2, V3};
 use order_entry::orders::TradeTotals;
 use order_entry::soupbin::SessionId;
 use wirepath::worker::StopFlag;
@@ -26,6 +28,7 @@ use crate::session::START_NS;
 use crate::settings::Settings;
 use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings};
 
+use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
 use fix::FixSession;
 use market_data::MarketData;
@@ -59,6 +62,15 @@ pub struct Serving {
     pub house_shares: u32,
     /// What goes wrong. By default nothing.
     pub faults: FaultPlan,
+}
+
+/// A version of BOE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoeVersion {
+    /// Of US equities.
+    V2,
+    /// Of the futures exchange.
+    V3,
 }
 
 /// What happened on a day.
@@ -156,6 +168,21 @@ impl Exchange {
     /// The address is taken.
     pub fn open_fix(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
         self.open_port::<FixSession>(address)
+    }
+
+    /// Takes orders by Cboe's BOE at `address` too, version 2 (of US equities) or 3, as
+    /// [`Exchange::open_fix`] does by FIX. The first four characters of an account's user are the
+    /// login's user (version 3: its session), the others its sub-identifier. All instruments are of
+    /// matching unit 1.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_boe(&mut self, address: SocketAddrV4, version: BoeVersion) -> Result<SocketAddr, Error> {
+        match version {
+            BoeVersion::V2 => self.open_port::<BoeSession<V2>>(address),
+            BoeVersion::V3 => self.open_port::<BoeSession<V3>>(address),
+        }
     }
 
     fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {

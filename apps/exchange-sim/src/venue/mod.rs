@@ -13,6 +13,7 @@
 
 mod account;
 mod answers;
+pub(crate) mod boe;
 mod entry;
 mod faults;
 pub(crate) mod fix;

@@ -2,6 +2,7 @@
 
 use super::FieldId;
 use super::tables::RETURN;
+use crate::boe::{BoeError, LoginRequest};
 
 /// The groups of a login that ask for optional fields, one for each type of message. Built once, at
 /// the start.
@@ -46,8 +47,71 @@ impl ReturnFields {
         Some(self)
     }
 
+    /// What a login asks for, at the venue.
+    ///
+    /// # Errors
+    ///
+    /// A bit that names no field: refuse the login with `F`.
+    pub fn of_login(login: &LoginRequest<'_>) -> Result<Self, BoeError> {
+        let (count, groups) = login.returns;
+        let returns = Self { count, groups: groups.to_vec() };
+        for (_, bits) in returns.each() {
+            for (byte, &bits) in (0u8..).zip(bits) {
+                let row = RETURN.get(usize::from(byte)).ok_or(BoeError::Bitfield { byte, bit: 0 })?;
+                let unknown = (0u8..8).find(|&bit| bits & (1 << bit) != 0 && row[usize::from(bit)].is_none());
+                unknown.map_or(Ok(()), |bit| Err(BoeError::Bitfield { byte, bit }))?;
+            }
+        }
+        Ok(returns)
+    }
+
+    /// The fields that messages of type `kind` are to return.
+    pub fn asked(&self, kind: u8) -> impl Iterator<Item = FieldId> {
+        let bits = self.each().find(|&(of, _)| of == kind).map_or(&[][..], |(_, bits)| bits);
+        RETURN.iter().zip(bits).flat_map(|(row, &bits)| {
+            (0u8..8).zip(row).filter(move |&(bit, _)| bits & (1 << bit) != 0).filter_map(|(_, slot)| *slot)
+        })
+    }
+
+    /// Type and bitfields of each group.
+    fn each(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let mut rest = &self.groups[..];
+        core::iter::from_fn(move || {
+            let &[low, high, _, kind, _] = rest.first_chunk::<5>()?;
+            let len = usize::from(u16::from_le_bytes([low, high]));
+            let (group, after) = rest.split_at_checked(len)?;
+            rest = after;
+            Some((kind, group.get(5..)?))
+        })
+    }
+
     /// The number of groups, and the groups.
     pub(in crate::boe) fn into_groups(self) -> (u8, Box<[u8]>) {
         (self.count, self.groups.into_boxed_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boe::{Credentials, UnspecifiedUnits};
+
+    #[test]
+    fn venue_reads_which_fields_a_login_asks_for() {
+        let fields = [FieldId::Side, FieldId::LeavesQuantity];
+        let (count, groups) = ReturnFields::new().ask(0x25, &[]).unwrap().ask(0x2c, &fields).unwrap().into_groups();
+        let credentials = Credentials::new("USER", "1", "SECRET").unwrap();
+        let login = |groups| LoginRequest {
+            credentials,
+            unspecified: UnspecifiedUnits::Replay,
+            units: &[],
+            returns: (count, groups),
+        };
+        let returns = ReturnFields::of_login(&login(&groups)).unwrap();
+        assert_eq!(returns.asked(0x2c).collect::<Vec<_>>(), fields);
+        assert_eq!((returns.asked(0x25).count(), returns.asked(0x26).count()), (0, 0));
+        // The highest bit of the first bitfield names nothing.
+        let unknown = [6, 0, 0x81, 0x25, 1, 0x80];
+        assert_eq!(ReturnFields::of_login(&login(&unknown)).unwrap_err(), BoeError::Bitfield { byte: 0, bit: 7 });
     }
 }

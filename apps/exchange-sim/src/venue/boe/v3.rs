@@ -1,0 +1,312 @@
+//! Version 3.
+
+use market::{Price, Symbol};
+use matching_engine::{Display, Pricing, Terms};
+use order_entry::boe::v3::{
+    CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelRejected, ModifyOrder, ModifyRejected, NewOrder,
+    OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, PurgeAcknowledgment,
+    PurgeOrders, PurgeRejected, TradeCancelOrCorrect,
+};
+use order_entry::boe::{BoeError, LoginRequest, OrderType, V3};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::super::named::{
+    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, Protocol, Refused, Target, Told,
+};
+use super::super::{Effect, Venue};
+use super::v2::{life, symbol_of};
+use super::{BoeWords, Received, Times, boe_side, cancel_code, liquidity_code, prevented, reason_code, side_of, text};
+
+impl BoeWords for V3 {
+    const PROTOCOL: Protocol = Protocol::Boe3;
+    type Returns = ();
+
+    fn returns(_: &LoginRequest<'_>) -> Result<(), BoeError> {
+        Ok(())
+    }
+
+    fn take(venue: &mut Venue, account: usize, message: Received<'_>, times: Times) -> Result<Effect, BoeError> {
+        let (inbound, _) = Inbound::parse(message.kind, message.body)?;
+        let during_replay = message.is_during_replay;
+        let kind = message.kind.to_le_bytes();
+        Ok(match inbound {
+            Inbound::NewOrder(order) => take_new(venue, account, order, during_replay, times),
+            Inbound::ModifyOrder(modify) => take_modify(venue, account, modify, during_replay, times),
+            Inbound::CancelOrder(cancel) => {
+                let target = Target::ClOrdId(cancel.orig_cl_ord_id.trimmed());
+                let request = ChangeRequest { cl_ord_id: None, target, echo: &[] };
+                if during_replay {
+                    let why = (Refused::Cancel, OrderRefusal::DuringReplay);
+                    venue.refuse_named(account, Self::PROTOCOL, &request, why, times.now_ns);
+                    return Ok(Effect::None);
+                }
+                venue.cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
+            }
+            // The products of this venue are its instruments, and an account is a firm.
+            Inbound::MassCancelOrder(cancel) => {
+                let cl_ord_id = cancel.mass_cancel_id.trimmed();
+                let request = MassCancelRequest { cl_ord_id, symbol: product(&cancel.product.0), echo: &kind };
+                venue.mass_cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
+            }
+            Inbound::PurgeOrders(purge) => {
+                let cl_ord_id = purge.mass_cancel_id.trimmed();
+                let request = MassCancelRequest { cl_ord_id, symbol: product(&purge.product.0), echo: &kind };
+                venue.mass_cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
+            }
+            // Nobody is locked out here.
+            Inbound::ResetRisk(_) => Effect::None,
+        })
+    }
+
+    fn write(answer: &Answer, (): &(), epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+        match &answer.order {
+            Some(order) => write_of_order(answer, order, epoch_ns, out),
+            None => write_refused(answer, epoch_ns, out),
+        }
+    }
+}
+
+fn product(padded: &[u8; 6]) -> Option<Symbol> {
+    let mut symbol = [0; 8];
+    symbol[..6].copy_from_slice(padded);
+    Some(symbol_of(&symbol)).filter(|&symbol| symbol != Symbol::NONE)
+}
+
+fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, during_replay: bool, times: Times) -> Effect {
+    let prevent = order.prevent_match;
+    let (terms, self_trade) = match prevented(prevent.modifier, prevent.level, prevent.group) {
+        Ok(self_trade) => (terms_of_new(order, times.epoch_ns), self_trade),
+        Err(words) => (Err(words), None),
+    };
+    let request = OrderRequest {
+        cl_ord_id: order.cl_ord_id.trimmed(),
+        symbol: symbol_of(&order.symbol.0),
+        side: side_of(order.side),
+        qty: order.quantity.get(),
+        price: Some(Price(order.price.get())),
+        terms,
+        self_trade,
+        echo: order.as_bytes(),
+    };
+    if during_replay {
+        venue.refuse_new_named(account, V3::PROTOCOL, &request, OrderRefusal::DuringReplay, times.now_ns);
+        return Effect::None;
+    }
+    venue.enter_named(account, V3::PROTOCOL, &request, times.now_ns)
+}
+
+fn terms_of_new(order: &NewOrder, epoch_ns: u64) -> Result<Terms, &'static str> {
+    let pricing = pricing(order.order_type, Price(order.price.get()), Price(order.stop_price.get()))?;
+    let life = life(order.time_in_force, order.expire_ns.get(), epoch_ns)?;
+    let (qty, min_qty) = (order.quantity.get(), order.min_quantity.get());
+    // An order with a minimum rests hidden.
+    let display = if min_qty > 0 { Display::Hidden } else { Display::Full };
+    Ok(Terms { qty, pricing, display, life, post_only: super::slide(false), min_qty })
+}
+
+fn pricing(order_type: OrderType, price: Price, stop: Price) -> Result<Pricing, &'static str> {
+    Ok(match order_type {
+        OrderType::MARKET => Pricing::Market,
+        OrderType::LIMIT => Pricing::Limit(price),
+        OrderType::STOP => Pricing::Stop { trigger: stop, limit: None },
+        OrderType::STOP_LIMIT => Pricing::Stop { trigger: stop, limit: Some(price) },
+        _ => return Err("OrdType must be 1, 2, 3 or 4"),
+    })
+}
+
+fn take_modify(venue: &mut Venue, account: usize, modify: &ModifyOrder, during_replay: bool, times: Times) -> Effect {
+    let target = Target::ClOrdId(modify.orig_cl_ord_id.trimmed());
+    let change = ChangeRequest { cl_ord_id: Some(modify.cl_ord_id.trimmed()), target, echo: &[] };
+    if during_replay {
+        let why = (Refused::Replace, OrderRefusal::DuringReplay);
+        venue.refuse_named(account, V3::PROTOCOL, &change, why, times.now_ns);
+        return Effect::None;
+    }
+    let (qty, price) = (modify.quantity.get(), Price(modify.price.get()));
+    let pricing = pricing(modify.order_type, price, Price(modify.stop_price.get()));
+    let order = OrderRequest {
+        cl_ord_id: modify.cl_ord_id.trimmed(),
+        symbol: Symbol::NONE,
+        side: market::Side::Buy,
+        qty,
+        price: Some(price),
+        terms: pricing.map(|pricing| Terms { pricing, ..Terms::limit(qty, price) }),
+        self_trade: None,
+        echo: modify.as_bytes(),
+    };
+    venue.replace_named(account, V3::PROTOCOL, (&change, &order), times.now_ns)
+}
+
+/// Puts a body to the front of `out`.
+fn put(kind: u16, body: &[u8], out: &mut [u8]) -> Option<(u16, usize)> {
+    out.get_mut(..body.len())?.copy_from_slice(body);
+    Some((kind, body.len()))
+}
+
+macro_rules! put {
+    ($out:expr, $name:ident { $($fields:tt)* }) => {
+        put($name::KIND, $name { $($fields)* }.as_bytes(), $out)
+    };
+}
+
+fn write_of_order(answer: &Answer, order: &NamedOrder, epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+    let at_ns: zerocopy::little_endian::U64 = (epoch_ns + answer.at_ns).into();
+    let (cl_ord_id, none, order_id) = (text(&answer.cl_ord_id), text(b""), order.order_id.into());
+    let orig_cl_ord_id = text(answer.orig_cl_ord_id.as_deref().unwrap_or_default());
+    let symbol = text(order.symbol.0.trim_ascii_end());
+    let (side, leaves, quantity) = (boe_side(order.side), order.leaves.into(), order.qty.into());
+    match answer.told {
+        Told::Accepted => {
+            let new = NewOrder::ref_from_prefix(&order.request).ok()?.0;
+            put!(
+                out,
+                OrderAcknowledgment {
+                    at_ns,
+                    cl_ord_id,
+                    order_id,
+                    side,
+                    price: new.price,
+                    order_type: new.order_type,
+                    time_in_force: new.time_in_force,
+                    min_quantity: new.min_quantity,
+                    symbol,
+                    capacity: new.capacity,
+                    account: new.account,
+                    clearing_firm: new.clearing_firm,
+                    clearing_account: new.clearing_account,
+                    quantity,
+                    prevent_match: new.prevent_match,
+                    maturity_date: new.maturity_date,
+                    open_close: new.open_close,
+                    leaves,
+                    base_liquidity: b'A',
+                    expire_ns: new.expire_ns,
+                    sub_liquidity: 0,
+                    stop_price: new.stop_price,
+                    cmta_number: new.cmta_number,
+                    cti_code: new.cti_code,
+                    manual: new.manual,
+                    operator: new.operator,
+                    cumulative: order.executed.into(),
+                    frequent_trader: new.frequent_trader,
+                    handling: new.handling,
+                    received_ns: at_ns,
+                }
+            )
+        }
+        Told::Replaced => {
+            let modify = ModifyOrder::ref_from_prefix(&order.request).ok()?.0;
+            put!(
+                out,
+                OrderModified {
+                    at_ns,
+                    cl_ord_id,
+                    orig_cl_ord_id,
+                    order_id,
+                    clearing_firm: modify.clearing_firm,
+                    price: modify.price,
+                    order_type: modify.order_type,
+                    quantity,
+                    leaves,
+                    base_liquidity: b'A',
+                    stop_price: modify.stop_price,
+                    frequent_trader: modify.frequent_trader,
+                    handling: modify.handling,
+                    received_ns: at_ns,
+                }
+            )
+        }
+        Told::Executed { qty, price, liquidity, .. } => put!(
+            out,
+            OrderExecution {
+                at_ns,
+                cl_ord_id,
+                exec_id: answer.number.into(),
+                last_shares: qty.into(),
+                last_price: price.0.into(),
+                leaves,
+                base_liquidity: liquidity_code(liquidity),
+                sub_liquidity: 0,
+                side,
+                symbol,
+                clearing_firm: none,
+                maturity_date: 0.into(),
+                fee_code: text(b""),
+                trade_date: 0.into(),
+                clearing_size: qty.into(),
+                pending: b'N',
+                multileg: b'1',
+                secondary_exec_id: 0.into(),
+            }
+        ),
+        Told::Canceled { reason, is_rate, .. } if order.leaves == 0 => put!(
+            out,
+            OrderCancelled {
+                at_ns,
+                cl_ord_id,
+                clearing_firm: none,
+                reason: cancel_code(reason, is_rate),
+                received_ns: at_ns,
+            }
+        ),
+        Told::Broken { qty, price, fill, .. } => put!(
+            out,
+            TradeCancelOrCorrect {
+                at_ns,
+                cl_ord_id,
+                exec_ref_id: fill.unwrap_or(0).into(),
+                side,
+                base_liquidity: 0,
+                clearing_firm: none,
+                clearing_account: none,
+                last_shares: qty.into(),
+                last_price: price.0.into(),
+                corrected_price: 0.into(),
+                orig_at_ns: at_ns,
+                symbol,
+                capacity: order_entry::boe::Capacity::CUSTOMER,
+                maturity_date: 0.into(),
+                open_close: b'N',
+                cmta_number: 0.into(),
+            }
+        ),
+        // The version has no reserves and no decrements.
+        Told::Canceled { .. } | Told::Refreshed { .. } => None,
+        _ => write_refused(answer, epoch_ns, out),
+    }
+}
+
+fn write_refused(answer: &Answer, epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+    let at_ns: zerocopy::little_endian::U64 = (epoch_ns + answer.at_ns).into();
+    let (cl_ord_id, clearing_firm) = (text(&answer.cl_ord_id), text(b""));
+    let orig_cl_ord_id = text(answer.orig_cl_ord_id.as_deref().unwrap_or_default());
+    let is_purge = answer.request.as_deref() == Some(&PurgeOrders::KIND.to_le_bytes()[..]);
+    let mass_cancel_id = cl_ord_id;
+    match answer.told {
+        Told::MassCanceled { count } => {
+            let (cancelled_count, received_ns) = (count.into(), at_ns);
+            if is_purge {
+                return put!(out, PurgeAcknowledgment { at_ns, mass_cancel_id, cancelled_count, received_ns });
+            }
+            put!(out, MassCancelAcknowledgment { at_ns, mass_cancel_id, cancelled_count, received_ns })
+        }
+        Told::Rejected(why) => {
+            let (reason, text) = (reason_code(why), text(why.text().as_bytes()));
+            put!(out, OrderRejected { at_ns, cl_ord_id, clearing_firm, reason, text })
+        }
+        Told::Refused(what, why) => {
+            let (reason, text) = (reason_code(why), text(why.text().as_bytes()));
+            match what {
+                Refused::Cancel => put!(out, CancelRejected { at_ns, cl_ord_id, clearing_firm, reason, text }),
+                Refused::Replace => {
+                    put!(out, ModifyRejected { at_ns, cl_ord_id, orig_cl_ord_id, clearing_firm, reason, text })
+                }
+                Refused::MassCancel if is_purge => {
+                    put!(out, PurgeRejected { at_ns, mass_cancel_id, reason, text })
+                }
+                Refused::MassCancel => put!(out, MassCancelRejected { at_ns, mass_cancel_id, reason, text }),
+            }
+        }
+        _ => None,
+    }
+}
