@@ -26,6 +26,7 @@ pub mod single_packets;
 pub mod smoltcp_peer;
 pub mod sockets;
 pub mod tcp;
+pub mod trading;
 
 pub mod measure;
 #[allow(unsafe_code)]

@@ -21,11 +21,13 @@ use wirepath_benches::tcp::flood::{self, Flood};
 use wirepath_benches::tcp::orders::{self, BATCH, Mlx5Orders, Orders};
 use wirepath_benches::tcp::pair::{Cuts, PairConfig, Role, TcpPair};
 use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
+use wirepath_benches::trading::depth_feed::DepthFeed;
+use wirepath_benches::trading::itch_day::{DaySize, ItchDay};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
-    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500";
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500, itch-books, mdp3-books";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -69,6 +71,8 @@ fn main() -> ExitCode {
         "sockets-udp" => sockets_udp(rounds),
         "host-tcp" => host_tcp(rounds),
         "sockets-tcp" => sockets_tcp(rounds),
+        "itch-books" => itch_books(rounds),
+        "mdp3-books" => mdp3_books(rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -123,6 +127,26 @@ fn feed_idle(count: u32, rounds: usize) {
     let mut channels = Channels::open(count);
     for _ in 0..rounds {
         measured_feed_idleness(&mut channels);
+    }
+}
+
+/// A packet is a message; the books hold orders before the first that counts.
+fn itch_books(rounds: usize) {
+    let mut day = ItchDay::new(DaySize::CHANNEL);
+    day.packets(3_000);
+    let end = day.messages() + (rounds * ROUND) as u64;
+    while day.messages() < end {
+        measured_itch_books(&mut day);
+    }
+}
+
+/// As [`itch_books`].
+fn mdp3_books(rounds: usize) {
+    let mut feed = DepthFeed::new();
+    feed.packets(500);
+    let end = feed.messages() + (rounds * ROUND) as u64;
+    while feed.messages() < end {
+        measured_mdp3_books(&mut feed);
     }
 }
 
@@ -385,4 +409,14 @@ fn measured_mlx5_urgent(rings: &mut SendRings) {
 #[inline(never)]
 fn measured_mlx5_reap(rings: &mut SendRings) -> usize {
     rings.reap()
+}
+
+#[inline(never)]
+fn measured_itch_books(day: &mut ItchDay) {
+    day.packets(1);
+}
+
+#[inline(never)]
+fn measured_mdp3_books(feed: &mut DepthFeed) {
+    feed.packets(1);
 }

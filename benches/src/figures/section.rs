@@ -20,16 +20,19 @@ pub enum Section {
     Sockets,
     /// Unmodified programs on sockets, over a veth pair.
     LiveSockets,
+    /// The libraries of the trading loop in plain memory.
+    Trading,
     /// TCP echoes over a veth pair that loses much.
     LiveEcho,
 }
 
 impl Section {
     /// All, in the order of the page.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Memory,
         Self::Tcp,
         Self::Sockets,
+        Self::Trading,
         Self::Mlx5,
         Self::Live,
         Self::LiveTcp,
@@ -47,6 +50,7 @@ impl Section {
             Self::LiveTcp => "TCP to the Linux kernel over a veth pair",
             Self::Sockets => "Sockets in memory",
             Self::LiveSockets => "Unmodified programs over a veth pair",
+            Self::Trading => "The trading loop in memory",
             Self::LiveEcho => "TCP over a wire that loses much",
         }
     }
@@ -86,6 +90,10 @@ impl Section {
                  the kernel in the same run; the other end is a kernel's, unless the figure says otherwise. As root, \
                  `PART=live-sockets`."
             }
+            Self::Trading => {
+                "From the bytes of a datagram to the books that they make, on one core. `PART=trading`; the \
+                 instructions alone: `PART=counts`."
+            }
             Self::LiveEcho => "Ten minutes, so it is measured only where it is asked for. As root, `PART=live-echo`.",
         }
     }
@@ -100,6 +108,7 @@ impl Section {
             Self::LiveTcp => "live-tcp.svg",
             Self::Sockets => "sockets.svg",
             Self::LiveSockets => "live-sockets.svg",
+            Self::Trading => "trading.svg",
             Self::LiveEcho => "live-echo.svg",
         }
     }
