@@ -76,8 +76,10 @@ impl Namespace {
     /// have left behind.
     pub fn end_processes(&self) {
         let pids = ip(&["netns", "pids", &self.name]).unwrap_or_default();
-        // One that has ended meanwhile is as good.
-        let _ = Command::new("kill").arg("-KILL").args(pids.split_whitespace()).output();
+        if !pids.is_empty() {
+            // One that has ended meanwhile is as good.
+            let _ = Command::new("kill").arg("-KILL").args(pids.split_whitespace()).output();
+        }
     }
 
     /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be the same. Both
@@ -111,7 +113,9 @@ impl Namespace {
 }
 
 impl Drop for Namespace {
+    /// Also ends what a failed test has left behind, such as the workers of a killed server.
     fn drop(&mut self) {
+        self.end_processes();
         // A namespace that a test has removed itself counts as removed.
         let _ = ip(&["netns", "del", &self.name]);
     }

@@ -53,6 +53,12 @@ fn ours(fd: c_int) -> Option<FileId> {
     Some(file)
 }
 
+/// As [`ours`], without epoll sets: what reads or writes bytes of one is the kernel's, an error.
+#[inline]
+fn our_socket(fd: c_int) -> Option<FileId> {
+    ours(fd).filter(|file| !file.is_set())
+}
+
 /// The file of a descriptor that is offloaded or may become so.
 #[inline]
 fn known(fd: c_int) -> Option<FileId> {

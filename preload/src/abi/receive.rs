@@ -10,7 +10,7 @@ use std::io::IoSliceMut;
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
-use super::{check_room, give, is_ours, known, made, memory, ours, ours_or_pass, vector_flags};
+use super::{check_room, give, is_ours, known, made, memory, our_socket, ours, ours_or_pass, vector_flags};
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::error_queue;
 use crate::engine::table::{self, FileId};
@@ -42,7 +42,7 @@ symbols! {
     }
 
     fn preadv2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
-        let Some(file) = ours(fd) else { return pass!(real::preadv2(fd, parts, count, offset, flags)) };
+        let Some(file) = our_socket(fd) else { return pass!(real::preadv2(fd, parts, count, offset, flags)) };
         match vector_flags(offset, flags, memory::end_of_vector(parts, count)) {
             Ok(None) => 0,
             Ok(Some(0)) => pass!(readv(fd, parts, count)),
@@ -62,7 +62,7 @@ symbols! {
         if let Some(failed) = waits_for_offload(fd, 0) {
             return failed;
         }
-        let file = ours(fd);
+        let file = our_socket(fd);
         if file.is_some()
             && let Some(ended) = memory::end_of_vector(parts, count)
         {

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours, known, memory, ours, ours_or_pass, vector_flags};
+use super::{give, is_ours, known, memory, our_socket, ours, ours_or_pass, vector_flags};
 use crate::calls::Outcome;
 use crate::calls::data;
 use crate::config;
@@ -32,7 +32,7 @@ symbols! {
     }
 
     fn pwritev2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> Count {
-        let Some(file) = ours(fd) else { return pass!(real::pwritev2(fd, parts, count, offset, flags)) };
+        let Some(file) = our_socket(fd) else { return pass!(real::pwritev2(fd, parts, count, offset, flags)) };
         match vector_flags(offset, flags, memory::end_of_vector(parts, count)) {
             Ok(None) => 0,
             Ok(Some(flags)) => match send_parts(file, parts, count as usize, None, flags) {
@@ -48,7 +48,7 @@ symbols! {
     }
 
     fn writev(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
-        let file = ours(fd);
+        let file = our_socket(fd);
         if file.is_some()
             && let Some(ended) = memory::end_of_vector(parts, count)
         {

@@ -106,6 +106,11 @@ static void odd(void) {
     memcpy(room + 1, into, sizeof into);
     ready(fd, POLLIN, 20000);
     say("readv", readv(fd, (struct iovec *)(room + 1), 2));
+    // A set has no bytes, not even none.
+    int set = epoll_create1(0);
+    say("readv of a set", readv(set, NULL, 0)), say("writev", writev(set, NULL, 0));
+    say("preadv2", preadv2(set, NULL, 0, -1, 0)), say("pwritev2", pwritev2(set, NULL, 0, -1, 0));
+    close(set);
     close(fd);
 }
 
