@@ -263,10 +263,13 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
 
 fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
-    let (fix, boe) = (flags.fix, [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)]);
+    let (fix, ouch42, boe) = (flags.fix, flags.ouch42, [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)]);
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
     if let Some(address) = fix {
         print(&format!("orders by FIX at {}\n", exchange.open_fix(address)?));
+    }
+    if let Some(address) = ouch42 {
+        print(&format!("orders by OUCH 4.2 at {}\n", exchange.open_ouch42(address)?));
     }
     for (address, version) in boe {
         if let Some(address) = address {

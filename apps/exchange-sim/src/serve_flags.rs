@@ -22,6 +22,9 @@ pub(crate) struct ServeFlags {
     /// an account's user, TargetCompID (56) is EXCHANGE, Password (554) the account's.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     pub(crate) fix: Option<SocketAddrV4>,
+    /// Take orders by OUCH 4.2 over SoupBinTCP at this address and port too.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    pub(crate) ouch42: Option<SocketAddrV4>,
     /// Take orders by Cboe BOE version 2 at this address and port too: the first four characters of
     /// an account's user are the login's user, the others its sub-identifier.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]

@@ -11,8 +11,9 @@ use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Se
 use market::framing::Framing;
 use market::framing::mold_udp64::MoldUdp64;
 use order_entry::Text;
+use order_entry::ouch::v42;
 use order_entry::ouch::v50::{EnterOrder, Outbound};
-use order_entry::ouch::{Capacity, CrossType, Display, Side, TimeInForce, YesNo};
+use order_entry::ouch::{Capacity, CrossType, CustomerType, Display, Side, TimeInForce, YesNo};
 use order_entry::session::Output;
 use order_entry::soupbin::{Credentials, Packet, PacketType, SessionId, emit};
 use wirepath::worker::StopFlag;
@@ -40,7 +41,8 @@ impl Running {
             house_shares: 300,
             faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
         };
-        let exchange = Exchange::open(&settings, &serving).unwrap();
+        let mut exchange = Exchange::open(&settings, &serving).unwrap();
+        exchange.open_ouch42(any).unwrap();
         let (addresses, stop) = (exchange.addresses(), StopFlag::new());
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
@@ -235,4 +237,42 @@ fn peer_that_breaks_a_rule_is_disconnected_and_the_rule_is_told() {
     assert_eq!(served.violations, 1);
     let words = served.to_string();
     assert!(words.contains("the first: ") && !words.contains('\x1b'), "{words}");
+}
+
+#[test]
+fn order_by_ouch_42_trades_and_a_login_gets_its_answers_again() {
+    let socket = receiver(26618);
+    let exchange = Running::start(26618, &[]);
+    let (stock, price) = offered(&hear(&socket, |message| message[0] == b'A' && message[19] == b'S'));
+    let mut client = Client::login(exchange.addresses[2], "ALICE", 1);
+    assert_eq!(client.accepted(), 1);
+    let order = v42::EnterOrder {
+        token: Text::new("ONE").unwrap(),
+        side: Side::BUY,
+        shares: 100.into(),
+        stock,
+        price: price.into(),
+        time_in_force: v42::MARKET_HOURS.into(),
+        firm: Text::BLANK,
+        display: Display::VISIBLE,
+        capacity: Capacity::PRINCIPAL,
+        intermarket_sweep: YesNo::NO,
+        min_quantity: 0.into(),
+        cross_type: CrossType::CONTINUOUS,
+        customer_type: CustomerType::DEFAULT,
+    };
+    let mut bytes = [0; 64];
+    let len = order.emit(&mut bytes).unwrap();
+    client.send(PacketType::Unsequenced, &bytes[..len]);
+    let is_of_42 = |client: &mut Client| {
+        let (_, payload) = client.next().unwrap();
+        v42::Outbound::parse(&payload).unwrap();
+        payload[0]
+    };
+    assert_eq!([is_of_42(&mut client), is_of_42(&mut client)], *b"AE");
+    client.send(PacketType::LogoutRequest, &[]);
+    assert!(client.next().is_none());
+    let mut client = Client::login(exchange.addresses[2], "ALICE", 2);
+    assert_eq!((client.accepted(), is_of_42(&mut client)), (2, b'E'));
+    assert_eq!(exchange.stop().violations, 0);
 }

@@ -22,7 +22,15 @@ const PACKET_ROOM: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
     Orders,
+    /// Orders by OUCH 4.2.
+    Orders42,
     DropCopy,
+}
+
+impl Port {
+    pub(super) fn is_for_orders(self) -> bool {
+        self != Self::DropCopy
+    }
 }
 
 /// Why a connection ended.
@@ -111,10 +119,12 @@ impl Connection {
                 Some(ServerEvent::Logout) => return Err(End::Done),
                 Some(ServerEvent::Unsequenced(message)) => {
                     let Some(account) = self.account else { continue };
-                    if self.port == Port::DropCopy {
-                        return Err(End::ReadOnly);
-                    }
-                    match shared.venue.receive(account, message, shared.now_ns) {
+                    let effect = match self.port {
+                        Port::Orders => shared.venue.receive(account, message, shared.now_ns),
+                        Port::Orders42 => shared.venue.receive_42(account, message, shared.now_ns),
+                        Port::DropCopy => return Err(End::ReadOnly),
+                    };
+                    match effect {
                         Ok(Effect::None) => {}
                         Ok(Effect::Break) => return Err(End::Fault),
                         Ok(Effect::GoSilent) => {
@@ -142,7 +152,7 @@ impl Connection {
                 let told = told.unwrap_or(number + off.unsigned_abs());
                 self.soup.accept(shared.now_ns, shared.session, told, &mut output)?;
                 (self.account, self.position) = (Some(account), number as usize - 1);
-                if self.port == Port::Orders {
+                if self.port.is_for_orders() {
                     shared.taken[account] = true;
                 }
             }
@@ -165,7 +175,7 @@ impl Connection {
                 Err(LoginRejectReason::NotAuthorized) => {}
                 Err(reason) => return Err(reason),
                 // One connection an account: a standby must not enter orders beside the first.
-                Ok(_) if self.port == Port::Orders && shared.taken[idx] => {
+                Ok(_) if self.port.is_for_orders() && shared.taken[idx] => {
                     return Err(LoginRejectReason::SessionNotAvailable);
                 }
                 Ok(number) => return Ok((idx, number)),
@@ -229,6 +239,7 @@ impl Connection {
 fn log(account: &crate::venue::Account, port: Port) -> &[Vec<u8>] {
     match port {
         Port::Orders => account.messages(),
+        Port::Orders42 => account.messages_42(),
         Port::DropCopy => account.drop_copies(),
     }
 }

@@ -118,13 +118,6 @@ impl Exchange {
     pub fn open(settings: &Settings, serving: &Serving) -> Result<Self, Error> {
         settings.check()?;
         let session = SessionId::new(&settings.session.to_string()).unwrap_or(SessionId::BLANK);
-        let listen = |address: SocketAddrV4, port| -> Result<(TcpListener, Port), Error> {
-            let failed =
-                |error| Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error };
-            let listener = TcpListener::bind(address).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            Ok((listener, port))
-        };
         let mut listeners = vec![listen(serving.orders, Port::Orders)?];
         if let Some(address) = serving.drop_copy {
             listeners.push(listen(address, Port::DropCopy)?);
@@ -170,6 +163,18 @@ impl Exchange {
         self.open_port::<FixSession>(address)
     }
 
+    /// Takes orders by OUCH 4.2 over SoupBinTCP at `address` too, as at [`Serving::orders`] by 5.0.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_ouch42(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
+        let opened = listen(address, Port::Orders42)?;
+        let local = opened.0.local_addr().map_err(|error| cannot_listen(address, error))?;
+        self.listeners.push(opened);
+        Ok(local)
+    }
+
     /// Takes orders by Cboe's BOE at `address` too, version 2 (of US equities) or 3, as
     /// [`Exchange::open_fix`] does by FIX. The first four characters of an account's user are the
     /// login's user (version 3: its session), the others its sub-identifier. All instruments are of
@@ -186,7 +191,7 @@ impl Exchange {
     }
 
     fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
-        let failed = |error| Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error };
+        let failed = |error| cannot_listen(address, error);
         let port = OrderPort::<S>::open(address, self.taken.len()).map_err(failed)?;
         let opened = port.address().map_err(failed)?;
         self.ports.push(Box::new(port));
@@ -248,7 +253,7 @@ impl Exchange {
                 Ok(busy) => {
                     is_busy |= busy;
                     let is_dead = connection.silent_ns.is_some_and(|since| now_ns - since >= SILENT_NS_MAX);
-                    let account = connection.account.filter(|_| !was_logged_in && connection.port == Port::Orders);
+                    let account = connection.account.filter(|_| !was_logged_in && connection.port.is_for_orders());
                     if is_dead {
                         self.remove(idx, now_ns);
                         continue;
@@ -303,7 +308,7 @@ impl Exchange {
 
     fn remove(&mut self, idx: usize, now_ns: u64) {
         let connection = self.connections.remove(idx);
-        if let (Some(account), Port::Orders) = (connection.account, connection.port) {
+        if let Some(account) = connection.account.filter(|_| connection.port.is_for_orders()) {
             if connection.silent_ns.is_none() {
                 self.taken[account] = false;
             }
@@ -341,6 +346,16 @@ impl Exchange {
         let trades = self.venue.accounts().iter().map(|account| *account.trades()).collect();
         Ok(Served { counts: self.venue.counts(), published, rerequests, trades, ..self.served })
     }
+}
+
+fn listen(address: SocketAddrV4, port: Port) -> Result<(TcpListener, Port), Error> {
+    let listener = TcpListener::bind(address).map_err(|error| cannot_listen(address, error))?;
+    listener.set_nonblocking(true).map_err(|error| cannot_listen(address, error))?;
+    Ok((listener, port))
+}
+
+fn cannot_listen(address: SocketAddrV4, error: std::io::Error) -> Error {
+    Error::Socket { what: format!("cannot listen at {address} (name a free port)"), error }
 }
 
 impl fmt::Display for Served {

@@ -11,6 +11,7 @@ use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInF
 use order_entry::soupbin::Credentials;
 
 use super::named::{Answer, NamedOrder, NamedOrders, Protocol, Target, drop_copy};
+use super::ouch42::{self, Orders42};
 
 /// Who may log in, and how it is treated.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,7 @@ pub struct Account {
     trades: TradeTotals,
     /// Orders by each of the protocols whose clients name them.
     pub(super) named: [NamedOrders; Protocol::ALL.len()],
+    pub(super) ouch42: Orders42,
 }
 
 impl Account {
@@ -111,6 +113,7 @@ impl Account {
             drop_copies: Vec::new(),
             trades: TradeTotals::default(),
             named: Default::default(),
+            ouch42: Orders42::default(),
         }
     }
 
@@ -148,8 +151,16 @@ impl Account {
         is_new
     }
 
+    /// Its numbered messages of OUCH 4.2.
+    pub fn messages_42(&self) -> &[Vec<u8>] {
+        self.ouch42.messages()
+    }
+
     pub(super) fn push(&mut self, message: Vec<u8>) {
-        self.messages.push(message);
+        match ouch42::own(&message) {
+            Some(own) => self.ouch42.push(&own),
+            None => self.messages.push(message),
+        }
     }
 
     /// All that it was told about orders that it entered by a protocol whose clients name them.
@@ -178,7 +189,7 @@ impl Account {
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
             self.drop_copies.push(message.clone());
         }
-        self.messages.push(message);
+        self.push(message);
     }
 
     fn total(&mut self, report: &Report, side: market::Side) {

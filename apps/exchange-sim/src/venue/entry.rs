@@ -11,6 +11,7 @@ use order_entry::ouch::{self, OuchError, RejectReason};
 use super::account::{Entry, Key};
 use super::answers::{emit, rejected};
 use super::faults::Fault;
+use super::ouch42;
 use super::terms::{Fields, Options, terms};
 use super::{Effect, Streams, Venue};
 
@@ -27,7 +28,18 @@ impl Venue {
     ///
     /// The bytes are no message of OUCH 5.0: nothing happened, and the caller ends the connection.
     pub fn receive(&mut self, account: usize, message: &[u8], now_ns: u64) -> Result<Effect, OuchError> {
-        let (message, options) = Inbound::parse(message).inspect_err(|_| self.counts.malformed += 1)?;
+        let (_, options) = Inbound::parse(message).inspect_err(|_| self.counts.malformed += 1)?;
+        if options.user_ref_idx() == ouch42::IDX {
+            // The index is the venue's own.
+            self.counts.ignored += 1;
+            return Ok(Effect::None);
+        }
+        self.take(account, message, now_ns)
+    }
+
+    /// Takes a message of OUCH 5.0 with any index.
+    pub(super) fn take(&mut self, account: usize, message: &[u8], now_ns: u64) -> Result<Effect, OuchError> {
+        let (message, options) = Inbound::parse(message)?;
         self.counts.messages += 1;
         let idx = options.user_ref_idx();
         match message {

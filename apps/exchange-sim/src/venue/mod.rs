@@ -18,6 +18,7 @@ mod entry;
 mod faults;
 pub(crate) mod fix;
 mod named;
+mod ouch42;
 mod terms;
 
 use std::collections::BTreeMap;
