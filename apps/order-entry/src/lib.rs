@@ -19,5 +19,5 @@ pub mod session;
 pub mod soupbin;
 mod text;
 
-pub use manager::{ManagerConfig, OrderManager, Outcomes, Refusal};
+pub use manager::{ManagerConfig, OrderEvents, OrderManager, Refusal};
 pub use text::Text;

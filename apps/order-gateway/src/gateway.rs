@@ -1,11 +1,11 @@
 //! A strategy and its core: what the line and the feed call.
 
+use order_entry::journal::JournalMemory;
 use order_entry::risk::Market;
+use order_entry::session::{SessionError, VenueSession};
 
-use crate::JournalMemory;
 use crate::core::{Core, Told};
 use crate::orders::Orders;
-use crate::session::{Session, SessionError};
 use crate::strategy::{BookEvent, Strategy};
 
 /// A strategy with its orders. One thread owns it; every call costs what the strategy costs and
@@ -16,7 +16,7 @@ pub struct Gateway<T, S, M> {
     core: Core<S, M>,
 }
 
-impl<T: Strategy, S: Session, M: JournalMemory> Gateway<T, S, M> {
+impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// A gateway that is not connected.
     pub const fn new(strategy: T, core: Core<S, M>) -> Self {
         Self { strategy, core }

@@ -12,14 +12,14 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use order_entry::ManagerConfig;
 use order_entry::journal::{Journal, RebuildCounts};
-use order_entry::orders::OrderCapacity;
-use order_entry::risk::{KillSwitch, RiskCapacity};
+use order_entry::ouch::OuchClient;
+use order_entry::risk::KillSwitch;
 use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, join, listen};
-use order_gateway::session::Ouch50;
 use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
@@ -145,7 +145,7 @@ fn core(
     limits: &LimitsFile,
     kill: &KillSwitch,
     kernel: &Kernel,
-) -> Result<(Core<Ouch50, MappedFile>, fs::File, u64), Error> {
+) -> Result<(Core<OuchClient, MappedFile>, fs::File, u64), Error> {
     let journal = &config.journal;
     let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
@@ -153,15 +153,15 @@ fn core(
     let session = config.session().ok_or_else(|| Error::failed("the venue's names are too long"))?;
     let core_config = CoreConfig {
         instruments: limits.instruments(),
-        limits: limits.limits(),
-        orders: OrderCapacity::default(),
-        risk: RiskCapacity::default(),
-        epoch_offset_ns: kernel.epoch_offset_ns(),
+        manager: ManagerConfig {
+            kill: kill.clone(),
+            epoch_offset_ns: kernel.epoch_offset_ns(),
+            ..ManagerConfig::new(*limits.limits())
+        },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
-    let session = Ouch50::new(session);
     if existed {
-        let recovered = Core::recover(core_config, session, memory, kill.clone(), journal.reserve());
+        let recovered = Core::recover(core_config, session, memory, journal.reserve());
         let (core, rebuild) = recovered.map_err(|error| Error::at("journal", &config.journal.path, error, ANOTHER))?;
         let RebuildCounts { applied, unknown, refused } = rebuild.counts();
         eprintln!(
@@ -174,7 +174,7 @@ fn core(
     let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
     let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    Ok((Core::new(core_config, session, journal, kill.clone()), file, 0))
+    Ok((Core::new(core_config, session, journal), file, 0))
 }
 
 fn start_audit(path: &Path) -> Result<Audit, Error> {

@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 
 use memmap2::{MmapMut, MmapOptions};
+use order_entry::journal::JournalMemory;
 
 /// When the journal's pages are written to the disk. A process that dies loses nothing with any of
 /// these; only a power cut does.
@@ -27,18 +28,6 @@ pub enum SyncPolicy {
     /// protection, and milliseconds on others.
     BeforeSend,
 }
-
-/// Memory for a journal.
-pub trait JournalMemory: AsRef<[u8]> + AsMut<[u8]> + std::fmt::Debug {
-    /// The bytes from `from` on were appended for a request that is about to be sent. On an error
-    /// it is not.
-    fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
-        let _ = (from, len);
-        Ok(())
-    }
-}
-
-impl JournalMemory for Vec<u8> {}
 
 /// A mapped file.
 #[derive(Debug)]

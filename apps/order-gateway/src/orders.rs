@@ -4,12 +4,13 @@
 use std::fmt;
 
 use market::{Price, Side};
-use order_entry::journal::Full;
-use order_entry::orders::{Order, OrderKey, OrderTable, RequestError};
-use order_entry::risk::{InstrumentIdx, Market, RiskReject};
+use order_entry::Refusal;
+use order_entry::journal::JournalMemory;
+use order_entry::orders::{Order, OrderKey, OrderTable};
+use order_entry::risk::{InstrumentIdx, Market};
+use order_entry::session::VenueSession;
 
 use crate::core::Core;
-use crate::session::SendError;
 
 /// An order that a strategy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,42 +25,6 @@ pub struct OrderRequest {
     pub price: Price,
     /// It trades at once or never.
     pub is_ioc: bool,
-}
-
-/// A request that was not sent. Nothing of it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// A risk limit: its name, its value and the order's.
-    Risk(RiskReject),
-    /// The order's state.
-    State(RequestError),
-    /// The session.
-    Session(SendError),
-    /// The journal has no room: no orders before there is.
-    Journal(Full),
-    /// The journal's disk failed.
-    Disk,
-    /// No instrument or order of this number.
-    Unknown,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Risk(reject) => reject.fmt(f),
-            Self::State(error) => error.fmt(f),
-            Self::Session(error) => f.write_str(match error {
-                SendError::Closed => "the session takes no orders now",
-                SendError::Range => "the venue's protocol has no such price or quantity",
-                SendError::Ids => "the ids of the day are used up",
-                SendError::Room => "the line takes less than is sent",
-            }),
-            Self::Journal(full) => full.fmt(f),
-            Self::Disk => f.write_str("the journal's disk failed"),
-            Self::Unknown => f.write_str("there is no instrument or order of this number"),
-        }
-    }
 }
 
 /// What a strategy can do, for the time of one call of it.
@@ -143,7 +108,7 @@ impl Orders<'_> {
     }
 }
 
-impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, M> {
+impl<S: VenueSession, M: JournalMemory> CoreCalls for Core<S, M> {
     fn new_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {
         self.send_order(request, now_ns)
     }
@@ -153,7 +118,7 @@ impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, 
     }
 
     fn cancel(&mut self, id: u64, now_ns: u64) -> Result<(), Refusal> {
-        let slot = self.table.find(OrderKey::Client(id)).ok_or(Refusal::Unknown)?;
+        let slot = self.orders().find(OrderKey::Client(id)).ok_or(Refusal::Unknown)?;
         self.send_cancel(slot, now_ns)
     }
 
@@ -162,15 +127,15 @@ impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, 
     }
 
     fn order(&self, id: u64) -> Option<&Order> {
-        self.table.get(self.table.find(OrderKey::Client(id))?)
+        self.orders().get(self.orders().find(OrderKey::Client(id))?)
     }
 
     fn table(&self) -> &OrderTable {
-        &self.table
+        self.orders()
     }
 
     fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
-        self.gate.position(instrument)
+        self.risk().position(instrument)
     }
 
     fn market(&self, instrument: InstrumentIdx) -> Option<Market> {
@@ -178,7 +143,7 @@ impl<S: crate::session::Session, M: crate::JournalMemory> CoreCalls for Core<S, 
     }
 
     fn is_armed(&self) -> bool {
-        self.gate.is_armed()
+        self.risk().is_armed()
     }
 
     fn set_timer(&mut self, at_ns: Option<u64>) {

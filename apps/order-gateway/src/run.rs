@@ -6,15 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use market::Line;
+use order_entry::journal::JournalMemory;
+use order_entry::session::VenueSession;
 
-use crate::JournalMemory;
 use crate::audit::{Audit, Direction};
 use crate::control::Command;
 use crate::drop_copy::DropCopyLine;
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::host::{Host, Stream, Waits, is_nothing};
-use crate::session::Session;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 
@@ -92,7 +92,7 @@ struct Connection {
     is_secondary_next: bool,
 }
 
-impl<T: Strategy, S: Session, M: JournalMemory> Run<T, S, M> {
+impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// A run over `host` that has nothing but its venue.
     pub fn new(gateway: Gateway<T, S, M>, line: LineConfig, host: Box<dyn Host>) -> Self {
         Self {

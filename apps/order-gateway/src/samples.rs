@@ -1,9 +1,9 @@
 //! Two small strategies, in the place of one's own.
 
 use market::{Price, Side};
-use order_entry::orders::Effect;
+use order_entry::orders::{Effect, OrderEvent};
 use order_entry::risk::InstrumentIdx;
-use order_gateway::{BookEvent, OrderEvent, OrderRequest, Orders, Sample, Strategy};
+use order_gateway::{BookEvent, OrderRequest, Orders, Sample, Strategy};
 
 /// Shares of their orders.
 const QTY: u32 = 100;
@@ -112,8 +112,8 @@ impl Strategy for Taker {
     }
 
     fn on_order(&mut self, event: &OrderEvent, orders: &mut Orders<'_>) {
-        if let (Effect::Traded { qty, .. }, InstrumentIdx(0)) = (event.outcome.effect, event.instrument) {
-            self.owned = match event.side {
+        if let (Effect::Traded { qty, .. }, InstrumentIdx(0)) = (event.outcome.effect, event.outcome.instrument) {
+            self.owned = match event.outcome.side {
                 Side::Buy => self.owned.saturating_add(qty),
                 Side::Sell => self.owned.saturating_sub(qty),
             };

@@ -1,7 +1,7 @@
 //! What a firm writes: the decisions.
 
-use market::{Price, Side};
-use order_entry::orders::{Outcome, VenueEvent};
+use market::Price;
+use order_entry::orders::OrderEvent;
 use order_entry::risk::InstrumentIdx;
 
 use crate::orders::Orders;
@@ -30,21 +30,6 @@ impl BookEvent {
             _ => None,
         }
     }
-}
-
-/// What became of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderEvent {
-    /// A client id of the order: the one that the venue named, or the last accepted one.
-    pub id: u64,
-    /// The instrument.
-    pub instrument: InstrumentIdx,
-    /// Buy or sell.
-    pub side: Side,
-    /// What the venue said.
-    pub event: VenueEvent,
-    /// What it changed.
-    pub outcome: Outcome,
 }
 
 /// A strategy. Every call is on the hot core: it must not allocate, block or call the system. What

@@ -31,7 +31,7 @@ fn order_and_its_answers_allocate_nothing() {
     let (mut model, mut venue) = (common::gateway(&KillSwitch::new(), 1 << 16), Venue::new());
     venue.connect(&mut model, SECOND);
     let journal = Journal::create(vec![0; 1 << 16], 8, 0, 0).unwrap();
-    let core = Core::new(config(), session(), journal, KillSwitch::new());
+    let core = Core::new(config(&KillSwitch::new()), session(), journal);
     let mut gateway = Gateway::new(Plain::default(), core);
     venue.disconnected();
     let mut answers = Vec::new();

@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use common::{Buyer, SECOND, STOCK, TestGateway, Venue, book, gateway, limits, recovered};
 use market::Price;
-use order_entry::journal::{Entry, Intent, Journal, Records};
+use order_entry::Refusal;
+use order_entry::journal::{Entry, Intent, Journal, JournalMemory, Records};
 use order_entry::orders::State;
+use order_entry::ouch::OuchClient;
 use order_entry::risk::{KillSwitch, Limit};
-use order_gateway::session::{Ouch50, SendError};
-use order_gateway::{Core, Gateway, JournalMemory, Refusal};
+use order_entry::session::SendError;
+use order_gateway::{Core, Gateway};
 
 /// A gateway that is connected and armed.
 fn trading() -> (TestGateway, Venue) {
@@ -23,7 +25,7 @@ fn trading() -> (TestGateway, Venue) {
     (gateway, venue)
 }
 
-fn live<M: JournalMemory>(gateway: &Gateway<Buyer, Ouch50, M>) -> Vec<(u64, u32, u32)> {
+fn live<M: JournalMemory>(gateway: &Gateway<Buyer, OuchClient, M>) -> Vec<(u64, u32, u32)> {
     let orders = gateway.core().orders();
     orders.live().map(|(_, order)| (order.accepted_id(), order.cum(), order.leaves())).collect()
 }
@@ -268,7 +270,7 @@ fn disk_that_fails_stops_orders_until_a_person_arms_and_the_journal_replays_whol
     let is_full = Rc::new(Cell::new(false));
     let disk = Disk { bytes: vec![0; 1 << 16], is_full: is_full.clone() };
     let journal = Journal::create(disk, 7, 0, common::RESERVE).unwrap();
-    let core = Core::new(common::config(), common::session(), journal, KillSwitch::new());
+    let core = Core::new(common::config(&KillSwitch::new()), common::session(), journal);
     let mut gateway = Gateway::new(Buyer::default(), core);
     let mut venue = Venue::new();
     venue.connect(&mut gateway, SECOND);

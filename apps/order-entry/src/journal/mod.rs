@@ -16,12 +16,14 @@
 
 mod entry;
 mod layout;
+mod memory;
 mod reader;
 mod rebuild;
 mod writer;
 
 pub use entry::{Entry, EntryBytes, Intent, SessionMark};
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
+pub use memory::JournalMemory;
 pub use reader::{Record, Records, Tail};
 pub use rebuild::{Rebuild, RebuildCounts};
 pub use writer::{Full, Journal, Recovery, Stamp};

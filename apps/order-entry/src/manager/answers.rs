@@ -3,15 +3,15 @@
 use arrayvec::ArrayVec;
 
 use super::OrderManager;
-use crate::journal::{Entry, SessionMark};
-use crate::orders::{Effect, OrderKey, Outcome, StatedTerms, VenueEvent, VenueMessage, VenueStatus};
+use crate::journal::{Entry, JournalMemory, SessionMark};
+use crate::orders::{Effect, OrderEvent, OrderKey, StatedTerms, VenueEvent, VenueMessage, VenueStatus};
 
 /// What one message did: at most an answer, its terms and its end.
-pub type Outcomes = ArrayVec<Outcome, 3>;
+pub type OrderEvents = ArrayVec<OrderEvent, 3>;
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+impl<M: JournalMemory> OrderManager<M> {
     /// Takes a message of the venue, whose number in the session is `number`.
-    pub fn take(&mut self, number: u64, message: &VenueMessage, now_ns: u64) -> Outcomes {
+    pub fn take(&mut self, number: u64, message: &VenueMessage, now_ns: u64) -> OrderEvents {
         match *message {
             VenueMessage::Answer { key, event, terms, is_dead } => {
                 self.answer(number, key, event, (terms, is_dead), now_ns)
@@ -20,15 +20,20 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
                 let event = self.refusal_of(id, reason);
                 self.answer(number, OrderKey::Client(id), event, (StatedTerms::None, false), now_ns)
             }
-            VenueMessage::Settled { next_id } => {
+            VenueMessage::Settled { next_id, is_final } => {
                 // A restart must not take this answer for that to its own query.
                 self.note(&Entry::Received { number }, now_ns);
-                self.settle(next_id, now_ns);
-                Outcomes::new()
+                self.settle(next_id, is_final, now_ns);
+                OrderEvents::new()
+            }
+            VenueMessage::AnsweredBelow { below } => {
+                self.note(&Entry::Received { number }, now_ns);
+                self.answered_below(below, now_ns);
+                OrderEvents::new()
             }
             VenueMessage::Other => {
                 self.note(&Entry::Received { number }, now_ns);
-                Outcomes::new()
+                OrderEvents::new()
             }
         }
     }
@@ -40,6 +45,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
             self.alarms += 1;
             self.disarm(now_ns);
         }
+        self.mark(mark, now_ns);
+    }
+
+    /// Writes down where the session stands: behind requests that are no orders, and take numbers.
+    pub fn mark(&mut self, mark: &SessionMark, now_ns: u64) {
         self.note(&Entry::Session(*mark), now_ns);
     }
 
@@ -58,29 +68,30 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
         event: VenueEvent,
         (terms, is_dead): (StatedTerms, bool),
         now_ns: u64,
-    ) -> Outcomes {
-        let mut outcomes = Outcomes::new();
-        outcomes.push(self.apply(key, event));
+    ) -> OrderEvents {
+        let mut events = OrderEvents::new();
+        events.push(self.apply(key, event));
         let restated = self.restatement(key, terms);
         let is_last = restated.is_none() && !is_dead;
         self.note(&Entry::Answer { number: if is_last { number } else { 0 }, key, event }, now_ns);
         if let Some(event) = restated {
-            outcomes.push(self.apply_noted(key, event, if is_dead { 0 } else { number }, now_ns));
+            events.push(self.apply_noted(key, event, if is_dead { 0 } else { number }, now_ns));
         }
         if is_dead {
-            outcomes.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
+            events.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
         }
-        outcomes
+        events
     }
 
     /// Writes an event down and applies it.
-    pub(super) fn apply_noted(&mut self, key: OrderKey, event: VenueEvent, number: u64, now_ns: u64) -> Outcome {
+    pub(super) fn apply_noted(&mut self, key: OrderKey, event: VenueEvent, number: u64, now_ns: u64) -> OrderEvent {
         self.note(&Entry::Answer { number, key, event }, now_ns);
         self.apply(key, event)
     }
 
     /// Applies an event, and has the gate follow.
-    fn apply(&mut self, key: OrderKey, event: VenueEvent) -> Outcome {
+    fn apply(&mut self, key: OrderKey, event: VenueEvent) -> OrderEvent {
+        self.answers += 1;
         let outcome = self.table.apply(key, &event);
         self.gate.follow(&outcome);
         let (totals, side) = (&mut self.trades, outcome.side);
@@ -93,8 +104,17 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
             }
             _ => (),
         }
-        self.alarms += u64::from(outcome.alarm.is_some());
-        outcome
+        if outcome.alarm.is_some() {
+            self.alarms += 1;
+            self.last_alarm = outcome.alarm;
+        }
+        let id = match key {
+            OrderKey::Client(id) => id,
+            OrderKey::Venue(_) => {
+                outcome.slot.and_then(|slot| self.table.get(slot)).map_or(0, |order| order.accepted_id())
+            }
+        };
+        OrderEvent { id, event, outcome }
     }
 
     /// The restatement in `terms`, where they are not the order's already.
@@ -119,13 +139,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
 
     /// The venue has not processed ids from `next_id` on, and never will, because the connection
     /// that carried them is gone. They are not sent again: their market is gone too. What it has
-    /// processed and not answered stays in doubt.
-    fn settle(&mut self, next_id: u64, now_ns: u64) {
+    /// processed and not answered stays in doubt, unless no answer will come.
+    fn settle(&mut self, next_id: u64, is_final: bool, now_ns: u64) {
         for slot in 0..self.table.used() {
             let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
             let (id, is_unacknowledged) = (order.accepted_id(), order.is_unacknowledged());
             let pending = order.pending_replaces().iter().map(|replace| replace.id);
-            let lost: ArrayVec<u64, 8> = pending.filter(|id| *id >= next_id).collect();
+            let lost: ArrayVec<u64, 8> = pending.filter(|id| is_final || *id >= next_id).collect();
             let (key, is_cancel_pending) = (OrderKey::Client(id), order.is_cancel_pending());
             if is_unacknowledged && id >= next_id {
                 self.unsent(id, now_ns);
@@ -139,6 +159,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
                 self.apply_noted(key, VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
             }
             self.confirm(slot, now_ns);
+        }
+    }
+
+    /// The answers to all ids below came before: a replace without one was ignored in silence,
+    /// because its order was another one by then. An order without one is for a person.
+    fn answered_below(&mut self, below: u64, now_ns: u64) {
+        for slot in 0..self.table.used() {
+            let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
+            let is_lost = order.is_unacknowledged() && order.accepted_id() < below;
+            let pending = order.pending_replaces().iter().map(|replace| replace.id);
+            let ignored: ArrayVec<u64, 8> = pending.filter(|id| *id < below).collect();
+            self.alarms += u64::from(is_lost);
+            for id in ignored {
+                self.replace_unsent(id, now_ns);
+            }
         }
     }
 

@@ -12,13 +12,14 @@
 mod answers;
 mod requests;
 
-pub use answers::Outcomes;
+pub use answers::OrderEvents;
 
 use core::fmt;
 
-use crate::journal::{Entry, Full, Journal, JournalError, Rebuild, Record, Stamp};
-use crate::orders::{OrderCapacity, OrderRules, OrderTable, RequestError, TradeTotals};
-use crate::risk::{KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject};
+use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
+use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
+use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
+use crate::session::SendError;
 
 /// What an [`OrderManager`] is made of.
 #[derive(Clone, Debug)]
@@ -60,13 +61,13 @@ pub enum Refusal {
     Risk(RiskReject),
     /// The order's state.
     State(RequestError),
+    /// The session.
+    Session(SendError),
     /// The journal has no room: no orders before it has.
     Journal(Full),
-    /// The session takes no orders now.
-    Closed,
-    /// The protocol has no such price or quantity.
-    Range,
-    /// There is no order of this id.
+    /// The journal's disk failed.
+    Disk,
+    /// There is no instrument or order of this number.
     Unknown,
 }
 
@@ -76,9 +77,9 @@ impl fmt::Display for Refusal {
             Self::Risk(reject) => reject.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Journal(full) => full.fmt(f),
-            Self::Closed => f.write_str("the session takes no orders now"),
-            Self::Range => f.write_str("the venue's protocol has no such price or quantity"),
-            Self::Unknown => f.write_str("there is no order of this id"),
+            Self::Session(error) => error.fmt(f),
+            Self::Disk => f.write_str("the journal's disk failed"),
+            Self::Unknown => f.write_str("there is no instrument or order of this number"),
         }
     }
 }
@@ -94,11 +95,13 @@ pub struct OrderManager<M> {
     journal: Journal<M>,
     epoch_offset_ns: u64,
     trades: TradeTotals,
+    answers: u64,
     alarms: u64,
+    last_alarm: Option<Alarm>,
     unjournaled: u64,
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+impl<M: JournalMemory> OrderManager<M> {
     /// A disarmed manager without orders.
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
         let ManagerConfig { limits, kill, rules, orders, recent, epoch_offset_ns } = config;
@@ -108,7 +111,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
             journal,
             epoch_offset_ns,
             trades: TradeTotals::default(),
+            answers: 0,
             alarms: 0,
+            last_alarm: None,
             unjournaled: 0,
         }
     }
@@ -124,9 +129,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
         let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
         let (journal, _) = Journal::recover(memory, reserve, apply)?;
         table.restart();
-        let epoch_offset_ns = config.epoch_offset_ns;
-        let (trades, alarms, unjournaled) = Default::default();
-        Ok((Self { table, gate, journal, epoch_offset_ns, trades, alarms, unjournaled }, rebuild))
+        Ok((Self { table, gate, ..Self::new(config, journal) }, rebuild))
     }
 
     /// Lets orders pass. A person does this, after each start and each throw of the switch.
@@ -139,6 +142,33 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
     pub fn disarm(&mut self, now_ns: u64) {
         self.gate.disarm();
         self.note(&Entry::Armed(false), now_ns);
+    }
+
+    /// Puts other limits in force, and returns those before for another thread to free. The block
+    /// that is refused comes back with the reason.
+    pub fn set_limits(&mut self, limits: Box<Limits>, now_ns: u64) -> Result<Box<Limits>, (StaleLimits, Box<Limits>)> {
+        let version = limits.version;
+        let old = self.gate.swap_limits(limits)?;
+        self.note(&Entry::Limits { version }, now_ns);
+        Ok(old)
+    }
+
+    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none.
+    pub fn set_standby(&mut self, id: u64, now_ns: u64) {
+        self.note(&Entry::Standby { id }, now_ns);
+    }
+
+    /// A person has compared the instrument with the venue: its orders may be sent again.
+    pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
+        self.table.unblock(instrument);
+        self.note(&Entry::Unblocked(instrument), now_ns);
+    }
+
+    /// An order whose answer is overdue by `timeout_ns`, about which the venue should be asked.
+    /// Call it in each turn: a look at 8 orders.
+    #[inline]
+    pub fn poll_unanswered(&mut self, now_ns: u64, timeout_ns: u64) -> Option<Query> {
+        self.table.poll_unanswered(now_ns, timeout_ns)
     }
 
     /// The order states.
@@ -159,6 +189,16 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
     /// What was traded, with busts and corrections, since the manager was made.
     pub const fn trades(&self) -> TradeTotals {
         self.trades
+    }
+
+    /// Answers about orders that were applied.
+    pub const fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// The last event that a person should see.
+    pub const fn last_alarm(&self) -> Option<Alarm> {
+        self.last_alarm
     }
 
     /// Events that a person should see.

@@ -3,13 +3,14 @@
 use market::{Price, Symbol};
 
 use super::{OrderManager, Refusal};
-use crate::journal::{Entry, Intent};
+use crate::journal::{Entry, Intent, JournalMemory};
 use crate::orders::{OrderKey, RequestError, VenueEvent};
 use crate::risk::{InstrumentIdx, Market, NewOrder, Replace, RiskReject, Route};
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
+impl<M: JournalMemory> OrderManager<M> {
     /// Checks an order that is about to be sent as the client id `id`, writes it down and opens it.
-    /// Returns its slot. If nothing is sent after all, call [`OrderManager::unsent`].
+    /// Returns its slot. If nothing is sent after all, call [`OrderManager::unsent`]; after
+    /// [`Refusal::Disk`] no other request may take the id.
     #[inline]
     pub fn new_order(
         &mut self,
@@ -85,17 +86,47 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OrderManager<M> {
         if let Err(reject) = self.gate.check_cancel(instrument, route, now_ns) {
             return Err(self.refused(instrument, reject, now_ns));
         }
+        self.cancel_past_rates(slot, now_ns)
+    }
+
+    /// The same past the rates of the gate: for the kill switch, and for a person.
+    pub fn cancel_past_rates(&mut self, slot: usize, now_ns: u64) -> Result<u64, Refusal> {
         let target = self.table.request_cancel(slot, now_ns).map_err(Refusal::State)?;
         self.note(&Entry::Intent(Intent::Cancel { target }), now_ns);
         Ok(target)
+    }
+
+    /// The cancel that names the client id `target` was not sent after all.
+    pub fn cancel_unsent(&mut self, target: u64, now_ns: u64) {
+        self.apply_noted(OrderKey::Client(target), VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
     }
 
     /// Writes down what is about to be sent.
     #[inline]
     fn intend(&mut self, intent: &Intent, now_ns: u64) -> Result<(), Refusal> {
         let (entry, stamp) = (Entry::Intent(*intent), self.stamp(now_ns));
+        let from = self.journal.end();
         self.journal.append_request(entry.kind(), stamp, &entry.encode()).map_err(Refusal::Journal)?;
+        if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
+            self.take_back(intent, now_ns);
+            return Err(Refusal::Disk);
+        }
         Ok(())
+    }
+
+    /// The disk has failed: the intent is not sent, and no other is before a person arms again. The
+    /// journal has its client id, so that no other request may take it.
+    #[cold]
+    fn take_back(&mut self, intent: &Intent, now_ns: u64) {
+        match *intent {
+            Intent::New { id, .. } => self.note(&Entry::Unsent { id }, now_ns),
+            Intent::Replace { target, id, .. } => {
+                let event = VenueEvent::ReplaceRefused { id, reason: 0 };
+                self.note(&Entry::Answer { number: 0, key: OrderKey::Client(target), event }, now_ns);
+            }
+            Intent::Cancel { .. } => return,
+        }
+        self.disarm(now_ns);
     }
 
     #[cold]

@@ -115,7 +115,7 @@ fn orders_that_the_venue_has_never_seen_end_when_it_has_settled() {
     let unseen = buy(&mut manager, 2, 200).unwrap();
     take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
     manager.disconnected();
-    manager.take(2, &VenueMessage::Settled { next_id: 2 }, 30);
+    manager.take(2, &VenueMessage::Settled { next_id: 2, is_final: true }, 30);
     assert_eq!(manager.orders().get(seen).unwrap().state(), Some(State::Live));
     assert!(!manager.orders().get(seen).unwrap().is_in_doubt());
     assert_eq!(manager.orders().get(unseen).unwrap().state(), Some(State::Ended(End::Unsent)));

@@ -170,6 +170,17 @@ pub enum Alarm {
     Differs,
 }
 
+/// An event of one order, and what it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderEvent {
+    /// A client id of the order: the one that the venue named, or the last accepted one.
+    pub id: u64,
+    /// What the venue said.
+    pub event: VenueEvent,
+    /// What it changed, of which instrument and side.
+    pub outcome: Outcome,
+}
+
 /// What an event did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {

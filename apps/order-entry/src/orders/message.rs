@@ -41,10 +41,19 @@ pub enum VenueMessage {
         reason: u16,
     },
     /// The answers to all that the venue has processed have come: every client id below `next_id`,
-    /// and none from there on.
+    /// and none from there on, because the connection that carried those is gone.
     Settled {
         /// The first client id that the venue has not seen.
         next_id: u64,
+        /// No answer will come any more to a replace below `next_id` that has none: the venue has
+        /// ignored it in silence.
+        is_final: bool,
+    },
+    /// The venue has processed every client id below `below`, and its answers came before this
+    /// message.
+    AnsweredBelow {
+        /// The first client id that the message says nothing about.
+        below: u64,
     },
     /// Nothing about an order.
     Other,

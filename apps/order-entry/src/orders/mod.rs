@@ -24,7 +24,7 @@ mod table;
 mod totals;
 mod venue_state;
 
-pub use event::{Alarm, Effect, Outcome, VenueEvent, VenueStatus};
+pub use event::{Alarm, Effect, OrderEvent, Outcome, VenueEvent, VenueStatus};
 pub use message::{StatedTerms, VenueMessage};
 pub use order::{End, Order, PendingReplace, State};
 pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError};

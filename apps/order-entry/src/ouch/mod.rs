@@ -37,7 +37,7 @@ pub mod v42;
 pub mod v50;
 
 pub use account::Account;
-pub use client::{OuchClient, OuchClientError, OuchEvent, read};
+pub use client::{OuchClient, OuchClientError, read};
 pub use codes::{
     AiqStrategy, BboWeight, BrokenTradeReason, CancelReason, Capacity, CrossType, CustomerType, DiscretionPriceType,
     Display, HandleInstruction, LiquidityFlag, OrderState, PostOnly, PriceType, RestateReason, Side, SystemEventCode,

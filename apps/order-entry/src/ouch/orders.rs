@@ -2,10 +2,11 @@
 
 use market::{Price, Symbol};
 
-use super::{OuchClient, OuchClientError, OuchEvent, PRICE_MAX, QUANTITY_MAX};
-use crate::journal::{Journal, SessionMark};
+use super::{OuchClient, OuchClientError, PRICE_MAX, QUANTITY_MAX};
+use crate::journal::{Journal, JournalMemory, SessionMark};
 use crate::orders::OrderKey;
 use crate::risk::{Market, NewOrder, OrderPrice, Route};
+use crate::session::{SendError, SessionEvent};
 use crate::soupbin::ClientConfig;
 use crate::{ManagerConfig, OrderManager, Refusal};
 
@@ -24,7 +25,7 @@ pub struct OuchOrders<M> {
     pub orders: OrderManager<M>,
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> OuchOrders<M> {
+impl<M: JournalMemory> OuchOrders<M> {
     /// A day that begins, with a new journal. Orders pass when the manager is armed.
     pub fn new(client: ClientConfig, manager: ManagerConfig, journal: Journal<M>) -> Self {
         let manager = ManagerConfig { rules: OuchClient::rules(), ..manager };
@@ -59,11 +60,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OuchOrders<M> {
         let mut input = bytes;
         while let Some(event) = self.session.receive(now_ns, &mut input)? {
             match event {
-                OuchEvent::LoggedIn { mark, is_gap } => self.orders.logged_in(&mark, is_gap, now_ns),
-                OuchEvent::Message { number, message } => {
+                SessionEvent::LoggedIn { mark, is_gap } => self.orders.logged_in(&mark, is_gap, now_ns),
+                SessionEvent::Message { number, message } => {
                     self.orders.take(number, &message, now_ns);
                 }
-                OuchEvent::Ended => self.orders.logged_in(&SessionMark::default(), false, now_ns),
+                SessionEvent::Ended => self.orders.logged_in(&SessionMark::default(), false, now_ns),
             }
         }
         Ok(())
@@ -90,9 +91,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OuchOrders<M> {
         now_ns: u64,
     ) -> Result<u32, Refusal> {
         if order.qty > QUANTITY_MAX || !has_price(order.price) {
-            return Err(Refusal::Range);
+            return Err(Refusal::Session(SendError::Range));
         }
-        let id = self.session.take_id(now_ns).ok_or(Refusal::Closed)?;
+        let id = self.session.take_id(now_ns).ok_or(Refusal::Session(SendError::Closed))?;
         self.orders.new_order(u64::from(id), symbol, order, market, now_ns)?;
         Ok(id)
     }
@@ -106,11 +107,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> OuchOrders<M> {
     /// Cancels what is open of the order with the UserRefNum `id`.
     pub fn cancel(&mut self, id: u32, route: Route, now_ns: u64) -> Result<(), Refusal> {
         if !self.session.is_open() {
-            return Err(Refusal::Closed);
+            return Err(Refusal::Session(SendError::Closed));
         }
         let slot = self.orders.orders().find(OrderKey::Client(u64::from(id))).ok_or(Refusal::Unknown)?;
         let target = self.orders.cancel(slot, route, now_ns)?;
-        self.session.cancel(now_ns, target as u32).map_err(|_| Refusal::Closed)
+        self.session.cancel(now_ns, target as u32).map_err(|_| Refusal::Session(SendError::Closed))
     }
 
     /// Bytes to send, in order. Call [`OuchOrders::sent`] with as many as the line took.

@@ -1,5 +1,6 @@
 //! The common part of all sessions: the caller's output buffer, frames out of a stream of bytes,
-//! heartbeats and silence, and the question which messages were processed before the line broke.
+//! heartbeats and silence, the question which messages were processed before the line broke, and
+//! one interface over the sessions of all venues.
 //!
 //! ```text
 //!  bytes of TCP ─ Reassembly ─ frame ─ session machine ─ event
@@ -16,12 +17,14 @@ mod keep_alive;
 mod output;
 mod reassembly;
 mod recovery;
+mod venue;
 
 pub use escaped::Escaped;
 pub use keep_alive::KeepAlive;
 pub use output::{Output, OutputFull};
 pub use reassembly::Reassembly;
 pub use recovery::{Fate, Recovery, Resend};
+pub use venue::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Nanoseconds of a second.
 pub const SECOND_NS: u64 = 1_000_000_000;

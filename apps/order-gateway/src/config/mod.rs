@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use order_entry::Text;
-use order_entry::soupbin::Credentials;
+use order_entry::ouch::{Capacity, OuchClient};
+use order_entry::soupbin::{ClientConfig, Credentials};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -16,7 +17,6 @@ use toml::Spanned;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
-use crate::session::Ouch50Config;
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -265,11 +265,12 @@ impl Config {
         }
     }
 
-    /// The session's configuration.
-    pub fn session(&self) -> Option<Ouch50Config> {
+    /// The venue's session.
+    pub fn session(&self) -> Option<OuchClient> {
         let VenueConfig { protocol: Protocol::Ouch50, user, password, firm, .. } = &self.venue;
         let credentials = Credentials::new(user.get_ref(), password.get_ref())?;
-        Some(Ouch50Config::new(credentials, Text::new(firm.get_ref())?))
+        let firm = Text::new(firm.get_ref())?;
+        Some(OuchClient::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY))
     }
 
     /// The drop copy, read as the venue's user.

@@ -1,5 +1,5 @@
-//! Everything between a strategy and a line, without the line: risk gate, order states, journal,
-//! session.
+//! Everything between a strategy and a line, without the line: the library's order manager (states,
+//! risk, journal) and the venue's session.
 
 mod answers;
 mod requests;
@@ -7,19 +7,15 @@ mod requests;
 use core::fmt;
 
 use market::Symbol;
-use order_entry::journal::{Entry, Journal, Rebuild, Record, SessionMark, Stamp};
-use order_entry::orders::{Alarm, OrderCapacity, OrderKey, OrderTable, TradeTotals};
-use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskCapacity, RiskGate, Route};
-use order_entry::session::Output;
+use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild};
+use order_entry::orders::{Alarm, OrderKey, OrderTable, TradeTotals};
+use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskGate, Route, StaleLimits};
+use order_entry::session::VenueSession;
+use order_entry::{ManagerConfig, OrderManager};
 
-use crate::JournalMemory;
 use crate::drop_copy::{Difference, Reconciler, Trade};
-use crate::session::Session;
 
 pub(crate) use answers::Told;
-
-/// Bytes that wait for the line. A request that does not fit is refused.
-const OUT_LEN: usize = 64 * 1_024;
 
 /// One instrument of the configuration; its position is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +31,8 @@ pub struct Instrument {
 pub struct CoreConfig {
     /// The instruments, by number.
     pub instruments: Box<[Instrument]>,
-    /// The limits with which the gateway starts.
-    pub limits: Box<Limits>,
-    /// Sizes of the order table.
-    pub orders: OrderCapacity,
-    /// Sizes of the risk gate; its slots are those of the order table.
-    pub risk: RiskCapacity,
-    /// Nanoseconds to add to the clock of the calls for the time since the epoch.
-    pub epoch_offset_ns: u64,
+    /// The limits, the kill switch and the sizes. The venue's rules are the session's.
+    pub manager: ManagerConfig,
     /// The venue is asked about a request without an answer after this time. By default 2 s.
     pub answer_timeout_ns: u64,
 }
@@ -90,79 +80,66 @@ impl fmt::Display for CoreCounts {
 /// The state of one session and its orders.
 #[derive(Debug)]
 pub struct Core<S, M> {
-    pub(crate) session: S,
-    pub(crate) table: OrderTable,
-    pub(crate) gate: RiskGate,
-    pub(crate) journal: Journal<M>,
+    session: S,
+    manager: OrderManager<M>,
     instruments: Box<[Instrument]>,
     pub(crate) markets: Box<[Market]>,
-    out: Box<[u8]>,
-    out_len: usize,
     pub(crate) timer_ns: Option<u64>,
+    /// The next id of the session as far as the journal has it.
+    marked_id: u64,
     kill: KillSwitch,
     /// Throws of the switch that were acted upon.
     throws: u64,
     /// All orders are to be canceled as soon as the session takes it.
     is_mass_cancel_due: bool,
-    epoch_offset_ns: u64,
     answer_timeout_ns: u64,
     counts: CoreCounts,
-    last_alarm: Option<Alarm>,
     reconciler: Option<Reconciler>,
 }
 
-impl<S: Session, M: JournalMemory> Core<S, M> {
+impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// A disarmed core that begins a journal.
-    pub fn new(config: CoreConfig, session: S, journal: Journal<M>, kill: KillSwitch) -> Self {
-        let CoreConfig { instruments, limits, orders, risk, epoch_offset_ns, answer_timeout_ns } = config;
-        Self {
-            table: OrderTable::new(orders, session.rules()),
-            gate: RiskGate::new(limits, kill.clone(), RiskCapacity { orders: orders.orders, ..risk }),
-            journal,
-            markets: vec![Market { is_stale: true, ..Market::default() }; instruments.len()].into_boxed_slice(),
-            instruments,
-            out: vec![0; OUT_LEN].into_boxed_slice(),
-            out_len: 0,
-            timer_ns: None,
-            throws: kill.throws(),
-            kill,
-            is_mass_cancel_due: false,
-            epoch_offset_ns,
-            answer_timeout_ns,
-            counts: CoreCounts::default(),
-            last_alarm: None,
-            reconciler: None,
-            session,
-        }
+    pub fn new(config: CoreConfig, session: S, journal: Journal<M>) -> Self {
+        let CoreConfig { instruments, manager, answer_timeout_ns } = config;
+        let (kill, manager) = (manager.kill.clone(), ManagerConfig { rules: session.rules(), ..manager });
+        Self::of(instruments, session, OrderManager::new(manager, journal), kill, answer_timeout_ns)
     }
 
     /// A disarmed core that goes on where `memory`, an existing journal, ends: with its orders,
     /// positions and numbers. Live orders are in doubt until the venue has answered.
     pub fn recover(
         config: CoreConfig,
-        session: S,
+        mut session: S,
         memory: M,
-        kill: KillSwitch,
         reserve: usize,
-    ) -> Result<(Self, Rebuild), order_entry::journal::JournalError> {
-        let mut table = OrderTable::new(config.orders, session.rules());
-        let risk = RiskCapacity { orders: config.orders.orders, ..config.risk };
-        let mut gate = RiskGate::new(config.limits.clone(), kill.clone(), risk);
-        let mut rebuild = Rebuild::new();
-        let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
-        let (journal, _) = Journal::recover(memory, reserve, apply)?;
-        let mut core = Self::new(config, session, journal, kill);
-        (core.table, core.gate) = (table, gate);
-        core.take_over(&rebuild);
-        Ok((core, rebuild))
+    ) -> Result<(Self, Rebuild), JournalError> {
+        let CoreConfig { instruments, manager, answer_timeout_ns } = config;
+        let (kill, manager) = (manager.kill.clone(), ManagerConfig { rules: session.rules(), ..manager });
+        let (manager, rebuild) = OrderManager::recover(manager, memory, reserve)?;
+        session.resume(&rebuild.session());
+        Ok((Self::of(instruments, session, manager, kill, answer_timeout_ns), rebuild))
     }
 
-    /// Makes what a replay found the state of the session.
-    fn take_over(&mut self, rebuild: &Rebuild) {
-        self.table.restart();
-        let SessionMark { session, next_inbound, next_id } = rebuild.session();
-        if next_inbound > 0 {
-            self.session.resume(session, next_inbound, next_id);
+    fn of(
+        instruments: Box<[Instrument]>,
+        session: S,
+        manager: OrderManager<M>,
+        kill: KillSwitch,
+        answer_timeout_ns: u64,
+    ) -> Self {
+        Self {
+            marked_id: session.next_id(),
+            session,
+            manager,
+            markets: vec![Market { is_stale: true, ..Market::default() }; instruments.len()].into_boxed_slice(),
+            instruments,
+            timer_ns: None,
+            throws: kill.throws(),
+            kill,
+            is_mass_cancel_due: false,
+            answer_timeout_ns,
+            counts: CoreCounts::default(),
+            reconciler: None,
         }
     }
 
@@ -175,45 +152,35 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
 
     /// Bytes to send, in order. Call [`Core::sent`] with as many as the line took.
     pub fn to_send(&self) -> &[u8] {
-        &self.out[..self.out_len]
+        self.session.to_send()
     }
 
     /// The line took `len` bytes.
     pub fn sent(&mut self, len: usize) {
-        self.out.copy_within(len..self.out_len, 0);
-        self.out_len -= len;
+        self.session.sent(len);
     }
 
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.throws = self.kill.throws();
         self.is_mass_cancel_due = false;
-        self.gate.arm();
-        self.note(&Entry::Armed(true), now_ns);
+        self.manager.arm(now_ns);
     }
 
     /// Refuses orders from now on. Live orders stay.
     pub fn disarm(&mut self, now_ns: u64) {
-        self.gate.disarm();
-        self.note(&Entry::Armed(false), now_ns);
+        self.manager.disarm(now_ns);
     }
 
     /// Puts other limits in force, and returns those before for another thread to free. The block
     /// that is refused comes back with the reason.
-    pub fn set_limits(
-        &mut self,
-        limits: Box<Limits>,
-        now_ns: u64,
-    ) -> Result<Box<Limits>, (order_entry::risk::StaleLimits, Box<Limits>)> {
-        let version = limits.version;
-        let old = self.gate.swap_limits(limits)?;
-        self.note(&Entry::Limits { version }, now_ns);
-        Ok(old)
+    pub fn set_limits(&mut self, limits: Box<Limits>, now_ns: u64) -> Result<Box<Limits>, (StaleLimits, Box<Limits>)> {
+        self.manager.set_limits(limits, now_ns)
     }
 
     /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none.
     pub fn set_standby(&mut self, id: u64, now_ns: u64) {
-        self.note(&Entry::Standby { id }, now_ns);
+        self.manager.set_standby(id, now_ns);
     }
 
     /// Cancels all orders, past the rates of the gate. New ones pass as before.
@@ -229,7 +196,7 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
     /// The drop copy brought a trade.
     pub fn drop_copied(&mut self, trade: Trade, now_ns: u64) {
         let key = OrderKey::Client(trade.id);
-        let known = self.table.execution(key, trade.exec);
+        let known = self.manager.orders().execution(key, trade.exec);
         let Some(reconciler) = &mut self.reconciler else { return };
         let known = known.filter(|(.., is_busted)| trade.terms.is_some() || *is_busted);
         let known = known.map(|(qty, price, _)| Trade { terms: trade.terms.map(|_| (qty, price)), ..trade });
@@ -252,8 +219,7 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
 
     /// A person has compared the instrument with the venue.
     pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
-        self.table.unblock(instrument);
-        self.note(&Entry::Unblocked(instrument), now_ns);
+        self.manager.unblock(instrument, now_ns);
     }
 
     /// Acts upon the kill switch, asks about requests without an answer, and sends what is due.
@@ -278,22 +244,23 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
 
     /// Asks the venue to end the connection.
     pub fn log_out(&mut self, now_ns: u64) {
-        self.write(|session, output| session.logout(now_ns, output));
+        self.session.log_out(now_ns);
+        self.mark_numbers(now_ns);
     }
 
     /// The order states.
     pub const fn orders(&self) -> &OrderTable {
-        &self.table
+        self.manager.orders()
     }
 
     /// The risk gate.
     pub const fn risk(&self) -> &RiskGate {
-        &self.gate
+        self.manager.risk()
     }
 
     /// The journal.
     pub const fn journal(&self) -> &Journal<M> {
-        &self.journal
+        self.manager.journal()
     }
 
     /// The session.
@@ -303,34 +270,18 @@ impl<S: Session, M: JournalMemory> Core<S, M> {
 
     /// The counts so far.
     pub const fn counts(&self) -> CoreCounts {
-        self.counts
+        let manager = &self.manager;
+        CoreCounts {
+            answers: manager.answers(),
+            trades: manager.trades(),
+            alarms: self.counts.alarms + manager.alarms(),
+            unjournaled: manager.unjournaled(),
+            ..self.counts
+        }
     }
 
     /// The last event that a person should see.
     pub const fn last_alarm(&self) -> Option<Alarm> {
-        self.last_alarm
-    }
-
-    fn stamp(&self, now_ns: u64) -> Stamp {
-        let at_ns = now_ns.saturating_add(self.epoch_offset_ns);
-        Stamp { at_ns, event_ns: at_ns }
-    }
-
-    /// Appends what must not be lost. A full journal disarms the gate: what cannot be written down
-    /// must not happen.
-    fn note(&mut self, entry: &Entry, now_ns: u64) {
-        let stamp = self.stamp(now_ns);
-        if self.journal.append(entry.kind(), stamp, &entry.encode()).is_err() {
-            self.counts.unjournaled += 1;
-            self.gate.disarm();
-        }
-    }
-
-    /// Lets the session write behind what waits for the line.
-    fn write<R>(&mut self, write: impl FnOnce(&mut S, &mut Output<'_>) -> R) -> R {
-        let mut output = Output::new(&mut self.out[self.out_len..]);
-        let result = write(&mut self.session, &mut output);
-        self.out_len += output.len();
-        result
+        self.manager.last_alarm()
     }
 }

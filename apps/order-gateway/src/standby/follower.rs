@@ -3,7 +3,7 @@
 use order_entry::journal::{HEADER_LEN, Journal};
 
 use super::frame::{Frame, take_frames};
-use crate::JournalMemory;
+use order_entry::journal::JournalMemory;
 
 /// What a standby does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
-use order_entry::journal::Journal;
+use order_entry::journal::{Journal, JournalMemory};
 
 use super::follower::{Followed, Follower};
 use super::primary::{Primary, PrimaryEvent};
-use crate::JournalMemory;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
 use crate::kernel::Kernel;
 use crate::memory::MappedFile;

@@ -3,7 +3,7 @@
 use order_entry::journal::{HEADER_LEN, Journal};
 
 use super::frame::{CONTENT_MAX, Frame, take_frames};
-use crate::JournalMemory;
+use order_entry::journal::JournalMemory;
 
 /// A standby whose copy lacks no more than this is near enough to be waited for.
 const NEAR: usize = 64 * 1_024;

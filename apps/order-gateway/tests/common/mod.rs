@@ -3,29 +3,26 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 use market::{Price, Side, Symbol};
-use order_entry::Text;
-use order_entry::journal::Journal;
-use order_entry::orders::OrderCapacity;
+use order_entry::journal::{Journal, JournalMemory};
+use order_entry::orders::{OrderCapacity, OrderEvent};
 use order_entry::ouch::v50::{AccountQueryResponse, EnterOrder, Inbound, OrderAccepted, OrderCanceled, OrderExecuted};
-use order_entry::ouch::{CancelReason, LiquidityFlag, OrderState};
-use order_entry::risk::{
-    AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, RiskCapacity, Route,
-    SelfMatch,
-};
+use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient};
+use order_entry::risk::{InstrumentIdx, KillSwitch, Route};
 use order_entry::session::Output;
-use order_entry::soupbin::{Credentials, Server, ServerConfig, ServerEvent, SessionId};
-use order_gateway::session::{Ouch50, Ouch50Config};
-use order_gateway::{
-    BookEvent, Core, CoreConfig, Gateway, Instrument, JournalMemory, OrderEvent, OrderRequest, Orders, Refusal,
-    Strategy,
-};
+use order_entry::soupbin::{ClientConfig, Credentials, Server, ServerConfig, ServerEvent, SessionId};
+use order_entry::{ManagerConfig, Refusal, Text};
+use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderRequest, Orders, Strategy};
+
+pub use limits::limits;
+
+mod limits;
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const STOCK: InstrumentIdx = InstrumentIdx(0);
 pub const SYMBOL: Symbol = Symbol(*b"ZIEXT   ");
 pub const RESERVE: usize = 4_096;
 
-pub type TestGateway = Gateway<Buyer, Ouch50, Vec<u8>>;
+pub type TestGateway = Gateway<Buyer, OuchClient, Vec<u8>>;
 
 /// Buys at the bid of each book, and keeps what it hears.
 #[derive(Debug, Default)]
@@ -68,53 +65,33 @@ pub fn book(qty: u32, at_ns: u64) -> BookEvent {
     BookEvent { instrument: STOCK, bid, offer, is_stale: false, at_ns }
 }
 
-pub fn limits() -> Box<Limits> {
-    let rates = RateLimits { orders: Rate::new(1_000_000, 1_000), cancels: Rate::new(1_000_000, 1_000) };
-    let mut limits = Limits::zero(1, 1, 1);
-    limits.version = 1;
-    limits.instruments[0] = InstrumentLimits {
-        qty_max: 1_000,
-        collar_bps: 500,
-        notional_max: i64::MAX,
-        long_max: 5_000,
-        short_max: 5_000,
-        rates,
-    };
-    (limits.ports[0], limits.units[0]) = (rates, rates);
-    limits.account = AccountLimits {
-        buy_credit_max: i64::MAX,
-        sell_credit_max: i64::MAX,
-        duplicate_window_ns: 1,
-        silence_max_ns: SECOND,
-        self_match: SelfMatch::Refuse,
-    };
-    Box::new(limits)
-}
-
-pub fn config() -> CoreConfig {
+pub fn config(kill: &KillSwitch) -> CoreConfig {
     CoreConfig {
         instruments: [Instrument { symbol: SYMBOL, route: Route::default() }].into(),
-        limits: limits(),
-        orders: OrderCapacity { orders: 64, executions: 256, instruments: 1 },
-        risk: RiskCapacity { orders: 64, recent: 64 },
-        epoch_offset_ns: 0,
+        manager: ManagerConfig {
+            kill: kill.clone(),
+            orders: OrderCapacity { orders: 64, executions: 256, instruments: 1 },
+            recent: 64,
+            ..ManagerConfig::new(*limits())
+        },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     }
 }
 
-pub fn session() -> Ouch50 {
-    Ouch50::new(Ouch50Config::new(Credentials::new("TRADER", "SECRET").unwrap(), Text::new("FIRM").unwrap()))
+pub fn session() -> OuchClient {
+    let credentials = Credentials::new("TRADER", "SECRET").unwrap();
+    OuchClient::new(ClientConfig::new(credentials)).of_firm(Text::new("FIRM").unwrap(), Capacity::AGENCY)
 }
 
 /// A gateway with an empty journal of `len` bytes.
 pub fn gateway(kill: &KillSwitch, len: usize) -> TestGateway {
     let journal = Journal::create(vec![0; len], 7, 0, RESERVE).unwrap();
-    Gateway::new(Buyer::default(), Core::new(config(), session(), journal, kill.clone()))
+    Gateway::new(Buyer::default(), Core::new(config(kill), session(), journal))
 }
 
 /// A gateway that goes on where `journal` ends.
 pub fn recovered(journal: Vec<u8>) -> TestGateway {
-    let (core, rebuild) = Core::recover(config(), session(), journal, KillSwitch::new(), RESERVE).unwrap();
+    let (core, rebuild) = Core::recover(config(&KillSwitch::new()), session(), journal, RESERVE).unwrap();
     assert_eq!(rebuild.counts().refused, 0);
     Gateway::new(Buyer::default(), core)
 }
@@ -150,14 +127,14 @@ impl Venue {
     }
 
     /// Connects, and lets the login and the account query pass.
-    pub fn connect<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, Ouch50, M>, now_ns: u64) {
+    pub fn connect<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, OuchClient, M>, now_ns: u64) {
         self.server.connected(now_ns);
         gateway.connected(now_ns).unwrap();
         self.pump(gateway, now_ns);
     }
 
     /// Lets bytes pass both ways until there are none.
-    pub fn pump<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, Ouch50, M>, now_ns: u64) {
+    pub fn pump<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, OuchClient, M>, now_ns: u64) {
         loop {
             let bytes = gateway.core().to_send().to_vec();
             gateway.core_mut().sent(bytes.len());

@@ -11,14 +11,15 @@ use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::itch50::{AddOrder, Head, Message};
 use market::{Capacity, Locate, Price, Symbol};
+use order_entry::ManagerConfig;
 use order_entry::Text;
 use order_entry::journal::Journal;
-use order_entry::risk::{KillSwitch, Route};
-use order_entry::soupbin::Credentials;
+use order_entry::ouch::{Capacity as OrderCapacity, OuchClient};
+use order_entry::risk::Route;
+use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, listen};
-use order_gateway::session::{Ouch50, Ouch50Config, Session as _};
 use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, Run, SyncPolicy};
 
@@ -123,23 +124,26 @@ fn is_open((_, order): (usize, &order_entry::orders::Order)) -> bool {
     order.is_unacknowledged() || order.is_cancel_pending() || !order.pending_replaces().is_empty()
 }
 
-fn core(path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<Ouch50, MappedFile> {
+fn core(path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<OuchClient, MappedFile> {
     let (memory, existed) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
     let config = CoreConfig {
         instruments: [Instrument { symbol, route: Route::default() }].into(),
-        limits: limits(),
-        orders: capacity(),
-        risk: risk(),
-        epoch_offset_ns: kernel.epoch_offset_ns(),
+        manager: ManagerConfig {
+            orders: capacity(),
+            recent: risk().recent,
+            epoch_offset_ns: kernel.epoch_offset_ns(),
+            ..ManagerConfig::new(*limits())
+        },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
     let credentials = Credentials::new(USER, PASSWORD).unwrap();
-    let session = Ouch50::new(Ouch50Config::new(credentials, Text::new("FIRM").unwrap()));
+    let client = OuchClient::new(ClientConfig::new(credentials));
+    let session = client.of_firm(Text::new("FIRM").unwrap(), OrderCapacity::AGENCY);
     if existed {
-        return Core::recover(config, session, memory, KillSwitch::new(), RESERVE).unwrap().0;
+        return Core::recover(config, session, memory, RESERVE).unwrap().0;
     }
     let journal = Journal::create(memory, 7, kernel.epoch_offset_ns(), RESERVE).unwrap();
-    Core::new(config, session, journal, KillSwitch::new())
+    Core::new(config, session, journal)
 }
 
 /// A feed with a bid and an offer around `price`, whose packets a thread sends again and again.

@@ -7,6 +7,8 @@ mod exchange;
 mod gateway;
 mod journal;
 mod kill;
+#[path = "../common/limits.rs"]
+mod limits;
 mod takeover;
 mod trader;
 mod truth;

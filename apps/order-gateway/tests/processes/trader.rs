@@ -1,5 +1,6 @@
 //! A strategy that does everything at once, and the sizes and limits of its gateway.
 
+use crate::limits;
 use market::{Price, Side};
 use order_entry::orders::OrderCapacity;
 use order_entry::risk::{
@@ -84,26 +85,21 @@ pub fn risk() -> RiskCapacity {
     RiskCapacity { orders: 4_096, recent: 4_096 }
 }
 
+/// What the load needs: no limit of these stops it.
 pub fn limits() -> Box<Limits> {
     let rates = RateLimits { orders: Rate::new(1_000_000, 100_000), cancels: Rate::new(1_000_000, 100_000) };
-    let mut limits = Limits::zero(1, 1, 1);
-    limits.version = 1;
-    limits.instruments[0] = InstrumentLimits {
+    let mut limits = limits::limits();
+    let wide = InstrumentLimits {
         qty_max: 10_000,
         collar_bps: 5_000,
-        notional_max: i64::MAX,
         long_max: 1_000_000,
         short_max: 1_000_000,
-        rates,
+        ..limits.instruments[0]
     };
+    limits.instruments[0] = InstrumentLimits { rates, ..wide };
     (limits.ports[0], limits.units[0]) = (rates, rates);
-    limits.account = AccountLimits {
-        buy_credit_max: i64::MAX,
-        sell_credit_max: i64::MAX,
-        duplicate_window_ns: 1,
-        silence_max_ns: 60_000_000_000,
-        self_match: SelfMatch::Venue,
-    };
+    let self_match = SelfMatch::Venue;
+    limits.account = AccountLimits { silence_max_ns: 60_000_000_000, self_match, ..limits.account };
     limits.shortable.set(STOCK, true);
-    Box::new(limits)
+    limits
 }

@@ -7,44 +7,24 @@
 
 mod error;
 mod read;
+mod venue;
 
-use super::Account;
 use super::v50::{AccountQuery, CancelOrder, EnterOrder, ReplaceOrder};
+use super::{Account, Capacity};
+use crate::Text;
 use crate::journal::SessionMark;
 use crate::orders::{OrderKey, OrderRules, VenueMessage};
-use crate::session::Output;
+use crate::session::{Output, SessionEvent};
 use crate::soupbin::{Client, ClientConfig, ClientEvent, SessionId, StartNumber};
 
 pub use error::OuchClientError;
 pub use read::read;
 
 /// Bytes that may wait for the line: orders that are not prepared, a login, heartbeats.
-const OUT_LEN: usize = 16 * 1_024;
-
-/// What a session says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OuchEvent {
-    /// The login was accepted.
-    LoggedIn {
-        /// Where the session stands: for the journal.
-        mark: SessionMark,
-        /// Messages were lost at the venue, or are no longer there: a person must compare.
-        is_gap: bool,
-    },
-    /// A message of the venue. The session takes orders from [`VenueMessage::Settled`] on.
-    Message {
-        /// Its number in the session.
-        number: u64,
-        /// What it says.
-        message: VenueMessage,
-    },
-    /// The session is over for good; the next login begins another one.
-    Ended,
-}
+const OUT_LEN: usize = 64 * 1_024;
 
 /// One account's session, over any number of connections, one after the other. Bytes to send wait
-/// in [`OuchClient::to_send`]. All memory, some 80 KiB, is allocated at construction.
+/// in [`OuchClient::to_send`]. All memory, some 130 KiB, is allocated at construction.
 #[derive(Debug)]
 pub struct OuchClient {
     client: Client,
@@ -53,6 +33,8 @@ pub struct OuchClient {
     is_settled: bool,
     /// Where the next login goes on.
     resume: (SessionId, u64),
+    firm: Text<4>,
+    capacity: Capacity,
     out: Box<[u8]>,
     out_len: usize,
 }
@@ -65,9 +47,18 @@ impl OuchClient {
             account: Account::new(),
             is_settled: false,
             resume: (SessionId::BLANK, 1),
+            firm: Text::BLANK,
+            capacity: Capacity::AGENCY,
             out: vec![0; OUT_LEN].into_boxed_slice(),
             out_len: 0,
         }
+    }
+
+    /// Trades for `firm`, which mass cancels name, in `capacity`. By default a blank firm, whose
+    /// mass cancels a venue refuses, as agent.
+    pub const fn of_firm(mut self, firm: Text<4>, capacity: Capacity) -> Self {
+        (self.firm, self.capacity) = (firm, capacity);
+        self
     }
 
     /// How this venue answers.
@@ -81,6 +72,12 @@ impl OuchClient {
             self.resume = (SessionId::from_wire(mark.session), mark.next_inbound);
             self.account = Account::resumed(u32::try_from(mark.next_id).unwrap_or(u32::MAX));
         }
+    }
+
+    /// Where the session stands.
+    pub const fn mark(&self) -> SessionMark {
+        let (session, next_inbound) = self.resume;
+        SessionMark { session: session.to_wire(), next_inbound, next_id: self.account.next_number() as u64 }
     }
 
     /// A connection was made: writes the login.
@@ -102,44 +99,43 @@ impl OuchClient {
     /// # Errors
     ///
     /// The venue broke a rule, or refused the login: the caller closes the connection.
-    pub fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<OuchEvent>, OuchClientError> {
+    pub fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, OuchClientError> {
         loop {
             let Some(event) = self.client.receive(now_ns, input)? else { return Ok(None) };
             return Ok(Some(match event {
                 ClientEvent::LoggedIn { session, next, start } => {
                     self.resume = (session, next);
-                    let mark = SessionMark {
-                        session: session.to_wire(),
-                        next_inbound: next,
-                        next_id: u64::from(self.account.next_number()),
-                    };
+                    let mark = self.mark();
                     for _ in 0..self.account.login_queries() {
                         self.query(now_ns)?;
                     }
                     let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
-                    OuchEvent::LoggedIn { mark, is_gap }
+                    SessionEvent::LoggedIn { mark, is_gap }
                 }
                 ClientEvent::LoginRejected(reason) => return Err(OuchClientError::LoginRejected(reason)),
                 ClientEvent::Sequenced { number, message } => {
                     self.resume.1 = number.saturating_add(1);
                     let message = read(message)?;
-                    let message = self.take(message);
-                    OuchEvent::Message { number, message }
+                    let message = self.learn(message);
+                    SessionEvent::Message { number, message }
                 }
                 ClientEvent::EndOfSession => {
                     self.resume = (SessionId::BLANK, 1);
-                    OuchEvent::Ended
+                    SessionEvent::Ended
                 }
                 _ => continue,
             }));
         }
     }
 
-    /// Keeps what a message says about our numbers. An answer that does not say where the venue
-    /// stands is passed over.
-    fn take(&mut self, message: VenueMessage) -> VenueMessage {
+    /// Keeps what a message says about our numbers. An account query's answer that does not say
+    /// where the venue stands says at least what was answered.
+    fn learn(&mut self, message: VenueMessage) -> VenueMessage {
         match message {
-            VenueMessage::Settled { next_id } if !self.account.told(next_id as u32) => return VenueMessage::Other,
+            VenueMessage::Settled { next_id, .. } if !self.account.told(next_id as u32) => {
+                let below = next_id;
+                return if self.is_settled { VenueMessage::AnsweredBelow { below } } else { VenueMessage::Other };
+            }
             VenueMessage::Settled { .. } => self.is_settled = true,
             VenueMessage::Answer { key: OrderKey::Client(id), .. } | VenueMessage::Refused { id, .. } => {
                 self.account.answered(id);

@@ -53,7 +53,10 @@ pub fn read(bytes: &[u8]) -> Result<VenueMessage, OuchClientError> {
             terms: StatedTerms::Open(modified.quantity.get(), None),
             is_dead: false,
         },
-        Outbound::AccountQueryResponse(told) => VenueMessage::Settled { next_id: u64::from(told.next_user_ref.get()) },
+        Outbound::AccountQueryResponse(told) => {
+            // A replace of an order that was another one by then is ignored in silence.
+            VenueMessage::Settled { next_id: u64::from(told.next_user_ref.get()), is_final: true }
+        }
         _ => VenueMessage::Other,
     })
 }

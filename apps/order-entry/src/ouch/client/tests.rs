@@ -12,7 +12,7 @@ struct Line {
 
 impl Line {
     /// Connected, and logged in; the account query waits for its answer.
-    fn logged_in() -> (Self, OuchEvent) {
+    fn logged_in() -> (Self, SessionEvent) {
         let credentials = Credentials::new("USER", "PASS").unwrap();
         let mut client = OuchClient::new(ClientConfig::new(credentials));
         client.connected(1).unwrap();
@@ -21,7 +21,7 @@ impl Line {
         (line, event)
     }
 
-    fn accept(&mut self) -> OuchEvent {
+    fn accept(&mut self) -> SessionEvent {
         let mut buffer = [0; 256];
         let mut output = Output::new(&mut buffer);
         let mut input = self.client.to_send();
@@ -35,7 +35,7 @@ impl Line {
         self.client.receive(1, &mut input).unwrap().unwrap()
     }
 
-    fn say(&mut self, message: &[u8]) -> OuchEvent {
+    fn say(&mut self, message: &[u8]) -> SessionEvent {
         let mut buffer = [0; 256];
         let mut output = Output::new(&mut buffer);
         self.server.send(1, message, &mut output).unwrap();
@@ -43,7 +43,7 @@ impl Line {
         self.client.receive(1, &mut input).unwrap().unwrap()
     }
 
-    fn settle(&mut self, next: u32) -> OuchEvent {
+    fn settle(&mut self, next: u32) -> SessionEvent {
         let mut bytes = [0; 16];
         let answer = AccountQueryResponse { at_ns: 1.into(), next_user_ref: next.into() };
         let len = answer.emit(&[], &mut bytes).unwrap();
@@ -54,7 +54,7 @@ impl Line {
 #[test]
 fn login_is_followed_by_the_account_query() {
     let (line, event) = Line::logged_in();
-    assert!(matches!(event, OuchEvent::LoggedIn { is_gap: false, mark } if mark.next_inbound == 1), "{event:?}");
+    assert!(matches!(event, SessionEvent::LoggedIn { is_gap: false, mark } if mark.next_inbound == 1), "{event:?}");
     assert_eq!(line.client.to_send(), b"\0\x02UQ");
 }
 
@@ -63,7 +63,10 @@ fn session_takes_no_order_before_the_query_is_answered() {
     let (mut line, _) = Line::logged_in();
     assert_eq!((line.client.is_open(), line.client.take_id(1)), (false, None));
     let event = line.settle(7);
-    assert_eq!(event, OuchEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 7 } });
+    assert_eq!(
+        event,
+        SessionEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 7, is_final: true } }
+    );
     assert_eq!((line.client.is_open(), line.client.take_id(1), line.client.take_id(1)), (true, Some(7), Some(8)));
 }
 
@@ -74,9 +77,12 @@ fn late_answer_to_the_query_of_an_earlier_connection_settles_no_order_behind_it(
     line.client.connected(2).unwrap();
     line.accept();
     // The first connection's answer, which had not arrived.
-    assert_eq!(line.settle(1), OuchEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 1 } });
+    assert_eq!(
+        line.settle(1),
+        SessionEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 1, is_final: true } }
+    );
     assert_eq!(line.client.take_id(3), Some(1));
-    assert_eq!(line.settle(1), OuchEvent::Message { number: 2, message: VenueMessage::Other });
+    assert_eq!(line.settle(1), SessionEvent::Message { number: 2, message: VenueMessage::AnsweredBelow { below: 1 } });
 }
 
 #[test]
@@ -101,7 +107,7 @@ fn answer_names_its_order_and_its_number() {
     let mut bytes = [0; 32];
     let len = canceled.emit(&[], &mut bytes).unwrap();
     let message = VenueMessage::answer(OrderKey::Client(3), VenueEvent::Reduced { by: 40, reason: u16::from(b'U') });
-    assert_eq!(line.say(&bytes[..len]), OuchEvent::Message { number: 2, message });
+    assert_eq!(line.say(&bytes[..len]), SessionEvent::Message { number: 2, message });
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! The session behind the interface of all protocols.
+
+use market::{Price, Side, Symbol};
+
+use super::{OUT_LEN, OuchClient};
+use crate::Text;
+use crate::journal::SessionMark;
+use crate::orders::OrderRules;
+use crate::ouch::v50::{EnterOrder, MassCancel, ReplaceOrder};
+use crate::ouch::{Display, PRICE_MAX, QUANTITY_MAX, Side as OuchSide, TimeInForce, YesNo};
+use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+
+/// Bytes that an order leaves for a heartbeat, an account query and a mass cancel.
+const SPARE: usize = 64;
+
+impl OuchClient {
+    fn closed(&self) -> Result<(), SendError> {
+        if self.is_open() { Ok(()) } else { Err(SendError::Closed) }
+    }
+
+    fn take(&mut self, id: u64) -> Result<u32, SendError> {
+        let taken = self.account.take().ok_or(SendError::Ids)?;
+        debug_assert_eq!(u64::from(taken), id, "the id is that of the call before");
+        Ok(taken)
+    }
+}
+
+impl VenueSession for OuchClient {
+    fn rules(&self) -> OrderRules {
+        Self::rules()
+    }
+
+    fn resume(&mut self, mark: &SessionMark) {
+        Self::resume(self, mark);
+    }
+
+    fn mark(&self) -> SessionMark {
+        Self::mark(self)
+    }
+
+    fn connected(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        Self::connected(self, now_ns).map_err(SessionError::new)
+    }
+
+    fn disconnected(&mut self) {
+        Self::disconnected(self);
+    }
+
+    fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, SessionError> {
+        Self::receive(self, now_ns, input).map_err(SessionError::new)
+    }
+
+    fn tick(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        Self::tick(self, now_ns).map_err(SessionError::new)
+    }
+
+    fn is_open(&self) -> bool {
+        Self::is_open(self)
+    }
+
+    fn next_id(&self) -> u64 {
+        u64::from(self.account.next_number())
+    }
+
+    fn skip_id(&mut self, _now_ns: u64) {
+        // At the day's last number the next order is refused for want of one.
+        let _ = self.account.take();
+    }
+
+    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+        self.closed()?;
+        if qty == 0 || qty > QUANTITY_MAX || price.0 <= 0 || price.0 > i64::from(PRICE_MAX) {
+            return Err(SendError::Range);
+        }
+        if self.account.next_number() == u32::MAX {
+            return Err(SendError::Ids);
+        }
+        if OUT_LEN - self.out_len < EnterOrder::LEN + SPARE { Err(SendError::Room) } else { Ok(()) }
+    }
+
+    fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
+        self.may_send(wire.qty, wire.price)?;
+        let side = match (wire.side, wire.is_short) {
+            (Side::Buy, _) => OuchSide::BUY,
+            (Side::Sell, false) => OuchSide::SELL,
+            (Side::Sell, true) => OuchSide::SELL_SHORT,
+        };
+        let time_in_force = if wire.is_ioc { TimeInForce::IMMEDIATE_OR_CANCEL } else { TimeInForce::DAY };
+        let user_ref = self.take(wire.id)?.into();
+        let (quantity, price) = (wire.qty.into(), (wire.price.0 as u64).into());
+        let capacity = self.capacity;
+        let order =
+            EnterOrder { user_ref, quantity, price, capacity, ..EnterOrder::new(side, wire.symbol, time_in_force) };
+        self.enter(now_ns, &order).map_err(|_| SendError::Room)
+    }
+
+    fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
+        self.may_send(wire.qty, wire.price)?;
+        let replace = ReplaceOrder {
+            orig_user_ref: (target.id as u32).into(),
+            user_ref: self.take(wire.id)?.into(),
+            quantity: wire.qty.into(),
+            price: (wire.price.0 as u64).into(),
+            time_in_force: TimeInForce::DAY,
+            display: Display::VISIBLE,
+            intermarket_sweep: YesNo::NO,
+            cl_ord_id: Text::BLANK,
+        };
+        self.replace(now_ns, &replace).map_err(|_| SendError::Room)
+    }
+
+    fn cancel_order(&mut self, now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
+        self.closed()?;
+        self.cancel(now_ns, target.id as u32).map_err(|_| SendError::Room)
+    }
+
+    fn cancel_all(&mut self, now_ns: u64) -> Result<bool, SendError> {
+        self.closed()?;
+        let user_ref = self.account.take().ok_or(SendError::Ids)?.into();
+        let cancel = MassCancel { user_ref, firm: self.firm, symbol: Symbol::NONE };
+        let mut message = [0; MassCancel::LEN + 2];
+        let len = cancel.emit(&[], &mut message).unwrap_or_default();
+        self.write(|client, output| client.send(now_ns, &message[..len], output)).map_err(|_| SendError::Room)?;
+        Ok(true)
+    }
+
+    fn ask_status(&mut self, now_ns: u64, _target: &WireTarget) -> Result<bool, SendError> {
+        self.closed()?;
+        self.query(now_ns).map_err(|_| SendError::Room)?;
+        self.account.asked();
+        Ok(true)
+    }
+
+    fn log_out(&mut self, now_ns: u64) {
+        // A connection that is not logged in is closed by its owner alone.
+        let _ = Self::log_out(self, now_ns);
+    }
+
+    fn to_send(&self) -> &[u8] {
+        Self::to_send(self)
+    }
+
+    fn sent(&mut self, len: usize) {
+        Self::sent(self, len);
+    }
+}
