@@ -71,6 +71,32 @@ pub enum Event {
     EndOfEvent(EndOfEvent),
 }
 
+impl Event {
+    /// The instrument that it is about; `None` where it is about an order that the feed names by
+    /// its reference alone, or about no instrument.
+    pub const fn symbol(&self) -> Option<Symbol> {
+        Some(match self {
+            Self::Add(of) => of.symbol,
+            Self::Trade(of) => of.symbol,
+            Self::Quote(of) => of.symbol,
+            Self::PriceLevel(of) => of.symbol,
+            Self::Directory(of) => of.symbol,
+            Self::Status(of) => of.symbol,
+            Self::Depth(of) => of.symbol,
+            Self::Order(of) => of.symbol,
+            Self::TradeSummary(of) => of.symbol,
+            Self::Numbered(of) => of.symbol,
+            Self::BookReset(of) => of.symbol,
+            Self::Snapshot(of) | Self::OrderSnapshot(of) => of.symbol,
+            Self::SnapshotEnd(of) => of.symbol,
+            Self::Instrument(of) => of.symbol,
+            Self::Execute(_) | Self::Cancel(_) | Self::Delete(_) | Self::Replace(_) | Self::Modify(_) => return None,
+            Self::TradeBreak(_) | Self::System(_) | Self::Clear(_) | Self::Clock(_) => return None,
+            Self::Other(_) | Self::EndOfEvent(_) => return None,
+        })
+    }
+}
+
 /// See [`Event::Add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

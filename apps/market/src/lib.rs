@@ -54,6 +54,7 @@ mod arbitration;
 mod channel;
 pub mod framing;
 pub mod image;
+mod live_queue;
 mod rerequest;
 pub mod sbe;
 mod sequence;
@@ -76,8 +77,8 @@ pub use arbitration::{
 };
 pub use book::levels;
 pub use book::{
-    BookCounts, BookIdx, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, LevelBooks,
-    OrderBooks, Quotes, TopOfBook, Trust,
+    BookCounts, BookIdx, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop,
+    HealingBooks, LevelBooks, OrderBooks, Quotes, TopOfBook, Trust,
 };
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, Decoder, MessageCounts, MessageError};

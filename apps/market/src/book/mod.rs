@@ -81,6 +81,25 @@ pub trait Books {
     fn counts(&self) -> &BookCounts;
 }
 
+/// Books that heal one by one, each by a snapshot of its own, while the others stay in use.
+pub trait HealingBooks: Books {
+    /// Whether they are built from [`Event::OrderSnapshot`]; otherwise from [`Event::Snapshot`].
+    const BY_ORDER: bool;
+
+    /// Books that are known to be stale.
+    fn stale_count(&self) -> usize;
+
+    /// Whether nothing is missing of any book. Costs a look at each.
+    fn are_sure(&self) -> bool;
+
+    /// After the end of a snapshot: the book that it made anew; `None` where the book needed none,
+    /// or where parts of the snapshot are still to come.
+    fn adopted(&self) -> Option<BookIdx>;
+
+    /// Publishes the best prices of one book, as at the end of an event that was about it alone.
+    fn publish_book(&mut self, book: BookIdx);
+}
+
 /// In an implementation of [`Books`]: the methods that its fields `symbols` and `counts` answer.
 macro_rules! by_symbols {
     () => {

@@ -20,11 +20,8 @@
 //!
 //! The machine does no I/O and reads no clock. [`ImageRecovery::new`] allocates its memory.
 
-mod queue;
-
+use crate::live_queue::LiveQueue;
 use crate::sequence::Gap;
-
-use queue::LiveQueue;
 
 /// The limits of a recovery by images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

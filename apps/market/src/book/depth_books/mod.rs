@@ -15,7 +15,7 @@ pub use side::{DEPTH_MAX, DepthLevel};
 
 use super::lazy_table::LazyTable;
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
+use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols};
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
 use numbering::{ChannelState, Numbering, Place};
@@ -80,6 +80,18 @@ const EMPTY: Book = Book {
 /// A book's levels, by liquidity and side.
 type Ladders = [[[DepthLevel; DEPTH_MAX]; 2]; 2];
 
+impl Book {
+    /// Its best direct bid and offer now.
+    #[inline]
+    fn top(&self, ladders: &Ladders) -> DepthTop {
+        let best = |side: Side| {
+            let is_empty = self.sides[Liquidity::Direct as usize][side as usize].len() == 0;
+            if is_empty { DepthLevel::default() } else { ladders[Liquidity::Direct as usize][side as usize][0] }
+        };
+        DepthTop { bid: best(Side::Buy), ask: best(Side::Sell) }
+    }
+}
+
 /// All books of one channel.
 #[derive(Clone, Debug)]
 pub struct DepthBooks {
@@ -92,6 +104,8 @@ pub struct DepthBooks {
     is_event_over: bool,
     /// The book that a snapshot is taken of, and whether it is taken.
     snapshot: Option<(BookIdx, bool)>,
+    /// The book that the last snapshot made anew.
+    adopted: Option<BookIdx>,
     stale: usize,
     counts: BookCounts,
     depth_counts: DepthCounts,
@@ -144,12 +158,33 @@ impl Books for DepthBooks {
     fn clear(&mut self) {
         self.books.clear();
         self.touched.clear();
-        self.snapshot = None;
+        (self.snapshot, self.adopted) = (None, None);
         self.stale = 0;
         self.channel = ChannelState { losses: 0, is_anchored: true };
     }
 
     by_symbols!();
+}
+
+impl HealingBooks for DepthBooks {
+    const BY_ORDER: bool = false;
+
+    fn stale_count(&self) -> usize {
+        self.stale
+    }
+
+    fn are_sure(&self) -> bool {
+        (0..self.symbols.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
+    }
+
+    fn adopted(&self) -> Option<BookIdx> {
+        self.adopted
+    }
+
+    fn publish_book(&mut self, book: BookIdx) {
+        let entry = self.books.get_mut(book.0 as usize);
+        entry.published = entry.top(&self.ladders[book.0 as usize]);
+    }
 }
 
 impl DepthBooks {
@@ -163,6 +198,7 @@ impl DepthBooks {
             touched: Vec::with_capacity(books_max),
             is_event_over: false,
             snapshot: None,
+            adopted: None,
             stale: 0,
             counts: BookCounts::default(),
             depth_counts: DepthCounts::default(),
@@ -190,16 +226,6 @@ impl DepthBooks {
     /// How far a book can be trusted.
     pub fn trust(&self, book: BookIdx) -> Trust {
         self.books.get(book.0 as usize).numbering.trust(self.channel)
-    }
-
-    /// Books that are stale.
-    pub fn stale_count(&self) -> usize {
-        self.stale
-    }
-
-    /// Whether all books are [`Trust::Sure`]. Costs a look at each.
-    pub fn are_sure(&self) -> bool {
-        (0..self.symbols.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
     }
 
     /// After an [`Event::EndOfEvent`]: the books that the event changed, until the next update.
@@ -332,12 +358,7 @@ impl DepthBooks {
         }
         for &book in &self.touched {
             let entry = self.books.get_mut(book.0 as usize);
-            let ladders = &self.ladders[book.0 as usize][Liquidity::Direct as usize];
-            let best = |side: Side| {
-                let is_empty = entry.sides[Liquidity::Direct as usize][side as usize].len() == 0;
-                if is_empty { DepthLevel::default() } else { ladders[side as usize][0] }
-            };
-            entry.published = DepthTop { bid: best(Side::Buy), ask: best(Side::Sell) };
+            entry.published = entry.top(&self.ladders[book.0 as usize]);
             entry.is_touched = false;
         }
         self.is_event_over = true;
@@ -365,7 +386,9 @@ impl DepthBooks {
                 let book = self.book(snapshot.symbol)?;
                 self.begin_snapshot(book, snapshot.rpt_seq);
             }
-            Event::SnapshotEnd(_) => self.snapshot = None,
+            Event::SnapshotEnd(_) => {
+                self.adopted = self.snapshot.take().and_then(|(book, is_taken)| is_taken.then_some(book));
+            }
             Event::Instrument(instrument) => {
                 let book = self.book(instrument.symbol)?;
                 if (1..=DEPTH_MAX as u8).contains(&instrument.depth) {
@@ -381,7 +404,7 @@ impl DepthBooks {
     fn begin_snapshot(&mut self, book: BookIdx, number: u32) {
         let entry = self.books.get_mut(book.0 as usize);
         let is_taken = entry.numbering.weigh(number, self.channel);
-        self.snapshot = Some((book, is_taken));
+        (self.snapshot, self.adopted) = (Some((book, is_taken)), None);
         if !is_taken {
             self.depth_counts.snapshots_unneeded += 1;
             return;

@@ -1,7 +1,7 @@
 //! Recovery of a channel of MDP 3.0: from its snapshots, without leaving the live feed.
 //!
 //! ```text
-//!   live, in order ── live() ──────▶ books          and, while any is hurt, a copy into the queue
+//!   live, in order ── live() ──────▶ behind the books: while any is hurt, a copy into the queue
 //!   holes ─────────── gap() ───────▶ books unconfirmed, the queue opens
 //!   snapshot feed ─── snapshot() ──▶ a hurt book, then the queued messages behind the snapshot
 //! ```
@@ -10,7 +10,9 @@
 //! behind that one is queued: then the snapshot and the queued packets together are the book of
 //! now. The queued messages pass through the books as they first did, and the books' own numbers
 //! leave out what each already has, so books that were never hurt stay as they are. An older
-//! snapshot is refused, because nothing covers the numbers between it and the queue.
+//! snapshot is refused, because nothing covers the numbers between it and the queue; one behind
+//! which more than [`RecoveryConfig::replay_max`] messages are queued is left for a fresher one,
+//! because the worker that applies them serves other books meanwhile.
 //!
 //! *Late join.* The first live packet is not the first of the week: [`Recovery::gap`] opens the
 //! queue, every book is hurt by its first update, and the loop of snapshots heals them. *Overflow.*
@@ -18,17 +20,15 @@
 //! *End.* The queue closes when as many snapshots as a loop has were seen since the last hole, and
 //! no book is stale or unconfirmed. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
-//! The machine does no I/O. The snapshot feed has its own numbers and its own
-//! [`crate::AbChannel`]; what that delivers is given here, so that a forged or doubtful packet of
-//! either feed has ended there.
-
-use std::collections::VecDeque;
+//! The machine does no I/O. What the snapshot feed delivers comes by [`super::LoopLines`], so that
+//! a forged or doubtful packet of either feed has ended before.
 
 use super::Mdp3;
-use super::layout::{Snapshot, split_head};
-use crate::book::{Books, DepthBooks};
+use super::layout::{ChannelReset, OrderSnapshot, Snapshot, split_head};
+use crate::book::{Change, HealingBooks};
 use crate::codec::{Decoder, MessageCounts};
 use crate::event::Event;
+use crate::live_queue::LiveQueue;
 use crate::sequence::Gap;
 use crate::units::Symbol;
 
@@ -40,11 +40,14 @@ pub struct RecoveryConfig {
     pub queue_len_max: usize,
     /// Messages that are queued at most. By default 1,048,576.
     pub messages_max: usize,
+    /// Messages behind a snapshot that are applied at once at most: a bound on the time that one
+    /// takes. By default 16,384, less than a millisecond; CME's loop is some milliseconds behind.
+    pub replay_max: usize,
 }
 
 impl Default for RecoveryConfig {
     fn default() -> Self {
-        Self { queue_len_max: 64 << 20, messages_max: 1 << 20 }
+        Self { queue_len_max: 64 << 20, messages_max: 1 << 20, replay_max: 1 << 14 }
     }
 }
 
@@ -57,8 +60,12 @@ pub struct RecoveryCounts {
     pub overflowed: u64,
     /// Snapshots that were applied, or confirmed a book.
     pub applied: u64,
+    /// Of these, the ones that made a book anew.
+    pub adopted: u64,
     /// Snapshots from before the queue: later ones of the same instrument will do.
     pub too_old: u64,
+    /// Snapshots with too many messages behind them: later ones will do.
+    pub too_far: u64,
     /// Messages of the snapshot feed that are no snapshots of books, or broken.
     pub ignored: u64,
     /// Whole loops of snapshots.
@@ -70,12 +77,8 @@ pub struct RecoveryCounts {
 /// The queue of live messages, and the rules for it. [`Recovery::new`] allocates its memory.
 #[derive(Debug)]
 pub struct Recovery {
-    config: RecoveryConfig,
-    /// The messages one behind the other, the oldest first.
-    bytes: VecDeque<u8>,
-    messages: VecDeque<Queued>,
-    /// Where the next message begins, counted from the first that was ever queued.
-    end: u64,
+    replay_max: usize,
+    queue: LiveQueue,
     /// Every live packet from this number on is in the queue.
     covers_from: u64,
     is_open: bool,
@@ -83,97 +86,142 @@ pub struct Recovery {
     seen: u32,
     codec: Mdp3,
     counts: RecoveryCounts,
+    /// For messages that were counted when they were live.
+    uncounted: MessageCounts,
 }
 
-/// A message in the queue.
+/// What the head of a snapshot says.
 #[derive(Clone, Copy, Debug)]
-struct Queued {
-    /// The number of its packet.
-    seq: u64,
-    begin: u64,
+struct SnapshotHead {
+    last_seq: u64,
+    /// Instruments of the loop.
+    total: u32,
+    symbol: Symbol,
+    /// It is whole with this message.
+    is_last_part: bool,
+}
+
+impl SnapshotHead {
+    /// `None` where the message is no snapshot of these books.
+    fn read(message: &[u8], by_order: bool) -> Option<Self> {
+        let (head, body) = split_head(message).ok()?;
+        let symbol = |id: i32| Symbol::from_number(id as u32 as u64);
+        match head.template {
+            Snapshot::ID if !by_order => {
+                let root = Snapshot::parse(head, body).ok()?.root;
+                let (last_seq, total) = (root.last_seq.get().into(), root.reports_total.get());
+                Some(Self { last_seq, total, symbol: symbol(root.security_id.get()), is_last_part: true })
+            }
+            OrderSnapshot::ID if by_order => {
+                let root = OrderSnapshot::parse(head, body).ok()?.root;
+                let (last_seq, total) = (root.last_seq.get().into(), root.reports_total.get());
+                let is_last_part = root.chunk.get() >= root.chunks.get();
+                Some(Self { last_seq, total, symbol: symbol(root.security_id.get()), is_last_part })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Recovery {
     /// A recovery that nothing was lost of yet: books without an update are as they are.
     pub fn new(config: RecoveryConfig) -> Self {
         Self {
-            bytes: VecDeque::with_capacity(config.queue_len_max),
-            messages: VecDeque::with_capacity(config.messages_max),
-            config,
-            end: 0,
+            replay_max: config.replay_max,
+            queue: LiveQueue::new(config.queue_len_max, config.messages_max),
             covers_from: 0,
             is_open: false,
             seen: 0,
             codec: Mdp3,
             counts: RecoveryCounts::default(),
+            uncounted: MessageCounts::new(),
         }
     }
 
-    /// A message of the live feed, in order, from packet `seq`: into the books, and into the queue
-    /// while it is open. Closed, the queue costs a compare.
+    /// Bytes that [`Recovery::new`] allocates.
+    pub const fn memory(config: RecoveryConfig) -> u128 {
+        LiveQueue::memory(config.queue_len_max, config.messages_max)
+    }
+
+    /// A message of the live feed, in order, from packet `seq`, which `books` have already: into
+    /// the queue while it is open. Closed, the queue costs two compares.
     #[inline]
-    pub fn live(&mut self, seq: u64, message: &[u8], books: &mut DepthBooks, counts: &mut MessageCounts) {
-        let mut is_reset = false;
-        self.codec.decode_all(message, counts, &mut |event| {
-            is_reset |= matches!(event, Event::Clear(_));
-            books.apply(event);
-        });
-        if is_reset {
-            return self.close();
-        }
+    pub fn live(&mut self, seq: u64, message: &[u8], books: &impl HealingBooks) {
         if self.is_open {
-            return self.queue(seq, message);
-        }
-        if books.stale_count() > 0 {
+            self.queue(seq, message);
+        } else if books.stale_count() > 0 {
             // Nothing before this message is queued.
             self.open(seq + 1);
         }
     }
 
-    /// Packets of the live feed are missing on all lines.
-    pub fn gap(&mut self, gap: Gap, books: &mut DepthBooks) {
-        books.mark_stale();
+    /// Packets of the live feed are missing on all lines, and the books are marked so.
+    pub fn gap(&mut self, gap: Gap) {
         // What was queued before the hole does not reach over it.
         self.open(gap.to.saturating_add(1));
     }
 
-    /// The live feed restarts, as each week: the books are empty and the queue is closed.
-    pub fn restart(&mut self, books: &mut DepthBooks) {
-        books.clear();
+    /// The live feed restarts, as each week: the books are empty.
+    pub fn restart(&mut self) {
         self.close();
     }
 
-    /// A message of the snapshot feed. One that cannot help costs its header.
-    pub fn snapshot(&mut self, message: &[u8], books: &mut DepthBooks, counts: &mut MessageCounts) {
-        let root = match split_head(message) {
-            Ok((head, body)) if head.template == Snapshot::ID => Snapshot::parse(head, body).ok().map(|it| it.root),
-            _ => None,
-        };
-        let Some(root) = root.filter(|_| self.is_open) else {
+    /// A message of the snapshot feed. One that cannot help costs its header. Passes its events,
+    /// and their effects, to `each`; with the last of them the book is as of now.
+    pub fn snapshot<B: HealingBooks>(
+        &mut self,
+        message: &[u8],
+        books: &mut B,
+        counts: &mut MessageCounts,
+        mut each: impl FnMut(&Event, Option<Change>, &B),
+    ) {
+        let head = SnapshotHead::read(message, B::BY_ORDER).filter(|_| self.is_open);
+        let Some(SnapshotHead { last_seq, total, symbol, is_last_part }) = head else {
             self.counts.ignored += 1;
             return;
         };
-        let last_seq = u64::from(root.last_seq.get());
         if last_seq + 1 < self.covers_from {
             self.counts.too_old += 1;
             return;
         }
-        let unneeded = books.depth_counts().snapshots_unneeded;
-        self.codec.decode_all(message, counts, &mut |event| {
-            books.apply(event);
+        if self.queue.behind(last_seq).len() > self.replay_max {
+            self.counts.too_far += 1;
+            return;
+        }
+        let (queue, codec, uncounted) = (&self.queue, &mut self.codec, &mut self.uncounted);
+        let mut adopted = false;
+        Mdp3.decode_all(message, counts, &mut |event| {
+            let change = match event {
+                // The live feed may be within an event, which this one would end.
+                Event::EndOfEvent(_) => return,
+                Event::SnapshotEnd(_) => {
+                    books.apply(event);
+                    books.adopted().map(|book| {
+                        adopted = true;
+                        books.publish_book(book);
+                        replay(queue, last_seq, symbol, books, codec, uncounted);
+                        Change { book, is_top: true }
+                    })
+                }
+                _ => books.apply(event),
+            };
+            each(event, change, books);
         });
         self.counts.applied += 1;
-        if books.depth_counts().snapshots_unneeded == unneeded {
-            self.replay(last_seq, Symbol::from_number(root.security_id.get() as u32 as u64), books);
+        self.counts.adopted += u64::from(adopted);
+        self.count_loop(total, is_last_part, books);
+    }
+
+    fn count_loop(&mut self, total: u32, is_last_part: bool, books: &impl HealingBooks) {
+        self.seen += u32::from(is_last_part);
+        if self.seen < total {
+            return;
         }
-        self.seen += 1;
-        if self.seen >= root.reports_total.get() {
-            self.counts.loops += 1;
-            self.seen = 0;
-            if books.are_sure() {
-                self.counts.completed += 1;
-                self.close();
-            }
+        self.counts.loops += 1;
+        self.seen = 0;
+        if books.are_sure() {
+            self.counts.completed += 1;
+            self.close();
         }
     }
 
@@ -189,7 +237,7 @@ impl Recovery {
 
     /// Messages in the queue.
     pub fn queued_count(&self) -> usize {
-        self.messages.len()
+        self.queue.len()
     }
 
     /// The counts so far.
@@ -204,61 +252,42 @@ impl Recovery {
     }
 
     fn close(&mut self) {
-        self.bytes.clear();
-        self.messages.clear();
+        self.queue.clear();
         (self.is_open, self.seen) = (false, 0);
     }
 
+    #[cold]
     fn queue(&mut self, seq: u64, message: &[u8]) {
-        let RecoveryConfig { queue_len_max, messages_max } = self.config;
-        while self.bytes.len() + message.len() > queue_len_max || self.messages.len() >= messages_max {
-            let Some(oldest) = self.messages.pop_front() else { break };
-            let next = self.messages.front().map_or(self.end, |next| next.begin);
-            self.bytes.drain(..(next - oldest.begin) as usize);
-            self.covers_from = oldest.seq + 1;
-            self.counts.overflowed += 1;
+        if split_head(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID) {
+            // The books are empty, as they should be.
+            return self.close();
         }
-        if message.len() > queue_len_max || messages_max == 0 {
-            self.counts.overflowed += 1;
-            self.covers_from = seq + 1;
-            return;
-        }
-        self.messages.push_back(Queued { seq, begin: self.end });
-        self.bytes.extend(message);
-        self.end += message.len() as u64;
-        self.counts.queued += 1;
-    }
-
-    /// Applies what was queued behind packet `last_seq` to one book. The others have it.
-    fn replay(&mut self, last_seq: u64, symbol: Symbol, books: &mut DepthBooks) {
-        let first = self.messages.partition_point(|queued| queued.seq <= last_seq);
-        let Some(base) = self.messages.front().map(|queued| queued.begin) else { return };
-        // These messages were counted when they were live.
-        let mut counted = MessageCounts::new();
-        let bytes = self.bytes.make_contiguous();
-        let ends = self.messages.iter().skip(first + 1).map(|queued| queued.begin).chain([self.end]);
-        for (queued, end) in self.messages.iter().skip(first).zip(ends) {
-            let message = &bytes[(queued.begin - base) as usize..(end - base) as usize];
-            self.codec.decode_all(message, &mut counted, &mut |event| {
-                if is_about(event, symbol) {
-                    books.apply(event);
-                }
-            });
-        }
+        let overflowed = self.counts.overflowed;
+        let lost_to = self.queue.push(seq, message, &mut self.counts.overflowed);
+        self.covers_from = self.covers_from.max(lost_to);
+        self.counts.queued += u64::from(lost_to <= seq || self.counts.overflowed == overflowed);
     }
 }
 
-/// Whether an event changes the book, or counts in the numbers, of `symbol`, or ends an event.
-fn is_about(event: &Event, symbol: Symbol) -> bool {
-    let of = match event {
-        Event::Depth(depth) => depth.symbol,
-        Event::Numbered(numbered) => numbered.symbol,
-        Event::TradeSummary(trade) => trade.symbol,
-        Event::BookReset(reset) => reset.symbol,
-        Event::EndOfEvent(_) => return true,
-        _ => return false,
-    };
-    of == symbol
+/// Applies what was queued behind packet `last_seq` to one book. The others have it.
+fn replay(
+    queue: &LiveQueue,
+    last_seq: u64,
+    symbol: Symbol,
+    books: &mut impl HealingBooks,
+    codec: &mut Mdp3,
+    uncounted: &mut MessageCounts,
+) {
+    let Some(book) = books.find(symbol) else { return };
+    for (_, message) in queue.behind(last_seq) {
+        codec.decode_all(message, uncounted, &mut |event| {
+            if matches!(event, Event::EndOfEvent(_)) {
+                books.publish_book(book);
+            } else if event.symbol() == Some(symbol) {
+                books.apply(event);
+            }
+        });
+    }
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use proptest::prelude::*;
 
 use super::super::layout::{
@@ -5,7 +7,7 @@ use super::super::layout::{
     SnapshotRoot, emit_head,
 };
 use super::*;
-use crate::book::Trust;
+use crate::book::{Books, DepthBooks, Trust};
 use crate::event::Liquidity;
 use crate::sbe::{Block, emit_block, emit_group};
 use crate::units::Side;
@@ -103,14 +105,19 @@ impl Receiver {
 
     fn live(&mut self, seq: u64, message: &[u8]) {
         if seq > self.next {
-            self.recovery.gap(Gap { from: self.next, to: seq - 1 }, &mut self.books);
+            self.books.mark_stale();
+            self.recovery.gap(Gap { from: self.next, to: seq - 1 });
         }
         self.next = seq + 1;
-        self.recovery.live(seq, message, &mut self.books, &mut self.counts);
+        let books = &mut self.books;
+        Mdp3.decode_all(message, &mut self.counts, &mut |event| {
+            books.apply(event);
+        });
+        self.recovery.live(seq, message, &self.books);
     }
 
     fn snapshot(&mut self, message: &[u8]) {
-        self.recovery.snapshot(message, &mut self.books, &mut self.counts);
+        self.recovery.snapshot(message, &mut self.books, &mut self.counts, |_, _, _| ());
     }
 
     fn trust(&self, id: i32) -> Option<Trust> {
@@ -119,7 +126,7 @@ impl Receiver {
 }
 
 fn small() -> RecoveryConfig {
-    RecoveryConfig { queue_len_max: 4_096, messages_max: 16 }
+    RecoveryConfig { queue_len_max: 4_096, messages_max: 16, ..RecoveryConfig::default() }
 }
 
 #[test]
@@ -174,6 +181,39 @@ fn queue_that_overflows_drops_its_oldest_and_waits_for_a_later_snapshot() {
 }
 
 #[test]
+fn snapshot_with_too_many_messages_behind_it_waits_for_a_fresher_one() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(RecoveryConfig { replay_max: 2, ..small() }));
+    let _lost = venue.update(0, 100);
+    let early = venue.snapshot(0, 1);
+    (2..=4).for_each(|seq| receiver.live(seq, &venue.update(0, 100 + seq as i64)));
+    receiver.snapshot(&early);
+    assert_eq!((receiver.recovery.counts().too_far, receiver.trust(0)), (1, Some(Trust::Stale)));
+    let fresh = venue.snapshot(0, 4);
+    (5..=6).for_each(|seq| receiver.live(seq, &venue.update(0, 100 + seq as i64)));
+    receiver.snapshot(&fresh);
+    assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn healed_book_is_published_and_one_within_an_open_event_is_not() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let _lost = venue.update(0, 100);
+    receiver.live(2, &venue.update(0, 101));
+    let snapshot = venue.snapshot(0, 2);
+    // The event of instrument 1 goes on in a later packet.
+    let mut open = venue.update(1, 200);
+    open[8 + 8] = 0;
+    receiver.live(3, &open);
+    let mut told = Vec::new();
+    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |event, change, books| {
+        told.push((event.symbol() == Some(symbol(0)), change.map(|change| books.exact_top(change.book).bid.price.0)));
+    });
+    assert_eq!(told.last(), Some(&(true, Some(101))), "the end of the snapshot tells the book as of now");
+    let one = receiver.books.find(symbol(1)).unwrap();
+    assert_eq!(receiver.books.exact_top(one).bid.qty, 0, "its event is open");
+}
+
+#[test]
 fn queue_closes_when_a_whole_loop_has_healed_or_confirmed_all_books() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
     (0..INSTRUMENTS).for_each(|id| receiver.live(1 + id as u64, &venue.update(id, 100)));
@@ -225,7 +265,7 @@ proptest! {
         updates in prop::collection::vec((0..INSTRUMENTS, 1_i64..1_000, prop::bool::weighted(0.8), 0_u8..4), 1..120),
         messages_max in 1_usize..40,
     ) {
-        let config = RecoveryConfig { queue_len_max: 4_096, messages_max };
+        let config = RecoveryConfig { messages_max, ..small() };
         let (mut venue, mut receiver) = (Venue::new(), Receiver::new(config));
         let mut snapshots = VecDeque::new();
         let mut seq = 0;

@@ -1,10 +1,10 @@
-//! A bounded queue of messages in memory that is allocated once. A full queue drops its oldest
-//! messages.
+//! A bounded queue of live messages, for books that are to be rebuilt: memory that is allocated
+//! once. A full queue drops its oldest messages.
 
 use std::collections::VecDeque;
 
 #[derive(Debug)]
-pub(super) struct LiveQueue {
+pub(crate) struct LiveQueue {
     /// Used as a ring; a message is in one piece, so the end of the ring may stay unused.
     bytes: Vec<u8>,
     messages: VecDeque<Queued>,
@@ -19,25 +19,29 @@ struct Queued {
 }
 
 impl LiveQueue {
-    pub(super) fn new(len_max: usize, messages_max: usize) -> Self {
+    pub(crate) fn new(len_max: usize, messages_max: usize) -> Self {
         Self { bytes: vec![0; len_max], messages: VecDeque::with_capacity(messages_max), messages_max }
     }
 
-    pub(super) const fn memory(len_max: usize, messages_max: usize) -> u128 {
+    pub(crate) const fn memory(len_max: usize, messages_max: usize) -> u128 {
         len_max as u128 + messages_max as u128 * size_of::<Queued>() as u128
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
         self.messages.clear();
     }
 
     /// Queues a message. Returns the number from which on all messages are in the queue; 0 where
     /// none was dropped for it.
-    pub(super) fn push(&mut self, seq: u64, message: &[u8], overflowed: &mut u64) -> u64 {
+    pub(crate) fn push(&mut self, seq: u64, message: &[u8], overflowed: &mut u64) -> u64 {
         let mut lost_to = 0;
         if message.len() > self.bytes.len() || self.messages_max == 0 {
             *overflowed += 1 + self.messages.len() as u64;
@@ -74,14 +78,22 @@ impl LiveQueue {
     }
 
     /// Passes the oldest message to `take`. False where there is none.
-    pub(super) fn pop(&mut self, take: impl FnOnce(u64, &[u8])) -> bool {
+    pub(crate) fn pop(&mut self, take: impl FnOnce(u64, &[u8])) -> bool {
         let Some(Queued { seq, begin, len }) = self.messages.pop_front() else { return false };
         take(seq, &self.bytes[begin..begin + len]);
         true
     }
 
+    /// The messages behind number `seq`, the oldest first, each with its number. Finding the first
+    /// is a binary search.
+    pub(crate) fn behind(&self, seq: u64) -> impl ExactSizeIterator<Item = (u64, &[u8])> {
+        let first = self.messages.partition_point(|queued| queued.seq <= seq);
+        let bytes = &self.bytes;
+        self.messages.range(first..).map(|queued| (queued.seq, &bytes[queued.begin..queued.begin + queued.len]))
+    }
+
     /// Drops messages before `seq`: all at once, without a look at each byte.
-    pub(super) fn drop_before(&mut self, seq: u64) {
+    pub(crate) fn drop_before(&mut self, seq: u64) {
         let count = self.messages.partition_point(|queued| queued.seq < seq);
         self.messages.drain(..count);
     }
