@@ -2,14 +2,14 @@
 //! continues.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::SocketAddrV4;
 
 use market::itch50::glimpse::{self, parse_end};
 use order_entry::session::Output;
 use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, SessionId};
 
+use super::connection::Connection;
 use super::image::{ImageBooks, ImageStep};
-use super::unit_stream::CONNECT_TIMEOUT;
 use crate::format::Protocol;
 
 /// Bytes of one call to read; between two of them the thread serves its other servers.
@@ -19,33 +19,29 @@ const OUTPUT_LEN: usize = 128;
 
 /// A connection that brings one image.
 pub(super) struct Glimpse {
-    stream: TcpStream,
+    connection: Connection,
     client: Client,
     bytes: Vec<u8>,
 }
 
 impl Glimpse {
-    /// Connects, and asks for all messages of the active session.
-    pub(super) fn connect(server: SocketAddrV4, credentials: Credentials, now_ns: u64) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&server.into(), CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut glimpse =
-            Self { stream, client: Client::new(ClientConfig::new(credentials)), bytes: vec![0; READ_LEN] };
-        let mut room = [0; OUTPUT_LEN];
-        let mut output = Output::new(&mut room);
-        glimpse.client.connect(now_ns, SessionId::BLANK, 1, &mut output).map_err(io::Error::other)?;
-        glimpse.stream.write_all(output.written())?;
-        Ok(glimpse)
+    /// Begins to connect. [`Glimpse::poll`] asks for all messages of the active session.
+    pub(super) fn connect(server: SocketAddrV4, credentials: Credentials) -> io::Result<Self> {
+        let (connection, client) = (Connection::begin(server)?, Client::new(ClientConfig::new(credentials)));
+        Ok(Self { connection, client, bytes: vec![0; READ_LEN] })
     }
 
     /// Applies what has come.
     pub(super) fn poll<P: Protocol>(&mut self, books: &mut ImageBooks<P>, now_ns: u64) -> io::Result<ImageStep> {
         let mut room = [0; OUTPUT_LEN];
         let mut output = Output::new(&mut room);
+        if self.connection.established()?.is_some() {
+            self.client.connect(now_ns, SessionId::BLANK, 1, &mut output).map_err(io::Error::other)?;
+        }
+        let Some(stream) = self.connection.stream() else { return Ok(ImageStep::More) };
         self.client.tick(now_ns, &mut output).map_err(io::Error::other)?;
-        self.stream.write_all(output.written())?;
-        let len = match self.stream.read(&mut self.bytes) {
+        stream.write_all(output.written())?;
+        let len = match stream.read(&mut self.bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => len,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

@@ -67,10 +67,10 @@ impl<P: Protocol> ImageBooks<P> {
 }
 
 impl ImageClient {
-    /// Connects to the server of the plan.
+    /// Begins to connect to the server of the plan.
     pub(super) fn connect(plan: &ImagePlan, job: &ImageJob, now_ns: u64) -> io::Result<Self> {
         Ok(match plan.source {
-            ImageSource::Glimpse(credentials) => Self::Glimpse(Glimpse::connect(plan.server, credentials, now_ns)?),
+            ImageSource::Glimpse(credentials) => Self::Glimpse(Glimpse::connect(plan.server, credentials)?),
             ImageSource::Spin(login) => Self::Spin(Spin::connect(plan.server, login, job.covers_from, now_ns)?),
         })
     }

@@ -17,6 +17,7 @@
 //! ([`market::image`]: the oldest go, and a later image will do); one image at a time is built,
 //! others wait for their turn.
 
+mod connection;
 mod glimpse;
 mod image;
 mod link;

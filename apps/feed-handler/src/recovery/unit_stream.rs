@@ -2,15 +2,14 @@
 //! logs in, keeps the connection alive, and returns the messages one by one.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddrV4;
 
 use market::framing::cboe_unit::{CboeUnit, UnitHeader};
 use market::framing::{Framing, PacketWriter};
 use market::pitch::servers::{ClientMessage, Login};
 
-/// How long a connection may take to be made; other servers of this thread wait meanwhile.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+use super::connection::Connection;
+
 /// A heartbeat is sent after this time without another packet.
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// The server is dead after this silence.
@@ -22,22 +21,18 @@ const LEN_LEN: usize = 2;
 
 /// A connection.
 pub(super) struct UnitStream {
-    stream: TcpStream,
+    connection: Connection,
+    login: Login,
     bytes: Vec<u8>,
     sent_ns: u64,
     heard_ns: u64,
 }
 
 impl UnitStream {
-    /// Connects, and sends the login.
+    /// Begins to connect. [`UnitStream::poll`] sends the login.
     pub(super) fn connect(server: SocketAddrV4, login: Login, now_ns: u64) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&server.into(), CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let bytes = Vec::with_capacity(2 * UNIT_LEN_MAX);
-        let mut stream = Self { stream, bytes, sent_ns: now_ns, heard_ns: now_ns };
-        stream.send(&ClientMessage::Login(login), now_ns)?;
-        Ok(stream)
+        let (connection, bytes) = (Connection::begin(server)?, Vec::with_capacity(2 * UNIT_LEN_MAX));
+        Ok(Self { connection, login, bytes, sent_ns: now_ns, heard_ns: now_ns })
     }
 
     /// Sends a message. They are few and short: a connection that cannot take one is broken.
@@ -52,18 +47,28 @@ impl UnitStream {
         let mut writer = PacketWriter::<CboeUnit>::new(header, &mut room).ok_or(ErrorKind::InvalidInput)?;
         message.map_or(Ok(()), |message| writer.push(message)).map_err(full)?;
         self.sent_ns = now_ns;
-        self.stream.write_all(writer.finish())
+        let stream = self.connection.stream().ok_or(ErrorKind::NotConnected)?;
+        stream.write_all(writer.finish())
     }
 
     /// Reads what has come, at most a few units. Heartbeats are sent where they are due.
     pub(super) fn poll(&mut self, now_ns: u64) -> io::Result<()> {
+        if self.connection.established()?.is_some() {
+            self.heard_ns = now_ns;
+            self.send(&ClientMessage::Login(self.login), now_ns)?;
+        }
+        if self.connection.stream().is_none() {
+            return Ok(());
+        }
         if now_ns.saturating_sub(self.sent_ns) >= HEARTBEAT_NS {
             self.write(None, now_ns)?;
         }
-        if self.bytes.len() < UNIT_LEN_MAX {
+        if self.bytes.len() < UNIT_LEN_MAX
+            && let Some(stream) = self.connection.stream()
+        {
             let start = self.bytes.len();
             self.bytes.resize(start + UNIT_LEN_MAX, 0);
-            let read = self.stream.read(&mut self.bytes[start..]);
+            let read = stream.read(&mut self.bytes[start..]);
             self.bytes.truncate(start + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

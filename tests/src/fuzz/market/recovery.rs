@@ -14,7 +14,7 @@ use market::mdp3::layout::walk;
 use market::pitch::servers::{ClientMessage, ServerMessage};
 use market::sbe::schema::Schema;
 use market::sbe::{SbeError, Value, Visitor};
-use market::{BookIdx, Books, Decoder, DepthBooks, Gap, MessageCounts};
+use market::{BookIdx, Books, Decoder, DepthBooks, Gap, HealingBooks, MessageCounts};
 
 use crate::fuzz::Input;
 
