@@ -20,8 +20,8 @@
 //! *End.* The queue closes when as many snapshots as a loop has were seen since the last hole, and
 //! no book is stale or unconfirmed. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
-//! The machine does no I/O. What the snapshot feed delivers comes by [`super::LoopLines`], so that
-//! a forged or doubtful packet of either feed has ended before.
+//! The machine does no I/O, and takes the messages of the snapshot feed as they are: what brings
+//! them judges their packets, whose numbers begin anew with each loop.
 
 use super::Mdp3;
 use super::layout::{ChannelReset, OrderSnapshot, Snapshot, split_head};
