@@ -263,8 +263,15 @@ fn options(text: &str) -> Vec<(String, String)> {
 fn each_option_says_its_default() {
     let is_public = |file: &PathBuf| {
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
-        let folders =
-            ["framework", "sockets", "apps/market", "apps/market-ring", "apps/matching-engine", "apps/order-entry"];
+        let folders = [
+            "framework",
+            "sockets",
+            "rdma",
+            "apps/market",
+            "apps/market-ring",
+            "apps/matching-engine",
+            "apps/order-entry",
+        ];
         folders.iter().any(|folder| name.starts_with(&format!("{folder}/src/"))) && !name.contains("/testing/")
     };
     let texts = files("rs").into_iter().filter(is_public).map(|file| fs::read_to_string(file).unwrap());

@@ -51,6 +51,7 @@ fn published_packages_have_names_that_nobody_else_has() {
         "wirepath-market-ring",
         "wirepath-matching-engine",
         "wirepath-order-entry",
+        "wirepath-rdma",
         "wirepath-rdma-core-sys",
         "wirepath-sockets",
     ];

@@ -4,6 +4,8 @@
 
 use std::fmt::{self, Write};
 
+use rdma::wire::packet::Packet;
+use rdma::wire::{GRH_ETHERTYPE, ROCE_PORT};
 use wirepath::device::tap::Direction;
 use wirepath::wire::arp::{ArpOperation, ArpPacket};
 use wirepath::wire::ethernet::EthernetFrame;
@@ -33,6 +35,13 @@ fn ethernet(bytes: &[u8], len: usize, text: &mut String) -> fmt::Result {
     match frame.ethertype {
         EtherType::IPV4 => ipv4(frame.payload, text),
         EtherType::ARP => arp(frame.payload, text),
+        EtherType(GRH_ETHERTYPE) => match frame.payload.split_first_chunk::<40>() {
+            Some((_grh, packet)) => {
+                write!(text, "RoCEv1 {} > {}: ", frame.header.src(), frame.header.dst())?;
+                roce(packet, text)
+            }
+            None => write!(text, "RoCEv1 header short of 40 bytes"),
+        },
         other => write!(text, "{} > {}, ethertype {other}, length {len}", frame.header.src(), frame.header.dst()),
     }
 }
@@ -61,7 +70,11 @@ fn ipv4(bytes: &[u8], text: &mut String) -> fmt::Result {
     match (protocol, payload) {
         (Protocol::UDP, [a, b, c, d, _, _, _, _, data @ ..]) => {
             let (from, to) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
-            write!(text, "IP {source}.{from} > {destination}.{to}: UDP, length {}", data.len())
+            write!(text, "IP {source}.{from} > {destination}.{to}: ")?;
+            match to {
+                ROCE_PORT => roce(data, text),
+                _ => write!(text, "UDP, length {}", data.len()),
+            }
         }
         (Protocol::TCP, _) => match TcpSegment::parse(payload) {
             Err(error) => write!(text, "IP {source} > {destination}: {error}"),
@@ -75,6 +88,13 @@ fn ipv4(bytes: &[u8], text: &mut String) -> fmt::Result {
             write!(text, "IP {source} > {destination}: ICMP type {kind} code {code}, length {}", payload.len())
         }
         _ => write!(text, "IP {source} > {destination}: {protocol}, length {}", payload.len()),
+    }
+}
+
+fn roce(bytes: &[u8], text: &mut String) -> fmt::Result {
+    match Packet::parse(bytes) {
+        Ok(packet) => write!(text, "{packet}"),
+        Err(error) => write!(text, "{error}, length {}", bytes.len()),
     }
 }
 
@@ -140,6 +160,9 @@ mod tests {
         check(&[1; 10], "not Ethernet II, length 10");
         check(&ethernet_of([8, 0], &[0x45; 10]), "IPv4 header short of 20 bytes");
         check(&ethernet_of([0x88, 0xb5], &[]), "02:00:00:00:00:02 > 02:00:00:00:00:01, ethertype 0x88b5, length 14");
+        let roce = [0xc0, 0, 0x12, 0xb7, 0, 11, 0, 0, 4, 0, 0];
+        let short = "RoCE packet shorter than its headers, length 3";
+        check(&ipv4_of(17, &roce), &format!("IP 10.0.0.1.49152 > 239.1.2.3.4791: {short}"));
         check(&ipv4_of(17, &[0; 7]), "IP 10.0.0.1 > 239.1.2.3: UDP, length 7");
     }
 
@@ -149,6 +172,12 @@ mod tests {
         check(&ipv4_of(17, &udp), "IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 2");
         let tagged = [&[0x20, 0x07, 8, 0][..], &ipv4_of(2, &[0; 8])[14..]].concat();
         check(&ethernet_of([0x81, 0], &tagged), "vlan 7, IP 10.0.0.1 > 239.1.2.3: IGMP, length 8");
+        let acknowledge = [0x11, 0x40, 0xff, 0xff, 0, 0, 0, 18, 0, 0, 0, 5, 0x60, 0, 0, 4, 0, 0, 0, 0];
+        let words = "RC Acknowledge, QP 0x000012, PSN 5, NAK: PSN sequence error, MSN 4";
+        let roce = [&[0xc0, 0, 0x12, 0xb7, 0, 28, 0, 0][..], &acknowledge].concat();
+        check(&ipv4_of(17, &roce), &format!("IP 10.0.0.1.49152 > 239.1.2.3.4791: {words}"));
+        let grh = [&[0; 40][..], &acknowledge].concat();
+        check(&ethernet_of([0x89, 0x15], &grh), &format!("RoCEv1 02:00:00:00:00:02 > 02:00:00:00:00:01: {words}"));
         let tcp = [0x13, 0x88, 0x23, 0x28, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 0, 9, 0, 0, 0, 0, 7];
         let expected = "IP 10.0.0.1.5000 > 239.1.2.3.9000: Flags [P.], seq 1, ack 2, win 9, length 1";
         check(&ipv4_of(6, &tcp), expected);
