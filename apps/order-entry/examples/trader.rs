@@ -38,7 +38,7 @@ impl Trader {
             caller: Caller::new(LOCAL, venue, ConsumerId(2)),
             feed: AbChannel::new(AbConfig::default()),
             books: BookBuilder::new(Itch50, OrderBooks::new(capacity)),
-            ouch: OuchOrders::new(client, ManagerConfig::new(limits), journal).armed(),
+            ouch: OuchOrders::new(client, ManagerConfig { recent: 64, ..ManagerConfig::new(limits) }, journal).armed(),
             order: None,
         }
     }

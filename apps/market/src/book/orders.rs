@@ -34,6 +34,10 @@ pub(super) struct Orders {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position(usize);
 
+/// The free entry where an order goes that is not in the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vacant(usize);
+
 impl Orders {
     /// Room for `capacity` orders: 32 to 64 bytes each.
     pub(super) fn new(capacity: usize) -> Self {
@@ -48,8 +52,7 @@ impl Orders {
 
     #[inline]
     pub(super) fn find(&self, reference: OrderRef) -> Option<Position> {
-        let idx = self.probe(reference);
-        (self.entries.get(idx).level != FREE).then_some(Position(idx))
+        self.place(reference).ok()
     }
 
     #[inline]
@@ -61,11 +64,19 @@ impl Orders {
         self.len == self.capacity
     }
 
-    /// Inserts an order that [`Orders::find`] does not find, into a table that is not full.
-    pub(super) fn insert(&mut self, order: Order) {
+    /// Where an order is, or where [`Orders::insert`] puts it.
+    #[inline]
+    pub(super) fn place(&self, reference: OrderRef) -> Result<Position, Vacant> {
+        let idx = self.probe(reference);
+        if self.entries.get(idx).level == FREE { Err(Vacant(idx)) } else { Ok(Position(idx)) }
+    }
+
+    /// Inserts an order where [`Orders::place`] found none and nothing has changed since, into a
+    /// table that is not full.
+    #[inline]
+    pub(super) fn insert(&mut self, at: Vacant, order: Order) {
         assert!(!self.is_full(), "the caller asks is_full first");
-        let idx = self.probe(order.reference);
-        *self.entries.get_mut(idx) = order;
+        *self.entries.get_mut(at.0) = order;
         self.len += 1;
     }
 
@@ -137,13 +148,13 @@ mod tests {
                 // Multiples of a power of two have few home slots, which makes runs that wrap
                 // around.
                 let reference = OrderRef(number << 58);
-                match orders.find(reference) {
-                    Some(at) if !add => {
+                match orders.place(reference) {
+                    Ok(at) if !add => {
                         orders.remove(at);
                         map.remove(&reference);
                     }
-                    None if add && !orders.is_full() => {
-                        orders.insert(Order { reference, qty, level: 1 });
+                    Err(at) if add && !orders.is_full() => {
+                        orders.insert(at, Order { reference, qty, level: 1 });
                         map.insert(reference, qty);
                     }
                     _ => {}

@@ -228,7 +228,9 @@ impl Track {
         }
         // Numbers below the expected one were seen; count has 32 bits, so has a part of it.
         let skip = self.next.saturating_sub(header.seq) as u32;
-        self.count_seen(header.seq, skip);
+        if skip > 0 {
+            self.count_seen(header.seq, skip);
+        }
         self.counts.packets += 1;
         self.counts.delivered += u64::from(header.count - skip);
         self.next = header.end();
@@ -272,6 +274,7 @@ impl Track {
 
     /// Sorts `count` messages from number `from` on, all behind the expected number, into late ones
     /// and duplicates.
+    #[cold]
     fn count_seen(&mut self, from: u64, count: u32) {
         let count = u64::from(count);
         let end = from.saturating_add(count);

@@ -44,6 +44,9 @@ pub struct Recovery {
     pub tail: Tail,
 }
 
+/// Bytes of two records of an order and more.
+const WARM_LEN: usize = 192;
+
 /// A journal in `memory`: a mapped file, or a plain vector.
 #[derive(Debug)]
 pub struct Journal<M> {
@@ -127,6 +130,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
         self.end += total;
         self.seq += 1;
         Ok(seq)
+    }
+
+    /// Writes zeros where the next record goes, so that it finds the memory in the cache; they are
+    /// no record. For a moment without hurry.
+    pub fn warm(&mut self) {
+        let end = self.end;
+        if let Some(room) = self.memory.as_mut().get_mut(end..end + WARM_LEN) {
+            room.fill(0);
+        }
     }
 
     /// Appends the whole records at the start of `bytes`, which [`Journal::written`] of another

@@ -171,6 +171,17 @@ impl<M: JournalMemory> OrderManager<M> {
         self.table.poll_unanswered(now_ns, timeout_ns)
     }
 
+    /// Has the memory of the next order, whose client id will be `id`, in the cache: its slot, the
+    /// places of its id, its record in the journal. Changes nothing. Call it after an order, when
+    /// nothing is urgent; without it the order waits for memory that was not used for the longest
+    /// time, some 500 ns.
+    pub fn warm(&mut self, id: u64) {
+        self.journal.warm();
+        if let Some(slot) = self.table.warm(id) {
+            self.gate.warm(slot);
+        }
+    }
+
     /// The order states.
     pub const fn orders(&self) -> &OrderTable {
         &self.table

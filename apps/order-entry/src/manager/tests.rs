@@ -150,3 +150,16 @@ fn replace_and_cancel_name_the_accepted_order() {
     assert_eq!(manager.cancel(slot, Route::default(), 50), Ok(1));
     assert_eq!(manager.orders().get(slot).unwrap().state(), Some(State::PendingCancel));
 }
+
+#[test]
+fn warming_changes_no_order_and_no_record() {
+    let [mut warmed, mut other] = [manager(4_096), manager(4_096)];
+    for id in 1..=20 {
+        warmed.warm(id);
+        assert_eq!(buy(&mut warmed, id, 100), buy(&mut other, id, 100), "order {id}");
+        warmed.warm(id + 1);
+        take(&mut warmed, id, id, VenueEvent::Canceled { reason: 0 });
+        take(&mut other, id, id, VenueEvent::Canceled { reason: 0 });
+    }
+    assert_eq!(entries(&warmed), entries(&other));
+}

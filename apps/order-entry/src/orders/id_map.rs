@@ -2,6 +2,7 @@
 
 use core::hash::Hasher;
 use std::hash::DefaultHasher;
+use std::hint::black_box;
 
 /// The venue's id of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +78,11 @@ impl<K: Key> IdMap<K> {
         let len = (capacity + capacity / 2).next_power_of_two().max(2);
         let entries = vec![Entry::default(); len].into_boxed_slice();
         Self { entries, shift: 64 - len.trailing_zeros(), count: 0, capacity }
+    }
+
+    /// Reads the place of `key`, so that the next call finds it in the cache.
+    pub(super) fn warm(&self, key: K) {
+        black_box(self.entries[self.home(key)].taken);
     }
 
     /// The position of `key`.

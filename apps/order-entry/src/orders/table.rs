@@ -1,6 +1,7 @@
 //! The table of orders: what the client asks, and where an order is found.
 
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::{error, fmt};
 
 use market::{Price, Side};
@@ -158,6 +159,18 @@ impl OrderTable {
             return Err(RequestError::IdUsed);
         }
         self.next_slot().ok_or(RequestError::Full)
+    }
+
+    /// Reads what [`OrderTable::open`] of `id` will write, so that it is in the cache: slots and
+    /// places of ids are those that were not used for the longest time. Returns the slot.
+    pub(crate) fn warm(&mut self, id: u64) -> Option<usize> {
+        self.by_client.warm(id);
+        let slot = self.next_slot()?;
+        let order = &self.orders[slot];
+        // Each line of the order: its fields are far apart.
+        black_box((order.life, order.qty, order.accepted, order.sent_ns, order.queried_ns));
+        black_box((order.chain.last(), order.pending.first(), order.venue_ids.first()));
+        Some(slot)
     }
 
     /// An order that is about to be sent as `id`. Call it before the send, so that no answer can

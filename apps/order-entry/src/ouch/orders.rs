@@ -23,13 +23,15 @@ pub struct OuchOrders<M> {
     pub session: OuchClient,
     /// Its orders.
     pub orders: OrderManager<M>,
+    /// The number of the order whose memory is in the cache.
+    warm_for: u32,
 }
 
 impl<M: JournalMemory> OuchOrders<M> {
     /// A day that begins, with a new journal. Orders pass when the manager is armed.
     pub fn new(client: ClientConfig, manager: ManagerConfig, journal: Journal<M>) -> Self {
         let manager = ManagerConfig { rules: OuchClient::rules(), ..manager };
-        Self { session: OuchClient::new(client), orders: OrderManager::new(manager, journal) }
+        Self { session: OuchClient::new(client), orders: OrderManager::new(manager, journal), warm_for: 0 }
     }
 
     /// The same, armed: for a program that a person starts in order to trade. After a throw of the
@@ -70,13 +72,19 @@ impl<M: JournalMemory> OuchOrders<M> {
         Ok(())
     }
 
-    /// Heartbeats and timeouts of the session: call it in each turn.
+    /// Heartbeats and timeouts of the session: call it in each turn. The turn of an order has it
+    /// warm the memory of the next one.
     ///
     /// # Errors
     ///
     /// The venue has been silent for too long: the caller closes the connection.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        let next = self.session.next_id();
+        if next != self.warm_for {
+            self.warm_for = next;
+            self.orders.warm(u64::from(next));
+        }
         self.session.tick(now_ns)
     }
 

@@ -47,8 +47,10 @@ impl OwnLevels {
             return;
         }
         assert!(count < LEVELS, "an own order was added without room for its price");
-        self.ranks.copy_within(place..count, place + 1);
-        self.orders.copy_within(place..count, place + 1);
+        if place < count {
+            self.ranks.copy_within(place..count, place + 1);
+            self.orders.copy_within(place..count, place + 1);
+        }
         self.ranks[place] = rank;
         self.orders[place] = 1;
         self.count += 1;

@@ -6,7 +6,7 @@
 
 use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, NONE, Total};
-use super::orders::{Order, Orders, Position};
+use super::orders::{Order, Orders, Position, Vacant};
 use super::symbols::Symbols;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
 use crate::event::{Add, Event, Execute, Modify, Replace};
@@ -138,11 +138,11 @@ impl OrderBooks {
 
     fn add(&mut self, add: &Add) -> Option<Change> {
         let book = self.book(add.locate, add.symbol)?;
-        if self.orders.find(add.order).is_some() {
+        let Err(vacant) = self.orders.place(add.order) else {
             self.counts.repeated_orders += 1;
             return None;
-        }
-        self.rest(add.order, add.qty, LevelKey { book, side: add.side, price: add.price })
+        };
+        self.rest(vacant, add.order, add.qty, LevelKey { book, side: add.side, price: add.price })
     }
 
     fn execute(&mut self, execute: &Execute) -> Option<Change> {
@@ -169,11 +169,11 @@ impl OrderBooks {
     fn replace(&mut self, replace: &Replace) -> Option<Change> {
         let at = self.find_order(replace.old)?;
         let (place, gone) = self.remove(at);
-        if self.orders.find(replace.new).is_some() {
+        let Err(vacant) = self.orders.place(replace.new) else {
             self.counts.repeated_orders += 1;
             return Some(gone);
-        }
-        let came = self.rest(replace.new, replace.qty, LevelKey { price: replace.price, ..place });
+        };
+        let came = self.rest(vacant, replace.new, replace.qty, LevelKey { price: replace.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
@@ -183,7 +183,8 @@ impl OrderBooks {
         if modify.qty == 0 {
             return Some(gone);
         }
-        let came = self.rest(modify.order, modify.qty, LevelKey { price: modify.price, ..place });
+        let Err(vacant) = self.orders.place(modify.order) else { return Some(gone) };
+        let came = self.rest(vacant, modify.order, modify.qty, LevelKey { price: modify.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
@@ -226,7 +227,7 @@ impl OrderBooks {
     }
 
     /// Adds an order that is not known to its level.
-    fn rest(&mut self, order: OrderRef, qty: u32, place: LevelKey) -> Option<Change> {
+    fn rest(&mut self, vacant: Vacant, order: OrderRef, qty: u32, place: LevelKey) -> Option<Change> {
         if qty == 0 {
             self.counts.empty_orders += 1;
             return None;
@@ -245,7 +246,7 @@ impl OrderBooks {
         let level = self.levels.get_mut(idx);
         level.qty += u64::from(qty);
         level.orders += 1;
-        self.orders.insert(Order { reference: order, qty, level: idx });
+        self.orders.insert(vacant, Order { reference: order, qty, level: idx });
         Some(Change { book, is_top: ladder.best() == idx })
     }
 

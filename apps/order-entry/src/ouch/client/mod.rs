@@ -171,6 +171,12 @@ impl OuchClient {
         self.account.take()
     }
 
+    /// The number that [`OuchClient::take_id`] gives next, if none is used meanwhile.
+    #[inline]
+    pub const fn next_id(&self) -> u32 {
+        self.account.next_number()
+    }
+
     /// Writes an order that is not prepared. Its number is of [`OuchClient::take_id`].
     pub fn enter(&mut self, now_ns: u64, order: &EnterOrder) -> Result<(), OuchClientError> {
         let mut message = [0; EnterOrder::LEN + 2];
