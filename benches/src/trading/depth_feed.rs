@@ -8,7 +8,7 @@ use market::mdp3::layout::{
     TradeSummaryOrder, TradeSummaryRoot, emit_head,
 };
 use market::sbe::{Block, emit_block, emit_group};
-use market::{AbChannel, AbConfig, BookBuilder, Books, DepthBooks, Line};
+use market::{AbChannel, AbConfig, BookBuilder, Books, DepthBooks, HealingBooks, Line};
 
 use super::{packed, time_messages};
 use crate::frames::shuffled;
