@@ -27,3 +27,4 @@ pub mod rig;
 pub mod script;
 pub mod sim;
 pub mod soak;
+pub mod trading;

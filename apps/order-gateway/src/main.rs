@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use order_entry::ManagerConfig;
-use order_entry::journal::{Journal, RebuildCounts};
+use order_entry::journal::{Journal, JournalMemory, RebuildCounts};
 use order_entry::ouch::OuchClient;
 use order_entry::risk::KillSwitch;
 use order_gateway::control::{self, Command, ControlConfig};
@@ -101,7 +101,8 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: b
     let (mut core, memory, mut standby) = core(config, limits, &kill, &kernel)?;
     if is_taken_over {
         standby = 0;
-        core.set_standby(0, kernel.now_ns());
+        core.set_standby(0, kernel.now_ns())
+            .map_err(|error| Error::at("journal", &config.journal.path, error, "nothing was sent"))?;
         if config.standby.as_ref().is_some_and(|standby| standby.arms) {
             core.arm(kernel.now_ns());
         }
@@ -174,6 +175,8 @@ fn core(
     let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
     let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
+    // A power cut must not leave a file that is no journal.
+    journal.memory().sync(journal.end()).map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     Ok((Core::new(core_config, session, journal), file, 0))
 }
 

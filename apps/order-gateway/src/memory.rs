@@ -8,6 +8,7 @@
 //! 2. The mapping is reached through its owner alone, by the borrow rules of a slice.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -35,6 +36,8 @@ pub struct MappedFile {
     map: MmapMut,
     file: File,
     policy: SyncPolicy,
+    /// Bytes before are on the disk.
+    synced: Cell<usize>,
 }
 
 impl MappedFile {
@@ -62,7 +65,7 @@ impl MappedFile {
         // SAFETY: invariants 1 and 2: the file is locked, and the mapping has one owner. Safe code
         // would have to write with a system call for each record.
         let map = unsafe { MmapOptions::new().populate().map_mut(&file)? };
-        Ok((Self { map, file, policy }, existed))
+        Ok((Self { map, file, policy, synced: Cell::new(0) }, existed))
     }
 
     /// The file, for the thread that syncs it.
@@ -85,6 +88,14 @@ impl AsMut<[u8]> for MappedFile {
 
 impl JournalMemory for MappedFile {
     fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
-        if self.policy == SyncPolicy::BeforeSend { self.map.flush_range(from, len) } else { Ok(()) }
+        if self.policy == SyncPolicy::BeforeSend { self.sync(from + len) } else { Ok(()) }
+    }
+
+    /// Also what was appended before and is no request: a hole would be the journal's end.
+    fn sync(&self, end: usize) -> io::Result<()> {
+        let from = self.synced.get().min(end);
+        self.map.flush_range(from, end - from)?;
+        self.synced.set(end);
+        Ok(())
     }
 }

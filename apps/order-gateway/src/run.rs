@@ -174,10 +174,14 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let Some(link) = &mut self.standby else { return true };
         let now_ns = self.host.now_ns();
         let core = self.gateway.core_mut();
-        match link.turn(now_ns, core.journal(), report) {
-            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns),
+        let noted = match link.turn(now_ns, core.journal(), report) {
+            // It has not been asked for a grant yet.
+            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns).inspect_err(|_| link.dismiss()),
             Some(PrimaryEvent::Left) => core.set_standby(0, now_ns),
-            None => (),
+            None => Ok(()),
+        };
+        if let Err(error) = noted {
+            report(&format!("the journal's disk failed: {error}: no standby is taken"));
         }
         let may_send = link.may_send(now_ns);
         if !may_send && self.connection.stream.is_some() {
@@ -308,7 +312,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Command::Disarm => core.disarm(now_ns),
             Command::CancelAll => core.cancel_all(now_ns),
             Command::Alone => {
-                core.set_standby(0, now_ns);
+                if let Err(error) = core.set_standby(0, now_ns) {
+                    report(&format!("the journal's disk failed: {error}: after a power cut say `alone` again"));
+                }
                 self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
             }
             Command::HandOver => {

@@ -263,6 +263,10 @@ impl JournalMemory for Disk {
     fn before_send(&self, _from: usize, _len: usize) -> io::Result<()> {
         if self.is_full.get() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
+
+    fn sync(&self, end: usize) -> io::Result<()> {
+        self.before_send(0, end)
+    }
 }
 
 #[test]
@@ -293,6 +297,18 @@ fn disk_that_fails_stops_orders_until_a_person_arms_and_the_journal_replays_whol
     // Asserts that no record is refused.
     let next = recovered(gateway.core().journal().memory().bytes.clone());
     assert_eq!(live(&next), [(1, 0, 1), (3, 0, 4)]);
+}
+
+/// A primary that forgot its standby in a power cut would send beside it.
+#[test]
+fn standby_whose_name_is_not_on_the_disk_is_not_taken() {
+    let is_full = Rc::new(Cell::new(true));
+    let disk = Disk { bytes: vec![0; 1 << 16], is_full: is_full.clone() };
+    let journal = Journal::create(disk, 7, 0, common::RESERVE).unwrap();
+    let mut core = Core::new(common::config(&KillSwitch::new()), common::session(), journal);
+    assert_eq!(core.set_standby(5, SECOND).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    is_full.set(false);
+    core.set_standby(5, SECOND).unwrap();
 }
 
 #[test]

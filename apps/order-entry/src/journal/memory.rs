@@ -11,6 +11,12 @@ pub trait JournalMemory: AsRef<[u8]> + AsMut<[u8]> + core::fmt::Debug {
         let _ = (from, len);
         Ok(())
     }
+
+    /// The bytes before `end` must be on the disk when this returns. By default nothing is done.
+    fn sync(&self, end: usize) -> io::Result<()> {
+        let _ = end;
+        Ok(())
+    }
 }
 
 impl JournalMemory for Vec<u8> {}

@@ -15,6 +15,7 @@ mod requests;
 pub use answers::OrderEvents;
 
 use core::fmt;
+use std::io;
 
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
 use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
@@ -153,9 +154,16 @@ impl<M: JournalMemory> OrderManager<M> {
         Ok(old)
     }
 
-    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none.
-    pub fn set_standby(&mut self, id: u64, now_ns: u64) {
+    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none. It is
+    /// on the disk when this returns: a primary that forgets its standby in a power cut would send
+    /// beside it. Costs a sync, once for each standby.
+    ///
+    /// # Errors
+    ///
+    /// The disk failed: the standby must not be asked for grants.
+    pub fn set_standby(&mut self, id: u64, now_ns: u64) -> io::Result<()> {
         self.note(&Entry::Standby { id }, now_ns);
+        self.journal.memory().sync(self.journal.end())
     }
 
     /// A person has compared the instrument with the venue: its orders may be sent again.

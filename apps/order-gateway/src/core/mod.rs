@@ -178,9 +178,15 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.manager.set_limits(limits, now_ns)
     }
 
-    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none.
-    pub fn set_standby(&mut self, id: u64, now_ns: u64) {
-        self.manager.set_standby(id, now_ns);
+    /// Writes down that a standby follows, without whose grants nothing is sent; 0 for none. It is
+    /// on the disk when this returns, whatever the policy: a primary that forgets its standby in a
+    /// power cut would send beside it. Costs a sync, once for each standby.
+    ///
+    /// # Errors
+    ///
+    /// The disk failed: the standby must not be asked for grants.
+    pub fn set_standby(&mut self, id: u64, now_ns: u64) -> std::io::Result<()> {
+        self.manager.set_standby(id, now_ns)
     }
 
     /// Cancels all orders, past the rates of the gate. New ones pass as before.

@@ -69,6 +69,13 @@ impl StandbyLink {
         }
     }
 
+    /// Drops a standby that has just attached, and that nothing was asked of.
+    pub fn dismiss(&mut self) {
+        self.stream = None;
+        self.primary.disconnected();
+        self.primary.alone();
+    }
+
     /// The output was emptied, because the venue's connection is gone.
     pub const fn reset(&mut self) {
         self.barrier = None;

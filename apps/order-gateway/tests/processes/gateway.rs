@@ -95,7 +95,7 @@ fn process() {
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
     let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
     if is_active {
-        gateway.core_mut().set_standby(0, kernel.now_ns());
+        gateway.core_mut().set_standby(0, kernel.now_ns()).unwrap();
         gateway.core_mut().arm(kernel.now_ns());
     }
     let retry = Duration::from_millis(1);

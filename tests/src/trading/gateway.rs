@@ -1,0 +1,187 @@
+//! The gateway's parts that a firm chooses: a strategy that draws what it does, limits, the disk.
+
+use std::cell::Cell;
+use std::io;
+
+use market::{Price, Side};
+use order_entry::ManagerConfig;
+use order_entry::Text;
+use order_entry::journal::{Journal, JournalMemory};
+use order_entry::orders::OrderCapacity;
+use order_entry::ouch::{Capacity, OuchClient};
+use order_entry::risk::{
+    AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, Route, SelfMatch,
+};
+use order_entry::soupbin::{ClientConfig, Credentials};
+use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderRequest, Orders, Strategy};
+
+use super::venue::SYMBOL;
+use crate::mutate::Random;
+
+/// The instrument.
+pub(super) const STOCK: InstrumentIdx = InstrumentIdx(0);
+/// Bytes of a journal.
+pub(super) const JOURNAL_LEN: usize = 1 << 20;
+const RESERVE: usize = 1 << 16;
+/// What a disk writes whole.
+const SECTOR: usize = 512;
+
+/// A gateway of the simulation.
+pub(super) type SimGateway = Gateway<Trader, OuchClient, Disk>;
+
+/// A disk on which each request is before it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    pub bytes: Vec<u8>,
+    synced: Cell<usize>,
+}
+
+impl Disk {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self { synced: Cell::new(0), bytes }
+    }
+
+    /// What a power cut leaves: all that was synced, and of each later sector all, nothing or a
+    /// part.
+    pub(super) fn cut(mut self, end: usize, random: &mut Random) -> Self {
+        let mut at = self.synced.get();
+        while at < end {
+            let next = (at / SECTOR + 1) * SECTOR;
+            let kept = match random.below(3) {
+                0 => at,
+                1 => next,
+                _ => at + random.below(next - at),
+            };
+            self.bytes[kept.min(end)..next.min(end)].fill(0);
+            at = next;
+        }
+        self
+    }
+}
+
+impl AsRef<[u8]> for Disk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Disk {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl JournalMemory for Disk {
+    fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
+        self.sync(from + len)
+    }
+
+    fn sync(&self, end: usize) -> io::Result<()> {
+        self.synced.set(end);
+        Ok(())
+    }
+}
+
+/// Does with each book what chance says.
+#[derive(Debug)]
+pub(super) struct Trader {
+    random: Random,
+}
+
+impl Trader {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed) }
+    }
+}
+
+impl Strategy for Trader {
+    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
+        let mut one = [0; 16];
+        let mut count = 0;
+        orders.live().take(16).for_each(|order| {
+            one[count] = order.accepted_id();
+            count += 1;
+        });
+        let (qty, side) = (100 * (1 + self.random.below(4) as u32), self.random.below(2));
+        let away = 100 * self.random.below(6) as i64;
+        let mid = book.reference().map_or(0, |price| price.0);
+        // What is refused was too much: that is what the limits are for.
+        match self.random.below(16) {
+            0..7 => {
+                let (side, price) = if side == 0 { (Side::Buy, mid - away) } else { (Side::Sell, mid + away) };
+                let is_ioc = self.random.below(4) == 0;
+                let request = OrderRequest { instrument: STOCK, side, qty, price: Price(price), is_ioc };
+                let _ = orders.send(&request);
+            }
+            7..11 if count > 0 => {
+                let _ = orders.replace(one[self.random.below(count)], qty, Price(mid - 300 + away));
+            }
+            11..15 if count > 0 => {
+                let _ = orders.cancel(one[self.random.below(count)]);
+            }
+            15 if self.random.below(8) == 0 => orders.cancel_all(),
+            _ => (),
+        }
+    }
+}
+
+/// Limits with this greatest position.
+pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
+    let rates = RateLimits { orders: Rate::new(100_000, 100), cancels: Rate::new(100_000, 100) };
+    let mut limits = Limits::zero(1, 1, 1);
+    limits.version = version;
+    limits.instruments[0] = InstrumentLimits {
+        qty_max: 1_000,
+        collar_bps: 500,
+        notional_max: i64::MAX,
+        long_max: position_max,
+        short_max: position_max,
+        rates,
+    };
+    (limits.ports[0], limits.units[0]) = (rates, rates);
+    limits.shortable.set(STOCK, true);
+    limits.account = AccountLimits {
+        buy_credit_max: i64::MAX,
+        sell_credit_max: i64::MAX,
+        duplicate_window_ns: 1,
+        silence_max_ns: 1_000_000_000,
+        self_match: SelfMatch::Refuse,
+    };
+    Box::new(limits)
+}
+
+fn config(limits: Limits, kill: KillSwitch) -> CoreConfig {
+    CoreConfig {
+        instruments: [Instrument { symbol: SYMBOL, route: Route::default() }].into(),
+        manager: ManagerConfig {
+            kill,
+            orders: OrderCapacity { orders: 2_048, executions: 4_096, instruments: 1 },
+            recent: 64,
+            ..ManagerConfig::new(limits)
+        },
+        answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+    }
+}
+
+fn session() -> OuchClient {
+    let credentials = Credentials::new("TRADER", "SECRET").expect("6 and 10 letters at most");
+    let firm = Text::new("FIRM").expect("four letters at most");
+    OuchClient::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY)
+}
+/// A gateway that begins a journal.
+pub(super) fn begin(seed: u64, limits: Limits, kill: KillSwitch) -> SimGateway {
+    let disk = Disk::new(vec![0; JOURNAL_LEN]);
+    let journal = Journal::create(disk, seed | 1, 0, RESERVE).expect("there is room for a header");
+    journal.memory().sync(journal.end()).expect("the disk works");
+    Gateway::new(Trader::new(seed), Core::new(config(limits, kill), session(), journal))
+}
+
+/// One that goes on where a journal ends, and the standby that it names.
+pub(super) fn recover(seed: u64, limits: Limits, disk: Disk, kill: KillSwitch) -> Result<(SimGateway, u64), String> {
+    let recovered = Core::recover(config(limits, kill), session(), disk, RESERVE);
+    let (core, rebuild) = recovered.map_err(|error| format!("the journal does not begin: {error}"))?;
+    if rebuild.counts().refused > 0 {
+        return Err(format!("the journal cannot be replayed whole: {:?}", rebuild.counts()));
+    }
+    Ok((Gateway::new(Trader::new(seed), core), rebuild.standby()))
+}

@@ -1,0 +1,95 @@
+//! Many seeds, and the shortest story of one that fails.
+
+use super::script::Script;
+use super::world::World;
+
+/// What some seeds came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Orders, replaces and mass cancels that arrived.
+    pub requests: u64,
+    /// Take-overs by a standby.
+    pub takeovers: u64,
+    /// Starts of processes.
+    pub starts: u64,
+    /// Seeds that failed, with the story.
+    pub failures: Vec<(u64, String)>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+///
+/// The shortest story in which the same rule is broken.
+pub fn run_seed(seed: u64) -> Result<Summary, String> {
+    let script = Script::new(seed);
+    let mut world = World::new(script.clone());
+    match world.run() {
+        Ok(()) => Ok(Summary {
+            requests: world.arrived(),
+            takeovers: world.takeovers,
+            starts: world.restarts,
+            failures: Vec::new(),
+        }),
+        Err(why) => Err(shortest(script, &why)),
+    }
+}
+
+/// Runs some seeds one after the other.
+pub fn run_seeds(seeds: core::ops::Range<u64>) -> Summary {
+    let mut sum = Summary::default();
+    seeds.for_each(|seed| sum.add(seed, run_seed(seed)));
+    sum
+}
+
+impl Summary {
+    /// Adds what became of a seed.
+    pub fn add(&mut self, seed: u64, result: Result<Self, String>) {
+        match result {
+            Ok(one) => {
+                self.requests += one.requests;
+                self.takeovers += one.takeovers;
+                self.starts += one.starts;
+            }
+            Err(story) => self.failures.push((seed, story)),
+        }
+    }
+}
+
+/// The rule's name in an error.
+fn rule(why: &str) -> &str {
+    why.split(':').next().unwrap_or(why)
+}
+
+/// Leaves out disturbances as long as the same rule is broken.
+fn shortest(mut script: Script, why: &str) -> String {
+    let fails = |script: &Script| {
+        let mut world = World::new(script.clone());
+        let why_now = world.run().err().filter(|now| rule(now) == rule(why))?;
+        Some((why_now, world.story))
+    };
+    for simpler in
+        [Script { per_mille: [0; 3], ..script.clone() }, Script { has_venue_faults: false, ..script.clone() }]
+    {
+        if fails(&simpler).is_some() {
+            script = simpler;
+        }
+    }
+    let mut idx = 0;
+    while idx < script.disturbances.len() {
+        let mut shorter = script.clone();
+        shorter.disturbances.remove(idx);
+        if fails(&shorter).is_some() {
+            script = shorter;
+        } else {
+            idx += 1;
+        }
+    }
+    let (why, story) = fails(&script).unwrap_or_else(|| (why.to_owned(), Vec::new()));
+    let tail = story.len().saturating_sub(40);
+    format!(
+        "{why}\n  segments lost, repeated, delayed: {:?} of 1,000\n  {}",
+        script.per_mille,
+        story[tail..].join("\n  ")
+    )
+}

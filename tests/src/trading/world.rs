@@ -1,0 +1,407 @@
+//! The machines, what happens to them, and what must hold.
+
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use exchange_sim::{Fault, FaultPlan, FaultRule};
+use market::{Price, Side};
+use order_entry::risk::KillSwitch;
+use order_gateway::control::Command;
+use order_gateway::host::Host;
+use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
+use order_gateway::{BookEvent, LineConfig, Run};
+
+use super::gateway::{Disk, JOURNAL_LEN, STOCK, SimGateway, Trader, begin, limits, recover};
+use super::network::{Network, Shared, SimHost, address};
+use super::script::{Disturbance, STEPS, Script};
+use super::venue::{OPENING, SimVenue};
+use crate::mutate::Random;
+
+/// Between two turns.
+const STEP_NS: u64 = 5_000_000;
+/// Steps at most, after the disturbances, until all is settled.
+const SETTLE_STEPS: u64 = 12_000;
+const VENUE: usize = 0;
+const ORDERS: u16 = 9_000;
+const LINK: u16 = 9_300;
+const LEASE: Duration = Duration::from_millis(400);
+
+enum Process {
+    /// Until this step, with what is on the disk.
+    Down(u64, Option<Disk>),
+    Gateway(Box<Run<Trader, order_entry::ouch::OuchClient, Disk>>, Sender<Command>, KillSwitch),
+    Standby(FollowerLink<Disk>),
+}
+
+struct Machine {
+    host: SimHost,
+    process: Process,
+    /// Follows, and does not trade.
+    is_standby: bool,
+    /// The name of the copy.
+    name: u64,
+}
+
+/// A run.
+pub(super) struct World {
+    script: Script,
+    network: Shared,
+    venue: SimVenue,
+    machines: Vec<Machine>,
+    active: usize,
+    names: u64,
+    random: Random,
+    step: u64,
+    heals_at: [u64; 3],
+    limits_version: u64,
+    position_max: i64,
+    position_max_ever: i64,
+    pub takeovers: u64,
+    pub restarts: u64,
+    pub story: Vec<String>,
+}
+
+impl World {
+    pub(super) fn new(script: Script) -> Self {
+        let network: Shared = Rc::new(std::cell::RefCell::new(Network::new(script.seed, 3)));
+        network.borrow_mut().per_mille = script.per_mille;
+        let mut random = Random::new(!script.seed);
+        let rules = [Fault::LostAck, Fault::HalfOpen, Fault::Throttle, Fault::CrossingFill];
+        let chances = [0.01, 0.003, 0.01, 0.05];
+        let rules = rules.into_iter().zip(chances).map(|(fault, chance)| FaultRule::Chance(fault, chance));
+        let rules = if script.has_venue_faults { rules.collect() } else { Vec::new() };
+        let plan = FaultPlan { seed: script.seed, rules };
+        let venue = SimVenue::new(&network, VENUE, plan, random.below(2) == 0);
+        let machines = (1..3).map(|machine| {
+            let rate = 960 + random.below(81) as u64;
+            let host = SimHost { network: Rc::clone(&network), machine, rate };
+            let process = Process::Down(0, None);
+            Machine { host, process, is_standby: machine == 2, name: machine as u64 }
+        });
+        let machines = machines.collect();
+        let world = Self {
+            script,
+            network,
+            venue,
+            machines,
+            active: 0,
+            names: 2,
+            random,
+            step: 0,
+            heals_at: [0; 3],
+            limits_version: 1,
+            position_max: 1_500,
+            position_max_ever: 1_500,
+            takeovers: 0,
+            restarts: 0,
+            story: Vec::new(),
+        };
+        world.network.borrow_mut().listen(VENUE, ORDERS);
+        world
+    }
+
+    fn tell(&mut self, what: impl Into<String>) {
+        let at_ms = self.step * STEP_NS / 1_000_000;
+        let what = what.into();
+        self.story.push(format!("{at_ms:>6} ms  {what}"));
+    }
+
+    /// To the end; an error names the broken rule.
+    pub(super) fn run(&mut self) -> Result<(), String> {
+        while self.step < STEPS {
+            self.disturb();
+            self.turn(true)?;
+        }
+        self.heal();
+        while self.step < STEPS + SETTLE_STEPS {
+            self.turn(false)?;
+            if self.step.is_multiple_of(64) && self.is_settled() {
+                // What is on its way arrives.
+                (0..400).try_for_each(|_| self.turn(false))?;
+                if self.is_settled() {
+                    return self.compare();
+                }
+            }
+        }
+        Err(format!("not settled: {}", self.describe()))
+    }
+
+    fn disturb(&mut self) {
+        let due = self.script.disturbances.iter().filter(|(at, _)| *at == self.step).map(|(_, what)| *what);
+        for what in due.collect::<Vec<_>>() {
+            self.tell(format!("{what:?}"));
+            self.apply(what);
+        }
+        for idx in 0..3 {
+            if self.heals_at[idx] == self.step && self.step > 0 {
+                self.network.borrow_mut().cut(idx, false);
+            }
+        }
+    }
+
+    fn apply(&mut self, what: Disturbance) {
+        let now_ns = self.network.borrow().now_ns();
+        match what {
+            Disturbance::Die => self.stop(self.active, false),
+            Disturbance::PowerCut => self.stop(self.active, true),
+            Disturbance::StandbyDies => {
+                if matches!(self.machines[1 - self.active].process, Process::Standby(_)) {
+                    self.stop(1 - self.active, false);
+                }
+            }
+            Disturbance::VenueRestarts => {
+                self.network.borrow_mut().abort_all(VENUE);
+                self.venue.restart(now_ns);
+            }
+            Disturbance::Cut(idx) => {
+                self.network.borrow_mut().cut(idx, true);
+                self.heals_at[idx] = self.step + 1 + self.random.below(400) as u64;
+            }
+            Disturbance::Kill => {
+                if let Process::Gateway(_, _, kill) = &self.machines[self.active].process {
+                    kill.throw();
+                }
+            }
+            Disturbance::Arm => self.command(Command::Arm),
+            Disturbance::CancelAll => self.command(Command::CancelAll),
+            Disturbance::HandOver => self.command(Command::HandOver),
+            Disturbance::Reload => {
+                self.limits_version += 1;
+                self.position_max = 500 * (1 + self.random.below(6) as i64);
+                self.position_max_ever = self.position_max_ever.max(self.position_max);
+                self.command(Command::Limits(limits(self.limits_version, self.position_max)));
+            }
+        }
+    }
+
+    fn command(&self, command: Command) {
+        if let Process::Gateway(_, commands, _) = &self.machines[self.active].process {
+            // The run ends with its process.
+            let _ = commands.send(command);
+        }
+    }
+
+    /// Ends a process; it starts again later.
+    fn stop(&mut self, idx: usize, is_power: bool) {
+        let until = self.step + 1 + self.random.below(300) as u64;
+        let down = Process::Down(until, None);
+        let disk = match std::mem::replace(&mut self.machines[idx].process, down) {
+            Process::Down(until, disk) => {
+                self.machines[idx].process = Process::Down(until, disk);
+                return;
+            }
+            Process::Gateway(run, ..) => {
+                let journal = run.gateway.core().journal();
+                let (disk, end) = (journal.memory().clone(), journal.end());
+                Some(if is_power { disk.cut(end, &mut self.random) } else { disk })
+            }
+            Process::Standby(link) => link.follower().journal().map(|journal| journal.memory().clone()),
+        };
+        let machine = self.machines[idx].host.machine;
+        if is_power {
+            self.network.borrow_mut().reboot(machine);
+        } else {
+            self.network.borrow_mut().abort_all(machine);
+        }
+        self.machines[idx].process = Process::Down(until, disk);
+    }
+
+    fn start(&mut self, idx: usize, disk: Option<Disk>) -> Result<(), String> {
+        self.restarts += 1;
+        let machine = &self.machines[idx];
+        if machine.is_standby {
+            let disk = disk.unwrap_or_else(|| Disk::new(vec![0; JOURNAL_LEN]));
+            let follower = Follower::new(machine.name, disk)?;
+            let primary = address(2 - idx, LINK);
+            self.machines[idx].process = Process::Standby(FollowerLink::new(follower, primary));
+            return Ok(());
+        }
+        let (kill, seed) = (KillSwitch::new(), self.script.seed ^ self.step << 32);
+        let limits = limits(self.limits_version, self.position_max);
+        let (gateway, standby) = match disk {
+            None => (begin(seed, *limits, kill.clone()), 0),
+            Some(disk) => recover(seed, *limits, disk, kill.clone())?,
+        };
+        self.trade(idx, gateway, standby, kill);
+        Ok(())
+    }
+
+    fn trade(&mut self, idx: usize, mut gateway: SimGateway, standby: u64, kill: KillSwitch) {
+        let host = self.machines[idx].host.clone();
+        gateway.core_mut().arm(host.now_ns());
+        self.network.borrow_mut().listen(host.machine, LINK);
+        let line = LineConfig { retry: Duration::from_millis(50), ..LineConfig::new(address(VENUE, ORDERS)) };
+        let mut run = Run::new(gateway, line, Box::new(host.clone()));
+        let (sender, commands) = channel();
+        run.commands = Some(commands);
+        run.standby = Some(StandbyLink::new(Box::new(host), LEASE, standby));
+        self.active = idx;
+        self.machines[idx].process = Process::Gateway(Box::new(run), sender, kill);
+    }
+
+    /// One turn of everything.
+    fn turn(&mut self, is_trading: bool) -> Result<(), String> {
+        self.step += 1;
+        self.network.borrow_mut().step(STEP_NS);
+        let now_ns = self.network.borrow().now_ns();
+        if is_trading && self.random.below(12) == 0 {
+            let side = if self.random.below(2) == 0 { Side::Buy } else { Side::Sell };
+            let price = Price(OPENING.0 + 100 * (self.random.below(9) as i64 - 4));
+            self.venue.trade(side, 100 * (1 + self.random.below(3) as u32), price, now_ns);
+        }
+        self.venue.turn(now_ns);
+        for idx in 0..2 {
+            self.turn_of(idx, is_trading)?;
+        }
+        let (long, short) = self.venue.worst();
+        let most = self.position_max_ever;
+        if long > most || short > most {
+            return Err(format!("limit exceeded: {long} long and {short} short at most, {most} allowed"));
+        }
+        let both = self.network.borrow_mut().both_sent.take();
+        self.venue.fault.take().or(both).map_or(Ok(()), Err)
+    }
+
+    fn turn_of(&mut self, idx: usize, is_trading: bool) -> Result<(), String> {
+        let mut said = Vec::new();
+        let mut report = |what: &str| said.push(what.to_owned());
+        let (is_book, away) = (is_trading && self.random.below(8) == 0, 100 * self.random.below(3) as i64);
+        let machine = &mut self.machines[idx];
+        let now_ns = machine.host.now_ns();
+        let mut is_over = false;
+        let mut followed = None;
+        match &mut machine.process {
+            Process::Down(until, disk) if *until < self.step => {
+                let disk = disk.take();
+                self.start(idx, disk)?;
+            }
+            Process::Down(..) => (),
+            Process::Gateway(run, ..) => {
+                if is_book {
+                    let bid = Some((Price(OPENING.0 - 100 - away), 100));
+                    let offer = Some((Price(OPENING.0 + 100 + away), 100));
+                    run.gateway.core_mut().feed_heard(now_ns);
+                    let book = BookEvent { instrument: STOCK, bid, offer, is_stale: false, at_ns: now_ns };
+                    run.gateway.on_book(&book);
+                }
+                is_over = run.turn(&mut report) == order_gateway::Turn::HandedOver;
+            }
+            Process::Standby(link) => match link.turn(&machine.host.clone(), &mut report) {
+                Ok(next) => followed = next,
+                Err(why) => {
+                    report(&why);
+                    is_over = true;
+                    // A person knows that it has ended.
+                    self.command(Command::Alone);
+                }
+            },
+        }
+        let is_refused = said.iter().any(|what| what.contains("no part of this journal"));
+        for what in said {
+            self.tell(format!("gateway {idx}: {what}"));
+        }
+        if is_refused && matches!(self.machines[1 - idx].process, Process::Standby(_)) {
+            // After a power cut the copy may have more than the journal. A person does as it says.
+            self.stop(1 - idx, false);
+            self.retire(1 - idx);
+            self.command(Command::Alone);
+        }
+        if is_over {
+            // Its machine is the next standby's, with an empty journal.
+            self.stop(idx, false);
+            self.retire(idx);
+        }
+        if followed == Some(Followed::TakeOver) {
+            self.take_over(idx)?;
+        }
+        Ok(())
+    }
+
+    /// The machine becomes a standby with an empty journal, some time later.
+    fn retire(&mut self, idx: usize) {
+        self.names += 1;
+        (self.machines[idx].is_standby, self.machines[idx].name) = (true, self.names);
+        if let Process::Down(until, disk) = &mut self.machines[idx].process {
+            (*until, *disk) = (self.step + 400, None);
+        }
+    }
+
+    fn take_over(&mut self, idx: usize) -> Result<(), String> {
+        self.takeovers += 1;
+        self.tell(format!("gateway {idx} takes over"));
+        let Process::Standby(link) = &self.machines[idx].process else { return Ok(()) };
+        let Some(journal) = link.follower().journal() else { return Err("a standby without a copy takes over".into()) };
+        let disk = journal.memory().clone();
+        self.network.borrow_mut().abort_all(idx + 1);
+        self.network.borrow_mut().writer = Some(idx + 1);
+        let (kill, seed) = (KillSwitch::new(), self.script.seed ^ self.step << 32);
+        let limits = limits(self.limits_version, self.position_max);
+        let (mut gateway, _) = recover(seed, *limits, disk, kill.clone())?;
+        let now_ns = self.machines[idx].host.now_ns();
+        gateway.core_mut().set_standby(0, now_ns).map_err(|error| error.to_string())?;
+        self.machines[idx].is_standby = false;
+        self.trade(idx, gateway, 0, kill);
+        // A person finds the old primary fenced, and makes it the standby after a while.
+        if !self.machines[1 - idx].is_standby {
+            self.machines[1 - idx].is_standby = true;
+            if let Process::Down(..) = self.machines[1 - idx].process {
+                self.retire(1 - idx);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more happens, and people end what waits for them.
+    fn heal(&mut self) {
+        self.tell("all faults end");
+        self.network.borrow_mut().per_mille = [0; 3];
+        (0..3).for_each(|idx| self.network.borrow_mut().cut(idx, false));
+    }
+
+    fn is_settled(&self) -> bool {
+        let Process::Gateway(run, ..) = &self.machines[self.active].process else { return false };
+        let core = run.gateway.core();
+        order_entry::session::VenueSession::is_open(core.session())
+            && core.to_send().is_empty()
+            && core.orders().live().all(|(_, order)| {
+                // OUCH ignores the cancel of an id that a replace has made another, in silence.
+                let is_known = order.is_cancel_pending() || !order.is_in_doubt();
+                !order.is_unacknowledged() && order.pending_replaces().is_empty() && is_known
+            })
+    }
+
+    fn describe(&self) -> String {
+        let Process::Gateway(run, ..) = &self.machines[self.active].process else {
+            return "the active gateway is down, or a standby".to_owned();
+        };
+        let core = run.gateway.core();
+        let live: Vec<_> = core.orders().live().map(|(_, order)| (order.accepted_id(), order.state())).collect();
+        let is_open = order_entry::session::VenueSession::is_open(core.session());
+        format!("open {is_open}, {live:?}")
+    }
+
+    /// Both sides, and the journal, have the same orders and the same position.
+    fn compare(&self) -> Result<(), String> {
+        let Process::Gateway(run, ..) = &self.machines[self.active].process else { return Ok(()) };
+        let view = |gateway: &SimGateway| {
+            let orders = gateway.core().orders().live();
+            let open = orders.map(|(_, it)| (it.accepted_id(), (it.side, it.leaves(), it.price())));
+            (open.collect::<std::collections::BTreeMap<_, _>>(), gateway.core().risk().position(STOCK).unwrap_or(0))
+        };
+        let theirs = (self.venue.open.clone(), self.venue.position);
+        let disk = run.gateway.core().journal().memory().clone();
+        let limits = limits(self.limits_version, self.position_max);
+        let (again, _) = recover(0, *limits, disk, KillSwitch::new())?;
+        for (who, ours) in [("the gateway", view(&run.gateway)), ("its journal", view(&again))] {
+            if ours != theirs {
+                return Err(format!("unequal: {who} has {ours:?}, the venue {theirs:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) const fn arrived(&self) -> u64 {
+        self.venue.arrived
+    }
+}
