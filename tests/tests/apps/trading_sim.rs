@@ -7,8 +7,17 @@ fn orders_positions_and_journals_agree_after_crashes_and_takeovers() {
     check(0..40);
 }
 
-/// The seeds that still fail tell bugs: a restart or a take-over takes an old answer to an account
-/// query, which its journal has not got, for that to its own.
+/// A mass cancel takes a number, and stands in the journal as that alone. In these seeds a power
+/// cut follows it.
+#[test]
+fn number_of_a_mass_cancel_is_on_the_disk_before_it_leaves() {
+    for seed in [214, 1_039] {
+        assert_eq!(run_seeds(seed..seed + 1).failures, []);
+    }
+}
+
+/// The seeds that still fail tell bugs. In most of them a request is never settled, or no gateway
+/// leads at the end.
 #[test]
 #[ignore = "some seeds fail; run it by hand, in release"]
 fn orders_positions_and_journals_agree_in_fifteen_hundred_seeds() {

@@ -49,8 +49,16 @@ impl<M: JournalMemory> OrderManager<M> {
     }
 
     /// Writes down where the session stands: behind requests that are no orders, and take numbers.
+    /// It is on the disk as an order would be, so that no number is used twice. Where the disk
+    /// fails, the request goes all the same, since it cancels: the gate is disarmed, because a
+    /// person must compare.
     pub fn mark(&mut self, mark: &SessionMark, now_ns: u64) {
+        let from = self.journal.end();
         self.note(&Entry::Session(*mark), now_ns);
+        if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
+            self.alarms += 1;
+            self.disarm(now_ns);
+        }
     }
 
     /// The connection is gone. Orders live on at the venue unless it cancels them, and are in doubt
