@@ -8,7 +8,7 @@ use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::itch50::{AddOrder, Head, OrderDelete};
 use market::{Locate, Price, Symbol};
 use order_entry::Text;
-use order_entry::ouch::v50::{AccountQueryResponse, Inbound, OrderAccepted};
+use order_entry::ouch::v50::{AccountQueryResponse, Field, Inbound, OrderAccepted};
 use order_entry::ouch::{Capacity, CrossType, Display, OrderState, Side, TimeInForce, YesNo};
 use order_entry::session::Output;
 use order_entry::soupbin::{Server, ServerConfig, ServerEvent, SessionId};
@@ -160,24 +160,24 @@ impl App for Venue {
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let (mut input, now_ns, mut buffer) = (data.payload, cx.now.as_nanos(), [0; 256]);
-        let (mut output, mut is_asked) = (Output::new(&mut buffer), false);
+        let mut output = Output::new(&mut buffer);
         while let Some(event) = self.soup.receive(now_ns, &mut input).unwrap() {
             match event {
                 ServerEvent::Login(_) => {
                     self.soup.accept(now_ns, SessionId::new("S1").unwrap(), 1, &mut output).unwrap();
                 }
-                ServerEvent::Unsequenced(message) => match Inbound::parse(message).unwrap().0 {
-                    Inbound::EnterOrder(order) => self.open = Some(order.user_ref.get()),
-                    _ => is_asked = true,
+                ServerEvent::Unsequenced(message) => match Inbound::parse(message).unwrap() {
+                    (Inbound::EnterOrder(order), _) => self.open = Some(order.user_ref.get()),
+                    (_, options) => {
+                        let answer = AccountQueryResponse { at_ns: 0.into(), next_user_ref: 1.into() };
+                        let mut message = [0; 32];
+                        let idx = Field::UserRefIdx(options.user_ref_idx());
+                        let len = answer.emit(&[idx], &mut message).unwrap();
+                        self.soup.send(now_ns, &message[..len], &mut output).unwrap();
+                    }
                 },
                 _ => (),
             }
-        }
-        if is_asked {
-            let answer = AccountQueryResponse { at_ns: 0.into(), next_user_ref: 1.into() };
-            let mut message = [0; 16];
-            let len = answer.emit(&[], &mut message).unwrap();
-            self.soup.send(now_ns, &message[..len], &mut output).unwrap();
         }
         if !output.is_empty() {
             cx.tcp().send(data.connection, output.written()).unwrap();

@@ -2,43 +2,39 @@
 
 use crate::session::{Fate, Recovery, Resend};
 
+/// Queries in front of a login's own, whose answers show that all answers behind are to this login.
+pub const FENCE_LEN: usize = 4;
+
 /// Gives out UserRefNums, strictly increasing for the day, and remembers what the venue told about
 /// them.
 ///
-/// After a login as many account queries (`Q`) as [`login_queries`](Self::login_queries) says. An
-/// answer is numbered by the session, so it arrives after the answers to all that the venue had
-/// processed before the query. Until one is [`told`](Self::told) that says where the venue stands,
-/// each unacknowledged message may be sent again under its old number, and is processed at most
-/// once.
+/// An account query (`Q`) of each login asks for the next free number. Its answer is numbered by
+/// the session, so it arrives after the answers to all that the venue had processed before the
+/// query. Once it is [`told`](Self::told), each unacknowledged message that it does not cover may
+/// be sent again under its old number, and is processed at most once.
 ///
-/// An answer does not say which query it is to. One to a query of an earlier connection, behind
-/// which numbers were taken, says nothing about those: such answers are counted, and passed over.
+/// An answer does not say which query it is to, and those of earlier connections, also of a process
+/// that has died, may still come: what was sent behind such a query would be taken for lost. So a
+/// login asks first about indices that it has drawn ([`fence`](Self::fence)); an answer names its
+/// index (option 28), and no answer counts before those have come in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
     next: u32,
     told: Option<u32>,
-    /// Queries without an answer behind which no number was taken.
-    asked: u8,
-    /// The most queries without an answer behind which numbers were taken, the first of them
-    /// `stale_below`.
-    stale: u8,
-    stale_below: u32,
+    fence: [u8; FENCE_LEN],
+    /// Answers of the fence that have come.
+    passed: usize,
 }
 
 impl Account {
-    /// The most queries of a login.
-    pub const LOGIN_QUERIES_MAX: u8 = 32;
-    /// Answers to an earlier process that may still come, at most.
-    const STALE_OF_A_RESTART: u8 = 8;
-
     /// A new day.
     pub const fn new() -> Self {
-        Self { next: 1, told: None, asked: 0, stale: 0, stale_below: 0 }
+        Self::resumed(1)
     }
 
     /// An account that an earlier process has used; the first number is `next`.
     pub const fn resumed(next: u32) -> Self {
-        Self { next, told: None, asked: 0, stale: Self::STALE_OF_A_RESTART, stale_below: next }
+        Self { next, told: None, fence: [0; FENCE_LEN], passed: 0 }
     }
 
     /// Takes the next number; `None` when the day's 2^32 are used up.
@@ -47,10 +43,6 @@ impl Account {
         let number = self.next;
         let Some(next) = number.checked_add(1) else { return None };
         self.next = next;
-        if self.asked > 0 {
-            self.stale = self.stale.saturating_add(self.asked);
-            (self.asked, self.stale_below) = (0, number);
-        }
         Some(number)
     }
 
@@ -62,45 +54,55 @@ impl Account {
     /// The line broke: what the venue told is out of date.
     pub const fn disconnected(&mut self) {
         self.told = None;
+        self.passed = 0;
     }
 
-    /// A login: how many account queries are to be sent now.
-    pub const fn login_queries(&mut self) -> u8 {
-        let stale = if self.stale < Self::LOGIN_QUERIES_MAX { self.stale } else { Self::LOGIN_QUERIES_MAX - 1 };
-        self.asked = self.asked.saturating_add(stale + 1);
-        stale + 1
+    /// A login: the indices (1 to 200) of the account queries to send before the one of our own
+    /// index, 0. `drawn` differs after a restart, as the time does; of two logins one in 1.6
+    /// thousand million has the same fence.
+    pub const fn fence(&mut self, drawn: u64) -> [u8; FENCE_LEN] {
+        // Behind the fence before, so that logins of one process differ whatever is drawn.
+        let mut bits = drawn ^ u32::from_le_bytes(self.fence) as u64;
+        let mut idx = 0;
+        while idx < FENCE_LEN {
+            // The step of SplitMix64.
+            bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            self.fence[idx] = 1 + ((mixed ^ mixed >> 31) % 200) as u8;
+            idx += 1;
+        }
+        self.passed = 0;
+        self.fence
     }
 
-    /// One more account query was sent.
-    pub const fn asked(&mut self) {
-        self.asked = self.asked.saturating_add(1);
+    /// The venue answered an account query about another index.
+    pub const fn other_told(&mut self, idx: u8) {
+        if self.passed == FENCE_LEN {
+            return;
+        }
+        // An index that is not the next may be the first of the row.
+        if self.fence[self.passed] != idx {
+            self.passed = 0;
+        }
+        self.passed += (self.fence[self.passed] == idx) as usize;
     }
 
-    /// The venue answered an account query with its next free number. Where that is above ours,
-    /// another program has used the account, or our record was lost: we go on from there. Returns
-    /// whether this is the connection's first answer which says that the venue has processed no
-    /// number from `next` on.
+    /// The venue answered an account query about our index with its next free number. Where that is
+    /// above ours, another program has used the account, or our record was lost: we go on from
+    /// there. Returns whether this is the first answer to this connection: the venue has processed
+    /// no number from `next` on, and never will where it was sent before.
     pub const fn told(&mut self, next: u32) -> bool {
         if next > self.next {
             self.next = next;
         }
-        if self.stale > 0 {
-            self.stale -= 1;
+        if self.passed < FENCE_LEN {
+            self.passed = 0;
             return false;
         }
-        self.asked = self.asked.saturating_sub(1);
         let is_first = self.told.is_none();
         self.told = Some(next);
         is_first
-    }
-
-    /// The venue said something about a number that was taken: the answers to all queries that were
-    /// sent before it have come.
-    #[inline]
-    pub const fn answered(&mut self, number: u64) {
-        if number >= self.stale_below as u64 {
-            self.stale = 0;
-        }
     }
 }
 
@@ -127,6 +129,11 @@ impl Recovery for Account {
 mod tests {
     use super::*;
 
+    /// Logs in, and takes the answers to the fence.
+    fn log_in(account: &mut Account, drawn: u64) {
+        account.fence(drawn).into_iter().for_each(|idx| account.other_told(idx));
+    }
+
     #[test]
     fn messages_below_the_told_number_were_processed_and_the_others_go_out_again() {
         let mut account = Account::new();
@@ -135,51 +142,48 @@ mod tests {
         }
         account.disconnected();
         assert_eq!(account.fate(4), Fate::Unknown { resend: Some(Resend::SameNumber) });
-        assert_eq!((account.login_queries(), account.told(4)), (1, true));
+        log_in(&mut account, 1);
+        assert!(account.told(4));
         assert_eq!(account.fate(3), Fate::Processed);
         assert_eq!(account.fate(4), Fate::NotProcessed { resend: Resend::SameNumber });
-        assert_eq!(account.take(), Some(6));
+        assert_eq!((account.take(), account.told(6)), (Some(6), false));
     }
 
     #[test]
-    fn answer_to_a_query_before_a_number_was_taken_says_nothing_about_that_number() {
-        let mut account = Account::new();
-        assert_eq!(account.login_queries(), 1);
-        account.disconnected();
-        // The first query's answer was lost with the line, and comes again.
-        assert_eq!((account.login_queries(), account.told(1)), (1, true));
-        assert_eq!(account.take(), Some(1));
-        // That to the second query follows the order, or is lost with the line as well.
-        for is_lost in [false, true] {
-            let mut account = account;
-            if !is_lost {
-                assert!(!account.told(1));
-            }
-            account.disconnected();
-            assert_eq!(account.login_queries(), if is_lost { 2 } else { 1 });
-            if is_lost {
-                assert!(!account.told(1));
-                assert_eq!(account.fate(1), Fate::Unknown { resend: Some(Resend::SameNumber) });
-            }
-            assert!(account.told(2));
-            assert_eq!(account.fate(1), Fate::Processed);
-        }
-    }
-
-    #[test]
-    fn message_about_a_number_shows_that_the_queries_before_it_were_answered() {
+    fn answers_to_any_number_of_earlier_logins_say_nothing() {
         let mut account = Account::resumed(7);
-        assert_eq!(account.login_queries(), 9);
-        account.answered(6);
-        assert!(!account.told(7));
+        assert_eq!(account.take(), Some(7));
+        let fences: Vec<_> = (0..100).map(|drawn| Account::new().fence(drawn)).collect();
         account.disconnected();
-        account.answered(7);
-        assert_eq!((account.login_queries(), account.told(7)), (1, true));
+        let ours = account.fence(100);
+        for fence in fences {
+            fence.into_iter().for_each(|idx| account.other_told(idx));
+            assert!(!account.told(7));
+        }
+        assert_eq!(account.fate(7), Fate::Unknown { resend: Some(Resend::SameNumber) });
+        ours.into_iter().for_each(|idx| account.other_told(idx));
+        assert!(account.told(8));
+        assert_eq!(account.fate(7), Fate::Processed);
+    }
+
+    #[test]
+    fn part_of_a_fence_is_none() {
+        let mut account = Account::new();
+        let fence = account.fence(5);
+        fence[..FENCE_LEN - 1].iter().for_each(|&idx| account.other_told(idx));
+        assert!(!account.told(1));
+        account.other_told(fence[FENCE_LEN - 1]);
+        assert!(!account.told(1));
+        // Behind a part of it, the whole.
+        account.other_told(fence[0]);
+        fence.into_iter().for_each(|idx| account.other_told(idx));
+        assert!(account.told(1));
     }
 
     #[test]
     fn account_that_others_used_goes_on_above_their_numbers() {
         let mut account = Account::new();
+        log_in(&mut account, 9);
         assert!(account.told(100));
         assert_eq!(account.take(), Some(100));
     }

@@ -36,8 +36,8 @@ mod template;
 pub mod v42;
 pub mod v50;
 
-pub use account::Account;
-pub use client::{OuchClient, OuchClientError, read};
+pub use account::{Account, FENCE_LEN};
+pub use client::{OuchClient, OuchClientError};
 pub use codes::{
     AiqStrategy, BboWeight, BrokenTradeReason, CancelReason, Capacity, CrossType, CustomerType, DiscretionPriceType,
     Display, HandleInstruction, LiquidityFlag, OrderState, PostOnly, PriceType, RestateReason, Side, SystemEventCode,

@@ -5,7 +5,9 @@
 use market::{Price, Side, Symbol};
 use order_entry::journal::{Journal, JournalMemory};
 use order_entry::orders::{OrderCapacity, OrderEvent};
-use order_entry::ouch::v50::{AccountQueryResponse, EnterOrder, Inbound, OrderAccepted, OrderCanceled, OrderExecuted};
+use order_entry::ouch::v50::{
+    AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted,
+};
 use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Route};
 use order_entry::session::Output;
@@ -175,7 +177,7 @@ impl Venue {
     }
 
     fn take(&mut self, message: &[u8], now_ns: u64) {
-        let (message, _) = Inbound::parse(message).unwrap();
+        let (message, options) = Inbound::parse(message).unwrap();
         if let Some(user_ref) = message.takes_user_ref() {
             assert!(user_ref >= self.next_ref, "a number was used twice");
             self.next_ref = user_ref + 1;
@@ -185,10 +187,11 @@ impl Venue {
             Inbound::CancelOrder(_) => self.cancels += 1,
             Inbound::MassCancel(_) => self.mass_cancels += 1,
             Inbound::AccountQuery(_) => {
-                self.queries += 1;
+                let idx = options.user_ref_idx();
+                self.queries += usize::from(idx == 0);
                 let answer = AccountQueryResponse { at_ns: 0.into(), next_user_ref: self.next_ref.into() };
                 let mut bytes = [0; 64];
-                let len = answer.emit(&[], &mut bytes).unwrap();
+                let len = answer.emit(&[Field::UserRefIdx(idx)], &mut bytes).unwrap();
                 self.say(&bytes[..len], now_ns);
             }
             _ => (),

@@ -1,24 +1,25 @@
 //! A client's session of OUCH 5.0 over SoupBinTCP: login, heartbeats, the question what the venue
 //! has processed, and its answers as [`VenueMessage`]s.
 //!
-//! After a login account queries follow, one unless answers to earlier ones may still come
-//! ([`Account`]). An answer is numbered, so it arrives behind the answers to all that the venue had
-//! processed, and names the first UserRefNum that it has not seen.
+//! After a login account queries follow: some about indices that nobody uses, to know the answers
+//! of this connection ([`Account`]), and the one about our numbers. An answer is numbered, so it
+//! arrives behind the answers to all that the venue had processed, and names the first UserRefNum
+//! that it has not seen.
 
 mod error;
 mod read;
 mod venue;
 
-use super::v50::{AccountQuery, CancelOrder, EnterOrder, ReplaceOrder};
+use self::read::{Said, read};
+use super::v50::{AccountQuery, CancelOrder, EnterOrder, Field, ReplaceOrder};
 use super::{Account, Capacity};
 use crate::Text;
 use crate::journal::SessionMark;
-use crate::orders::{OrderKey, OrderRules, VenueMessage};
+use crate::orders::{OrderRules, VenueMessage};
 use crate::session::{Output, SessionEvent};
 use crate::soupbin::{Client, ClientConfig, ClientEvent, SessionId, StartNumber};
 
 pub use error::OuchClientError;
-pub use read::read;
 
 /// Bytes that may wait for the line: orders that are not prepared, a login, heartbeats.
 const OUT_LEN: usize = 64 * 1_024;
@@ -106,17 +107,19 @@ impl OuchClient {
                 ClientEvent::LoggedIn { session, next, start } => {
                     self.resume = (session, next);
                     let mark = self.mark();
-                    for _ in 0..self.account.login_queries() {
-                        self.query(now_ns)?;
+                    // Another process that goes on from the same place does it at another time.
+                    for idx in self.account.fence(now_ns ^ next << 40) {
+                        self.query(now_ns, &[Field::UserRefIdx(idx)])?;
                     }
+                    self.query(now_ns, &[])?;
                     let is_gap = matches!(start, StartNumber::ServerLost { .. } | StartNumber::Gap { .. });
                     SessionEvent::LoggedIn { mark, is_gap }
                 }
                 ClientEvent::LoginRejected(reason) => return Err(OuchClientError::LoginRejected(reason)),
                 ClientEvent::Sequenced { number, message } => {
                     self.resume.1 = number.saturating_add(1);
-                    let message = read(message)?;
-                    let message = self.learn(message);
+                    let said = read(message)?;
+                    let message = self.learn(said);
                     SessionEvent::Message { number, message }
                 }
                 ClientEvent::EndOfSession => {
@@ -130,19 +133,22 @@ impl OuchClient {
 
     /// Keeps what a message says about our numbers. An account query's answer that does not say
     /// where the venue stands says at least what was answered.
-    fn learn(&mut self, message: VenueMessage) -> VenueMessage {
-        match message {
-            VenueMessage::Settled { next_id, .. } if !self.account.told(next_id as u32) => {
-                let below = next_id;
-                return if self.is_settled { VenueMessage::AnsweredBelow { below } } else { VenueMessage::Other };
+    fn learn(&mut self, said: Said) -> VenueMessage {
+        match said {
+            Said::Message(message) => message,
+            Said::NextNumber { idx: 0, next } if self.account.told(next) => {
+                self.is_settled = true;
+                // A replace of an order that was another one by then is ignored in silence.
+                VenueMessage::Settled { next_id: next.into(), is_final: true }
             }
-            VenueMessage::Settled { .. } => self.is_settled = true,
-            VenueMessage::Answer { key: OrderKey::Client(id), .. } | VenueMessage::Refused { id, .. } => {
-                self.account.answered(id);
+            Said::NextNumber { idx: 0, next } if self.is_settled => VenueMessage::AnsweredBelow { below: next.into() },
+            Said::NextNumber { idx, .. } => {
+                if idx != 0 {
+                    self.account.other_told(idx);
+                }
+                VenueMessage::Other
             }
-            _ => (),
         }
-        message
     }
 
     /// Heartbeats and timeouts. Call it once a second or more often.
@@ -218,8 +224,10 @@ impl OuchClient {
     }
 
     /// Asks for the first UserRefNum that the venue has not seen.
-    fn query(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
-        self.write(|client, output| client.send(now_ns, &[AccountQuery::KIND], output))
+    fn query(&mut self, now_ns: u64, options: &[Field<'_>]) -> Result<(), OuchClientError> {
+        let mut message = [0; AccountQuery::LEN + 8];
+        let len = AccountQuery {}.emit(options, &mut message).unwrap_or_default();
+        self.write(|client, output| client.send(now_ns, &message[..len], output))
     }
 
     /// Lets the client write behind what waits for the line.

@@ -7,15 +7,36 @@ use crate::orders::{ExecId, OrderKey, StatedTerms, VenueEvent, VenueMessage};
 use crate::ouch::OrderState;
 use crate::ouch::v50::{OrderAccepted, OrderReplaced, Outbound};
 
-/// What a message of the venue says. Options are left aside. Any answer to an account query is
-/// [`VenueMessage::Settled`]: whether it says where the venue stands, the
-/// [`Account`](crate::ouch::Account) knows.
+/// What a message of the venue says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Something of orders, or nothing that concerns them.
+    Message(VenueMessage),
+    /// The answer to an account query. Which query, the [`Account`](crate::ouch::Account) knows.
+    NextNumber {
+        /// The index that was asked about.
+        idx: u8,
+        /// The first UserRefNum of it that the venue has not seen.
+        next: u32,
+    },
+}
+
+/// What a message of the venue says. Orders under another index than 0 are another session's of the
+/// account, and of no concern; other options are left aside.
 ///
 /// # Errors
 ///
 /// The bytes are no message, or a price has more than 63 bits.
-pub fn read(bytes: &[u8]) -> Result<VenueMessage, OuchClientError> {
-    let (message, _options) = Outbound::parse(bytes)?;
+pub(super) fn read(bytes: &[u8]) -> Result<Said, OuchClientError> {
+    let (message, options) = Outbound::parse(bytes)?;
+    match (message, options.user_ref_idx()) {
+        (Outbound::AccountQueryResponse(told), idx) => Ok(Said::NextNumber { idx, next: told.next_user_ref.get() }),
+        (message, 0) => about_orders(message).map(Said::Message),
+        _ => Ok(Said::Message(VenueMessage::Other)),
+    }
+}
+
+fn about_orders(message: Outbound<'_>) -> Result<VenueMessage, OuchClientError> {
     let answer = |user_ref: u32, event| VenueMessage::answer(key(user_ref), event);
     Ok(match message {
         Outbound::OrderAccepted(accepted) => accept(accepted),
@@ -53,10 +74,6 @@ pub fn read(bytes: &[u8]) -> Result<VenueMessage, OuchClientError> {
             terms: StatedTerms::Open(modified.quantity.get(), None),
             is_dead: false,
         },
-        Outbound::AccountQueryResponse(told) => {
-            // A replace of an order that was another one by then is ignored in silence.
-            VenueMessage::Settled { next_id: u64::from(told.next_user_ref.get()), is_final: true }
-        }
         _ => VenueMessage::Other,
     })
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::orders::{OrderKey, VenueEvent};
-use crate::ouch::v50::{AccountQueryResponse, OrderCanceled};
+use crate::ouch::FENCE_LEN;
+use crate::ouch::v50::{AccountQueryResponse, Field, Inbound, OrderCanceled};
 use crate::session::Output;
 use crate::soupbin::{Credentials, Server, ServerConfig, ServerEvent};
 
@@ -8,6 +9,8 @@ use crate::soupbin::{Credentials, Server, ServerConfig, ServerEvent};
 struct Line {
     server: Server,
     client: OuchClient,
+    /// The indices of the account queries of the last login.
+    asked: Vec<u8>,
 }
 
 impl Line {
@@ -16,7 +19,7 @@ impl Line {
         let credentials = Credentials::new("USER", "PASS").unwrap();
         let mut client = OuchClient::new(ClientConfig::new(credentials));
         client.connected(1).unwrap();
-        let mut line = Self { server: Server::new(ServerConfig::default()), client };
+        let mut line = Self { server: Server::new(ServerConfig::default()), client, asked: Vec::new() };
         let event = line.accept();
         (line, event)
     }
@@ -32,7 +35,22 @@ impl Line {
         self.client.sent(len);
         self.server.accept(1, session, 1, &mut output).unwrap();
         let mut input = output.written();
-        self.client.receive(1, &mut input).unwrap().unwrap()
+        let event = self.client.receive(1, &mut input).unwrap().unwrap();
+        self.asked = self.queries();
+        event
+    }
+
+    /// The indices of the account queries that wait for the line.
+    fn queries(&mut self) -> Vec<u8> {
+        let (mut input, mut asked) = (self.client.to_send(), Vec::new());
+        while let Some(event) = self.server.receive(1, &mut input).unwrap() {
+            let ServerEvent::Unsequenced(message) = event else { panic!("{event:?}") };
+            let (Inbound::AccountQuery(_), options) = Inbound::parse(message).unwrap() else { panic!("{message:?}") };
+            asked.push(options.user_ref_idx());
+        }
+        let len = self.client.to_send().len();
+        self.client.sent(len);
+        asked
     }
 
     fn say(&mut self, message: &[u8]) -> SessionEvent {
@@ -43,19 +61,31 @@ impl Line {
         self.client.receive(1, &mut input).unwrap().unwrap()
     }
 
+    /// The answers to the account queries of the last login; the event of the last.
     fn settle(&mut self, next: u32) -> SessionEvent {
-        let mut bytes = [0; 16];
-        let answer = AccountQueryResponse { at_ns: 1.into(), next_user_ref: next.into() };
-        let len = answer.emit(&[], &mut bytes).unwrap();
-        self.say(&bytes[..len])
+        let asked = self.asked.clone();
+        self.answers(&asked, next)
+    }
+
+    fn answers(&mut self, asked: &[u8], next: u32) -> SessionEvent {
+        let events = asked.iter().map(|&idx| {
+            let mut bytes = [0; 32];
+            let next = if idx == 0 { next } else { 1 };
+            let answer = AccountQueryResponse { at_ns: 1.into(), next_user_ref: next.into() };
+            let option = [Field::UserRefIdx(idx)];
+            let len = answer.emit(if idx == 0 { &[] } else { &option }, &mut bytes).unwrap();
+            self.say(&bytes[..len])
+        });
+        events.last().unwrap()
     }
 }
 
 #[test]
-fn login_is_followed_by_the_account_query() {
+fn login_is_followed_by_the_account_query_behind_a_fence() {
     let (line, event) = Line::logged_in();
     assert!(matches!(event, SessionEvent::LoggedIn { is_gap: false, mark } if mark.next_inbound == 1), "{event:?}");
-    assert_eq!(line.client.to_send(), b"\0\x02UQ");
+    let (own, fence) = line.asked.split_last().unwrap();
+    assert!(*own == 0 && fence.len() == FENCE_LEN && !fence.contains(&0), "{fence:?}");
 }
 
 #[test]
@@ -65,24 +95,38 @@ fn session_takes_no_order_before_the_query_is_answered() {
     let event = line.settle(7);
     assert_eq!(
         event,
-        SessionEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 7, is_final: true } }
+        SessionEvent::Message { number: 5, message: VenueMessage::Settled { next_id: 7, is_final: true } }
     );
     assert_eq!((line.client.is_open(), line.client.take_id(1), line.client.take_id(1)), (true, Some(7), Some(8)));
 }
 
 #[test]
-fn late_answer_to_the_query_of_an_earlier_connection_settles_no_order_behind_it() {
+fn answers_to_the_queries_of_earlier_connections_settle_nothing() {
     let (mut line, _) = Line::logged_in();
+    let earlier = line.asked.clone();
     line.client.disconnected();
     line.client.connected(2).unwrap();
     line.accept();
-    // The first connection's answer, which had not arrived.
-    assert_eq!(
-        line.settle(1),
-        SessionEvent::Message { number: 1, message: VenueMessage::Settled { next_id: 1, is_final: true } }
-    );
+    for number in [5, 10, 15] {
+        let other = SessionEvent::Message { number, message: VenueMessage::Other };
+        assert_eq!((line.answers(&earlier, 1), line.client.is_open()), (other, false));
+    }
+    let settled = VenueMessage::Settled { next_id: 1, is_final: true };
+    assert_eq!(line.settle(1), SessionEvent::Message { number: 20, message: settled });
     assert_eq!(line.client.take_id(3), Some(1));
-    assert_eq!(line.settle(1), SessionEvent::Message { number: 2, message: VenueMessage::AnsweredBelow { below: 1 } });
+    let below = VenueMessage::AnsweredBelow { below: 2 };
+    assert_eq!(line.answers(&[0], 2), SessionEvent::Message { number: 21, message: below });
+}
+
+#[test]
+fn order_of_another_index_is_another_sessions() {
+    let (mut line, _) = Line::logged_in();
+    line.settle(1);
+    let reason = crate::ouch::CancelReason(b'U');
+    let canceled = OrderCanceled { at_ns: 1.into(), user_ref: 3.into(), quantity: 40.into(), reason };
+    let mut bytes = [0; 32];
+    let len = canceled.emit(&[Field::UserRefIdx(255)], &mut bytes).unwrap();
+    assert_eq!(line.say(&bytes[..len]), SessionEvent::Message { number: 6, message: VenueMessage::Other });
 }
 
 #[test]
@@ -107,7 +151,7 @@ fn answer_names_its_order_and_its_number() {
     let mut bytes = [0; 32];
     let len = canceled.emit(&[], &mut bytes).unwrap();
     let message = VenueMessage::answer(OrderKey::Client(3), VenueEvent::Reduced { by: 40, reason: u16::from(b'U') });
-    assert_eq!(line.say(&bytes[..len]), SessionEvent::Message { number: 2, message });
+    assert_eq!(line.say(&bytes[..len]), SessionEvent::Message { number: 6, message });
 }
 
 #[test]
