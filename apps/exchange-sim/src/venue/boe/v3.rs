@@ -2,12 +2,14 @@
 
 use market::{Price, Symbol};
 use matching_engine::{Display, Pricing, Terms};
+use order_entry::Text;
 use order_entry::boe::v3::{
     CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelRejected, ModifyOrder, ModifyRejected, NewOrder,
     OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, PurgeAcknowledgment,
     PurgeOrders, PurgeRejected, TradeCancelOrCorrect,
 };
 use order_entry::boe::{BoeError, LoginRequest, OrderType, V3};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::named::{
@@ -150,134 +152,159 @@ macro_rules! put {
 }
 
 fn write_of_order(answer: &Answer, order: &NamedOrder, epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
-    let at_ns: zerocopy::little_endian::U64 = (epoch_ns + answer.at_ns).into();
-    let (cl_ord_id, none, order_id) = (text(&answer.cl_ord_id), text(b""), order.order_id.into());
-    let orig_cl_ord_id = text(answer.orig_cl_ord_id.as_deref().unwrap_or_default());
-    let symbol = text(order.symbol.0.trim_ascii_end());
-    let (side, leaves, quantity) = (boe_side(order.side), order.leaves.into(), order.qty.into());
+    let at_ns = (epoch_ns + answer.at_ns).into();
     match answer.told {
-        Told::Accepted => {
-            let new = NewOrder::ref_from_prefix(&order.request).ok()?.0;
-            put!(
-                out,
-                OrderAcknowledgment {
-                    at_ns,
-                    cl_ord_id,
-                    order_id,
-                    side,
-                    price: new.price,
-                    order_type: new.order_type,
-                    time_in_force: new.time_in_force,
-                    min_quantity: new.min_quantity,
-                    symbol,
-                    capacity: new.capacity,
-                    account: new.account,
-                    clearing_firm: new.clearing_firm,
-                    clearing_account: new.clearing_account,
-                    quantity,
-                    prevent_match: new.prevent_match,
-                    maturity_date: new.maturity_date,
-                    open_close: new.open_close,
-                    leaves,
-                    base_liquidity: b'A',
-                    expire_ns: new.expire_ns,
-                    sub_liquidity: 0,
-                    stop_price: new.stop_price,
-                    cmta_number: new.cmta_number,
-                    cti_code: new.cti_code,
-                    manual: new.manual,
-                    operator: new.operator,
-                    cumulative: order.executed.into(),
-                    frequent_trader: new.frequent_trader,
-                    handling: new.handling,
-                    received_ns: at_ns,
-                }
-            )
+        Told::Accepted => write_accepted(answer, order, at_ns, out),
+        Told::Replaced => write_replaced(answer, order, at_ns, out),
+        Told::Executed { qty, price, liquidity, .. } => {
+            write_executed(answer, order, at_ns, (qty, price, liquidity_code(liquidity)), out)
         }
-        Told::Replaced => {
-            let modify = ModifyOrder::ref_from_prefix(&order.request).ok()?.0;
-            put!(
-                out,
-                OrderModified {
-                    at_ns,
-                    cl_ord_id,
-                    orig_cl_ord_id,
-                    order_id,
-                    clearing_firm: modify.clearing_firm,
-                    price: modify.price,
-                    order_type: modify.order_type,
-                    quantity,
-                    leaves,
-                    base_liquidity: b'A',
-                    stop_price: modify.stop_price,
-                    frequent_trader: modify.frequent_trader,
-                    handling: modify.handling,
-                    received_ns: at_ns,
-                }
-            )
+        Told::Canceled { reason, is_rate, .. } if order.leaves == 0 => {
+            let (cl_ord_id, clearing_firm) = (text(&answer.cl_ord_id), text(b""));
+            let reason = cancel_code(reason, is_rate);
+            put!(out, OrderCancelled { at_ns, cl_ord_id, clearing_firm, reason, received_ns: at_ns })
         }
-        Told::Executed { qty, price, liquidity, .. } => put!(
-            out,
-            OrderExecution {
-                at_ns,
-                cl_ord_id,
-                exec_id: answer.number.into(),
-                last_shares: qty.into(),
-                last_price: price.0.into(),
-                leaves,
-                base_liquidity: liquidity_code(liquidity),
-                sub_liquidity: 0,
-                side,
-                symbol,
-                clearing_firm: none,
-                maturity_date: 0.into(),
-                fee_code: text(b""),
-                trade_date: 0.into(),
-                clearing_size: qty.into(),
-                pending: b'N',
-                multileg: b'1',
-                secondary_exec_id: 0.into(),
-            }
-        ),
-        Told::Canceled { reason, is_rate, .. } if order.leaves == 0 => put!(
-            out,
-            OrderCancelled {
-                at_ns,
-                cl_ord_id,
-                clearing_firm: none,
-                reason: cancel_code(reason, is_rate),
-                received_ns: at_ns,
-            }
-        ),
-        Told::Broken { qty, price, fill, .. } => put!(
-            out,
-            TradeCancelOrCorrect {
-                at_ns,
-                cl_ord_id,
-                exec_ref_id: fill.unwrap_or(0).into(),
-                side,
-                base_liquidity: 0,
-                clearing_firm: none,
-                clearing_account: none,
-                last_shares: qty.into(),
-                last_price: price.0.into(),
-                corrected_price: 0.into(),
-                orig_at_ns: at_ns,
-                symbol,
-                capacity: order_entry::boe::Capacity::CUSTOMER,
-                maturity_date: 0.into(),
-                open_close: b'N',
-                cmta_number: 0.into(),
-            }
-        ),
+        Told::Broken { qty, price, fill, .. } => {
+            write_broken(answer, order, at_ns, (qty, price, fill.unwrap_or(0)), out)
+        }
         // The version has no reserves and no decrements.
         Told::Canceled { .. } | Told::Refreshed { .. } => None,
         _ => write_refused(answer, epoch_ns, out),
     }
 }
 
+fn write_accepted(answer: &Answer, order: &NamedOrder, at_ns: U64, out: &mut [u8]) -> Option<(u16, usize)> {
+    let new = NewOrder::ref_from_prefix(&order.request).ok()?.0;
+    put!(
+        out,
+        OrderAcknowledgment {
+            at_ns,
+            cl_ord_id: text(&answer.cl_ord_id),
+            order_id: order.order_id.into(),
+            side: boe_side(order.side),
+            price: new.price,
+            order_type: new.order_type,
+            time_in_force: new.time_in_force,
+            min_quantity: new.min_quantity,
+            symbol: padded(order.symbol),
+            capacity: new.capacity,
+            account: new.account,
+            clearing_firm: new.clearing_firm,
+            clearing_account: new.clearing_account,
+            quantity: order.qty.into(),
+            prevent_match: new.prevent_match,
+            maturity_date: new.maturity_date,
+            open_close: new.open_close,
+            leaves: order.leaves.into(),
+            base_liquidity: b'A',
+            expire_ns: new.expire_ns,
+            sub_liquidity: 0,
+            stop_price: new.stop_price,
+            cmta_number: new.cmta_number,
+            cti_code: new.cti_code,
+            manual: new.manual,
+            operator: new.operator,
+            cumulative: order.executed.into(),
+            frequent_trader: new.frequent_trader,
+            handling: new.handling,
+            received_ns: at_ns,
+        }
+    )
+}
+
+fn write_replaced(answer: &Answer, order: &NamedOrder, at_ns: U64, out: &mut [u8]) -> Option<(u16, usize)> {
+    let modify = ModifyOrder::ref_from_prefix(&order.request).ok()?.0;
+    put!(
+        out,
+        OrderModified {
+            at_ns,
+            cl_ord_id: text(&answer.cl_ord_id),
+            orig_cl_ord_id: text(answer.orig_cl_ord_id.as_deref().unwrap_or_default()),
+            order_id: order.order_id.into(),
+            clearing_firm: modify.clearing_firm,
+            price: modify.price,
+            order_type: modify.order_type,
+            quantity: order.qty.into(),
+            leaves: order.leaves.into(),
+            base_liquidity: b'A',
+            stop_price: modify.stop_price,
+            frequent_trader: modify.frequent_trader,
+            handling: modify.handling,
+            received_ns: at_ns,
+        }
+    )
+}
+
+/// An execution: shares, price, and the code of its liquidity.
+fn write_executed(
+    answer: &Answer,
+    order: &NamedOrder,
+    at_ns: U64,
+    (qty, price, base_liquidity): (u32, Price, u8),
+    out: &mut [u8],
+) -> Option<(u16, usize)> {
+    put!(
+        out,
+        OrderExecution {
+            at_ns,
+            cl_ord_id: text(&answer.cl_ord_id),
+            exec_id: answer.number.into(),
+            last_shares: qty.into(),
+            last_price: price.0.into(),
+            leaves: order.leaves.into(),
+            base_liquidity,
+            sub_liquidity: 0,
+            side: boe_side(order.side),
+            symbol: padded(order.symbol),
+            clearing_firm: text(b""),
+            maturity_date: 0.into(),
+            fee_code: text(b""),
+            trade_date: 0.into(),
+            clearing_size: qty.into(),
+            pending: b'N',
+            multileg: b'1',
+            secondary_exec_id: 0.into(),
+        }
+    )
+}
+
+/// A bust: shares and price of the execution, and its number.
+fn write_broken(
+    answer: &Answer,
+    order: &NamedOrder,
+    at_ns: U64,
+    (qty, price, exec_ref_id): (u32, Price, u64),
+    out: &mut [u8],
+) -> Option<(u16, usize)> {
+    put!(
+        out,
+        TradeCancelOrCorrect {
+            at_ns,
+            cl_ord_id: text(&answer.cl_ord_id),
+            exec_ref_id: exec_ref_id.into(),
+            side: boe_side(order.side),
+            base_liquidity: 0,
+            clearing_firm: text(b""),
+            clearing_account: text(b""),
+            last_shares: qty.into(),
+            last_price: price.0.into(),
+            corrected_price: 0.into(),
+            orig_at_ns: at_ns,
+            symbol: padded(order.symbol),
+            capacity: order_entry::boe::Capacity::CUSTOMER,
+            maturity_date: 0.into(),
+            open_close: b'N',
+            cmta_number: 0.into(),
+        }
+    )
+}
+
+fn padded(symbol: Symbol) -> Text<8> {
+    text(symbol.0.trim_ascii_end())
+}
+
 fn write_refused(answer: &Answer, epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
-    let at_ns: zerocopy::little_endian::U64 = (epoch_ns + answer.at_ns).into();
+    let at_ns: U64 = (epoch_ns + answer.at_ns).into();
     let (cl_ord_id, clearing_firm) = (text(&answer.cl_ord_id), text(b""));
     let orig_cl_ord_id = text(answer.orig_cl_ord_id.as_deref().unwrap_or_default());
     let is_purge = answer.request.as_deref() == Some(&PurgeOrders::KIND.to_le_bytes()[..]);
