@@ -372,6 +372,23 @@ fn replace_that_the_venue_ignores_in_silence_is_over_after_the_question() {
     assert_eq!(gateway.core().risk().open_qty(STOCK), Some((100, 0)));
 }
 
+#[test]
+fn cancel_that_the_venue_ignores_in_silence_is_over_after_the_question() {
+    let (mut gateway, mut venue) = trading();
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.accept(0, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    gateway.strategy_mut().cancel = Some(1);
+    gateway.on_book(&book(200, SECOND + 1));
+    venue.pump(&mut gateway, SECOND + 1);
+    assert_eq!(gateway.core().orders().get(0).unwrap().state(), Some(State::PendingCancel));
+    gateway.tick(4 * SECOND).unwrap();
+    venue.pump(&mut gateway, 4 * SECOND);
+    let order = gateway.core().orders().get(0).unwrap();
+    assert_eq!((order.state(), order.is_in_doubt()), (Some(State::Live), false));
+}
+
 /// The line breaks behind an answered question and an order: their answers come at the next login,
 /// and the old one must not be taken for the new.
 #[test]

@@ -365,9 +365,8 @@ impl World {
         order_entry::session::VenueSession::is_open(core.session())
             && core.to_send().is_empty()
             && core.orders().live().all(|(_, order)| {
-                // OUCH ignores the cancel of an id that a replace has made another, in silence.
-                let is_known = order.is_cancel_pending() || !order.is_in_doubt();
-                !order.is_unacknowledged() && order.pending_replaces().is_empty() && is_known
+                let is_asked = order.is_unacknowledged() || order.is_cancel_pending();
+                !is_asked && order.pending_replaces().is_empty() && !order.is_in_doubt()
             })
     }
 

@@ -16,8 +16,8 @@ fn number_of_a_mass_cancel_is_on_the_disk_before_it_leaves() {
     }
 }
 
-/// The seeds that still fail tell bugs. In most of them a request is never settled, or no gateway
-/// leads at the end.
+/// In the seeds that still fail no gateway leads at the end, or the one that does is not let in by
+/// its venue.
 #[test]
 #[ignore = "some seeds fail; run it by hand, in release"]
 fn orders_positions_and_journals_agree_in_fifteen_hundred_seeds() {

@@ -26,9 +26,9 @@ impl<M: JournalMemory> OrderManager<M> {
                 self.settle(next_id, is_final, now_ns);
                 OrderEvents::new()
             }
-            VenueMessage::AnsweredBelow { below } => {
+            VenueMessage::AnsweredBelow { below, asked_ns } => {
                 self.note(&Entry::Received { number }, now_ns);
-                self.answered_below(below, now_ns);
+                self.answered_below(below, asked_ns, now_ns);
                 OrderEvents::new()
             }
             VenueMessage::Other => {
@@ -170,17 +170,23 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
-    /// The answers to all ids below came before: a replace without one was ignored in silence,
-    /// because its order was another one by then. An order without one is for a person.
-    fn answered_below(&mut self, below: u64, now_ns: u64) {
+    /// The answers to all ids below, and to all cancels before `asked_ns`, came before: one without
+    /// an answer named an order that was another one by then, and was ignored in silence. An order
+    /// without one is for a person.
+    fn answered_below(&mut self, below: u64, asked_ns: u64, now_ns: u64) {
         for slot in 0..self.table.used() {
             let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
             let is_lost = order.is_unacknowledged() && order.accepted_id() < below;
             let pending = order.pending_replaces().iter().map(|replace| replace.id);
             let ignored: ArrayVec<u64, 8> = pending.filter(|id| *id < below).collect();
+            let key = OrderKey::Client(order.accepted_id());
+            let is_cancel_ignored = order.cancel_sent_ns().is_some_and(|sent_ns| sent_ns < asked_ns);
             self.alarms += u64::from(is_lost);
             for id in ignored {
                 self.replace_unsent(id, now_ns);
+            }
+            if is_cancel_ignored && !is_lost {
+                self.apply_noted(key, VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
             }
         }
     }

@@ -49,11 +49,13 @@ pub enum VenueMessage {
         /// ignored it in silence.
         is_final: bool,
     },
-    /// The venue has processed every client id below `below`, and its answers came before this
-    /// message.
+    /// The venue has processed every request that was sent before a question, and its answers came
+    /// before this message: what has none was ignored in silence.
     AnsweredBelow {
-        /// The first client id that the message says nothing about.
+        /// The first client id that was not used when the question was sent.
         below: u64,
+        /// When it was sent, for cancels, which have no ids.
+        asked_ns: u64,
     },
     /// Nothing about an order.
     Other,

@@ -153,6 +153,11 @@ impl Order {
         self.cancel_sent_ns.is_some()
     }
 
+    /// When the cancel was sent that has no answer yet.
+    pub const fn cancel_sent_ns(&self) -> Option<u64> {
+        self.cancel_sent_ns
+    }
+
     /// Whether an answer is overdue, or the session restarted since the venue was heard.
     pub const fn is_in_doubt(&self) -> bool {
         self.is_in_doubt

@@ -36,6 +36,8 @@ pub struct Buyer {
     pub side: Side,
     /// The order that the next book replaces.
     pub replace: Option<u64>,
+    /// The order that the next book cancels.
+    pub cancel: Option<u64>,
 }
 
 impl Strategy for Buyer {
@@ -43,6 +45,10 @@ impl Strategy for Buyer {
         let Some((price, qty)) = book.bid else { return };
         if let Some(id) = self.replace.take() {
             self.ids.extend(orders.replace(id, qty, price));
+            return;
+        }
+        if let Some(id) = self.cancel.take() {
+            orders.cancel(id).unwrap();
             return;
         }
         let request = OrderRequest { instrument: book.instrument, side: self.side, qty, price, is_ioc: false };

@@ -32,6 +32,10 @@ pub struct OuchClient {
     account: Account,
     /// The account query was answered on this connection.
     is_settled: bool,
+    /// Questions behind the login without an answer.
+    questions: u32,
+    /// The first number that was not used at the first of them, and its time.
+    asked: (u32, u64),
     /// Where the next login goes on.
     resume: (SessionId, u64),
     firm: Text<4>,
@@ -47,6 +51,8 @@ impl OuchClient {
             client: Client::new(config),
             account: Account::new(),
             is_settled: false,
+            questions: 0,
+            asked: (0, 0),
             resume: (SessionId::BLANK, 1),
             firm: Text::BLANK,
             capacity: Capacity::AGENCY,
@@ -84,7 +90,7 @@ impl OuchClient {
     /// A connection was made: writes the login.
     pub fn connected(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
         let (session, number) = self.resume;
-        (self.is_settled, self.out_len) = (false, 0);
+        (self.is_settled, self.questions, self.out_len) = (false, 0, 0);
         self.write(|client, output| client.connect(now_ns, session, number, output))
     }
 
@@ -92,7 +98,7 @@ impl OuchClient {
     pub fn disconnected(&mut self) {
         self.client.disconnected();
         self.account.disconnected();
-        (self.is_settled, self.out_len) = (false, 0);
+        (self.is_settled, self.questions, self.out_len) = (false, 0, 0);
     }
 
     /// Takes one message from the front of `input`; `None` where it is used up. Call it until then.
@@ -131,8 +137,9 @@ impl OuchClient {
         }
     }
 
-    /// Keeps what a message says about our numbers. An account query's answer that does not say
-    /// where the venue stands says at least what was answered.
+    /// Keeps what a message says about our numbers. An answer behind the first says that all is
+    /// answered that was sent before its query, also what the venue has ignored: a replace of an
+    /// order that was another one by then takes no number.
     fn learn(&mut self, said: Said) -> VenueMessage {
         match said {
             Said::Message(message) => message,
@@ -141,7 +148,11 @@ impl OuchClient {
                 // A replace of an order that was another one by then is ignored in silence.
                 VenueMessage::Settled { next_id: next.into(), is_final: true }
             }
-            Said::NextNumber { idx: 0, next } if self.is_settled => VenueMessage::AnsweredBelow { below: next.into() },
+            Said::NextNumber { idx: 0, .. } if self.is_settled => {
+                self.questions = self.questions.saturating_sub(1);
+                let (below, asked_ns) = self.asked;
+                VenueMessage::AnsweredBelow { below: below.into(), asked_ns }
+            }
             Said::NextNumber { idx, .. } => {
                 if idx != 0 {
                     self.account.other_told(idx);
@@ -221,6 +232,16 @@ impl OuchClient {
         let len = len.min(self.out_len);
         self.out.copy_within(len..self.out_len, 0);
         self.out_len -= len;
+    }
+
+    /// Asks, in order to hear when all is answered that was sent before.
+    fn ask(&mut self, now_ns: u64) -> Result<(), OuchClientError> {
+        self.query(now_ns, &[])?;
+        if self.questions == 0 {
+            self.asked = (self.account.next_number(), now_ns);
+        }
+        self.questions += 1;
+        Ok(())
     }
 
     /// Asks for the first UserRefNum that the venue has not seen.

@@ -114,8 +114,23 @@ fn answers_to_the_queries_of_earlier_connections_settle_nothing() {
     let settled = VenueMessage::Settled { next_id: 1, is_final: true };
     assert_eq!(line.settle(1), SessionEvent::Message { number: 20, message: settled });
     assert_eq!(line.client.take_id(3), Some(1));
-    let below = VenueMessage::AnsweredBelow { below: 2 };
-    assert_eq!(line.answers(&[0], 2), SessionEvent::Message { number: 21, message: below });
+}
+
+#[test]
+fn answer_to_a_question_covers_what_was_sent_before_it_also_where_the_venue_used_no_number() {
+    let (mut line, _) = Line::logged_in();
+    line.settle(7);
+    assert_eq!(line.client.take_id(2), Some(7));
+    line.client.ask(3).unwrap();
+    assert_eq!(line.client.take_id(4), Some(8));
+    line.client.ask(5).unwrap();
+    // Number 7 was a replace that the venue has ignored.
+    let first = VenueMessage::AnsweredBelow { below: 8, asked_ns: 3 };
+    assert_eq!(line.answers(&[0], 7), SessionEvent::Message { number: 6, message: first });
+    line.answers(&[0], 9);
+    line.client.ask(6).unwrap();
+    let next = VenueMessage::AnsweredBelow { below: 9, asked_ns: 6 };
+    assert_eq!(line.answers(&[0], 9), SessionEvent::Message { number: 8, message: next });
 }
 
 #[test]

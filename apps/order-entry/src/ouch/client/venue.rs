@@ -126,7 +126,7 @@ impl VenueSession for OuchClient {
 
     fn ask_status(&mut self, now_ns: u64, _target: &WireTarget) -> Result<bool, SendError> {
         self.closed()?;
-        self.query(now_ns, &[]).map_err(|_| SendError::Room)?;
+        self.ask(now_ns).map_err(|_| SendError::Room)?;
         Ok(true)
     }
 
