@@ -321,7 +321,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 if self.standby.as_mut().is_some_and(StandbyLink::hand_over) {
                     return Commanded::End;
                 }
-                report("no standby follows: nobody can take over");
+                report("no standby has granted anything yet: nobody can take over");
             }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {

@@ -232,6 +232,19 @@ fn standby_takes_over_at_once_when_it_is_told_to_and_the_primary_sends_nothing_m
 }
 
 #[test]
+fn standby_that_has_promised_nothing_is_handed_nothing() {
+    let (journal, _, mut standby) = attached();
+    let len = standby.to_send().len();
+    standby.sent(len);
+    let mut primary = Primary::new(LEASE_NS, NAME);
+    primary.connected();
+    standby.connected();
+    assert_eq!(primary.receive(standby.to_send(), &journal).unwrap(), None);
+    // Where the message were lost, no grant would end, and nobody would trade.
+    assert!(!primary.hand_over());
+}
+
+#[test]
 fn primary_and_standby_that_leave_hand_nothing_over() {
     let (journal, mut primary, mut standby) = attached();
     standby.leave();

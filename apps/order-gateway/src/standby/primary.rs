@@ -28,6 +28,8 @@ struct Follows {
     acknowledged: usize,
     /// The last question.
     asked_ns: u64,
+    /// It has granted, so it takes over by itself when nothing more comes.
+    has_promised: bool,
 }
 
 /// Whether bytes may be sent to the venue, and what goes to the standby.
@@ -115,13 +117,15 @@ impl Primary {
                 if id == 0 {
                     Frame::Header(journal.header()).emit(&mut self.out);
                 }
-                self.follows = Some(Follows { standby, sent: end, acknowledged: end, asked_ns: 0 });
+                self.follows =
+                    Some(Follows { standby, sent: end, acknowledged: end, asked_ns: 0, has_promised: false });
             }
             (Frame::End { end }, Some(follows)) => follows.acknowledge(end),
             (Frame::Grant { asked_ns, end }, Some(follows)) => {
                 follows.acknowledge(end);
                 // Only what was asked on this connection is an answer.
                 if follows.standby == self.standby && asked_ns <= follows.asked_ns {
+                    follows.has_promised = true;
                     self.granted_until_ns = self.granted_until_ns.max(asked_ns.saturating_add(self.lease_ns));
                 }
             }
@@ -171,9 +175,10 @@ impl Primary {
     }
 
     /// Sends nothing to the venue any more, and has the standby take over. False where there is
-    /// none.
+    /// none, or it has granted nothing yet: if this message were lost, nobody would trade.
     pub fn hand_over(&mut self) -> bool {
-        let is_there = self.standby != 0 && self.follows.as_ref().is_some_and(|it| it.standby == self.standby);
+        let has_promised = |follows: &Follows| follows.standby == self.standby && follows.has_promised;
+        let is_there = self.standby != 0 && self.follows.as_ref().is_some_and(has_promised);
         if is_there {
             self.is_fenced = true;
             Frame::HandOver.emit(&mut self.out);
