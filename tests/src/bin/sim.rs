@@ -1,7 +1,8 @@
-//! `make sim`: TCP in virtual time, and compared with smoltcp's TCP over the same segments: 10,000
-//! seeds of each, or the number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n
-//! begins at that seed. A failed seed is printed at once, and the run goes on. If any failed, the
-//! program lists them at the end and exits with 1.
+//! `make sim`: TCP in virtual time, and compared with smoltcp's TCP over the same segments, and an
+//! order gateway with its standby and its exchange over our TCP: 10,000 seeds of each, or the
+//! number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n begins at that seed. A
+//! failed seed is printed at once, and the run goes on. If any failed, the program lists them at
+//! the end and exits with 1.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use std::time::Instant;
 
 use wirepath_tests::differential;
 use wirepath_tests::sim::{Watcher, on_all_cores, run_seed, run_seeds};
+use wirepath_tests::trading;
 
 fn main() -> ExitCode {
     match (number("SEED"), number("SEEDS"), number("FROM")) {
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
 fn replay(seed: u64) -> ExitCode {
     let mut report = run_seed(seed, true);
     report.faults.extend(differential::run(seed).err());
+    report.faults.extend(trading::run_seed(seed).err());
     report.faults.iter().for_each(|fault| println!("sim: seed {seed}: {fault}"));
     println!(
         "sim: seed {seed}: {} frames, {} bytes, {:.3} s of virtual time",
@@ -51,7 +54,8 @@ fn run(from: u64, seeds: u64) -> ExitCode {
         summary.seeds as f64 / summary.took.as_secs_f64()
     );
     let parted = compare(from, seeds);
-    let failed: BTreeSet<u64> = summary.failures.iter().map(|(seed, _)| *seed).chain(parted).collect();
+    let untrue = trade(from, seeds);
+    let failed: BTreeSet<u64> = summary.failures.iter().map(|(seed, _)| *seed).chain(parted).chain(untrue).collect();
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -102,6 +106,33 @@ fn compare(from: u64, seeds: u64) -> Vec<u64> {
         begin.elapsed().as_secs_f64()
     );
     parted
+}
+
+/// Trades by a gateway that dies, and returns the seeds in which it and its exchange differ.
+fn trade(from: u64, seeds: u64) -> Vec<u64> {
+    let (begin, sum) = (Instant::now(), Mutex::new(trading::Summary::default()));
+    on_all_cores(
+        from..from + seeds,
+        &AtomicBool::new(false),
+        |_| (),
+        |seed| {
+            let result = trading::run_seed(seed);
+            if let Err(story) = &result {
+                println!("sim: trading: {story}\nsim: replay it with: make sim SEED={seed}");
+            }
+            sum.lock().expect("nobody panics with the sum in hand").add(seed, result);
+        },
+    );
+    let sum = sum.into_inner().expect("nobody panics with the sum in hand");
+    println!(
+        "sim: {seeds} days of trading, {} failed; {} requests, {} starts, {} take-overs; {:.1} s",
+        sum.failures.len(),
+        sum.requests,
+        sum.starts,
+        sum.takeovers,
+        begin.elapsed().as_secs_f64()
+    );
+    sum.failures.into_iter().map(|(seed, _)| seed).collect()
 }
 
 fn seconds(ns: u128) -> f64 {

@@ -297,6 +297,10 @@ impl World {
                 }
             },
         }
+        if said.iter().any(|what| what.contains("another standby may still take over")) {
+            // The other machine's copy has a new name: the one that the journal names does not run.
+            self.command(Command::Alone);
+        }
         let is_refused = said.iter().any(|what| what.contains("no part of this journal"));
         for what in said {
             self.tell(format!("gateway {idx}: {what}"));

@@ -1,6 +1,7 @@
 use market::{Price, Side, Symbol};
 
 use super::*;
+use crate::journal::SessionMark;
 use crate::orders::{End, OrderKey, State, VenueEvent, VenueMessage};
 use crate::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, Limit, Market, NewOrder, OrderPrice, Rate, RateLimits, Route,
@@ -162,4 +163,38 @@ fn warming_changes_no_order_and_no_record() {
         take(&mut other, id, id, VenueEvent::Canceled { reason: 0 });
     }
     assert_eq!(entries(&warmed), entries(&other));
+}
+
+/// Memory that knows how much of it is on the disk.
+#[derive(Debug)]
+struct Disk {
+    bytes: Vec<u8>,
+    synced: std::cell::Cell<usize>,
+}
+
+impl AsRef<[u8]> for Disk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Disk {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl JournalMemory for Disk {
+    fn before_send(&self, from: usize, len: usize) -> std::io::Result<()> {
+        self.synced.set(from + len);
+        Ok(())
+    }
+}
+
+#[test]
+fn number_of_a_request_that_is_no_order_is_on_the_disk_when_it_is_marked() {
+    let disk = Disk { bytes: vec![0; 4_096], synced: 0.into() };
+    let mut manager = OrderManager::new(config(), Journal::create(disk, 1, 0, 0).unwrap());
+    manager.mark(&SessionMark { next_id: 7, ..SessionMark::default() }, 1);
+    assert_eq!(manager.journal().memory().synced.get(), manager.journal().end());
 }

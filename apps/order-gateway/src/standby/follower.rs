@@ -140,6 +140,11 @@ impl<M: JournalMemory> Follower<M> {
         self.next
     }
 
+    /// Whether it has granted something, behind which it takes over when it hears no more.
+    pub const fn has_promised(&self) -> bool {
+        self.promised_until_ns.is_some()
+    }
+
     /// The standby ends, and does not take over.
     pub fn leave(&mut self) {
         self.next = Some(Followed::Ended);

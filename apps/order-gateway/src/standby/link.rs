@@ -19,6 +19,8 @@ use crate::memory::MappedFile;
 const READ_LEN: usize = 64 * 1_024;
 const RETRY: Duration = Duration::from_millis(20);
 const RETRY_NS: u64 = RETRY.as_nanos() as u64;
+/// After this silence of a primary that was promised nothing, a standby connects anew.
+const SILENCE_NS: u64 = 5_000_000_000;
 /// A read waits no longer, because the promise ends in time; a record that arrives ends it at once.
 const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
@@ -164,13 +166,14 @@ pub struct FollowerLink<M> {
     primary: SocketAddrV4,
     stream: Option<Box<dyn Stream>>,
     retry_at_ns: u64,
+    heard_at_ns: u64,
     buffer: Vec<u8>,
 }
 
 impl<M: JournalMemory> FollowerLink<M> {
     /// A standby of the primary at this address that is not connected.
     pub fn new(follower: Follower<M>, primary: SocketAddrV4) -> Self {
-        Self { follower, primary, stream: None, retry_at_ns: 0, buffer: vec![0; READ_LEN] }
+        Self { follower, primary, stream: None, retry_at_ns: 0, heard_at_ns: 0, buffer: vec![0; READ_LEN] }
     }
 
     /// Whether there is a connection.
@@ -195,6 +198,7 @@ impl<M: JournalMemory> FollowerLink<M> {
             self.stream = host.connect(self.primary, WAITS).ok();
             if self.stream.is_some() {
                 self.follower.connected();
+                self.heard_at_ns = host.now_ns();
                 report(&format!("follows {}", self.primary));
             }
         }
@@ -214,8 +218,18 @@ impl<M: JournalMemory> FollowerLink<M> {
         send(&mut self.follower, stream)?;
         match stream.read(&mut self.buffer) {
             Ok(0) => return Err(End::Line(io::ErrorKind::UnexpectedEof.into())),
-            Ok(len) => self.follower.receive(&self.buffer[..len], host.now_ns()).map_err(End::Copy)?,
-            Err(error) if is_nothing(&error) => (),
+            Ok(len) => {
+                self.heard_at_ns = host.now_ns();
+                self.follower.receive(&self.buffer[..len], host.now_ns()).map_err(End::Copy)?;
+            }
+            // Behind a promise silence ends in a take-over. Before one, the host of the primary may
+            // have started anew, and the primary waits for a standby that waits for it.
+            Err(error) if is_nothing(&error) => {
+                let silence_ns = host.now_ns().saturating_sub(self.heard_at_ns);
+                if silence_ns >= SILENCE_NS && !self.follower.has_promised() {
+                    return Err(End::Line(io::ErrorKind::TimedOut.into()));
+                }
+            }
             Err(error) => return Err(End::Line(error)),
         }
         send(&mut self.follower, stream)
