@@ -185,7 +185,7 @@ impl AsMut<[u8]> for Disk {
 }
 
 impl JournalMemory for Disk {
-    fn before_send(&self, from: usize, len: usize) -> std::io::Result<()> {
+    fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
         self.synced.set(from + len);
         Ok(())
     }
