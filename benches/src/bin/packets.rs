@@ -132,7 +132,7 @@ fn feed_idle(count: u32, rounds: usize) {
 
 /// A packet is a message; the books hold orders before the first that counts.
 fn itch_books(rounds: usize) {
-    let mut day = ItchDay::new(DaySize::CHANNEL);
+    let mut day = ItchDay::draw(DaySize::CHANNEL);
     day.packets(3_000);
     let end = day.messages() + (rounds * ROUND) as u64;
     while day.messages() < end {
@@ -142,7 +142,7 @@ fn itch_books(rounds: usize) {
 
 /// As [`itch_books`].
 fn mdp3_books(rounds: usize) {
-    let mut feed = DepthFeed::new();
+    let mut feed = DepthFeed::draw();
     feed.packets(500);
     let end = feed.messages() + (rounds * ROUND) as u64;
     while feed.messages() < end {

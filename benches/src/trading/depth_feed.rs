@@ -8,9 +8,10 @@ use market::mdp3::layout::{
     TradeSummaryOrder, TradeSummaryRoot, emit_head,
 };
 use market::sbe::{Block, emit_block, emit_group};
-use market::{AbChannel, AbConfig, BookBuilder, Books, DepthBooks, HealingBooks, Line};
+use market::{DepthBooks, HealingBooks};
 
-use super::{packed, time_messages};
+use super::packed;
+use super::replayed::Replayed;
 use crate::frames::shuffled;
 
 /// Instruments of the channel, as of one product group's futures and spreads.
@@ -28,62 +29,18 @@ const END_OF_EVENT: u8 = 0x84;
 
 /// A channel's incremental messages, and the books of them. Of 100 messages 10 are trades; of the
 /// others 65 of 100 change a level, 17 insert one, and 18 delete one and append the tenth.
-pub struct DepthFeed {
-    packets: Vec<Vec<u8>>,
-    next: usize,
-    channel: AbChannel<Mdp3Packet>,
-    builder: BookBuilder<Mdp3, DepthBooks>,
-}
+pub type DepthFeed = Replayed<Mdp3Packet, Mdp3, DepthBooks>;
 
 impl DepthFeed {
     /// Draws the messages: first each instrument's whole book, then the mix.
-    pub fn new() -> Self {
+    pub fn draw() -> Self {
         let mut draw = Draw { numbers: [0; INSTRUMENTS], values: shuffled(u32::MAX, 8 * MESSAGES, 7).into_iter() };
         let mut messages: Vec<_> = (0..INSTRUMENTS).map(|instrument| draw.whole_book(instrument)).collect();
         messages.extend((messages.len()..MESSAGES).map(|_| draw.message()));
-        Self {
-            packets: packed::<Mdp3Packet>(messages, |idx, _| Mdp3Header { seq: idx as u32 + 1, sent_ns: 1 }),
-            next: 0,
-            channel: AbChannel::new(AbConfig::default()),
-            builder: BookBuilder::new(Mdp3, DepthBooks::new(INSTRUMENTS)),
-        }
-    }
-
-    /// Nanoseconds a message, over the next packets.
-    pub fn time(&mut self) -> f64 {
-        time_messages(self, Self::messages, Self::packets)
-    }
-
-    /// Takes so many packets. The feed begins anew behind its end.
-    #[inline]
-    pub fn packets(&mut self, count: usize) {
-        for _ in 0..count {
-            if self.next == self.packets.len() {
-                self.begin();
-            }
-            self.channel.on_packet(Line::A, &self.packets[self.next], 0, &mut self.builder);
-            self.next += 1;
-        }
-    }
-
-    /// Messages so far.
-    pub fn messages(&self) -> u64 {
-        self.builder.counts.decoded()
-    }
-
-    #[cold]
-    fn begin(&mut self) {
-        let books = &self.builder.books;
-        assert!(books.stale_count() == 0 && books.depth_counts().out_of_place == 0, "each level is in its place");
-        self.builder.books.clear();
-        self.channel = AbChannel::new(AbConfig::default());
-        self.next = 0;
-    }
-}
-
-impl Default for DepthFeed {
-    fn default() -> Self {
-        Self::new()
+        let packets = packed::<Mdp3Packet>(messages, |idx, _| Mdp3Header { seq: idx as u32 + 1, sent_ns: 1 });
+        Self::new(packets, (Mdp3, DepthBooks::new(INSTRUMENTS)), |books| {
+            assert!(books.stale_count() == 0 && books.depth_counts().out_of_place == 0, "each level is in its place");
+        })
     }
 }
 

@@ -4,9 +4,10 @@
 use exchange_sim::{Session, Settings};
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::itch50::Itch50;
-use market::{AbChannel, AbConfig, BookBuilder, Books, Capacity, Line, OrderBooks};
+use market::{Books, Capacity, OrderBooks};
 
-use super::{packed, time_messages};
+use super::packed;
+use super::replayed::Replayed;
 
 /// How large a day is.
 #[derive(Clone, Copy)]
@@ -34,55 +35,18 @@ impl DaySize {
 
 /// A simulator's day from its first message on, so that each order is found, and the books of it.
 /// Its types have the proportions of a Nasdaq day.
-pub struct ItchDay {
-    packets: Vec<Vec<u8>>,
-    next: usize,
-    channel: AbChannel<MoldUdp64>,
-    builder: BookBuilder<Itch50, OrderBooks>,
-}
+pub type ItchDay = Replayed<MoldUdp64, Itch50, OrderBooks>;
 
 impl ItchDay {
     /// Draws a day.
-    pub fn new(size: DaySize) -> Self {
+    pub fn draw(size: DaySize) -> Self {
         let settings = Settings { symbols: size.symbols, messages: size.messages, ..Settings::default() };
         let messages = Session::new(&settings).map(|message| message.bytes().to_vec()).collect();
-        Self {
-            packets: packed::<MoldUdp64>(messages, |_, idx| MoldHeader::new(*b"0000000001", idx as u64 + 1)),
-            next: 0,
-            channel: AbChannel::new(AbConfig::default()),
-            builder: BookBuilder::new(Itch50, OrderBooks::new(size.capacity)),
-        }
-    }
-
-    /// Nanoseconds a message, over the next part of the day.
-    pub fn time(&mut self) -> f64 {
-        time_messages(self, Self::messages, Self::packets)
-    }
-
-    /// Takes so many packets. A day begins anew behind its end.
-    #[inline]
-    pub fn packets(&mut self, count: usize) {
-        for _ in 0..count {
-            if self.next == self.packets.len() {
-                self.begin();
-            }
-            self.channel.on_packet(Line::A, &self.packets[self.next], 0, &mut self.builder);
-            self.next += 1;
-        }
-    }
-
-    /// Messages so far.
-    pub fn messages(&self) -> u64 {
-        self.builder.counts.decoded()
-    }
-
-    #[cold]
-    fn begin(&mut self) {
-        let counts = self.builder.books.counts();
-        let refused = (counts.unknown_orders, counts.orders_full, counts.levels_full, counts.books_full);
-        assert_eq!(refused, (0, 0, 0, 0), "each order is found, and each has room");
-        self.builder.books.clear();
-        self.channel = AbChannel::new(AbConfig::default());
-        self.next = 0;
+        let packets = packed::<MoldUdp64>(messages, |_, idx| MoldHeader::new(*b"0000000001", idx as u64 + 1));
+        Self::new(packets, (Itch50, OrderBooks::new(size.capacity)), |books| {
+            let counts = books.counts();
+            let refused = (counts.unknown_orders, counts.orders_full, counts.levels_full, counts.books_full);
+            assert_eq!(refused, (0, 0, 0, 0), "each order is found, and each has room");
+        })
     }
 }

@@ -8,8 +8,8 @@ use crate::measure::table::{DemuxMatch, Line};
 /// All lines, each as soon as it is measured, without times for zero samples; `instructions` counts
 /// those of a path.
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add: impl FnMut(Line)) {
-    let (mut channel, mut venue) = (ItchDay::new(DaySize::CHANNEL), ItchDay::new(DaySize::VENUE));
-    let mut depth = DepthFeed::new();
+    let (mut channel, mut venue) = (ItchDay::draw(DaySize::CHANNEL), ItchDay::draw(DaySize::VENUE));
+    let mut depth = DepthFeed::draw();
     let [channel, venue, depth] =
         interleave(samples, [&mut || channel.time(), &mut || venue.time(), &mut || depth.time()]);
     let what = "ITCH 5.0 in MoldUDP64 to books of each order, a day's mix";

@@ -3,15 +3,12 @@
 pub mod depth_feed;
 pub mod itch_day;
 mod lines;
+pub mod replayed;
 
 pub use lines::lines;
 
-use std::time;
-
 use market::framing::{Framing, PacketWriter};
 
-/// Packets of a sample: some 20,000 messages.
-const SAMPLE: usize = 500;
 /// Bytes of the largest packet, as on Ethernet.
 const PACKET_LEN_MAX: usize = 1_472;
 
@@ -27,13 +24,4 @@ fn packed<F: Framing>(messages: Vec<Vec<u8>>, header: impl Fn(usize, usize) -> F
         packets.push(writer.finish().to_vec());
     }
     packets
-}
-
-/// Nanoseconds a message of the next packets, by a feed's count of its messages.
-fn time_messages<T>(feed: &mut T, count: impl Fn(&T) -> u64, take: impl FnOnce(&mut T, usize)) -> f64 {
-    let before = count(feed);
-    let start = time::Instant::now();
-    take(feed, SAMPLE);
-    let spent = start.elapsed().as_nanos() as f64;
-    spent / (count(feed) - before) as f64
 }

@@ -125,7 +125,7 @@ impl Bth {
 
     /// The receiver is to acknowledge at once.
     #[inline]
-    pub fn wants_ack(&self) -> bool {
+    pub fn ack_request(&self) -> bool {
         self.sequence.get() & ACK_REQUEST != 0
     }
 
@@ -177,7 +177,7 @@ mod tests {
                 pad: header.pad() as u8,
                 pkey: header.pkey(),
                 destination: header.destination(),
-                ack_request: header.wants_ack(),
+                ack_request: header.ack_request(),
                 psn: header.psn(),
             };
             prop_assert_eq!(read, fields);

@@ -146,9 +146,11 @@ impl fmt::Display for Packet<'_> {
             Body::CongestionNotification => Ok(()),
             Body::Message(message) => {
                 write!(f, ", PSN {}", bth.psn())?;
-                for (is_so, words) in
-                    [(bth.wants_ack(), ", ack wanted"), (bth.is_solicited(), ", solicited"), (bth.has_becn(), ", BECN")]
-                {
+                for (is_so, words) in [
+                    (bth.ack_request(), ", ack wanted"),
+                    (bth.is_solicited(), ", solicited"),
+                    (bth.has_becn(), ", BECN"),
+                ] {
                     f.write_str(if is_so { words } else { "" })?;
                 }
                 message.fmt(f)
