@@ -318,10 +318,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
             }
             Command::HandOver => {
-                if self.standby.as_mut().is_some_and(StandbyLink::hand_over) {
+                if self.standby.as_mut().is_some_and(|link| link.hand_over(now_ns)) {
                     return Commanded::End;
                 }
-                report("no standby has granted anything yet: nobody can take over");
+                report("no standby has a grant in force: nobody can take over");
             }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {

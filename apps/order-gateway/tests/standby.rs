@@ -224,7 +224,8 @@ fn standby_takes_over_at_once_when_it_is_told_to_and_the_primary_sends_nothing_m
     let (journal, mut primary, mut standby) = attached();
     let len = primary.to_send().len();
     primary.sent(len);
-    assert!(primary.hand_over());
+    assert!(!primary.hand_over(2 * LEASE_NS), "its grant is over");
+    assert!(primary.hand_over(LEASE_NS));
     assert!(!primary.may_send(LEASE_NS));
     standby.receive(primary.to_send(), LEASE_NS).unwrap();
     assert_eq!(standby.poll(LEASE_NS), Some(Followed::TakeOver));
@@ -241,7 +242,7 @@ fn standby_that_has_promised_nothing_is_handed_nothing() {
     standby.connected();
     assert_eq!(primary.receive(standby.to_send(), &journal).unwrap(), None);
     // Where the message were lost, no grant would end, and nobody would trade.
-    assert!(!primary.hand_over());
+    assert!(!primary.hand_over(LEASE_NS));
 }
 
 #[test]

@@ -142,10 +142,10 @@ impl StandbyLink {
         Ok(())
     }
 
-    /// The standby takes over now, and nothing is sent to the venue any more. False where none
-    /// follows.
-    pub fn hand_over(&mut self) -> bool {
-        let is_there = self.primary.hand_over();
+    /// The standby takes over now, and nothing is sent to the venue any more. False where none has
+    /// a grant in force.
+    pub fn hand_over(&mut self, now_ns: u64) -> bool {
+        let is_there = self.primary.hand_over(now_ns);
         // What is lost here is done at the end of the standby's promise.
         let _ = self.flush();
         is_there
