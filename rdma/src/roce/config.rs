@@ -1,0 +1,86 @@
+//! What a device is made for.
+
+use core::fmt;
+
+/// The limits of a device. All tables are made for them once; nothing grows later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// Protection domains. By default 16.
+    pub pds: u32,
+    /// Memory regions. By default 256.
+    pub regions: u32,
+    /// Completion queues. By default 64.
+    pub cqs: u32,
+    /// Queue pairs. By default 64.
+    pub qps: u32,
+    /// The most work requests of a send queue or of a receive queue. By default 4096.
+    pub wrs_per_queue: u32,
+    /// The most entries of a completion queue. By default 65,536.
+    pub cqes: u32,
+    /// READs and atomic operations that a queue pair may have under way, in each direction. By
+    /// default 16, as ConnectX NICs have.
+    pub rd_atomics: u8,
+    /// The largest payload of a packet. By default 1024 bytes, which fits into an Ethernet frame
+    /// of 1500.
+    pub mtu: Mtu,
+    /// Packets that a reliable queue pair sends ahead of the acknowledgments: so many are sent
+    /// again for one that is lost. By default 128, as Linux rxe does.
+    pub unacknowledged_packets: u32,
+    /// Asynchronous events that wait to be taken. By default 256; a later one is counted and
+    /// dropped.
+    pub events: u32,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self {
+            pds: 16,
+            regions: 256,
+            cqs: 64,
+            qps: 64,
+            wrs_per_queue: 4096,
+            cqes: 65_536,
+            rd_atomics: 16,
+            mtu: Mtu::B1024,
+            unacknowledged_packets: 128,
+            events: 256,
+        }
+    }
+}
+
+/// The largest payload of a packet: with Ethernet, IP and UDP around it a frame is up to 94 bytes
+/// longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    #[default]
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// Bytes of the payload.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        1 << self.shift()
+    }
+
+    /// The power of two.
+    #[inline]
+    pub(super) const fn shift(self) -> u32 {
+        self as u32 + 7
+    }
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes().fmt(f)
+    }
+}

@@ -1,0 +1,59 @@
+//! What was counted.
+
+/// The packets of a device. Each packet that arrived is in `packets_rx`, and either reached a
+/// queue pair or is in one of the drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Packets that arrived.
+    pub packets_rx: u64,
+    /// Packets that were sent.
+    pub packets_tx: u64,
+    /// Dropped: no packet of RoCE, or of an unknown opcode.
+    pub malformed: u64,
+    /// Dropped: the ICRC is wrong.
+    pub icrc_errors: u64,
+    /// Dropped: no queue pair has the number.
+    pub unknown_qp: u64,
+    /// Dropped: the queue pair's state receives nothing.
+    pub qp_state: u64,
+    /// Dropped: another partition.
+    pub pkey_violations: u64,
+    /// Dropped: the opcode is of another service than the queue pair's.
+    pub wrong_transport: u64,
+    /// Dropped: not from the queue pair's peer.
+    pub wrong_address: u64,
+    /// Events that found no room in their queue.
+    pub events_lost: u64,
+    /// Completions that found no room in their queue.
+    pub cq_overruns: u64,
+}
+
+/// The packets of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpCounters {
+    /// Packets that arrived.
+    pub packets_rx: u64,
+    /// Packets that were sent.
+    pub packets_tx: u64,
+    /// Requests that were sent again.
+    pub retransmits: u64,
+    /// Requests that were there already.
+    pub duplicates: u64,
+    /// Requests that came before an earlier one, and were dropped.
+    pub out_of_sequence: u64,
+    /// Answers that answer nothing that is under way, and were dropped.
+    pub stale_responses: u64,
+    /// Times that no answer came in time.
+    pub timeouts: u32,
+    /// Times that an answer was missing before a later one.
+    pub implied_naks: u32,
+    /// RNR NAKs that were sent.
+    pub rnr_naks_tx: u32,
+    /// RNR NAKs that arrived.
+    pub rnr_naks_rx: u32,
+    /// NAKs that were sent, by their codes: PSN sequence, invalid request, remote access, remote
+    /// operational.
+    pub naks_tx: [u32; 4],
+    /// NAKs that arrived, by their codes.
+    pub naks_rx: [u32; 4],
+}

@@ -1,0 +1,199 @@
+//! A device: its tables, and the packets in and out.
+
+mod objects;
+
+pub use objects::DeviceError;
+
+use super::builder::frame_len_max;
+use super::config::DeviceConfig;
+use super::counters::DeviceCounters;
+use super::due::DueQueue;
+use super::events::Events;
+use super::handle::{QpHandle, Table, kind};
+use super::keys::Regions;
+use super::qp::{Qp, QpState};
+use super::tables::Tables;
+use super::timers::Timers;
+use super::work::{PostError, SendRequest, Sge};
+use crate::wire::icrc::Network;
+use crate::wire::packet::{Body, Message, Packet};
+
+/// A RoCE device without I/O and clock.
+///
+/// Whoever carries it gives it the packets that arrive ([`Device::receive`]), sends the frames that
+/// it writes ([`Device::transmit`]), and calls [`Device::on_timer`] when [`Device::next_timer`] is
+/// reached. `now` is nanoseconds of a clock that never goes back, from any start.
+pub struct Device {
+    qps: Table<kind::Qp, Qp>,
+    pds: Table<kind::Pd, ()>,
+    tables: Tables,
+    due: DueQueue,
+    timers: Timers,
+    config: DeviceConfig,
+    qpn_bits: u32,
+}
+
+/// Timers that one call looks at.
+const TIMERS_PER_CALL: usize = 64;
+/// The numbers 0 and 1 of queue pairs belong to the port.
+const FIRST_QPN: u32 = 2;
+
+impl Device {
+    /// A device with room for what the configuration says.
+    ///
+    /// # Panics
+    /// If it has more than 2²² queue pairs: a queue pair's number has 24 bits.
+    pub fn new(config: &DeviceConfig) -> Self {
+        assert!(config.qps <= 1 << 22, "more queue pairs than numbers");
+        // One more than there are places, so that none is the number of all groups.
+        let qpn_bits = (config.qps + FIRST_QPN + 1).next_power_of_two().trailing_zeros();
+        Self {
+            qps: Table::new(config.qps),
+            pds: Table::new(config.pds),
+            tables: Tables {
+                regions: Regions::new(config.regions),
+                cqs: Table::new(config.cqs),
+                events: Events::new(config.events, config.cqs),
+                counters: DeviceCounters::default(),
+                unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),
+            },
+            due: DueQueue::new(config.qps),
+            timers: Timers::new(config.qps),
+            config: *config,
+            qpn_bits,
+        }
+    }
+
+    /// Takes a packet: the headers in front of it, and what is from the BTH to the ICRC
+    /// ([`RoceFrame::parse`](super::RoceFrame::parse) finds them). Answers wait for
+    /// [`Device::transmit`]. A packet that is dropped is counted.
+    #[inline]
+    pub fn receive(&mut self, now: u64, network: Network<'_>, roce: &[u8]) {
+        self.tables.counters.packets_rx += 1;
+        let Ok(packet) = Packet::parse(roce) else {
+            self.tables.counters.malformed += 1;
+            return;
+        };
+        if !packet.has_valid_icrc(network) {
+            self.tables.counters.icrc_errors += 1;
+            return;
+        }
+        let Body::Message(message) = packet.body else { return };
+        if let Some(idx) = self.receiver(&packet, &message, network)
+            && let Some(qp) = self.qps.at_mut(idx)
+        {
+            qp.receive(&mut self.tables, now, packet.bth, &message);
+            self.settle(idx);
+        }
+    }
+
+    /// The place of the queue pair that takes the packet.
+    #[inline]
+    fn receiver(&mut self, packet: &Packet<'_>, message: &Message<'_>, network: Network<'_>) -> Option<u32> {
+        let qpn = packet.bth.destination();
+        let idx = (qpn.get() & ((1 << self.qpn_bits) - 1)).wrapping_sub(FIRST_QPN);
+        let counters = &mut self.tables.counters;
+        let Some(qp) = self.qps.at(idx).filter(|qp| qp.qpn() == qpn) else {
+            counters.unknown_qp += 1;
+            return None;
+        };
+        let drop = if !matches!(qp.state(), QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
+            &mut counters.qp_state
+        } else if (packet.bth.pkey() ^ qp.pkey()) & 0x7fff != 0 {
+            &mut counters.pkey_violations
+        } else if message.transport != qp.options().transport {
+            &mut counters.wrong_transport
+        } else if !qp.is_of_peer(network) {
+            &mut counters.wrong_address
+        } else {
+            return Some(idx);
+        };
+        *drop += 1;
+        None
+    }
+
+    /// Writes the next frame that is due, from its Ethernet header to its ICRC, and returns its
+    /// length; `None` if nothing is due. Queue pairs take turns, and answers go before requests.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than [`Device::frame_len_max`].
+    #[inline]
+    pub fn transmit(&mut self, now: u64, frame: &mut [u8]) -> Option<usize> {
+        assert!(frame.len() >= self.frame_len_max(), "a frame buffer shorter than Device::frame_len_max");
+        while let Some(idx) = self.due.pop() {
+            let Some(qp) = self.qps.at_mut(idx) else { continue };
+            qp.is_queued = false;
+            let len = qp.transmit(&mut self.tables, now, frame);
+            self.settle(idx);
+            if len.is_some() {
+                self.tables.counters.packets_tx += 1;
+                return len;
+            }
+        }
+        None
+    }
+
+    /// True if [`Device::transmit`] has something to send.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The longest frame that [`Device::transmit`] writes.
+    #[inline]
+    pub const fn frame_len_max(&self) -> usize {
+        frame_len_max(self.config.mtu.bytes())
+    }
+
+    /// When [`Device::on_timer`] is to be called, if nothing comes before. There may be nothing to
+    /// do then.
+    #[inline]
+    pub fn next_timer(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    /// Looks at the timers that are reached, at 64 in one call.
+    #[inline]
+    pub fn on_timer(&mut self, now: u64) {
+        for _ in 0..TIMERS_PER_CALL {
+            let Some(idx) = self.timers.pop(now) else { return };
+            if let Some(qp) = self.qps.at_mut(idx) {
+                qp.on_timer(&mut self.tables, now);
+                self.settle(idx);
+            }
+        }
+    }
+
+    /// After anything happened to a queue pair: it is in the queue if it has a packet to send, and
+    /// its timer stands.
+    #[inline]
+    fn settle(&mut self, idx: u32) {
+        let Some(qp) = self.qps.at_mut(idx) else { return };
+        if !qp.is_queued && qp.is_due(&self.tables) {
+            qp.is_queued = true;
+            self.due.push(idx);
+        }
+        self.timers.arm(idx, qp.deadline());
+    }
+
+    /// Puts a request into a send queue; [`Device::transmit`] sends it.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing changed then.
+    #[inline]
+    pub fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?;
+        qp.post_send(&mut self.tables, request)?;
+        self.settle(handle.idx());
+        Ok(())
+    }
+
+    /// Puts memory into a receive queue, for the next message.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing changed then.
+    #[inline]
+    pub fn post_recv(&mut self, handle: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?.post_recv(&mut self.tables, wr_id, sges)
+    }
+}

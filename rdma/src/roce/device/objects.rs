@@ -1,0 +1,232 @@
+//! The objects of a device: made, changed, looked at and destroyed. Nothing of this is called for
+//! a packet.
+
+use core::fmt;
+
+use super::{Device, FIRST_QPN};
+use crate::roce::counters::{DeviceCounters, QpCounters};
+use crate::roce::cq::{Cq, Notify};
+use crate::roce::events::Event;
+use crate::roce::handle::{CqHandle, MrHandle, PdHandle, QpHandle};
+use crate::roce::keys::{Access, Mr};
+use crate::roce::memory::Region;
+use crate::roce::qp::attributes::Limits;
+use crate::roce::qp::{ModifyError, Qp, QpAttributes, QpOptions, QpState};
+use crate::roce::work::WorkCompletion;
+use crate::wire::opcode::Transport;
+use crate::wire::qpn::Qpn;
+
+/// Why an object was not made, or not destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The device has no room for another of this kind: its [`DeviceConfig`] says how many.
+    Full(&'static str),
+    /// No object of this kind has the handle: it was destroyed.
+    Unknown(&'static str),
+    /// Other objects use it.
+    InUse(&'static str),
+    /// A value beyond the device's limits, or rights without the right that they need.
+    Value(&'static str),
+}
+
+impl Device {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// If the device has no room for it.
+    pub fn create_pd(&mut self) -> Result<PdHandle, DeviceError> {
+        self.pds.insert_with(|_| ()).ok_or(DeviceError::Full("protection domains"))
+    }
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// If regions or queue pairs use it.
+    pub fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
+        if self.tables.regions.uses(pd) || self.qps.iter().any(|qp| qp.options().pd == pd) {
+            return Err(DeviceError::InUse("protection domain"));
+        }
+        self.pds.remove(pd).ok_or(DeviceError::Unknown("protection domain"))
+    }
+
+    /// Registers memory. Requests name its bytes by their addresses in this process.
+    ///
+    /// # Errors
+    /// If the device has no room for it, or a right demands [`Access::LOCAL_WRITE`].
+    pub fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
+        let address = region.address();
+        self.register_at(pd, region, address, access)
+    }
+
+    /// Registers memory of which requests name the first byte by `address`, whatever it is in this
+    /// process.
+    ///
+    /// # Errors
+    /// As of [`Device::register`].
+    pub fn register_at(
+        &mut self,
+        pd: PdHandle,
+        region: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<Mr, DeviceError> {
+        self.pds.get(pd).ok_or(DeviceError::Unknown("protection domain"))?;
+        let registered = self.tables.regions.register(pd, region, address, access);
+        registered
+            .map_err(|_| DeviceError::Value("access rights without LOCAL_WRITE"))?
+            .ok_or(DeviceError::Full("memory regions"))
+    }
+
+    /// Ends a registration and returns the memory. Requests that are under way fail when they next
+    /// reach for it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn deregister(&mut self, mr: MrHandle) -> Result<Region, DeviceError> {
+        self.tables.regions.deregister(mr).ok_or(DeviceError::Unknown("memory region"))
+    }
+
+    /// Makes a completion queue of `depth` entries.
+    ///
+    /// # Errors
+    /// If the device has no room for it, or not so many entries.
+    pub fn create_cq(&mut self, depth: u32) -> Result<CqHandle, DeviceError> {
+        if depth > self.config.cqes {
+            return Err(DeviceError::Value("completion queue entries"));
+        }
+        self.tables.cqs.insert_with(|_| Cq::new(depth)).ok_or(DeviceError::Full("completion queues"))
+    }
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// If queue pairs use it.
+    pub fn destroy_cq(&mut self, handle: CqHandle) -> Result<(), DeviceError> {
+        let cq = self.tables.cqs.get(handle).ok_or(DeviceError::Unknown("completion queue"))?;
+        if cq.users > 0 {
+            return Err(DeviceError::InUse("completion queue"));
+        }
+        self.tables.cqs.remove(handle);
+        Ok(())
+    }
+
+    /// Takes the oldest completion.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
+        self.tables.cqs.get_mut(cq)?.pop()
+    }
+
+    /// Asks for one notification, which [`Device::next_notification`] returns. Poll once more
+    /// behind it: a completion that was there already notifies of nothing.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError> {
+        self.tables.cqs.get_mut(cq).ok_or(DeviceError::Unknown("completion queue"))?.arm(notify);
+        Ok(())
+    }
+
+    /// Takes a completion queue that was armed, and has a completion now.
+    pub fn next_notification(&mut self) -> Option<CqHandle> {
+        self.tables.events.pop_notified()
+    }
+
+    /// Takes the oldest asynchronous event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.tables.events.pop()
+    }
+
+    /// Makes a queue pair in the state RESET. Its queues are allocated here.
+    ///
+    /// # Errors
+    /// If the device has no room for it, an object that it uses does not exist, or its queues are
+    /// longer than the device's limit.
+    pub fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError> {
+        if options.transport != Transport::Rc {
+            return Err(DeviceError::Value("service: reliable connections only"));
+        }
+        self.pds.get(options.pd).ok_or(DeviceError::Unknown("protection domain"))?;
+        if options.send_depth.max(options.recv_depth) > self.config.wrs_per_queue {
+            return Err(DeviceError::Value("queue depth"));
+        }
+        for cq in [options.send_cq, options.recv_cq] {
+            self.tables.cqs.get(cq).ok_or(DeviceError::Unknown("completion queue"))?;
+        }
+        let bits = self.qpn_bits;
+        let made = self.qps.insert_with(|handle| {
+            let qpn = Qpn::new(handle.generation() << bits | (handle.idx() + FIRST_QPN));
+            Qp::new(handle, qpn, options)
+        });
+        let handle = made.ok_or(DeviceError::Full("queue pairs"))?;
+        self.count_cq_users(options, 1);
+        Ok(handle)
+    }
+
+    /// Destroys a queue pair; its requests have no completions.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn destroy_qp(&mut self, handle: QpHandle) -> Result<(), DeviceError> {
+        let qp = self.qps.remove(handle).ok_or(DeviceError::Unknown("queue pair"))?;
+        self.timers.remove(handle.idx());
+        if qp.is_queued {
+            self.due.remove(handle.idx());
+        }
+        self.count_cq_users(qp.options(), -1);
+        Ok(())
+    }
+
+    fn count_cq_users(&mut self, options: &QpOptions, change: i32) {
+        for handle in [options.send_cq, options.recv_cq] {
+            if let Some(cq) = self.tables.cqs.get_mut(handle) {
+                cq.users = cq.users.saturating_add_signed(change);
+            }
+        }
+    }
+
+    /// Sets attributes of a queue pair, and leads it to its next state.
+    ///
+    /// # Errors
+    /// [`ModifyError`]; nothing changed then.
+    pub fn modify_qp(&mut self, handle: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {
+        let limits = Limits { mtu: self.config.mtu, rd_atomics: self.config.rd_atomics };
+        let qp = self.qps.get_mut(handle).ok_or(ModifyError::UnknownQp)?;
+        qp.modify(&mut self.tables, limits, attributes)?;
+        self.settle(handle.idx());
+        Ok(())
+    }
+
+    /// The number of a queue pair, which its peer needs.
+    pub fn qpn(&self, handle: QpHandle) -> Option<Qpn> {
+        self.qps.get(handle).map(Qp::qpn)
+    }
+
+    /// The state of a queue pair.
+    pub fn qp_state(&self, handle: QpHandle) -> Option<QpState> {
+        self.qps.get(handle).map(Qp::state)
+    }
+
+    /// What a queue pair counted.
+    pub fn qp_counters(&self, handle: QpHandle) -> Option<QpCounters> {
+        self.qps.get(handle).map(|qp| qp.counters)
+    }
+
+    /// What the device counted.
+    pub fn counters(&self) -> DeviceCounters {
+        DeviceCounters { events_lost: self.tables.events.lost, ..self.tables.counters }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(what) => write!(f, "no room for more {what}: DeviceConfig says how many"),
+            Self::Unknown(what) => write!(f, "no such {what}: it was destroyed, or belongs to another device"),
+            Self::InUse(what) => write!(f, "the {what} is in use: destroy first what was made with it"),
+            Self::Value(what) => write!(f, "not possible with this device: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for DeviceError {}

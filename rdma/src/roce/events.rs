@@ -1,0 +1,64 @@
+//! What a device says unasked.
+
+use std::collections::VecDeque;
+
+use super::handle::{CqHandle, QpHandle};
+
+/// Something happened that no completion says (`ibv_get_async_event.3`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A completion queue overran: completions are lost, and its queue pairs fail.
+    CqError(CqHandle),
+    /// A queue pair failed for a reason of our own.
+    QpFatal(QpHandle),
+    /// A peer sent an invalid request; the queue pair is in the state ERR.
+    QpRequestError(QpHandle),
+    /// A peer reached for memory without the right; the queue pair is in the state ERR.
+    QpAccessError(QpHandle),
+    /// The first packet came while the queue pair was in the state RTR.
+    CommunicationEstablished(QpHandle),
+    /// The last send is done, and the state SQD is reached.
+    SendQueueDrained(QpHandle),
+}
+
+/// Events, and completion queues that notify, until somebody takes them.
+pub(super) struct Events {
+    events: VecDeque<Event>,
+    capacity: usize,
+    notified: VecDeque<CqHandle>,
+    /// Events that found no room.
+    pub(super) lost: u64,
+}
+
+impl Events {
+    pub(super) fn new(capacity: u32, cqs: u32) -> Self {
+        let capacity = capacity as usize;
+        // A queue notifies once until it is armed again, so one place each is enough, until it is
+        // taken from here.
+        let notified = VecDeque::with_capacity(cqs as usize);
+        Self { events: VecDeque::with_capacity(capacity), capacity, notified, lost: 0 }
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        if self.events.len() < self.capacity {
+            self.events.push_back(event);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(super) fn notify(&mut self, cq: CqHandle) {
+        if self.notified.len() < self.notified.capacity() && !self.notified.contains(&cq) {
+            self.notified.push_back(cq);
+        }
+    }
+
+    pub(super) fn pop_notified(&mut self) -> Option<CqHandle> {
+        self.notified.pop_front()
+    }
+}

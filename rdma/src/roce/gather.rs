@@ -1,0 +1,59 @@
+//! Lists of pieces of memory as one range of bytes: gathered into a packet, scattered from one.
+
+use super::handle::PdHandle;
+use super::keys::{Access, Range, Regions};
+use super::work::Sge;
+
+/// A key, a range or a right of a list is wrong.
+#[derive(Debug)]
+pub(super) struct ProtectionError;
+
+impl Regions {
+    /// Fills `bytes` from the list, of which the first `skip` bytes were taken before.
+    #[inline]
+    pub(super) fn gather(
+        &self,
+        pd: PdHandle,
+        sges: &[Sge],
+        skip: u32,
+        mut bytes: &mut [u8],
+    ) -> Result<(), ProtectionError> {
+        for (range, lkey) in parts(sges, skip, bytes.len() as u32) {
+            let (part, rest) = bytes.split_at_mut(range.len as usize);
+            self.resolve(lkey, pd, range, Access::LOCAL_READ).ok_or(ProtectionError)?.read(part);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` into the list, behind its first `skip` bytes.
+    #[inline]
+    pub(super) fn scatter(
+        &self,
+        pd: PdHandle,
+        sges: &[Sge],
+        skip: u32,
+        mut bytes: &[u8],
+    ) -> Result<(), ProtectionError> {
+        for (range, lkey) in parts(sges, skip, bytes.len() as u32) {
+            let (part, rest) = bytes.split_at(range.len as usize);
+            self.resolve(lkey, pd, range, Access::LOCAL_WRITE).ok_or(ProtectionError)?.write(part);
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
+
+/// The pieces of `len` bytes of a list, behind its first `skip` bytes.
+#[inline]
+fn parts(sges: &[Sge], mut skip: u32, mut len: u32) -> impl Iterator<Item = (Range, u32)> {
+    sges.iter().filter_map(move |sge| {
+        let skipped = skip.min(sge.len);
+        skip -= skipped;
+        let part = len.min(sge.len - skipped);
+        len -= part;
+        // An address that wraps is outside of every region.
+        let range = Range { address: sge.address.wrapping_add(u64::from(skipped)), len: part };
+        (part > 0).then_some((range, sge.lkey))
+    })
+}

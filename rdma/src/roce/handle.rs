@@ -1,0 +1,157 @@
+//! Tables of fixed size, and the handles that name their entries.
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::marker::PhantomData;
+
+/// Names an object of a device. A handle of an object that was destroyed names none, also when
+/// another object has its place.
+pub struct Handle<K> {
+    idx: u32,
+    generation: u32,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What a [`Handle`] may name.
+pub mod kind {
+    /// A protection domain.
+    pub enum Pd {}
+    /// A memory region.
+    pub enum Mr {}
+    /// A completion queue.
+    pub enum Cq {}
+    /// A queue pair.
+    pub enum Qp {}
+}
+
+/// Names a protection domain.
+pub type PdHandle = Handle<kind::Pd>;
+/// Names a memory region.
+pub type MrHandle = Handle<kind::Mr>;
+/// Names a completion queue.
+pub type CqHandle = Handle<kind::Cq>;
+/// Names a queue pair.
+pub type QpHandle = Handle<kind::Qp>;
+
+impl<K> Handle<K> {
+    /// The place in its table.
+    #[inline]
+    pub(super) const fn idx(self) -> u32 {
+        self.idx
+    }
+
+    /// How often the place was used before.
+    #[inline]
+    pub(super) const fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+/// Objects of one kind: as many as the device was made for.
+pub(super) struct Table<K, T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    kind: PhantomData<fn() -> K>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<K, T> Table<K, T> {
+    pub(super) fn new(capacity: u32) -> Self {
+        let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
+        Self { slots, free: (0..capacity).rev().collect(), kind: PhantomData }
+    }
+
+    /// Puts in what `make` returns for its handle; `None` if the table is full.
+    pub(super) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
+        let idx = self.free.pop()?;
+        let slot = &mut self.slots[idx as usize];
+        let handle = Handle { idx, generation: slot.generation, kind: PhantomData };
+        slot.value = Some(make(handle));
+        Some(handle)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, handle: Handle<K>) -> Option<&T> {
+        let slot = self.slots.get(handle.idx as usize)?;
+        if slot.generation == handle.generation { slot.value.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
+        let slot = self.slots.get_mut(handle.idx as usize)?;
+        if slot.generation == handle.generation { slot.value.as_mut() } else { None }
+    }
+
+    /// The object at a place, whatever its generation.
+    #[inline]
+    pub(super) fn at(&self, idx: u32) -> Option<&T> {
+        self.slots.get(idx as usize)?.value.as_ref()
+    }
+
+    /// The object at a place, whatever its generation.
+    #[inline]
+    pub(super) fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
+        self.slots.get_mut(idx as usize)?.value.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
+        self.get(handle)?;
+        let slot = &mut self.slots[handle.idx as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(handle.idx);
+        slot.value.take()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+}
+
+// Derived ones would ask the same of `K`.
+impl<K> Clone for Handle<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Handle<K> {}
+
+impl<K> PartialEq for Handle<K> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.idx, self.generation) == (other.idx, other.generation)
+    }
+}
+
+impl<K> Eq for Handle<K> {}
+
+impl<K> Hash for Handle<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.idx, self.generation).hash(state);
+    }
+}
+
+impl<K> fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.idx, self.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle_of_a_removed_object_names_none_when_its_place_is_used_again() {
+        let mut table = Table::<kind::Pd, u8>::new(1);
+        let first = table.insert_with(|_| 1).unwrap();
+        assert_eq!(table.insert_with(|_| 2), None, "full");
+        assert_eq!(table.remove(first), Some(1));
+        let second = table.insert_with(|_| 3).unwrap();
+        assert_eq!(table.remove(first), None);
+        assert_eq!((table.get(first), table.get(second)), (None, Some(&3)));
+    }
+}

@@ -1,0 +1,317 @@
+//! Memory that others write without asking: the bytes of memory regions.
+//!
+//! Invariants:
+//!
+//! 1. The range of a [`Region`] is valid for reads and writes, and initialized, until the region
+//!    is dropped: an [`Allocation`] lives as long, or the caller of [`Region::from_raw`] promises
+//!    it.
+//! 2. Nobody makes a reference to plain bytes of the range. All access is by atomic operations:
+//!    of aligned words of eight bytes, and of single bytes at the ends. So another thread that
+//!    reads or writes the same bytes causes no undefined behavior, only a surprising value.
+//! 3. A [`Place`] is within its region, and borrows it.
+//!
+//! Safe code has no memory that two may write at once and that is not made of atomics from the
+//! start; a registered hugepage pool is not.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::Arc;
+
+const WORD: usize = size_of::<u64>();
+
+/// Owned memory to register: zeroed, aligned to 64 bytes. A clone is the same memory.
+///
+/// Reads and writes go by words, so that they may happen at any time, also while a peer writes. A
+/// value of eight bytes at a multiple of eight is never torn. Bytes that a peer writes appear in
+/// the order of its packets, and within a packet the last aligned word appears last.
+#[derive(Clone)]
+pub struct Buffer(Arc<Allocation>);
+
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+/// A range of memory to be registered.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    len: usize,
+    _owner: Option<Buffer>,
+}
+
+/// Some bytes of a region.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    region: PhantomData<&'a Region>,
+}
+
+impl Buffer {
+    /// Alignment of the first byte: a cache line.
+    pub const ALIGN: usize = 64;
+
+    /// `len` bytes of zero; at least one.
+    ///
+    /// # Panics
+    /// If `len` is more than an address space has.
+    pub fn zeroed(len: usize) -> Self {
+        let layout = Layout::from_size_align(len.max(1), Self::ALIGN).expect("a buffer larger than the address space");
+        // SAFETY: the layout has at least one byte.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self(Arc::new(Allocation { start, layout }))
+    }
+
+    /// Bytes of the buffer.
+    pub fn len(&self) -> usize {
+        self.0.layout.size()
+    }
+
+    /// Always false.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The address of the first byte, which requests name.
+    pub fn address(&self) -> u64 {
+        self.0.start.as_ptr() as u64
+    }
+
+    /// The bytes from `at` on.
+    ///
+    /// # Panics
+    /// If they are not all in the buffer.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) {
+        self.place(at, bytes.len()).read(bytes);
+    }
+
+    /// Writes the bytes from `at` on.
+    ///
+    /// # Panics
+    /// If they are not all in the buffer.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.place(at, bytes.len()).write(bytes);
+    }
+
+    /// The word at `at`. All that its writer wrote before it is visible then (acquire).
+    ///
+    /// # Panics
+    /// If it is not in the buffer, or `at` is no multiple of eight.
+    pub fn load_u64(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    /// Writes a word behind all that was written before (release).
+    ///
+    /// # Panics
+    /// If it is not in the buffer, or `at` is no multiple of eight.
+    pub fn store_u64(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        self.place(at, WORD).word().expect("a word that is not aligned to eight bytes")
+    }
+
+    fn place(&self, at: usize, len: usize) -> Place<'_> {
+        place(self.0.start, self.len(), at, len).expect("bytes outside of the buffer")
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `zeroed` allocated it with this layout, and this is the last owner.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+// SAFETY: invariants 1 and 2: the memory belongs to no thread, and all access is atomic.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+// SAFETY: as above; the promise of `from_raw` names other threads.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl From<&Buffer> for Region {
+    fn from(buffer: &Buffer) -> Self {
+        Self { start: buffer.0.start, len: buffer.len(), _owner: Some(buffer.clone()) }
+    }
+}
+
+impl Region {
+    /// `len` bytes from `start` on: a pool, a mapped file, shared memory.
+    ///
+    /// # Safety
+    /// The bytes are initialized, and valid for reads and writes by any thread, until the region
+    /// is dropped. Until then nobody has a reference to bytes that a request or a peer may write,
+    /// nor a shared one to bytes while they are written.
+    pub const unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, _owner: None }
+    }
+
+    /// Bytes of the region.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if it has no byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte.
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// `len` bytes from `at` on; `None` if they are not all in the region.
+    #[inline]
+    pub(super) fn place(&self, at: usize, len: usize) -> Option<Place<'_>> {
+        place(self.start, self.len, at, len)
+    }
+}
+
+/// `len` bytes from `at` on of a range that lives for `'a`.
+#[inline]
+fn place<'a>(start: NonNull<u8>, whole: usize, at: usize, len: usize) -> Option<Place<'a>> {
+    if at.checked_add(len)? > whole {
+        return None;
+    }
+    // SAFETY: `at` is within the range, by the line above (invariant 1).
+    let start = unsafe { start.add(at) };
+    Some(Place { start, len, region: PhantomData })
+}
+
+impl<'a> Place<'a> {
+    /// Writes as many bytes as both have.
+    #[inline]
+    pub(super) fn write(self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(self.len)];
+        let (head, rest) = bytes.split_at(self.until_word().min(bytes.len()));
+        let (words, tail) = rest.as_chunks::<WORD>();
+        self.write_bytes(0, head);
+        if let [words @ .., last] = words {
+            for (idx, word) in words.iter().enumerate() {
+                // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
+                let at = unsafe { self.word_at(head.len() + idx * WORD) };
+                at.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            }
+            // SAFETY: as above.
+            let at = unsafe { self.word_at(head.len() + words.len() * WORD) };
+            at.store(u64::from_ne_bytes(*last), Ordering::Release);
+        }
+        self.write_bytes(bytes.len() - tail.len(), tail);
+    }
+
+    /// Reads as many bytes as both have.
+    #[inline]
+    pub(super) fn read(self, bytes: &mut [u8]) {
+        let len = bytes.len().min(self.len);
+        let (head, rest) = bytes[..len].split_at_mut(self.until_word().min(len));
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        let head_len = head.len();
+        let tail_at = len - tail.len();
+        self.read_bytes(0, head);
+        for (idx, word) in words.iter_mut().enumerate() {
+            // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
+            let at = unsafe { self.word_at(head_len + idx * WORD) };
+            *word = at.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        self.read_bytes(tail_at, tail);
+    }
+
+    /// The eight bytes as one word; `None` if there are fewer, or they are not aligned.
+    #[inline]
+    pub(super) fn word(self) -> Option<&'a AtomicU64> {
+        if self.len < WORD || !self.start.addr().get().is_multiple_of(WORD) {
+            return None;
+        }
+        // SAFETY: invariants 2 and 3, and the lines above.
+        Some(unsafe { self.word_at(0) })
+    }
+
+    /// Bytes before the first aligned word.
+    #[inline]
+    fn until_word(self) -> usize {
+        self.start.addr().get().wrapping_neg() % WORD
+    }
+
+    #[inline]
+    fn write_bytes(self, from: usize, bytes: &[u8]) {
+        for (idx, byte) in bytes.iter().enumerate() {
+            // SAFETY: invariants 2 and 3: the callers pass bytes within the place.
+            unsafe { self.byte_at(from + idx) }.store(*byte, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn read_bytes(self, from: usize, bytes: &mut [u8]) {
+        for (idx, byte) in bytes.iter_mut().enumerate() {
+            // SAFETY: as in `write_bytes`.
+            *byte = unsafe { self.byte_at(from + idx) }.load(Ordering::Relaxed);
+        }
+    }
+
+    /// # Safety
+    /// `at` is within the place.
+    #[inline]
+    unsafe fn byte_at(self, at: usize) -> &'a AtomicU8 {
+        debug_assert!(at < self.len);
+        // SAFETY: invariants 1 to 3.
+        unsafe { AtomicU8::from_ptr(self.start.add(at).as_ptr()) }
+    }
+
+    /// # Safety
+    /// Eight bytes from `at` on are within the place, and aligned.
+    #[inline]
+    unsafe fn word_at(self, at: usize) -> &'a AtomicU64 {
+        debug_assert!(at + WORD <= self.len);
+        // SAFETY: invariants 1 to 3.
+        unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.len(), self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_that_were_written_at_any_alignment() {
+        let buffer = Buffer::zeroed(64);
+        let bytes: Vec<u8> = (1..=40).collect();
+        for at in 0..16 {
+            for len in 0..=bytes.len() {
+                buffer.write(0, &[0; 64]);
+                buffer.write(at, &bytes[..len]);
+                let mut all = [0; 64];
+                buffer.read(0, &mut all);
+                assert_eq!(&all[at..at + len], &bytes[..len], "{len} bytes at {at}");
+                assert!(all[..at].iter().chain(&all[at + len..]).all(|byte| *byte == 0), "{len} bytes at {at}");
+                let mut part = vec![0; len];
+                buffer.read(at, &mut part);
+                assert_eq!(part, &bytes[..len]);
+            }
+        }
+    }
+
+    #[test]
+    fn place_is_within_its_region() {
+        let region = Region::from(&Buffer::zeroed(64));
+        for (at, len, is_inside) in [(0, 64, true), (64, 0, true), (1, 64, false), (usize::MAX, 2, false)] {
+            assert_eq!(region.place(at, len).is_some(), is_inside, "{len} bytes at {at}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! RoCE without I/O and clock: queue pairs, memory and completions of a [`Device`].
+//!
+//! ```text
+//!  post_send ─┐                                        ┌─▶ poll_cq, next_notification, next_event
+//!             ▼                                        │
+//!  receive ─▶ Device: queue pairs · memory regions · completion queues · timers ─▶ transmit
+//! ```
+//!
+//! Names are those of the InfiniBand specification and of libibverbs. After a queue pair is made
+//! nothing allocates. Each call does a bounded piece of work: one packet, one request, or, where a
+//! queue pair fails, as many completions as it has requests.
+
+#[allow(unsafe_code)]
+mod memory;
+
+mod builder;
+mod config;
+mod counters;
+mod cq;
+mod device;
+mod due;
+mod events;
+mod frame;
+mod gather;
+mod handle;
+mod keys;
+mod path;
+mod qp;
+mod tables;
+mod timers;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{DeviceConfig, Mtu};
+pub use counters::{DeviceCounters, QpCounters};
+pub use cq::Notify;
+pub use device::{Device, DeviceError};
+pub use events::Event;
+pub use frame::{FrameError, RoceFrame};
+pub use handle::{CqHandle, Handle, MrHandle, PdHandle, QpHandle, kind};
+pub use keys::{Access, Mr};
+pub use memory::{Buffer, Region};
+pub use path::{Addresses, Link, Path};
+pub use qp::{ModifyError, QpAttributes, QpOptions, QpState};
+pub use work::{
+    CompletionKind, Data, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX, SendOperation, SendRequest, Sge,
+    Status, WorkCompletion,
+};

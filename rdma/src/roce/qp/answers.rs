@@ -1,0 +1,267 @@
+//! The answers of a responder, in the order of its requests: data for READs, results of atomic
+//! operations, and behind them one acknowledgment for all (InfiniBand 9.7.5).
+//!
+//! A request that is answered by data stays until as many others have come as the peer may have
+//! under way, so that the answer can be given again: a READ's from memory, an atomic operation's
+//! from here.
+
+use zerocopy::big_endian::U64;
+
+use super::Qp;
+use super::attributes::QpState;
+use super::send_queue::packet_count;
+use crate::roce::builder::Builder;
+use crate::roce::keys::{Access, Range};
+use crate::roce::tables::Tables;
+use crate::wire::aeth::{Aeth, Nak, Syndrome, credit_code};
+use crate::wire::extended::Reth;
+use crate::wire::opcode::Operation;
+use crate::wire::psn::Psn;
+
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// A ring in the order of the requests.
+    resources: Box<[Resource]>,
+    /// The place of the oldest, where the next is put.
+    oldest: u8,
+    /// Resources with something to send.
+    pending: u8,
+    /// Goes out behind them.
+    acknowledgment: Option<(Psn, Acknowledgment)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acknowledgment {
+    Ack,
+    Rnr,
+    Nak(Nak),
+}
+
+/// A request that is answered by data.
+#[derive(Clone, Default)]
+pub(super) struct Resource {
+    pub(super) data: ResourceData,
+    /// The number of the first answer.
+    pub(super) psn: Psn,
+    /// The number of messages that were done with it.
+    pub(super) msn: u32,
+    /// The answer that the peer asked for first, the next that is sent, and the end: packets.
+    first: u32,
+    next: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ResourceData {
+    #[default]
+    Empty,
+    Read {
+        address: u64,
+        rkey: u32,
+        len: u32,
+    },
+    Atomic {
+        original: u64,
+    },
+}
+
+impl Answers {
+    pub(super) fn new(resources: u8) -> Self {
+        Self { resources: vec![Resource::default(); resources.into()].into(), ..Self::default() }
+    }
+
+    #[inline]
+    const fn is_empty(&self) -> bool {
+        self.pending == 0 && self.acknowledgment.is_none()
+    }
+
+    /// True if one more request that is answered by data can be taken.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.resources.get(usize::from(self.oldest)).is_some_and(|resource| !resource.is_pending())
+    }
+
+    /// Takes a request that is answered by `count` packets. They acknowledge all before it.
+    pub(super) fn push(&mut self, data: ResourceData, psn: Psn, msn: u32, count: u32) {
+        self.acknowledgment = None;
+        let Some(place) = self.resources.get_mut(usize::from(self.oldest)) else { return };
+        *place = Resource { data, psn, msn, first: 0, next: 0, end: count };
+        self.pending += 1;
+        self.oldest = if usize::from(self.oldest) + 1 == self.resources.len() { 0 } else { self.oldest + 1 };
+    }
+
+    /// Acknowledges all up to `psn`, behind the data.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, psn: Psn, acknowledgment: Acknowledgment) {
+        self.acknowledgment = Some((psn, acknowledgment));
+    }
+
+    /// What was missing has come: nothing is refused any more.
+    #[inline]
+    pub(super) fn withdraw_nak(&mut self) {
+        if self.acknowledgment.is_some_and(|(_, acknowledgment)| acknowledgment != Acknowledgment::Ack) {
+            self.acknowledgment = None;
+        }
+    }
+
+    /// Answers a READ again, or a part of it, if it is a part of one that is kept; false if not.
+    pub(super) fn replay_read(&mut self, psn: Psn, reth: &Reth, mtu_shift: u32) -> bool {
+        let is_part = |resource: &Resource| {
+            let ResourceData::Read { address, rkey, len } = resource.data else { return None };
+            let packets = u32::try_from(psn.since(resource.psn)).ok()?;
+            let offset = u64::from(packets) << mtu_shift;
+            let end = offset + u64::from(reth.len());
+            let is_same = rkey == reth.rkey() && address.wrapping_add(offset) == reth.address();
+            (is_same && end <= u64::from(len)).then_some(packets)
+        };
+        self.replay(is_part, packet_count(reth.len(), mtu_shift))
+    }
+
+    /// Answers an atomic operation again, if it is kept; false if not.
+    pub(super) fn replay_atomic(&mut self, psn: Psn) -> bool {
+        let is_it = |resource: &Resource| {
+            let is_it = matches!(resource.data, ResourceData::Atomic { .. }) && resource.psn == psn;
+            is_it.then_some(0)
+        };
+        self.replay(is_it, 1)
+    }
+
+    fn replay(&mut self, part: impl Fn(&Resource) -> Option<u32>, count: u32) -> bool {
+        let found = self.resources.iter_mut().find_map(|resource| Some((part(resource)?, resource)));
+        let Some((first, resource)) = found else { return false };
+        self.pending += u8::from(!resource.is_pending());
+        (resource.first, resource.next, resource.end) = (first, first, first + count);
+        true
+    }
+
+    /// The place of the oldest resource with something to send.
+    fn first_pending(&self) -> Option<usize> {
+        let oldest = usize::from(self.oldest);
+        let mut places = (oldest..self.resources.len()).chain(0..oldest);
+        places.find(|place| self.resources[*place].is_pending())
+    }
+
+    /// Goes on behind a packet of a resource.
+    fn advance(&mut self, place: usize) {
+        let resource = &mut self.resources[place];
+        resource.next += 1;
+        self.pending -= u8::from(!resource.is_pending());
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Resource {
+    #[inline]
+    const fn is_pending(&self) -> bool {
+        self.next != self.end
+    }
+}
+
+impl Qp {
+    /// True if an answer waits.
+    #[inline]
+    pub(super) const fn has_answer(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Writes the next answer.
+    pub(super) fn send_answer(&mut self, tables: &mut Tables, frame: &mut [u8]) -> Option<usize> {
+        if self.answers.is_empty() {
+            return None;
+        }
+        if self.answers.pending == 0 {
+            let (psn, acknowledgment) = self.answers.acknowledgment.take()?;
+            return self.build_acknowledgment(psn, acknowledgment, frame);
+        }
+        let place = self.answers.first_pending()?;
+        let resource = &self.answers.resources[place];
+        if let ResourceData::Atomic { original } = resource.data {
+            let len = self.build_atomic_acknowledgment(resource, original, frame);
+            self.answers.advance(place);
+            return len;
+        }
+        match self.build_read_response(tables, resource, frame) {
+            Some(len) => {
+                self.answers.advance(place);
+                Some(len)
+            }
+            None => {
+                // The memory went away while it was read: this packet is refused, and all after it.
+                let psn = resource.psn.plus(resource.next);
+                self.answers.clear();
+                self.refuse(tables, psn, Nak::RemoteAccess);
+                let (psn, acknowledgment) = self.answers.acknowledgment.take()?;
+                self.build_acknowledgment(psn, acknowledgment, frame)
+            }
+        }
+    }
+
+    #[inline]
+    fn build_acknowledgment(&self, psn: Psn, acknowledgment: Acknowledgment, frame: &mut [u8]) -> Option<usize> {
+        let syndrome = match acknowledgment {
+            Acknowledgment::Ack => self.ack(),
+            Acknowledgment::Rnr => Syndrome::RnrNak(self.settings.min_rnr_timer),
+            Acknowledgment::Nak(nak) => Syndrome::Nak(nak),
+        };
+        let template = self.template.as_ref()?;
+        let mut builder = Builder::new(frame, template, &self.bth(Operation::Acknowledge, psn, 0));
+        builder.push(&Aeth::new(syndrome, self.responder.messages()));
+        Some(builder.finish(template))
+    }
+
+    fn build_atomic_acknowledgment(&self, resource: &Resource, original: u64, frame: &mut [u8]) -> Option<usize> {
+        let template = self.template.as_ref()?;
+        let mut builder = Builder::new(frame, template, &self.bth(Operation::AtomicAcknowledge, resource.psn, 0));
+        builder.push(&Aeth::new(self.ack(), resource.msn));
+        builder.push(&U64::new(original));
+        Some(builder.finish(template))
+    }
+
+    /// The next part of a READ; `None` if its memory can no longer be read.
+    fn build_read_response(&self, tables: &Tables, resource: &Resource, frame: &mut [u8]) -> Option<usize> {
+        let ResourceData::Read { address, rkey, len } = resource.data else { return None };
+        let shift = u32::from(self.settings.mtu_shift);
+        let offset = resource.next << shift;
+        let part = (len - offset).min(1 << shift);
+        let operation = match (resource.next == resource.first, resource.next + 1 == resource.end) {
+            (true, true) => Operation::ReadResponseOnly,
+            (true, false) => Operation::ReadResponseFirst,
+            (false, true) => Operation::ReadResponseLast,
+            (false, false) => Operation::ReadResponseMiddle,
+        };
+        let template = self.template.as_ref()?;
+        let bth = self.bth(operation, resource.psn.plus(resource.next), part);
+        let mut builder = Builder::new(frame, template, &bth);
+        if operation.has_aeth() {
+            builder.push(&Aeth::new(self.ack(), resource.msn));
+        }
+        let payload = builder.payload(part as usize);
+        if part > 0 {
+            let range = Range { address: address.wrapping_add(offset.into()), len: part };
+            tables.regions.resolve(rkey, self.options.pd, range, Access::REMOTE_READ)?.read(payload);
+        }
+        Some(builder.finish(template))
+    }
+
+    /// All is well, and so many receives are left.
+    #[inline]
+    fn ack(&self) -> Syndrome {
+        Syndrome::Ack(credit_code(self.rq.len()))
+    }
+
+    /// Refuses the packet `psn` for good: behind the answers that are still to be sent, the NAK is
+    /// the last word, and the queue pair fails.
+    pub(super) fn refuse(&mut self, tables: &mut Tables, psn: Psn, nak: Nak) {
+        self.counters.naks_tx[nak as usize] += 1;
+        let mut answers = core::mem::take(&mut self.answers);
+        answers.acknowledge(psn, Acknowledgment::Nak(nak));
+        if self.state != QpState::Err {
+            self.fail_by_peer(tables, nak);
+        }
+        self.answers = answers;
+    }
+}

@@ -1,0 +1,355 @@
+//! Attributes and states, as `ibv_modify_qp.3` demands them: an attribute that is missing or too
+//! much is an error, and nothing changes.
+
+use core::fmt;
+
+use super::Qp;
+use super::answers::Answers;
+use crate::roce::config::Mtu;
+use crate::roce::events::Event;
+use crate::roce::keys::Access;
+use crate::roce::path::{Path, Template};
+use crate::roce::tables::Tables;
+use crate::wire::bth::Bth;
+use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// New.
+    #[default]
+    Reset,
+    /// Takes receives.
+    Init,
+    /// Answers the peer.
+    Rtr,
+    /// Sends too.
+    Rts,
+    /// Begins no further sends.
+    Sqd,
+    /// A send failed, of a service without acknowledgments; receives go on.
+    Sqe,
+    /// Failed: all requests are flushed.
+    Err,
+}
+
+/// What `modify_qp` sets: what is `Some` is in its mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpAttributes {
+    /// The next state.
+    pub state: Option<QpState>,
+    /// The place of the partition in the port's table: 0, where the default partition is.
+    pub pkey_index: Option<u16>,
+    /// The port: 1.
+    pub port: Option<u8>,
+    /// The key that datagrams must have.
+    pub qkey: Option<u32>,
+    /// What the peer may do.
+    pub access: Option<Access>,
+    /// The way to the peer.
+    pub path: Option<Path>,
+    /// The largest payload of a packet.
+    pub mtu: Option<Mtu>,
+    /// The peer's queue pair.
+    pub destination: Option<Qpn>,
+    /// The number of the first packet that arrives.
+    pub rq_psn: Option<Psn>,
+    /// READs and atomic operations that the peer may have under way.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// The code of the time that the peer waits when it finds no receive, below 32.
+    pub min_rnr_timer: Option<u8>,
+    /// The number of the first packet that is sent.
+    pub sq_psn: Option<Psn>,
+    /// READs and atomic operations that may be under way at once.
+    pub max_rd_atomic: Option<u8>,
+    /// Times that a packet is sent again, below 8.
+    pub retry_cnt: Option<u8>,
+    /// Times that a message is sent again to a peer without a receive, below 8; 7 is for ever.
+    pub rnr_retry: Option<u8>,
+    /// The time to an acknowledgment, 4.096 µs · 2ⁿ, below 32; 0 is for ever.
+    pub timeout: Option<u8>,
+}
+
+/// Why attributes were not taken. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModifyError {
+    /// No such queue pair.
+    UnknownQp,
+    /// No step leads from the queue pair's state to this one.
+    Transition(QpState, QpState),
+    /// The step needs this attribute.
+    Missing(&'static str),
+    /// The step does not take this attribute.
+    Extra(&'static str),
+    /// The attribute has a value that the device, or nobody, has.
+    Value(&'static str),
+}
+
+/// The attributes of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) pkey: u16,
+    pub(crate) access: Access,
+    pub(crate) mtu_shift: u8,
+    pub(crate) destination: Qpn,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) timeout: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pkey: Bth::DEFAULT_PKEY,
+            access: Access::LOCAL_READ,
+            mtu_shift: Mtu::B256.shift() as u8,
+            destination: Qpn::default(),
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: 0,
+            max_rd_atomic: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            timeout: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// The time to an acknowledgment; `None` for ever.
+    #[inline]
+    pub(crate) const fn timeout_ns(&self) -> Option<u64> {
+        match self.timeout {
+            0 => None,
+            exponent => Some(4096 << exponent),
+        }
+    }
+}
+
+/// The most that the device has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) mtu: Mtu,
+    pub(crate) rd_atomics: u8,
+}
+
+/// Attributes by their names in `ibv_qp_attr_mask`, a bit each.
+const NAMES: [&str; 15] = [
+    "PKEY_INDEX",
+    "PORT",
+    "QKEY",
+    "ACCESS_FLAGS",
+    "AV",
+    "PATH_MTU",
+    "DEST_QPN",
+    "RQ_PSN",
+    "MAX_DEST_RD_ATOMIC",
+    "MIN_RNR_TIMER",
+    "SQ_PSN",
+    "MAX_QP_RD_ATOMIC",
+    "RETRY_CNT",
+    "RNR_RETRY",
+    "TIMEOUT",
+];
+const PKEY: u16 = 1 << 0;
+const PORT: u16 = 1 << 1;
+const QKEY: u16 = 1 << 2;
+const ACCESS: u16 = 1 << 3;
+const AV: u16 = 1 << 4;
+const MTU: u16 = 1 << 5;
+const DEST_QPN: u16 = 1 << 6;
+const RQ_PSN: u16 = 1 << 7;
+const MAX_DEST_RD: u16 = 1 << 8;
+const MIN_RNR: u16 = 1 << 9;
+const SQ_PSN: u16 = 1 << 10;
+const MAX_RD: u16 = 1 << 11;
+const RETRY: u16 = 1 << 12;
+const RNR_RETRY: u16 = 1 << 13;
+const TIMEOUT: u16 = 1 << 14;
+
+impl QpAttributes {
+    /// The attributes for a step to a state, and no other yet.
+    pub fn to(state: QpState) -> Self {
+        Self { state: Some(state), ..Self::default() }
+    }
+
+    fn mask(&self) -> u16 {
+        let there = [
+            self.pkey_index.is_some(),
+            self.port.is_some(),
+            self.qkey.is_some(),
+            self.access.is_some(),
+            self.path.is_some(),
+            self.mtu.is_some(),
+            self.destination.is_some(),
+            self.rq_psn.is_some(),
+            self.max_dest_rd_atomic.is_some(),
+            self.min_rnr_timer.is_some(),
+            self.sq_psn.is_some(),
+            self.max_rd_atomic.is_some(),
+            self.retry_cnt.is_some(),
+            self.rnr_retry.is_some(),
+            self.timeout.is_some(),
+        ];
+        (0..).zip(there).fold(0, |mask, (bit, is_there)| mask | u16::from(is_there) << bit)
+    }
+
+    fn check_values(&self, limits: Limits) -> Result<(), ModifyError> {
+        let too_much = |value: Option<u8>, max: u8| value.is_some_and(|value| value > max);
+        let wrong = [
+            (self.pkey_index.is_some_and(|idx| idx != 0), "PKEY_INDEX"),
+            (self.port.is_some_and(|port| port != 1), "PORT"),
+            (self.mtu.is_some_and(|mtu| mtu > limits.mtu), "PATH_MTU"),
+            (too_much(self.max_dest_rd_atomic, limits.rd_atomics), "MAX_DEST_RD_ATOMIC"),
+            (too_much(self.max_rd_atomic, limits.rd_atomics), "MAX_QP_RD_ATOMIC"),
+            (too_much(self.min_rnr_timer, 31), "MIN_RNR_TIMER"),
+            (too_much(self.retry_cnt, 7), "RETRY_CNT"),
+            (too_much(self.rnr_retry, 7), "RNR_RETRY"),
+            (too_much(self.timeout, 31), "TIMEOUT"),
+        ];
+        match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, name)) => Err(ModifyError::Value(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a step needs, and what it takes beside that; `None` if there is no such step.
+const fn demands(transport: Transport, from: QpState, to: QpState) -> Option<(u16, u16)> {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    use Transport::{Rc, Uc, Ud};
+    Some(match (from, to, transport) {
+        (_, Reset | Err, _) => (0, 0),
+        (Reset, Init, Ud) => (PKEY | PORT | QKEY, 0),
+        (Reset, Init, _) => (PKEY | PORT | ACCESS, 0),
+        (Init, Init, Ud) => (0, PKEY | PORT | QKEY),
+        (Init, Init, _) => (0, PKEY | PORT | ACCESS),
+        (Init, Rtr, Ud) => (0, PKEY | QKEY),
+        (Init, Rtr, Uc) => (AV | MTU | DEST_QPN | RQ_PSN, ACCESS | PKEY),
+        (Init, Rtr, Rc) => (AV | MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD | MIN_RNR, ACCESS | PKEY),
+        (Rtr, Rts, Ud) => (SQ_PSN, QKEY),
+        (Rtr, Rts, Uc) => (SQ_PSN, ACCESS),
+        (Rtr, Rts, Rc) => (SQ_PSN | MAX_RD | RETRY | RNR_RETRY | TIMEOUT, ACCESS | MIN_RNR),
+        (Rts, Sqd, _) => (0, 0),
+        (Rts | Sqd, Rts, Rc) => (0, ACCESS | MIN_RNR),
+        (Rts | Sqd | Sqe, Rts, Uc) => (0, ACCESS),
+        (Rts | Sqd | Sqe, Rts, Ud) => (0, QKEY),
+        (Sqd, Sqd, Ud) => (0, PKEY | QKEY),
+        (Sqd, Sqd, Uc) => (0, AV | ACCESS | PKEY),
+        (Sqd, Sqd, Rc) => (0, PORT | AV | TIMEOUT | RETRY | RNR_RETRY | MAX_RD | MAX_DEST_RD | ACCESS | PKEY | MIN_RNR),
+        _ => return None,
+    })
+}
+
+impl Qp {
+    /// Sets attributes, and goes to the next state.
+    pub(crate) fn modify(
+        &mut self,
+        tables: &mut Tables,
+        limits: Limits,
+        attributes: &QpAttributes,
+    ) -> Result<(), ModifyError> {
+        let to = attributes.state.unwrap_or(self.state);
+        let demands = demands(self.options.transport, self.state, to);
+        let (needed, taken) = demands.ok_or(ModifyError::Transition(self.state, to))?;
+        let mask = attributes.mask();
+        if let Some(name) = first_name(needed & !mask) {
+            return Err(ModifyError::Missing(name));
+        }
+        if let Some(name) = first_name(mask & !(needed | taken)) {
+            return Err(ModifyError::Extra(name));
+        }
+        attributes.check_values(limits)?;
+        self.apply(attributes);
+        self.enter(tables, to);
+        Ok(())
+    }
+
+    fn apply(&mut self, attributes: &QpAttributes) {
+        fn set<T>(place: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *place = value;
+            }
+        }
+        let settings = &mut self.settings;
+        set(&mut settings.access, attributes.access);
+        set(&mut settings.destination, attributes.destination);
+        set(&mut settings.mtu_shift, attributes.mtu.map(|mtu| mtu.shift() as u8));
+        set(&mut settings.max_dest_rd_atomic, attributes.max_dest_rd_atomic);
+        set(&mut settings.min_rnr_timer, attributes.min_rnr_timer);
+        set(&mut settings.max_rd_atomic, attributes.max_rd_atomic);
+        set(&mut settings.retry_cnt, attributes.retry_cnt);
+        set(&mut settings.rnr_retry, attributes.rnr_retry);
+        set(&mut settings.timeout, attributes.timeout);
+        let destination = settings.destination;
+        if let Some(path) = attributes.path {
+            self.template = Some(Template::new(&path, self.qpn, destination));
+        }
+        if attributes.max_dest_rd_atomic.is_some() {
+            self.answers = Answers::new(settings.max_dest_rd_atomic);
+        }
+        if let Some(psn) = attributes.rq_psn {
+            self.responder.start(psn);
+        }
+        if let Some(psn) = attributes.sq_psn {
+            self.requester.start(psn);
+        }
+        self.requester.refill(&self.settings);
+    }
+
+    fn enter(&mut self, tables: &mut Tables, to: QpState) {
+        match to {
+            QpState::Reset => self.reset(),
+            QpState::Err => self.enter_error(tables),
+            QpState::Sqd if self.state != QpState::Sqd => {
+                self.state = QpState::Sqd;
+                self.check_drained(tables);
+            }
+            to => self.state = to,
+        }
+    }
+
+    /// Says once that the last send is done.
+    pub(super) fn check_drained(&mut self, tables: &mut Tables) {
+        if self.state == QpState::Sqd && self.requester.drains(&self.sq) {
+            tables.events.push(Event::SendQueueDrained(self.handle));
+        }
+    }
+}
+
+fn first_name(mask: u16) -> Option<&'static str> {
+    NAMES.get(mask.trailing_zeros() as usize).copied()
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Err => "ERR",
+        })
+    }
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownQp => f.write_str("no such queue pair: it was destroyed, or belongs to another device"),
+            Self::Transition(from, to) => write!(f, "no step from {from} to {to}: see ibv_modify_qp(3)"),
+            Self::Missing(name) => write!(f, "the step needs the attribute {name}: see ibv_modify_qp(3)"),
+            Self::Extra(name) => write!(f, "the step does not take the attribute {name}: see ibv_modify_qp(3)"),
+            Self::Value(name) => write!(f, "the device does not have this value of {name}"),
+        }
+    }
+}
+
+impl core::error::Error for ModifyError {}

@@ -1,0 +1,237 @@
+//! A queue pair: its state, its two queues, and the machines on them.
+//!
+//! ```text
+//!  post_send ─▶ send queue ─▶ requester ─▶ request packets        answers ─▶ completer ─▶ completions
+//!  request packets ─▶ responder ─▶ memory, receive queue, completions ─▶ answers
+//! ```
+
+mod answers;
+pub(super) mod attributes;
+mod completer;
+mod receive_queue;
+mod requester;
+mod responder;
+mod send_queue;
+
+pub use attributes::{ModifyError, QpAttributes, QpState};
+
+use self::answers::Answers;
+use self::attributes::Settings;
+use self::receive_queue::ReceiveQueue;
+use self::requester::Requester;
+use self::responder::Responder;
+use self::send_queue::SendQueue;
+use super::counters::QpCounters;
+use super::events::Event;
+use super::handle::{CqHandle, PdHandle, QpHandle};
+use super::path::Template;
+use super::tables::Tables;
+use super::work::{CompletionKind, PostError, SendRequest, Sge, Status, WorkCompletion};
+use crate::wire::bth::{Bth, BthFields};
+use crate::wire::icrc::Network;
+use crate::wire::opcode::{Opcode, Operation, Transport};
+use crate::wire::packet::Message;
+use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpOptions {
+    /// The service. By default none: say which.
+    pub transport: Transport,
+    /// The protection domain of its memory. By default none: say which.
+    pub pd: PdHandle,
+    /// Where its sends complete. By default none: say which.
+    pub send_cq: CqHandle,
+    /// Where its receives complete. By default none: say which.
+    pub recv_cq: CqHandle,
+    /// Requests that its send queue takes. By default none: say how many.
+    pub send_depth: u32,
+    /// Receives that its receive queue takes. By default none: say how many.
+    pub recv_depth: u32,
+    /// Each send has a completion, whatever its request says. By default none: say whether.
+    pub signals_all: bool,
+}
+
+pub(super) struct Qp {
+    handle: QpHandle,
+    qpn: Qpn,
+    options: QpOptions,
+    state: QpState,
+    settings: Settings,
+    /// The headers to the peer, from RTR on.
+    template: Option<Template>,
+    sq: SendQueue,
+    rq: ReceiveQueue,
+    requester: Requester,
+    responder: Responder,
+    answers: Answers,
+    pub(super) counters: QpCounters,
+    /// It stands in the queue of those that have a packet to send.
+    pub(super) is_queued: bool,
+}
+
+impl Qp {
+    pub(super) fn new(handle: QpHandle, qpn: Qpn, options: &QpOptions) -> Self {
+        Self {
+            handle,
+            qpn,
+            options: *options,
+            state: QpState::Reset,
+            settings: Settings::default(),
+            template: None,
+            sq: SendQueue::new(options.send_depth),
+            rq: ReceiveQueue::new(options.recv_depth),
+            requester: Requester::default(),
+            responder: Responder::default(),
+            answers: Answers::default(),
+            counters: QpCounters::default(),
+            is_queued: false,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    #[inline]
+    pub(super) const fn state(&self) -> QpState {
+        self.state
+    }
+
+    #[inline]
+    pub(super) const fn options(&self) -> &QpOptions {
+        &self.options
+    }
+
+    #[inline]
+    pub(super) const fn pkey(&self) -> u16 {
+        self.settings.pkey
+    }
+
+    #[inline]
+    pub(super) fn is_of_peer(&self, network: Network<'_>) -> bool {
+        self.template.as_ref().is_some_and(|template| template.is_of_peer(network))
+    }
+
+    /// Takes a request for the send queue.
+    #[inline]
+    pub(super) fn post_send(&mut self, tables: &mut Tables, request: &SendRequest<'_>) -> Result<(), PostError> {
+        match self.state {
+            QpState::Rts | QpState::Sqd if request.operation.needs_response() && self.settings.max_rd_atomic == 0 => {
+                Err(PostError::Operation)
+            }
+            QpState::Rts | QpState::Sqd => self.sq.post(request, request.signaled || self.options.signals_all),
+            QpState::Err => {
+                self.complete(tables, self.options.send_cq, request.wr_id, request.operation.kind(), Status::Flushed);
+                Ok(())
+            }
+            _ => Err(PostError::State),
+        }
+    }
+
+    /// Takes a receive.
+    #[inline]
+    pub(super) fn post_recv(&mut self, tables: &mut Tables, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        match self.state {
+            QpState::Reset => Err(PostError::State),
+            QpState::Err => {
+                self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+                Ok(())
+            }
+            _ => self.rq.post(wr_id, sges),
+        }
+    }
+
+    /// Takes a packet of the peer.
+    #[inline]
+    pub(super) fn receive(&mut self, tables: &mut Tables, now: u64, bth: &Bth, message: &Message<'_>) {
+        self.counters.packets_rx += 1;
+        if message.operation.is_response() {
+            self.take_response(tables, now, bth.psn(), message);
+        } else {
+            self.take_request(tables, bth, message);
+        }
+    }
+
+    /// True if a packet can be sent now.
+    #[inline]
+    pub(super) fn is_due(&self, tables: &Tables) -> bool {
+        self.has_answer() || self.can_request(tables)
+    }
+
+    /// Writes the next packet into the frame, answers first; `None` if there is none.
+    #[inline]
+    pub(super) fn transmit(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
+        let len = match self.send_answer(tables, frame) {
+            Some(len) => len,
+            None => self.send_request(tables, now, frame)?,
+        };
+        self.counters.packets_tx += 1;
+        Some(len)
+    }
+
+    /// Fails of our own fault, or because the user says so: all that is queued is flushed.
+    pub(super) fn enter_error(&mut self, tables: &mut Tables) {
+        if self.state == QpState::Err {
+            return;
+        }
+        self.state = QpState::Err;
+        self.requester.stop();
+        self.answers = Answers::default();
+        while !self.sq.is_empty() {
+            let wqe = self.sq.at(self.sq.head);
+            let (wr_id, kind) = (wqe.wr_id, wqe.operation.kind());
+            self.sq.head = self.sq.head.wrapping_add(1);
+            self.complete(tables, self.options.send_cq, wr_id, kind, Status::Flushed);
+        }
+        while let Some(wr_id) = self.rq.pop() {
+            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+        }
+    }
+
+    /// Begins anew: nothing is left of what was queued or under way.
+    fn reset(&mut self) {
+        self.state = QpState::Reset;
+        self.settings = Settings::default();
+        self.template = None;
+        self.sq.clear();
+        while self.rq.pop().is_some() {}
+        self.requester = Requester::default();
+        self.responder = Responder::default();
+        self.answers = Answers::default();
+    }
+
+    /// Completes a request that has nothing but its status to say.
+    fn complete(&mut self, tables: &mut Tables, cq: CqHandle, wr_id: u64, kind: CompletionKind, status: Status) {
+        let completion = WorkCompletion { wr_id, status, kind, byte_len: 0, qpn: self.qpn, imm: None };
+        self.push_completion(tables, cq, completion, status != Status::Success);
+    }
+
+    /// Puts a completion into its queue; a queue that overruns takes the queue pair with it.
+    #[inline]
+    fn push_completion(&mut self, tables: &mut Tables, cq: CqHandle, completion: WorkCompletion, is_solicited: bool) {
+        if tables.complete(cq, completion, is_solicited) {
+            return;
+        }
+        if self.state != QpState::Err {
+            tables.events.push(Event::QpFatal(self.handle));
+            self.enter_error(tables);
+        }
+    }
+
+    /// A header of the peer's queue pair.
+    #[inline]
+    fn bth(&self, operation: Operation, psn: Psn, payload_len: u32) -> BthFields {
+        BthFields {
+            opcode: Opcode::new(self.options.transport, operation),
+            solicited: false,
+            pad: super::builder::pad(payload_len),
+            pkey: self.settings.pkey,
+            destination: self.settings.destination,
+            ack_request: false,
+            psn,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The requester: sends the packets of the send queue, and sends them again from memory
+//! (InfiniBand 9.7.3).
+//!
+//! Sequence numbers say where it is: up to `unacknowledged` all is done, `next` is sent next, and
+//! `sent` is behind all that were ever sent. To go back is to set `next` and the place in the
+//! queue that belongs to it.
+
+use zerocopy::IntoBytes;
+
+use super::attributes::{QpState, Settings};
+use super::send_queue::{Bytes, SendQueue, SendWqe};
+use super::{Qp, Status};
+use crate::roce::builder::Builder;
+use crate::roce::gather::ProtectionError;
+use crate::roce::tables::Tables;
+use crate::roce::timers::NEVER;
+use crate::roce::work::SendOperation;
+use crate::wire::extended::{AtomicEth, Reth};
+use crate::wire::psn::Psn;
+
+/// Packets after which an acknowledgment is asked for within a message: half of the packets that
+/// may be under way by default.
+const ACK_REQUEST_AFTER: u8 = 64;
+
+pub(crate) struct Requester {
+    /// The oldest packet that is not acknowledged.
+    pub(super) unacknowledged: Psn,
+    /// The packet that is sent next.
+    pub(super) next: Psn,
+    /// Behind the last packet that was sent.
+    pub(super) sent: Psn,
+    /// The request that is sent next, as a position of the queue.
+    pub(super) wqe: u32,
+    /// Bytes of it that were sent.
+    pub(super) offset: u32,
+    /// Behind the last request of which a packet was sent.
+    pub(super) started: u32,
+    /// READs and atomic operations before `wqe` that are not answered.
+    pub(super) reads: u8,
+    packets_since_ack_request: u8,
+    pub(super) retries_left: u8,
+    pub(super) rnr_retries_left: u8,
+    /// No packet is sent before the deadline: the peer had no receive.
+    pub(super) waits_for_receive: bool,
+    /// It went back, and nothing was acknowledged since.
+    pub(super) has_gone_back: bool,
+    /// When to look again, if nothing comes.
+    pub(super) deadline: u64,
+    /// Messages that were started.
+    messages: u32,
+    /// The last message that the peer has a receive for, as far as it says.
+    pub(super) credit_limit: Option<u32>,
+    /// The request at this position fails, once those before it are complete.
+    pub(super) fault: Option<(u32, Status)>,
+}
+
+impl Default for Requester {
+    fn default() -> Self {
+        Self {
+            unacknowledged: Psn::default(),
+            next: Psn::default(),
+            sent: Psn::default(),
+            wqe: 0,
+            offset: 0,
+            started: 0,
+            reads: 0,
+            packets_since_ack_request: 0,
+            retries_left: 0,
+            rnr_retries_left: 0,
+            waits_for_receive: false,
+            has_gone_back: false,
+            deadline: NEVER,
+            messages: 0,
+            credit_limit: None,
+            fault: None,
+        }
+    }
+}
+
+impl Requester {
+    /// Begins at a sequence number.
+    pub(super) fn start(&mut self, psn: Psn) {
+        (self.unacknowledged, self.next, self.sent) = (psn, psn, psn);
+    }
+
+    /// All retries are there again.
+    pub(super) fn refill(&mut self, settings: &Settings) {
+        self.retries_left = settings.retry_cnt;
+        self.rnr_retries_left = settings.rnr_retry;
+    }
+
+    /// Sends nothing any more, and waits for nothing.
+    pub(super) fn stop(&mut self) {
+        self.deadline = NEVER;
+        self.fault = None;
+    }
+
+    /// True if nothing is under way, nor half sent.
+    pub(super) fn drains(&self, sq: &SendQueue) -> bool {
+        sq.head == self.started && self.offset == 0
+    }
+
+    /// The sequence number of the next packet, and whether it was sent before.
+    fn is_retransmit(&self) -> bool {
+        self.next.since(self.sent) < 0
+    }
+}
+
+/// A packet that is to be sent.
+struct Request {
+    /// The first packet of its message, or of a READ that is asked again for its rest.
+    is_first: bool,
+    is_last: bool,
+    psn: Psn,
+    /// Bytes of the message before it.
+    offset: u32,
+    /// Bytes of the message in it.
+    len: u32,
+    asks_for_ack: bool,
+}
+
+impl Qp {
+    /// True if the requester can send a packet.
+    #[inline]
+    pub(super) fn can_request(&self, tables: &Tables) -> bool {
+        let requester = &self.requester;
+        let is_faulty = requester.fault.is_some_and(|(position, _)| position == requester.wqe);
+        if requester.wqe == self.sq.tail || requester.waits_for_receive || is_faulty {
+            return false;
+        }
+        let goes_on = requester.offset > 0 || requester.wqe != requester.started;
+        match self.state {
+            QpState::Rts => {}
+            QpState::Sqd if goes_on => {}
+            _ => return false,
+        }
+        if requester.next.since(requester.unacknowledged).cast_unsigned() >= tables.unacknowledged_packets {
+            return false;
+        }
+        let wqe = self.sq.at(requester.wqe);
+        if requester.offset > 0 && !wqe.operation.needs_response() {
+            return true;
+        }
+        let reads_max = if wqe.has_fence { 1 } else { self.settings.max_rd_atomic };
+        let waits_for_reads = (wqe.has_fence || wqe.operation.needs_response()) && requester.reads >= reads_max;
+        !waits_for_reads && self.has_credit(wqe)
+    }
+
+    /// True if the peer has a receive for the message, does not say, or nothing else is under way:
+    /// then one message asks again.
+    #[inline]
+    fn has_credit(&self, wqe: &SendWqe) -> bool {
+        let requester = &self.requester;
+        let Some(limit) = requester.credit_limit else { return true };
+        if !wqe.operation.takes_receive() || requester.next == requester.unacknowledged {
+            return true;
+        }
+        let ssn = if requester.wqe == requester.started { requester.messages.wrapping_add(1) } else { wqe.ssn };
+        Psn::new(limit).since(Psn::new(ssn)) >= 0
+    }
+
+    /// Writes the next packet of the send queue.
+    pub(super) fn send_request(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
+        if !self.can_request(tables) {
+            return None;
+        }
+        if self.requester.wqe == self.requester.started {
+            self.start_message();
+        }
+        let request = self.next_packet(tables);
+        match self.build(tables, &request, frame) {
+            Ok(len) => {
+                self.advance(now, &request);
+                Some(len)
+            }
+            Err(ProtectionError) => {
+                self.requester.fault = Some((self.requester.wqe, Status::LocalProtection));
+                self.complete_acknowledged(tables);
+                None
+            }
+        }
+    }
+
+    /// Gives the next message its numbers.
+    fn start_message(&mut self) {
+        let requester = &mut self.requester;
+        requester.messages = requester.messages.wrapping_add(1);
+        let wqe = self.sq.at_mut(requester.wqe);
+        (wqe.psn, wqe.ssn) = (requester.next, requester.messages);
+        requester.started = requester.wqe.wrapping_add(1);
+    }
+
+    /// What the next packet has in it.
+    #[inline]
+    fn next_packet(&self, tables: &Tables) -> Request {
+        let requester = &self.requester;
+        let wqe = self.sq.at(requester.wqe);
+        let (offset, psn) = (requester.offset, requester.next);
+        if wqe.operation.needs_response() {
+            return Request { is_first: true, is_last: true, psn, offset, len: wqe.len - offset, asks_for_ack: true };
+        }
+        let len = (wqe.len - offset).min(1 << self.settings.mtu_shift);
+        let is_last = offset + len == wqe.len;
+        let under_way = psn.since(requester.unacknowledged).cast_unsigned() + 1;
+        let asks_for_ack = is_last
+            || requester.packets_since_ack_request >= ACK_REQUEST_AFTER
+            || under_way >= tables.unacknowledged_packets;
+        Request { is_first: offset == 0, is_last, psn, offset, len, asks_for_ack }
+    }
+
+    /// Writes the packet; its bytes come from memory, whether for the first time or not.
+    #[inline]
+    fn build(&self, tables: &Tables, request: &Request, frame: &mut [u8]) -> Result<usize, ProtectionError> {
+        let wqe = self.sq.at(self.requester.wqe);
+        let template = self.template.as_ref().ok_or(ProtectionError)?;
+        let payload_len = if wqe.operation.needs_response() { 0 } else { request.len };
+        let operation = wqe.operation.packet(request.is_first, request.is_last);
+        let mut bth = self.bth(operation, request.psn, payload_len);
+        bth.ack_request = request.asks_for_ack;
+        bth.solicited = wqe.is_solicited && request.is_last;
+        let mut builder = Builder::new(frame, template, &bth);
+        match wqe.operation {
+            SendOperation::CompareSwap { remote, compare, swap } => {
+                builder.push(&AtomicEth::new(remote.address, remote.rkey, swap, compare));
+            }
+            SendOperation::FetchAdd { remote, add } => {
+                builder.push(&AtomicEth::new(remote.address, remote.rkey, add, 0));
+            }
+            SendOperation::Write(remote) | SendOperation::WriteImm(remote, _) | SendOperation::Read(remote)
+                if request.is_first =>
+            {
+                let address = remote.address.wrapping_add(u64::from(request.offset));
+                builder.push(&Reth::new(address, remote.rkey, wqe.len - request.offset));
+            }
+            _ => {}
+        }
+        if let Some(imm) = wqe.operation.imm().filter(|_| request.is_last) {
+            builder.push(imm.as_bytes());
+        }
+        let payload = builder.payload(payload_len as usize);
+        match wqe.bytes() {
+            Bytes::Sges(sges) => tables.regions.gather(self.options.pd, sges, request.offset, payload)?,
+            Bytes::Inline(bytes) => payload.copy_from_slice(&bytes[request.offset as usize..][..payload.len()]),
+        }
+        Ok(builder.finish(template))
+    }
+
+    /// Goes on behind the packet.
+    #[inline]
+    fn advance(&mut self, now: u64, request: &Request) {
+        let is_retransmit = self.requester.is_retransmit();
+        self.counters.retransmits += u64::from(is_retransmit);
+        let (wqe, requester) = (self.sq.at(self.requester.wqe), &mut self.requester);
+        let needs_response = wqe.operation.needs_response();
+        requester.next = if needs_response {
+            wqe.psn.plus(wqe.psn_count(self.settings.mtu_shift.into()))
+        } else {
+            request.psn.plus(1)
+        };
+        if requester.next.since(requester.sent) > 0 {
+            requester.sent = requester.next;
+        }
+        requester.reads += u8::from(needs_response);
+        requester.packets_since_ack_request =
+            if request.asks_for_ack { 0 } else { requester.packets_since_ack_request + 1 };
+        if request.is_last {
+            requester.wqe = requester.wqe.wrapping_add(1);
+            requester.offset = 0;
+        } else {
+            requester.offset += request.len;
+        }
+        if requester.deadline == NEVER {
+            self.restart_timer(now);
+        }
+    }
+
+    /// Waits the whole time to an acknowledgment, if anything is under way.
+    #[inline]
+    pub(super) fn restart_timer(&mut self, now: u64) {
+        let is_under_way = self.requester.unacknowledged != self.requester.sent;
+        let timeout = self.settings.timeout_ns().filter(|_| is_under_way);
+        self.requester.deadline = timeout.map_or(NEVER, |timeout| now.saturating_add(timeout));
+    }
+
+    /// Sends again from a packet on.
+    pub(super) fn go_back(&mut self, to: Psn) {
+        let shift = u32::from(self.settings.mtu_shift);
+        let requester = &mut self.requester;
+        (requester.next, requester.reads, requester.offset) = (to, 0, 0);
+        requester.packets_since_ack_request = 0;
+        requester.wqe = self.sq.head;
+        while requester.wqe != requester.started {
+            let wqe = self.sq.at(requester.wqe);
+            let packets = to.since(wqe.psn).cast_unsigned();
+            if packets < wqe.psn_count(shift) {
+                requester.offset = packets << shift;
+                return;
+            }
+            requester.reads += u8::from(wqe.operation.needs_response());
+            requester.wqe = requester.wqe.wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What the queue pairs of a device share.
+
+use super::counters::DeviceCounters;
+use super::cq::{Cq, Pushed};
+use super::events::{Event, Events};
+use super::handle::{CqHandle, Table, kind};
+use super::keys::Regions;
+use super::work::WorkCompletion;
+
+pub(super) struct Tables {
+    pub(super) regions: Regions,
+    pub(super) cqs: Table<kind::Cq, Cq>,
+    pub(super) events: Events,
+    pub(super) counters: DeviceCounters,
+    /// Packets that a queue pair sends ahead of the acknowledgments.
+    pub(super) unacknowledged_packets: u32,
+}
+
+impl Tables {
+    /// Puts in a completion; false if its queue overran.
+    #[inline]
+    pub(super) fn complete(&mut self, handle: CqHandle, completion: WorkCompletion, is_solicited: bool) -> bool {
+        // A queue pair's queues live longer than it.
+        let Some(cq) = self.cqs.get_mut(handle) else { return true };
+        match cq.push(completion, is_solicited) {
+            Pushed::Quietly => {}
+            Pushed::Notify => self.events.notify(handle),
+            Pushed::Overrun => self.events.push(Event::CqError(handle)),
+        }
+        let is_overrun = cq.is_overrun();
+        self.counters.cq_overruns += u64::from(is_overrun);
+        !is_overrun
+    }
+}

@@ -1,0 +1,4 @@
+//! Two devices and the wire between them, in virtual time.
+
+mod pair;
+mod rc;
