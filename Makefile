@@ -193,6 +193,12 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,go,golang-go,for tests of unmodified programs on wirepath,:)
 	cargo test --release -p wirepath-tests --test preload_large -- --ignored --nocapture
 	cargo test --release -p wirepath-tests --test preload_faults -- --nocapture gdb
+	$(call want,qemu-system-x86_64,qemu-system-x86,for a guest with the RoCE of Linux,:)
+	$(call want,busybox,busybox-static,for a guest with the RoCE of Linux,:)
+	$(call want,cpio,cpio,for a guest with the RoCE of Linux,:)
+	$(call want,ib_write_bw,perftest,for a guest with the RoCE of Linux,:)
+	$(call want,rping,rdmacm-utils,for a guest with the RoCE of Linux,:)
+	cargo test --release -p wirepath-tests --test rdma_rxe -- --include-ignored --nocapture
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload_scripts
 
