@@ -1,4 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+pub mod exchange;
+#[cfg(feature = "port")]
+pub mod port;
 pub mod roce;
 pub mod wire;

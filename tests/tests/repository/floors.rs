@@ -41,6 +41,25 @@ fn arrows_point_down() {
     assert!(arrows > 50, "only {arrows} arrows in {}: this test no longer finds the code", src.display());
 }
 
+/// The packets and the device of RoCE, and the texts before them, are free of the framework: only
+/// the node on a port (`rdma/src/port`) knows it.
+#[test]
+fn roce_knows_no_framework() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rdma/src");
+    let rooms = ["wire", "roce", "exchange"].map(|room| src.join(room));
+    let files: Vec<PathBuf> = rooms.iter().flat_map(|room| rust_files(room)).collect();
+    let wrong: Vec<_> = files
+        .iter()
+        .filter(|file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            code.any(|line| line.contains("wirepath::") || line.contains("crate::port"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "files that name the framework: {wrong:?}");
+    assert!(files.len() > 20, "only {} files below {}", files.len(), src.display());
+}
+
 #[test]
 fn upward_arrow_is_named_with_file_and_line() {
     let check = |file: &str, text: &str, expected: &[&str]| {

@@ -5,6 +5,7 @@ use core::net::SocketAddrV4;
 use crate::mem::{Held, MbufRef};
 use crate::proto::{ConsumerId, InterfaceId};
 use crate::time::UnixTime;
+use crate::wire::udp;
 
 /// A received datagram, as `recvmsg` would return it: the payload, both ends, and the ancillary
 /// data.
@@ -37,5 +38,14 @@ impl Datagram<'_> {
     #[inline]
     pub fn hold(&self) -> Held {
         self.mbuf.hold()
+    }
+
+    /// The IPv4 header, options included, and the UDP header of the datagram, as they came: for
+    /// protocols that protect them by a checksum of their own, such as RoCE. Of a datagram in
+    /// fragments they are those of the first. `None` where the device delivered them as part of a
+    /// larger buffer.
+    #[inline]
+    pub fn headers(&self) -> Option<&[u8]> {
+        self.mbuf.behind(self.mbuf.l3_len() + udp::HEADER_LEN)
     }
 }

@@ -1,0 +1,19 @@
+//! RoCE on a port of wirepath: over AF_XDP, the queues of a ConnectX, or plain memory.
+//!
+//! ```text
+//!  port: UDP 4791 ─▶ Ethernet ─▶ Ipv4 ─▶ Udp ─▶ RoceNode ─▶ Device ─▶ completions
+//!                     frames ◀── tick, one doorbell a turn ◀──┘  ◀── requests
+//! ```
+//!
+//! The [`RoceNode`] is an [`App`](wirepath::pipeline::App) like any other: the framework steers
+//! datagrams to UDP port 4791 to it by a [`subscription`] and knows nothing of RDMA. Answers leave
+//! with the doorbell of the turn in which their cause arrived.
+
+mod node;
+mod path;
+
+pub use node::{NodeCounters, RoceNode, subscription};
+pub use path::{PathError, PathState, largest_mtu};
+
+#[cfg(test)]
+mod tests;

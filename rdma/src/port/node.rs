@@ -1,0 +1,161 @@
+//! The app that carries a device.
+
+use core::net::Ipv4Addr;
+
+use wirepath::device::Offload;
+use wirepath::pipeline::{App, AppError, Cx, Datagram};
+use wirepath::port::{Subscription, udp};
+use wirepath::proto::ConsumerId;
+use wirepath::time::Instant;
+
+use crate::roce::{Device, DeviceConfig};
+use crate::wire::ROCE_PORT;
+use crate::wire::icrc::Network;
+
+/// Frames that leave in one turn: a queue pair with much to send must not keep the worker from
+/// what arrives.
+const FRAMES_PER_TURN: usize = 64;
+
+/// What a port is subscribed to for RoCEv2: datagrams to UDP port 4791 of any address of ours.
+pub fn subscription() -> Subscription {
+    udp(Ipv4Addr::UNSPECIFIED, ROCE_PORT)
+}
+
+/// A RoCE device on the port of a worker.
+///
+/// It takes the datagrams of its consumer, and sends what is due once a turn. Requests are posted,
+/// and completions polled, by [`device_mut`](Self::device_mut): between two turns, or in the
+/// methods of an app that has the node in it and passes its calls on.
+///
+/// ```
+/// use rdma::port::{RoceNode, subscription};
+/// use rdma::roce::DeviceConfig;
+/// use wirepath::prelude::*;
+///
+/// let port = Port::open("memory:roce")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
+/// let mut port = port.subscribe(subscription()).embed(RoceNode::new(&DeviceConfig::default()))?;
+/// let pd = port.app_mut().device_mut().create_pd().expect("the first");
+/// port.poll();
+/// # let _ = pd;
+/// # wirepath::Result::<()>::Ok(())
+/// ```
+pub struct RoceNode {
+    device: Device,
+    consumer: ConsumerId,
+    counters: NodeCounters,
+}
+
+/// What the node counted beside its device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCounters {
+    /// Datagrams that were dropped because their IPv4 header has options, or did not come in one
+    /// piece with the rest.
+    pub without_headers: u64,
+    /// Turns in which frames waited because the ring was full, the pool empty, or a turn's 64
+    /// frames had left.
+    pub deferred: u64,
+}
+
+impl RoceNode {
+    /// A device with room for what the configuration says, whose datagrams are those of
+    /// [`ConsumerId`] 0.
+    ///
+    /// # Panics
+    /// As [`Device::new`].
+    pub fn new(config: &DeviceConfig) -> Self {
+        Self { device: Device::new(config), consumer: ConsumerId(0), counters: NodeCounters::default() }
+    }
+
+    /// Takes the datagrams of another consumer.
+    #[must_use]
+    pub fn with_consumer(mut self, consumer: ConsumerId) -> Self {
+        self.consumer = consumer;
+        self
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The device, for requests and completions.
+    #[inline]
+    pub fn device_mut(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> NodeCounters {
+        self.counters
+    }
+
+    /// Posts the frames that are due, as many as the ring has room for.
+    #[inline]
+    fn transmit(&mut self, cx: &mut Cx<'_>) {
+        if !self.device.is_due() {
+            return;
+        }
+        let (len_max, now) = (self.device.frame_len_max(), cx.now.as_nanos());
+        // A frame that the device has written is sent, so room and buffer come first.
+        for _ in 0..cx.tx.room().min(FRAMES_PER_TURN) {
+            let Some(mut mbuf) = cx.pool.alloc() else { break };
+            let len = match mbuf.append(len_max) {
+                Some(frame) => self.device.transmit(now, frame),
+                // `on_start` has found that the buffers are as long.
+                None => None,
+            };
+            let Some(len) = len else { return mbuf.free() };
+            mbuf.trim_to(len);
+            if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
+                // The ring has less room than it said: the packet is lost, as on a wire.
+                mbuf.free();
+                break;
+            }
+        }
+        self.counters.deferred += u64::from(self.device.is_due());
+    }
+}
+
+impl App for RoceNode {
+    #[inline]
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        if datagram.consumer != self.consumer {
+            return;
+        }
+        let headers = datagram.headers().and_then(|headers| headers.split_first_chunk::<20>());
+        let network = headers.and_then(|(ip, udp)| Some(Network::Ipv4(ip, udp.try_into().ok()?)));
+        match network {
+            Some(network) => self.device.receive(cx.now.as_nanos(), network, datagram.payload),
+            None => self.counters.without_headers += 1,
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        let mbuf = cx.pool.alloc().ok_or("the pool of the port has no buffer")?;
+        let room = mbuf.tailroom();
+        mbuf.free();
+        match self.device.frame_len_max() {
+            len if len <= room => Ok(()),
+            len => Err(format!(
+                "a frame of RoCE has up to {len} bytes, and a buffer of the port {room}: take a smaller MTU for the \
+                 RoCE device, or a larger one for the interface"
+            )
+            .into()),
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        if self.device.next_timer().is_some_and(|at| at <= cx.now.as_nanos()) {
+            self.device.on_timer(cx.now.as_nanos());
+        }
+        self.transmit(cx);
+    }
+
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        if self.device.is_due() {
+            return cx.now;
+        }
+        self.device.next_timer().map_or(Instant::MAX, Instant::from_nanos)
+    }
+}

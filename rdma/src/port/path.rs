@@ -1,0 +1,104 @@
+//! The way to a peer by the host of a worker: its route, and the neighbor on it.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use wirepath::pipeline::Cx;
+use wirepath::proto::{NeighborRequest, Resolution, ResolutionCause};
+
+use super::node::RoceNode;
+use crate::roce::{Addresses, Link, Mtu, Path};
+
+/// Bytes that a packet may have around its payload: IPv6, UDP and all headers of RoCE (Linux rxe
+/// and the drivers of RNICs reserve as much).
+const OVERHEAD: usize = 80;
+
+/// The way to a peer, or that it is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// What a queue pair is connected by.
+    Known(Path),
+    /// The MAC address of the next hop is being resolved: ask again in a later turn.
+    Resolving(Ipv4Addr),
+}
+
+/// Why there is no way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The address is ours.
+    Local(Ipv4Addr),
+    /// The address is a group: connections have one peer.
+    Group(Ipv4Addr),
+    /// No route leads there.
+    NoRoute(Ipv4Addr),
+    /// The neighbor's address is not known, and cannot be requested: the table is full, or this
+    /// port resolves none.
+    NeighborMissing(Ipv4Addr),
+    /// The port's frames have two VLAN tags, and a frame of RoCE at most one.
+    TwoTags,
+}
+
+impl RoceNode {
+    /// The way to `destination` from now on: neighbors that are not known are requested. A path
+    /// does not follow its neighbor: where the MAC address changes, connect again.
+    ///
+    /// # Errors
+    /// [`PathError`].
+    pub fn path(&self, destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
+        let (mac, source) = match cx.host.resolve(destination, cx.now) {
+            Resolution::Station { mac, source } => (mac, source),
+            Resolution::NeighborMissing { next_hop, source } => {
+                let request = NeighborRequest { next_hop, source, cause: ResolutionCause::App };
+                let is_requested = cx.keep_neighbor(request);
+                let missing = PathError::NeighborMissing(next_hop);
+                return if is_requested { Ok(PathState::Resolving(next_hop)) } else { Err(missing) };
+            }
+            Resolution::Group { .. } => return Err(PathError::Group(destination)),
+            Resolution::Local => return Err(PathError::Local(destination)),
+            Resolution::NoRoute => return Err(PathError::NoRoute(destination)),
+        };
+        let vlan = match cx.host.vlan().as_slice() {
+            [] => None,
+            [tag] => Some(tag.tci()),
+            _ => return Err(PathError::TwoTags),
+        };
+        let link = Link { destination: mac.0, source: cx.host.mac().0, vlan };
+        Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
+    }
+}
+
+/// The largest payload of a packet on a link of this MTU, with 80 bytes for all headers; `None` for
+/// a link below 336 bytes. Linux rxe computes the same, so that both ends agree.
+pub fn largest_mtu(link_mtu: usize) -> Option<Mtu> {
+    let sizes = [Mtu::B4096, Mtu::B2048, Mtu::B1024, Mtu::B512, Mtu::B256];
+    sizes.into_iter().find(|mtu| mtu.bytes() as usize + OVERHEAD <= link_mtu)
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(own) => write!(f, "{own} is this host itself: a peer on the same host needs no wire"),
+            Self::Group(group) => write!(f, "{group} is a group, and a connection has one peer"),
+            Self::NoRoute(peer) => write!(f, "no route leads to {peer}: add a route for its network"),
+            Self::NeighborMissing(hop) => {
+                write!(f, "the MAC address of {hop} is not known, and is not resolved here: add it as a neighbor")
+            }
+            Self::TwoTags => write!(f, "a frame of RoCE has at most one VLAN tag, and those of this port have two"),
+        }
+    }
+}
+
+impl core::error::Error for PathError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mtu_is_the_one_that_rxe_takes() {
+        for (link, mtu) in [(1500, Some(1024)), (4200, Some(4096)), (4175, Some(2048)), (336, Some(256)), (335, None)] {
+            assert_eq!(largest_mtu(link).map(Mtu::bytes), mtu, "{link}");
+        }
+    }
+}

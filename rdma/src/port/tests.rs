@@ -1,0 +1,148 @@
+//! Two nodes on a wire of plain memory.
+
+use core::net::Ipv4Addr;
+
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
+use wirepath::port::{EmbeddedPort, Port};
+
+use super::{PathError, PathState, RoceNode, subscription};
+use crate::roce::*;
+use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
+
+const US: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const LEN: u32 = 10_000;
+/// Turns that are more than enough for ARP and a message.
+const TURNS: usize = 10_000;
+
+struct End {
+    port: EmbeddedPort<RoceNode, MemoryDevice>,
+    memory: Buffer,
+    mr: Mr,
+    cq: CqHandle,
+    qp: QpHandle,
+}
+
+impl End {
+    fn new(device: MemoryDevice, address: Ipv4Addr) -> Self {
+        let network = format!("{address}/24").parse().unwrap();
+        let port = Port::over(device).address(network).log(|_| ()).subscribe(subscription());
+        let mut port = port.embed(RoceNode::new(&DeviceConfig::default())).unwrap();
+        let device = port.app_mut().device_mut();
+        let pd = device.create_pd().unwrap();
+        let cq = device.create_cq(16).unwrap();
+        let memory = Buffer::zeroed(LEN as usize);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = device.register(pd, Region::from(&memory), access).unwrap();
+        let transport = Transport::Rc;
+        let options =
+            QpOptions { transport, pd, send_cq: cq, recv_cq: cq, send_depth: 4, recv_depth: 4, signals_all: true };
+        let qp = device.create_qp(&options).unwrap();
+        Self { port, memory, mr, cq, qp }
+    }
+
+    fn path(&mut self, to: Ipv4Addr) -> Result<PathState, PathError> {
+        self.port.with_app(|node, cx| node.path(to, cx))
+    }
+
+    fn connect(&mut self, path: Path, peer: &Self) {
+        let device = self.port.app_mut().device_mut();
+        let init = QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::REMOTE_WRITE),
+            ..QpAttributes::to(QpState::Init)
+        };
+        let rtr = QpAttributes {
+            path: Some(path),
+            mtu: Some(Mtu::B1024),
+            destination: peer.port.app().device().qpn(peer.qp),
+            rq_psn: Some(Psn::new(7)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(Psn::new(7)),
+            max_rd_atomic: Some(1),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            timeout: Some(14),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        for step in [init, rtr, rts] {
+            device.modify_qp(self.qp, &step).unwrap();
+        }
+    }
+}
+
+/// Two ends that know each other's MAC addresses.
+fn ends() -> ([End; 2], [Path; 2]) {
+    let (near, far) = pair("roce", MemoryConfig::default());
+    let mut ends = [End::new(near, US), End::new(far, PEER)];
+    for _ in 0..TURNS {
+        let paths = [ends[0].path(PEER).unwrap(), ends[1].path(US).unwrap()];
+        if let [PathState::Known(near), PathState::Known(far)] = paths {
+            return (ends, [near, far]);
+        }
+        for end in &mut ends {
+            end.port.poll();
+        }
+    }
+    panic!("ARP has no answer");
+}
+
+#[test]
+fn write_crosses_two_ports_and_completes() {
+    let ([mut near, mut far], paths) = ends();
+    near.connect(paths[0], &far);
+    far.connect(paths[1], &near);
+    let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7) as u8).collect();
+    near.memory.write(0, &bytes);
+    let sge = Sge { address: near.mr.address, len: LEN, lkey: near.mr.key };
+    let remote = Remote { address: far.mr.address, rkey: far.mr.key };
+    let request = SendRequest::new(5, SendOperation::Write(remote), Data::Sges(core::slice::from_ref(&sge)));
+    near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    let done = (0..TURNS).find_map(|_| {
+        near.port.poll();
+        far.port.poll();
+        near.port.app_mut().device_mut().poll_cq(near.cq)
+    });
+    let done = done.expect("a completion");
+    assert_eq!((done.wr_id, done.status), (5, Status::Success));
+    let mut written = vec![0; LEN as usize];
+    far.memory.read(0, &mut written);
+    assert!(written == bytes, "other bytes than those that were sent");
+    assert_eq!(far.port.app().device().counters().icrc_errors, 0);
+    assert_eq!(far.port.app().counters().without_headers, 0);
+}
+
+#[test]
+fn answer_leaves_in_the_turn_of_its_request() {
+    let ([mut near, mut far], paths) = ends();
+    near.connect(paths[0], &far);
+    far.connect(paths[1], &near);
+    let remote = Remote { address: far.mr.address, rkey: far.mr.key };
+    let request = SendRequest::new(1, SendOperation::Write(remote), Data::Inline(b"tick"));
+    near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    near.port.poll();
+    far.port.poll();
+    near.port.poll();
+    assert!(near.port.app_mut().device_mut().poll_cq(near.cq).is_some(), "a turn each is enough");
+}
+
+#[test]
+fn path_to_oneself_is_refused() {
+    let ([mut near, _], _) = ends();
+    assert_eq!(near.path(US), Err(PathError::Local(US)));
+}
+
+#[test]
+fn buffers_too_short_for_the_mtu_end_the_start() {
+    let (device, _far) = pair("short", MemoryConfig::default());
+    let port = Port::over(device).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
+    let node = RoceNode::new(&DeviceConfig { mtu: Mtu::B4096, ..DeviceConfig::default() });
+    let error = port.embed(node).err().expect("no room for 4096 bytes").to_string();
+    assert!(error.contains("take a smaller MTU"), "{error}");
+}
