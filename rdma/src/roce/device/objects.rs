@@ -20,7 +20,8 @@ use crate::wire::qpn::Qpn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The device has no room for another of this kind: its [`DeviceConfig`](crate::roce::DeviceConfig) says how many.
+    /// The device has no room for another of this kind: its
+    /// [`DeviceConfig`](crate::roce::DeviceConfig) says how many.
     Full(&'static str),
     /// No object of this kind has the handle: it was destroyed.
     Unknown(&'static str),
