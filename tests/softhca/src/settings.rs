@@ -3,6 +3,7 @@
 //! it, `FromStr` parses it.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -126,6 +127,9 @@ impl fmt::Display for DeviceSettings {
         let Config { multi_packet_send, cqe_compression, striding_rq, tso_len_max, flows_max, uars_max, .. } =
             &self.config;
         write!(f, "name={name} mac={} mtu={mtu} strict={strict} lossy={lossy} ", Mac(*mac))?;
+        if let Some(address) = self.config.address {
+            write!(f, "address={} ", Ipv4Addr::from(address))?;
+        }
         if let Some(hostility) = hostility {
             write!(f, "hostile={} ", HostileSettings(hostility.clone()))?;
         }
@@ -164,6 +168,7 @@ impl DeviceSettings {
         match name {
             "name" => config.name = value.into(),
             "mac" => config.mac = value.parse::<Mac>().ok()?.0,
+            "address" => config.address = Some(value.parse::<Ipv4Addr>().ok()?.octets()),
             "mtu" => config.mtu = value.parse().ok()?,
             "strict" => config.strict = value.parse().ok()?,
             "lossy" => config.lossy = value.parse().ok()?,
@@ -319,6 +324,7 @@ mod tests {
         let config = Config {
             name: "mlx5_7".into(),
             mac: [2, 0, 0, 0xab, 1, 2],
+            address: Some([10, 1, 2, 3]),
             mtu: 9000,
             strict: true,
             lossy: true,

@@ -28,7 +28,7 @@ const RDMA_IOCTL_MAGIC: c_ulong = 0x1b;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if (request >> 8) & 0xff == RDMA_IOCTL_MAGIC && is_device(fd) {
-        let done = world::with(|world| world.ioctl(fd, request, argument as u64));
+        let done = patiently(|| world::with(|world| world.ioctl(fd, request, argument as u64)));
         return answer(done.map(|()| 0), -1);
     }
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: usize) -> i
     if len >= 8 && len.is_multiple_of(4) && is_device(fd) {
         // SAFETY: 1: the caller's bytes.
         let frame = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
-        return answer(world::with(|world| world.write(fd, frame)).map(|len| len as isize), -1);
+        return answer(patiently(|| world::with(|world| world.write(fd, frame))).map(|len| len as isize), -1);
     }
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: 2, 3.
@@ -214,6 +214,22 @@ unsafe fn next<F: Copy>(cache: &AtomicUsize, name: &CStr) -> F {
     // SAFETY: 2.
     unsafe { std::mem::transmute_copy(&address) }
 }
+
+/// Repeats a command that waits for a neighbor's MAC address, which the kernel asks for meanwhile.
+/// The NIC works on between the tries, because frames for the kernel pass through it.
+fn patiently<T>(mut command: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..NEIGHBOR_TRIES {
+        match command() {
+            Err(Errno(libc::EINPROGRESS)) => sys::nap(NEIGHBOR_NAP_NS),
+            done => return done,
+        }
+    }
+    Err(Errno(libc::ETIMEDOUT))
+}
+
+/// The kernel waits for a second, too (`rdma_addr_find_l2_eth_by_grh`).
+const NEIGHBOR_TRIES: u32 = 500;
+const NEIGHBOR_NAP_NS: u32 = 2_000_000;
 
 /// A result as libc gives it.
 fn answer<T>(done: Result<T, Errno>, failed: T) -> T {

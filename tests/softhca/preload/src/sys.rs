@@ -128,6 +128,16 @@ pub(crate) fn send_record(fd: &OwnedFd, record: &[u8]) -> bool {
     sent >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
+/// Takes a record that the client has not read from its end; its length, which is 0 where there is
+/// none.
+pub(crate) fn take_record(client: c_int, into: &mut [u8; 16]) -> usize {
+    let none = std::ptr::null_mut::<c_void>();
+    let (flags, len) = (libc::MSG_DONTWAIT, into.len());
+    // SAFETY: 1, 2.
+    let taken = unsafe { libc::syscall(libc::SYS_recvfrom, client, into.as_mut_ptr(), len, flags, none, 0usize) };
+    usize::try_from(taken).unwrap_or(0)
+}
+
 /// Prints a sentence for the operator. Does not use the standard library, whose lock the program
 /// may hold.
 pub(crate) fn tell_operator(sentence: &str) {

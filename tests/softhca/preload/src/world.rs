@@ -11,7 +11,7 @@ use softhca::settings::{Engine, Settings, WireSettings};
 use softhca::uverbs::{Kernel, Mapping, Session, event_record};
 use softhca::wire::{PairEnd, Port};
 
-use crate::channels::Channels;
+use crate::channels::{Channels, Neighbors};
 use crate::clock::{HostClock, Now};
 use crate::device::{self, Device};
 use crate::memory::HostMemory;
@@ -243,13 +243,20 @@ impl World {
             Errno(libc::EIO)
         })?;
         let session = Session::new(self.settings.protocol);
-        let open = Open { device, session, channels: Channels::default(), registers: HashMap::new() };
+        let open = Open { device, session, channels: Channels::new(self.neighbors(device)), registers: HashMap::new() };
         self.open.insert(fd, open);
         sys::know(fd, sys::Known::Device);
         if self.settings.engine == Engine::Thread && !self.has_engine {
             self.has_engine = engine::start();
         }
         Ok(())
+    }
+
+    /// Where clients of a device find their peers.
+    fn neighbors(&self, device: usize) -> Neighbors {
+        let devices = &self.settings.devices;
+        let known = devices.iter().filter_map(|device| Some((device.config.address?, device.config.mac)));
+        Neighbors { interface: devices[device].netdev.clone(), known: known.collect() }
     }
 
     fn switch_on(&mut self, number: usize) -> Result<(), String> {

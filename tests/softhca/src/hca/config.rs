@@ -8,6 +8,8 @@ pub struct Config {
     pub name: String,
     /// The port's MAC address.
     pub mac: [u8; 6],
+    /// The port's IPv4 address, by which it has a GID beside the link-local one. By default none.
+    pub address: Option<[u8; 4]>,
     /// Bytes of the longest IP packet.
     pub mtu: u16,
     /// Fetch a WQE only after its UAR register was written, and check doorbell record, its order
@@ -45,6 +47,7 @@ impl Default for Config {
         Self {
             name: "mlx5_0".into(),
             mac: [0x02, 0, 0, 0, 0x5c, 0],
+            address: None,
             mtu: 1500,
             strict: false,
             lossy: false,

@@ -63,6 +63,31 @@ counters! {
     rx_lost,
     /// Hostile mode: frames that were overtaken by the next one.
     rx_reordered,
+    /// RDMA packets that were given to the wire, each time that they were.
+    rdma_tx_packets,
+    /// Packets that were sent before.
+    rdma_retransmitted,
+    /// Times that an answer did not come in time.
+    rdma_timeouts,
+    /// RDMA packets that came, check value right.
+    rdma_rx_packets,
+    /// Payload of the peer's SENDs and WRITEs that was stored.
+    rdma_rx_bytes,
+    /// Messages that completed a receive WQE.
+    rdma_rx_messages,
+    /// Negative acknowledgements that were sent.
+    rdma_naks,
+    /// Peers that were asked to wait for a receive WQE.
+    rdma_rnr_naks,
+    /// Requests that had been executed, and answers to nothing that was asked.
+    rdma_duplicates,
+    /// Packets whose check value is wrong.
+    rdma_icrc_errors,
+    /// Packets for a queue pair that there is not, that is not ready, or of another peer or key;
+    /// and those of unreliable messages of which a part is missing.
+    rdma_dropped,
+    /// Congestion notifications, which have no effect here.
+    rdma_cnps,
     /// Frames that completed in a session of compressed entries.
     cqes_compressed,
     /// Receiving rings that were made with several frames a WQE.

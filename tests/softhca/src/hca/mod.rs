@@ -14,6 +14,7 @@ mod environment;
 mod hostile;
 mod memory;
 mod qp;
+mod rdma;
 mod receive;
 mod send;
 mod steering;
@@ -21,12 +22,13 @@ mod table;
 pub mod testing;
 mod work;
 
-pub use completion::{Completion, CompletionKind, RxHeaders, Syndrome};
+pub use completion::{Completion, CompletionKind, RxHeaders, RxMessage, RxMessageKind, Syndrome};
 pub use config::{Config, Hostility};
 pub use control::{
-    AccessFlags, Compression, CqCreated, CqEvents, CqRequest, Errno, Event, EventKind, FlowAction, FlowKind,
-    FlowRequest, FlowSpec, MrCreated, MrRequest, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState,
-    RqRing, RssRequest, SqRing, Striding, WqChange, WqCreated, WqRequest, WqState,
+    AccessFlags, AddressVector, Compression, CqCreated, CqEvents, CqRequest, Errno, Event, EventKind, FlowAction,
+    FlowKind, FlowRequest, FlowSpec, Gid, MrCreated, MrRequest, QpAttributes, QpCapabilities, QpChange, QpCreated,
+    QpKind, QpRequest, QpState, RqRing, RssRequest, Service, SqRing, SrqCreated, SrqRequest, Striding, WqChange,
+    WqCreated, WqRequest, WqState,
 };
 pub use counters::Counters;
 pub use environment::{Clock, Dma, Environment, LinkState, Unmapped, Wire};
@@ -44,6 +46,8 @@ pub struct Hca {
     cqs: completion::Cqs,
     rqs: receive::Rqs,
     qps: qp::Qps,
+    srqs: rdma::Srqs,
+    endpoints: rdma::Endpoints,
     transmitter: send::Transmitter,
     /// The sending queue that is looked at first in the next step: each has its turn.
     sq_first: u32,
@@ -67,6 +71,8 @@ impl Hca {
             cqs: completion::Cqs::new(&config),
             rqs: receive::Rqs::default(),
             qps: qp::Qps::default(),
+            srqs: rdma::Srqs::default(),
+            endpoints: rdma::Endpoints::default(),
             transmitter: send::Transmitter::new(),
             sq_first: 0,
             wqs: receive::Wqs::default(),
@@ -106,13 +112,14 @@ impl Hca {
     /// The oldest event that the owner has not taken: completion events for channels, asynchronous
     /// ones.
     pub fn take_event(&mut self) -> Option<Event> {
-        self.cqs.take_event().or_else(|| self.qps.take_event()).or_else(|| self.events.pop_front())
+        let of_queues = self.cqs.take_event().or_else(|| self.qps.take_event()).or_else(|| self.srqs.take_event());
+        of_queues.or_else(|| self.events.pop_front())
     }
 
     /// Executes the posted WQEs of sending queues; afterwards the frames are on the wire or in the
     /// outbox.
     fn send(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
-        let mut fatal_qps = Vec::new();
+        let mut qp_events = Vec::new();
         let mut work = work::Work {
             config: &self.config,
             memory: &self.memory,
@@ -122,7 +129,7 @@ impl Hca {
             chance: &mut self.chance,
             link: self.link,
             environment,
-            fatal_qps: &mut fatal_qps,
+            qp_events: &mut qp_events,
         };
         let mut done = self.transmitter.resume(&mut work);
         if self.config.strict {
@@ -133,13 +140,19 @@ impl Hca {
         for turn in 0..count {
             let slot = (self.sq_first + turn) % count;
             let Some(sq) = self.qps.sqs.get_mut(slot) else { continue };
-            let moved = sq.run(left, &mut self.transmitter, &mut work);
+            let moved = match sq.endpoint.and_then(|at| self.endpoints.get_mut(at)) {
+                None => sq.run(left, None, &mut self.transmitter, &mut work),
+                Some(endpoint) => {
+                    let mut receivers = rdma::Receivers { rqs: &mut self.rqs, srqs: &mut self.srqs };
+                    endpoint.run(left, sq, &mut receivers, &mut self.transmitter, &mut work)
+                }
+            };
             left = left.saturating_sub(moved);
             done += moved;
         }
         self.sq_first = (self.sq_first + 1) % count.max(1);
-        for qp in fatal_qps {
-            self.qps.raise_fatal(qp);
+        for (qp, event) in qp_events {
+            self.qps.raise(qp, event);
         }
         done
     }

@@ -2,6 +2,7 @@
 
 use super::completion::Cqs;
 use super::config::Config;
+use super::control::EventKind;
 use super::counters::Counters;
 use super::diagnosis::Diagnoses;
 use super::environment::{Environment, LinkState};
@@ -18,6 +19,6 @@ pub(super) struct Work<'a, 'o> {
     pub(super) chance: &'a mut Chance,
     pub(super) link: LinkState,
     pub(super) environment: &'a mut Environment<'o>,
-    /// Handles of QPs that have failed; their clients get an event after the step.
-    pub(super) fatal_qps: &'a mut Vec<u32>,
+    /// Handles of QPs, and what has happened to them; their clients get an event after the step.
+    pub(super) qp_events: &'a mut Vec<(u32, EventKind)>,
 }

@@ -1,6 +1,7 @@
 //! The command line of `softhca run`.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 
 use clap::{Args, ValueEnum};
 use softhca::hca::Config;
@@ -23,6 +24,9 @@ pub(crate) struct RunOptions {
     /// The MAC address of the next device [default: the interface's, or 02:00:00:00:5c:0N]
     #[arg(long, value_name = "MAC")]
     mac: Vec<Mac>,
+    /// The IPv4 address of the next device, for a GID [default: the interface's, or none]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<Ipv4Addr>,
     /// Bytes of the longest IP packet [default: the interface's, or 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..=9600))]
     mtu: Option<u16>,
@@ -110,8 +114,8 @@ impl RunOptions {
     /// runs in.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let count = self.devices.map_or(self.wire.len().max(1), usize::from);
-        if self.wire.len() > count || self.mac.len() > count {
-            return Err(Failure::new(format!("more wires or MAC addresses than devices: --devices {count}")));
+        if self.wire.len().max(self.mac.len()).max(self.address.len()) > count {
+            return Err(Failure::new(format!("more wires or addresses than devices: --devices {count}")));
         }
         let devices =
             (0..count).map(|idx| self.device(idx, self.wire_of(idx, count))).collect::<Result<Vec<_>, _>>()?;
@@ -143,11 +147,14 @@ impl RunOptions {
             Config { name: format!("mlx5_{idx}"), mac: [2, 0, 0, 0, 0x5c, idx as u8], ..Config::default() };
         let mut netdev = None;
         if let WireSettings::Packet(interface) = &wire {
-            (config.mac, config.mtu) = look_at(interface)?;
+            look_at(interface, &mut config)?;
             netdev = Some(interface.clone());
         }
         if let Some(mac) = self.mac.get(idx) {
             config.mac = mac.0;
+        }
+        if let Some(address) = self.address.get(idx) {
+            config.address = Some(address.octets());
         }
         config.mtu = self.mtu.unwrap_or(config.mtu);
         if netdev.is_none() && (self.netdev || self.netns) {
@@ -173,13 +180,16 @@ impl RunOptions {
     }
 }
 
-/// MAC address and MTU of an interface.
-fn look_at(interface: &str) -> Result<([u8; 6], u16), Failure> {
+/// Gives a device the MAC address, MTU and IPv4 address of an interface.
+fn look_at(interface: &str, config: &mut Config) -> Result<(), Failure> {
     let missing = |_| format!("there is no interface {interface} in this network namespace: see `ip link`");
-    let (mac, mtu) = wire::look_at(interface).map_err(missing).map_err(Failure::new)?;
-    let mac =
-        mac.ok_or_else(|| Failure::new(format!("{interface} is no Ethernet interface: it has no MAC address")))?;
-    Ok((mac, mtu.min(MTU_MAX).try_into().unwrap_or(u16::MAX)))
+    let facts = wire::look_at(interface).map_err(missing).map_err(Failure::new)?;
+    config.mac = facts
+        .mac
+        .ok_or_else(|| Failure::new(format!("{interface} is no Ethernet interface: it has no MAC address")))?;
+    config.mtu = facts.mtu.min(MTU_MAX).try_into().unwrap_or(u16::MAX);
+    config.address = facts.address;
+    Ok(())
 }
 
 /// The MTU for the longest frame of a cable.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use softhca::hca::Gid;
 use softhca::settings::DeviceSettings;
 
 /// A file with its contents, or a relative link with its target.
@@ -105,7 +106,7 @@ impl Tree {
     /// The files that libibverbs, libmlx5 and `ibstat` read.
     fn ibdev(&mut self, place: &DevicePaths, device: &DeviceSettings) {
         let DevicePaths { name, directory, .. } = place;
-        let (guid, gid) = (guid(device.config.mac), link_local(device.config.mac));
+        let guid = guid(device.config.mac);
         let ibdev = format!("{directory}/infiniband/{name}");
         let facts = [
             ("node_type", "1: CA"),
@@ -125,13 +126,16 @@ impl Tree {
             ("ports/1/sm_lid", "0x0"),
             ("ports/1/sm_sl", "0"),
             ("ports/1/cap_mask", "0x00010000"),
-            ("ports/1/gids/0", &gid),
-            ("ports/1/gid_attrs/types/0", "RoCE v2"),
-            ("ports/1/gid_attrs/ndevs/0", device.netdev.as_deref().unwrap_or("")),
             ("ports/1/pkeys/0", "0xffff"),
         ];
         for (file, value) in facts {
             self.file(&format!("{ibdev}/{file}"), value);
+        }
+        for (idx, gid) in device.config.gids().iter().enumerate() {
+            self.file(&format!("{ibdev}/ports/1/gids/{idx}"), &gid_text(gid));
+            self.file(&format!("{ibdev}/ports/1/gid_attrs/types/{idx}"), "RoCE v2");
+            let netdev = device.netdev.as_deref().unwrap_or("");
+            self.file(&format!("{ibdev}/ports/1/gid_attrs/ndevs/{idx}"), netdev);
         }
         // The counter of the model in the process that has the device open.
         self.file(&format!("{ibdev}/ports/1/hw_counters/out_of_buffer"), "0");
@@ -183,9 +187,10 @@ fn guid(mac: [u8; 6]) -> String {
     format!("{:02x}{b:02x}:{c:02x}ff:fe{d:02x}:{e:02x}{f:02x}", a ^ 2)
 }
 
-/// The link-local address with that EUI-64, as sysfs writes a GID.
-fn link_local(mac: [u8; 6]) -> String {
-    format!("fe80:0000:0000:0000:{}", guid(mac))
+/// A GID as sysfs writes it.
+fn gid_text(gid: &Gid) -> String {
+    let parts = gid.0.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]));
+    parts.collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
@@ -197,6 +202,7 @@ mod tests {
 
     fn tree() -> Tree {
         let mut devices = vec![DeviceSettings::default(), DeviceSettings::default()];
+        devices[0].config.address = Some([10, 0, 0, 1]);
         devices[1].config.name = "mlx5_1".into();
         devices[1].netdev = Some("veth77".into());
         of(&devices)
@@ -246,6 +252,9 @@ mod tests {
         assert_eq!(read(&tree, "class/infiniband/mlx5_1/device/modalias"), MODALIAS);
         assert_eq!(read(&tree, "class/infiniband/mlx5_0/ports/1/link_layer"), "Ethernet");
         assert_eq!(read(&tree, "bus/pci/devices/0000:5c:00.1/infiniband/mlx5_1/node_guid"), "0000:00ff:fe00:5c00");
+        let gid = |idx: usize| read(&tree, &format!("class/infiniband/mlx5_0/ports/1/gids/{idx}"));
+        assert_eq!(gid(0), "fe80:0000:0000:0000:0000:00ff:fe00:5c00");
+        assert_eq!(gid(1), "0000:0000:0000:0000:0000:ffff:0a00:0001");
         assert_eq!(read(&tree, "devices/virtual/net/veth77/device/vendor"), "0x15b3");
         // libibverbs reads the modalias into a buffer of 128 bytes.
         assert!(MODALIAS.len() < 128);

@@ -126,10 +126,17 @@ pub(super) struct Destroyed {
 }
 
 impl Context {
-    /// Destroys an object by its handle.
+    /// Destroys an object by its handle. A client waits until it has acknowledged as many events as
+    /// it has read, so those that it has not read are taken back and do not count.
     pub(super) fn destroy(&mut self, kind: Kind, handle: u32, kernel: &mut Kernel<'_>) -> Result<Destroyed, Errno> {
         let nic = self.objects.unused(kind, handle)?;
-        let destroyed = destroy(kind, nic, kernel.hca)?;
+        let user_handle = self.objects.get(kind, handle).and_then(|object| object.user_handle);
+        let mut destroyed = destroy(kind, nic, kernel.hca)?;
+        if let Some(element) = user_handle {
+            let unread = kernel.process.take_back_events(element);
+            destroyed.completion_events = destroyed.completion_events.saturating_sub(unread.completion);
+            destroyed.async_events = destroyed.async_events.saturating_sub(unread.asynchronous);
+        }
         self.forget(handle);
         Ok(destroyed)
     }
@@ -162,7 +169,12 @@ impl Context {
         match event.kind {
             EventKind::Completion => event.channel.is_some_and(|channel| self.channels.contains(&channel)),
             EventKind::CqError => of(&[Kind::Cq]),
-            EventKind::QpFatal => of(&[Kind::Qp]),
+            EventKind::QpFatal
+            | EventKind::QpRequestError
+            | EventKind::QpAccessError
+            | EventKind::CommunicationEstablished
+            | EventKind::LastWqe => of(&[Kind::Qp]),
+            EventKind::SrqLimit => of(&[Kind::Srq]),
             EventKind::WqFatal => of(&[Kind::Wq]),
             EventKind::PortActive | EventKind::PortError | EventKind::DeviceFatal => true,
         }
@@ -187,6 +199,8 @@ fn destroy(kind: Kind, nic: u32, hca: &mut Hca) -> Result<Destroyed, Errno> {
             .map(|events| Destroyed { completion_events: events.completion, async_events: events.asynchronous }),
         Kind::Qp => hca.destroy_qp(nic).map(|events| Destroyed { async_events: events, ..silent }),
         Kind::Wq => hca.destroy_wq(nic).map(|events| Destroyed { async_events: events, ..silent }),
+        Kind::Srq => hca.destroy_srq(nic).map(|events| Destroyed { async_events: events, ..silent }),
+        Kind::Ah => Ok(silent),
         Kind::Table => hca.destroy_table(nic).map(|()| silent),
         Kind::Flow => hca.destroy_flow(nic).map(|()| silent),
         Kind::Uar => {

@@ -11,6 +11,19 @@ pub struct EventRecord {
 }
 
 impl EventRecord {
+    /// A record that was on its way to a client: at most 16 bytes.
+    pub fn of(record: &[u8]) -> Self {
+        let len = record.len().min(16);
+        let mut bytes = [0; 16];
+        bytes[..len].copy_from_slice(&record[..len]);
+        Self { bytes, len }
+    }
+
+    /// What it is about: an object's user handle, or the port.
+    pub fn element(&self) -> u64 {
+        u64::from_ne_bytes(*self.bytes.first_chunk().unwrap_or(&[0; 8]))
+    }
+
     /// 8 bytes for a completion channel, 16 for the asynchronous descriptor.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -37,9 +50,14 @@ fn event_type(kind: EventKind) -> Option<u32> {
         EventKind::Completion => None,
         EventKind::CqError => Some(0),
         EventKind::QpFatal => Some(1),
+        EventKind::QpRequestError => Some(2),
+        EventKind::QpAccessError => Some(3),
+        EventKind::CommunicationEstablished => Some(4),
         EventKind::DeviceFatal => Some(8),
         EventKind::PortActive => Some(9),
         EventKind::PortError => Some(10),
+        EventKind::SrqLimit => Some(15),
+        EventKind::LastWqe => Some(16),
         EventKind::WqFatal => Some(19),
     }
 }

@@ -30,7 +30,7 @@ mod tests;
 pub mod testing;
 
 pub use event::{EventRecord, event_record};
-pub use session::{Kernel, Mapping, Process, Protocol, Session};
+pub use session::{Kernel, Mapping, Process, Protocol, Session, Unread};
 
 use crate::hca::Errno;
 

@@ -33,10 +33,32 @@ pub trait Process {
         true
     }
 
+    /// The MAC address of an IPv4 neighbor on the port's interface. EINPROGRESS while it is being
+    /// asked for: the same command is to be given again.
+    fn neighbor(&mut self, address: [u8; 4]) -> Result<[u8; 6], Errno> {
+        let _ = address;
+        refuse(libc::EHOSTUNREACH)
+    }
+
+    /// Takes back the events about the object with this user handle that the client has not read.
+    fn take_back_events(&mut self, element: u64) -> Unread {
+        let _ = element;
+        Unread::default()
+    }
+
     /// Bytes that may be kept in place by registering: RLIMIT_MEMLOCK, `None` without a limit.
     fn locked_len_max(&self) -> Option<u64> {
         None
     }
+}
+
+/// Events that a client has not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// On its completion channels.
+    pub completion: u32,
+    /// On its asynchronous descriptor.
+    pub asynchronous: u32,
 }
 
 /// The state that the kernel can access during a system call.

@@ -18,6 +18,7 @@
 #[allow(unsafe_code)]
 mod bpf;
 mod gate;
+mod neighbor;
 mod packet;
 mod pair;
 mod pcap;
@@ -26,10 +27,11 @@ mod port;
 mod sys;
 mod tap;
 
+pub use neighbor::{ask_neighbor, neighbor};
 pub use packet::PacketSocket;
 pub use pair::PairEnd;
 pub use pcap::Pcap;
-pub use port::{Cable, Groups, Port, look_at};
+pub use port::{Cable, Groups, InterfaceFacts, Port, look_at};
 pub use tap::{Tap, raise};
 
 /// Bytes of the longest frame that any cable carries: 9,600 bytes of IP packet, header and two

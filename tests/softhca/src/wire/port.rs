@@ -144,12 +144,22 @@ impl Wire for Port {
     }
 }
 
-/// MAC address and MTU of an interface of this network namespace; no address where it is not an
-/// Ethernet interface.
+/// What a port takes over from the interface that it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceFacts {
+    /// `None` where it is not an Ethernet interface.
+    pub mac: Option<[u8; 6]>,
+    /// Bytes of the longest IP packet.
+    pub mtu: u32,
+    /// Its first IPv4 address, if it has one.
+    pub address: Option<[u8; 4]>,
+}
+
+/// Looks at an interface of this network namespace.
 ///
 /// # Errors
 /// There is no interface of that name.
-pub fn look_at(interface: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
+pub fn look_at(interface: &str) -> io::Result<InterfaceFacts> {
     sys::interface_facts(interface)
 }
 

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_long, c_ulong, c_void};
 
-use super::FRAME_LEN_MAX;
+use super::{FRAME_LEN_MAX, InterfaceFacts};
 
 /// A non-blocking packet socket that receives nothing yet.
 pub(super) fn packet_socket() -> io::Result<OwnedFd> {
@@ -27,11 +27,11 @@ pub(super) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Any socket, to ask about interfaces: packet sockets take a privilege.
-fn datagram_socket() -> io::Result<OwnedFd> {
+/// A datagram socket that takes no privilege, as packet sockets do.
+fn datagram_socket(family: c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: no address is passed.
-    let fd = check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?;
+    let fd = check(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) })?;
     // SAFETY: 3.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
@@ -49,7 +49,7 @@ pub(super) fn bind_to_interface(fd: &OwnedFd, ifindex: u32, protocol: c_int) -> 
 /// Binds a socket to a name that no other socket of this network namespace can have, until it is
 /// closed.
 pub(super) fn claim(name: &str) -> io::Result<OwnedFd> {
-    let fd = datagram_socket()?;
+    let fd = datagram_socket(libc::AF_UNIX)?;
     // SAFETY: 2.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -96,10 +96,9 @@ pub(super) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// MAC address and MTU of an Ethernet interface of this network namespace; without address for
-/// another kind.
-pub(super) fn interface_facts(name: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
-    let any = datagram_socket()?;
+/// Facts about an interface of this network namespace.
+pub(super) fn interface_facts(name: &str) -> io::Result<InterfaceFacts> {
+    let any = datagram_socket(libc::AF_INET)?;
     let mut request = InterfaceRequest::new(name);
     request.pass(&any, libc::SIOCGIFMTU)?;
     // SAFETY: 2: the kernel wrote it.
@@ -110,7 +109,41 @@ pub(super) fn interface_facts(name: &str) -> io::Result<(Option<[u8; 6]>, u32)> 
     let address = unsafe { request.0.ifr_ifru.ifru_hwaddr };
     let bytes = address.sa_data.map(|byte| byte as u8);
     let is_ethernet = address.sa_family == libc::ARPHRD_ETHER;
-    Ok((bytes.first_chunk().copied().filter(|_| is_ethernet), mtu))
+    let mac = bytes.first_chunk().copied().filter(|_| is_ethernet);
+    Ok(InterfaceFacts { mac, mtu, address: interface_address(name, &any) })
+}
+
+/// Its first IPv4 address; an interface without one is an error to the kernel.
+fn interface_address(name: &str, any: &OwnedFd) -> Option<[u8; 4]> {
+    let mut request = InterfaceRequest::new(name);
+    request.pass(any, libc::SIOCGIFADDR).ok()?;
+    // SAFETY: 2: the kernel wrote it.
+    let address = unsafe { request.0.ifr_ifru.ifru_addr };
+    let [_, _, a, b, c, d, ..] = address.sa_data.map(|byte| byte as u8);
+    Some([a, b, c, d])
+}
+
+/// Sends an empty datagram out of an interface.
+pub(super) fn send_datagram(interface: &str, to: [u8; 4], port: u16) -> io::Result<()> {
+    let socket = datagram_socket(libc::AF_INET)?;
+    let name = interface.as_bytes();
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+    // SAFETY: 1.
+    check(unsafe {
+        libc::syscall(libc::SYS_setsockopt, socket.as_raw_fd(), level, option, name.as_ptr(), name.len())
+    })?;
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to) },
+        sin_zero: [0; 8],
+    };
+    let (flags, len) = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL, size_of::<libc::sockaddr_in>());
+    // SAFETY: 1.
+    check(unsafe {
+        libc::syscall(libc::SYS_sendto, socket.as_raw_fd(), to.as_ptr(), 0usize, flags, &raw const address, len)
+    })
+    .map(drop)
 }
 
 /// A request about an interface, netdevice(7).

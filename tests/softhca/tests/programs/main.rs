@@ -8,5 +8,6 @@
 mod cables;
 mod ibverbs_utils;
 mod perftest;
+mod rdma;
 mod stage;
 mod testpmd;

@@ -1,7 +1,7 @@
 //! The layout of a completion queue entry; mlx5.md 2.9. Input: a queue's result. Output: 64 bytes,
 //! of which the last makes the entry valid. This file knows neither rings nor sessions.
 
-use crate::hca::{Completion, CompletionKind, RxHeaders, Syndrome};
+use crate::hca::{Completion, CompletionKind, RxHeaders, RxMessage, RxMessageKind, Syndrome};
 
 /// One entry, without the padding of a 128-byte ring.
 pub(in crate::hca) type Cqe = [u8; 64];
@@ -19,7 +19,10 @@ pub(in crate::hca) fn strides_consumed(byte_count: u32) -> u16 {
 }
 
 const OPCODE_SENT: u8 = 0;
+const OPCODE_WRITTEN_IMMEDIATE: u8 = 1;
 const OPCODE_RECEIVED: u8 = 2;
+const OPCODE_RECEIVED_IMMEDIATE: u8 = 3;
+const OPCODE_RECEIVED_INVALIDATE: u8 = 4;
 const OPCODE_SEND_ERROR: u8 = 13;
 const OPCODE_RECEIVE_ERROR: u8 = 14;
 
@@ -43,6 +46,11 @@ pub(in crate::hca) fn encode(completion: &Completion, timestamp: u64, owner: boo
             put_headers(&mut cqe, &headers);
             put_u64(&mut cqe, 48, timestamp);
             OPCODE_RECEIVED << 4
+        }
+        CompletionKind::ReceivedMessage(message) => {
+            put_u64(&mut cqe, 48, timestamp);
+            put_u32(&mut cqe, 56, queue);
+            put_message(&mut cqe, &message) << 4 | if message.solicited { SOLICITED } else { 0 }
         }
         CompletionKind::SendError { syndrome, vendor, opcode } => {
             put_error(&mut cqe, syndrome, vendor);
@@ -79,6 +87,20 @@ fn put_headers(cqe: &mut Cqe, headers: &RxHeaders) {
     put_u16(cqe, 30, headers.vlan);
     put_u32(cqe, 44, headers.byte_count);
     put_u32(cqe, 56, headers.flow_tag & 0xff_ffff);
+}
+
+/// Returns the CQE's opcode.
+fn put_message(cqe: &mut Cqe, message: &RxMessage) -> u8 {
+    put_u32(cqe, 24, u32::from(message.grh) << 28 | message.source_qp & 0xff_ffff);
+    put_u32(cqe, 44, message.byte_count);
+    let (opcode, word) = match message.kind {
+        RxMessageKind::Send => (OPCODE_RECEIVED, 0),
+        RxMessageKind::SendImmediate(word) => (OPCODE_RECEIVED_IMMEDIATE, word),
+        RxMessageKind::SendInvalidate(word) => (OPCODE_RECEIVED_INVALIDATE, word),
+        RxMessageKind::WriteImmediate(word) => (OPCODE_WRITTEN_IMMEDIATE, word),
+    };
+    put_u32(cqe, 36, word);
+    opcode
 }
 
 fn put_error(cqe: &mut Cqe, syndrome: Syndrome, vendor: u8) {
@@ -159,6 +181,26 @@ mod tests {
         ];
         check(CompletionKind::Received(headers), false, expected);
         assert_eq!(strides_consumed(headers.byte_count), 3);
+    }
+
+    #[test]
+    fn a_datagram_with_an_immediate_names_its_sender() {
+        let message = RxMessage {
+            byte_count: 1064,
+            kind: RxMessageKind::SendImmediate(0x0102_0304),
+            solicited: true,
+            source_qp: 0x77_8899,
+            grh: 2,
+        };
+        let expected: &[(usize, &[u8])] = &[
+            (24, &[0x20, 0x77, 0x88, 0x99]),
+            (36, &[1, 2, 3, 4]),
+            (44, &[0, 0, 4, 0x28]),
+            STAMP,
+            (56, &[0, 0x01, 0x23, 0x45]),
+            (63, &[0x32]),
+        ];
+        check(CompletionKind::ReceivedMessage(message), false, expected);
     }
 
     #[test]

@@ -16,4 +16,4 @@ mod ring;
 
 pub(super) use cq::Cqs;
 pub(super) use cqe::FILLER;
-pub use outcome::{Completion, CompletionKind, RxHeaders, Syndrome};
+pub use outcome::{Completion, CompletionKind, RxHeaders, RxMessage, RxMessageKind, Syndrome};

@@ -29,6 +29,8 @@ pub enum CompletionKind {
     },
     /// A frame was received.
     Received(RxHeaders),
+    /// A message was received, or an immediate.
+    ReceivedMessage(RxMessage),
     /// A send WQE failed.
     SendError {
         /// Why.
@@ -72,6 +74,35 @@ pub struct RxHeaders {
     pub flow_tag: u32,
 }
 
+/// An RDMA message that completed a receive WQE; mlx5.md 2.9.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxMessage {
+    /// Bytes of the message; of a datagram with the room for its GRH.
+    pub byte_count: u32,
+    /// What came.
+    pub kind: RxMessageKind,
+    /// The sender asked for an event.
+    pub solicited: bool,
+    /// UD: the sender's number.
+    pub source_qp: u32,
+    /// UD: what lies in front of the payload. 0 nothing, 1 an IPv6 header, 2 an IPv4 header.
+    pub grh: u8,
+}
+
+/// The kinds of messages that complete a receive WQE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxMessageKind {
+    /// SEND.
+    #[default]
+    Send,
+    /// SEND with an immediate.
+    SendImmediate(u32),
+    /// SEND that invalidated a key.
+    SendInvalidate(u32),
+    /// WRITE with an immediate.
+    WriteImmediate(u32),
+}
+
 /// Why a WQE failed; mlx5.md 2.9, error CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -84,6 +115,18 @@ pub enum Syndrome {
     LocalProtection = 0x04,
     /// Thrown away because the queue is in error.
     Flushed = 0x05,
+    /// The peer answered what was not asked.
+    BadResponse = 0x10,
     /// A region that may not be written.
     LocalAccess = 0x11,
+    /// The peer refused the request as impossible.
+    RemoteInvalidRequest = 0x12,
+    /// The peer refused the access to its memory.
+    RemoteAccess = 0x13,
+    /// The peer failed to execute the request.
+    RemoteOperation = 0x14,
+    /// The peer did not answer, however often it was asked.
+    TransportRetry = 0x15,
+    /// The peer was not ready, however often it was asked.
+    RnrRetry = 0x16,
 }

@@ -23,6 +23,25 @@ pub(in crate::hca) enum Purpose {
     Read,
     /// Store a frame: needs LOCAL_WRITE.
     Write,
+    /// A peer's READ: needs REMOTE_READ.
+    RemoteRead,
+    /// A peer's WRITE: needs REMOTE_WRITE.
+    RemoteWrite,
+    /// A peer's atomic: needs REMOTE_ATOMIC.
+    RemoteAtomic,
+}
+
+impl Purpose {
+    /// The bits of `IBV_ACCESS_*` that it needs.
+    fn needs(self) -> u32 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1 << 0,
+            Self::RemoteWrite => 1 << 1,
+            Self::RemoteRead => 1 << 2,
+            Self::RemoteAtomic => 1 << 3,
+        }
+    }
 }
 
 /// Why memory cannot be reached by a key.
@@ -34,7 +53,7 @@ pub(in crate::hca) enum Unreachable {
     Domain,
     /// The bytes are not all inside the region.
     Range,
-    /// The region may not be written.
+    /// The region was registered without the right to this.
     Right,
 }
 
@@ -76,7 +95,7 @@ struct Region {
     iova: u64,
     len: u64,
     start_offset: u64,
-    writable: bool,
+    access: AccessFlags,
 }
 
 impl Memory {
@@ -100,7 +119,7 @@ impl Memory {
         if offset > region.len || len > region.len - offset {
             return Err(Unreachable::Range);
         }
-        if purpose == Purpose::Write && !region.writable {
+        if purpose.needs() & !region.access.0 != 0 {
             return Err(Unreachable::Right);
         }
         Ok(address.wrapping_add(region.start_offset))
@@ -151,8 +170,7 @@ impl Hca {
         self.memory.hold_pd(pd)?;
         self.memory.registrations = self.memory.registrations.wrapping_add(1);
         let byte = self.memory.registrations & 0xff;
-        let region =
-            Region { key: 0, pd, iova, len, start_offset: start.wrapping_sub(iova), writable: access.local_write() };
+        let region = Region { key: 0, pd, iova, len, start_offset: start.wrapping_sub(iova), access };
         self.counters.regions_relaxed += u64::from(access.relaxed_ordering());
         let handle = self.memory.regions.insert(region);
         let key = (handle + INDEX_FIRST) << 8 | byte;
@@ -171,11 +189,6 @@ impl Hca {
 }
 
 impl AccessFlags {
-    /// `IBV_ACCESS_LOCAL_WRITE`.
-    fn local_write(self) -> bool {
-        self.0 & 1 != 0
-    }
-
     /// `IBV_ACCESS_RELAXED_ORDERING`. The model's own writes are in order all the same.
     fn relaxed_ordering(self) -> bool {
         self.0 & 1 << 20 != 0

@@ -1,13 +1,14 @@
 //! Queue pairs: created, moved from state to state, queried and destroyed. The input is requests of
 //! the kernel's driver; the output is a sending queue ([`Sq`]), a receiving queue
-//! ([`rq`](super::receive)), or a spread of frames over several ([`tir`](super::steering)).
+//! ([`rq`](super::receive)), or a spread of frames over several ([`tir`](super::steering)). RDMA
+//! QPs have an endpoint beside ([`rdma`](super::rdma)), with rules of its own for their states.
 //!
 //! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux,
 //! `mlx5/qp.c`, `create_raw_packet_qp` and `modify_raw_packet_qp`). The allowed transitions are
 //! those that `ib_modify_qp_is_ok` allows this type, except those for which mlx5 has no command: to
 //! SQD, and from SQE back to RTS. So a QP leaves an error by RESET, INIT, RTR, RTS.
 
-use super::control::{Event, EventKind, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
+use super::control::{Event, EventKind, QpAttributes, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
 use super::control::{RqRing, SqRing, WqRequest, WqState};
 use super::send::{Sq, SqState};
 use super::table::Table;
@@ -34,6 +35,8 @@ struct Qp {
     /// Where `sqs` has its sending queue.
     sq: Option<u32>,
     receiver: Option<Receiver>,
+    /// RDMA: the slot of its endpoint.
+    endpoint: Option<u32>,
     /// Asynchronous events that were taken.
     told: u32,
     /// Flow rules that lead here.
@@ -53,6 +56,9 @@ pub(super) enum Receiver {
 /// same.
 const CREATE_FLAGS_OF_RINGS: [(u32, u32); 2] = [(1 << 8, 1 << 1), (1 << 9, 1 << 0)];
 
+/// IBV_QP_STATE, CUR_STATE, PORT and RATE_LIMIT: the attributes of raw packet QPs.
+const RAW_ATTRIBUTES: u32 = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 25;
+
 /// Sending queues at the same time: their slot has this many bits in their number.
 const SLOT_BITS: u32 = 12;
 
@@ -70,12 +76,16 @@ impl Qps {
         self.sqs.get(slot).filter(|sq| sq.number == number).map(|_| slot)
     }
 
-    /// Tells the client that a QP cannot go on, not even complete in error.
-    pub(super) fn raise_fatal(&mut self, handle: u32) {
+    /// Tells the client what happened to a QP.
+    pub(super) fn raise(&mut self, handle: u32, kind: EventKind) {
         if let Some(qp) = self.table.get(handle) {
-            let event = Event { channel: None, element: qp.user_handle, kind: EventKind::QpFatal };
-            self.events.push_back((handle, event));
+            self.events.push_back((handle, Event { channel: None, element: qp.user_handle, kind }));
         }
+    }
+
+    /// RDMA: the slot of a QP's endpoint.
+    pub(super) fn endpoint_of(&self, handle: u32) -> Option<u32> {
+        self.table.get(handle)?.endpoint
     }
 
     /// The oldest event that was raised.
@@ -101,10 +111,13 @@ impl Hca {
     pub fn create_qp(&mut self, request: QpRequest) -> Result<QpCreated, Errno> {
         self.memory.hold_pd(request.pd)?;
         let made = match &request.kind {
-            QpKind::RawPacket { send, receive } => self.make_raw(&request, send.as_ref(), receive.as_ref()),
-            QpKind::Rss(rss) => self.add_tir(rss).map(|number| (None, Some(Receiver::Tir(number)))),
+            QpKind::RawPacket { send, receive } => {
+                self.make_raw(&request, send.as_ref(), receive.as_ref()).map(|(sq, receiver)| (sq, receiver, None))
+            }
+            QpKind::Rss(rss) => self.add_tir(rss).map(|number| (None, Some(Receiver::Tir(number)), None)),
+            QpKind::Rdma { .. } => self.make_endpoint(&request).map(|(sq, endpoint)| (Some(sq), None, Some(endpoint))),
         };
-        let (sq, receiver) = made.inspect_err(|_| self.memory.release_pd(request.pd))?;
+        let (sq, receiver, endpoint) = made.inspect_err(|_| self.memory.release_pd(request.pd))?;
         let qp = Qp {
             pd: request.pd,
             user_handle: request.user_handle,
@@ -112,10 +125,14 @@ impl Hca {
             state: QpState::Reset,
             sq,
             receiver,
+            endpoint,
             told: 0,
             flows: 0,
         };
         let mut created = QpCreated { handle: self.qps.table.insert(qp), ..QpCreated::default() };
+        if let Some(slot) = endpoint {
+            self.name_endpoint(slot, created.handle);
+        }
         match receiver {
             Some(Receiver::Rq(number)) => created.rq_number = number,
             Some(Receiver::Tir(number)) => created.tir_number = number,
@@ -142,7 +159,13 @@ impl Hca {
         if change.current_state.is_some_and(|believed| believed != current) {
             return Err(Errno(libc::EINVAL));
         }
+        if let Some(slot) = qp.endpoint {
+            return self.modify_endpoint(slot, qp.sq, current, change);
+        }
         let next = change.state.unwrap_or(current);
+        if change.mask & !RAW_ATTRIBUTES != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
         if !step_is_legal(current, next, change.port) {
             return Err(Errno(libc::EINVAL));
         }
@@ -162,11 +185,13 @@ impl Hca {
         Ok(())
     }
 
-    /// The state of a QP as the kernel puts it together from both sides, and its limits.
-    pub fn query_qp(&self, handle: u32) -> Result<(QpState, QpCapabilities), Errno> {
+    /// The state of a QP as the kernel puts it together from both sides, its limits, and RDMA's
+    /// attributes.
+    pub fn query_qp(&self, handle: u32) -> Result<(QpState, QpCapabilities, QpAttributes), Errno> {
         let state = self.qp_state(handle).ok_or(Errno(libc::EINVAL))?;
         let qp = self.qps.table.get(handle).ok_or(Errno(libc::EINVAL))?;
-        Ok((state, qp.capabilities))
+        let attributes = qp.endpoint.and_then(|slot| self.endpoint_state(slot)).unwrap_or_default().1;
+        Ok((state, qp.capabilities, attributes))
     }
 
     /// Destroys a QP: after this the NIC accesses neither its rings nor its doorbell record, and
@@ -183,6 +208,9 @@ impl Hca {
             Some(Receiver::Rq(number)) => self.remove_rq(number),
             Some(Receiver::Tir(number)) => self.remove_tir(number),
             None => {}
+        }
+        if let Some(slot) = qp.endpoint {
+            self.remove_endpoint(slot);
         }
         if let Some(sq) = qp.sq.and_then(|slot| self.qps.sqs.remove(slot)) {
             self.cqs.forget(sq.number);
@@ -225,8 +253,10 @@ impl Hca {
         Ok((sq, rq.map(Receiver::Rq)))
     }
 
-    fn add_sq(&mut self, request: &QpRequest, ring: &SqRing) -> Result<u32, Errno> {
-        let count_is_good = ring.wqebb_count.is_power_of_two() && ring.wqebb_count <= WQEBB_COUNT_MAX;
+    pub(super) fn add_sq(&mut self, request: &QpRequest, ring: &SqRing) -> Result<u32, Errno> {
+        // Only an RDMA QP has a sending side that cannot send, for its answers.
+        let is_silent = ring.wqebb_count == 0 && matches!(request.kind, QpKind::Rdma { .. });
+        let count_is_good = ring.wqebb_count.is_power_of_two() && ring.wqebb_count <= WQEBB_COUNT_MAX || is_silent;
         if !count_is_good || !ring.ring.is_multiple_of(64) || !ring.doorbell.is_multiple_of(4) {
             return Err(Errno(libc::EINVAL));
         }
@@ -243,8 +273,17 @@ impl Hca {
         Ok(slot)
     }
 
+    /// Makes the receiving ring of an RDMA QP, whose completions name the QP: its number.
+    pub(super) fn add_message_rq(&mut self, request: &QpRequest, ring: &RqRing, qp: u32) -> Result<u32, Errno> {
+        let number = self.add_rq(&rq_request(request, ring))?;
+        if let Some(rq) = self.rqs.get_mut(number) {
+            rq.reported = qp;
+        }
+        Ok(number)
+    }
+
     /// Undoes [`Self::add_sq`].
-    fn remove_sq(&mut self, slot: Option<u32>) {
+    pub(super) fn remove_sq(&mut self, slot: Option<u32>) {
         if let Some(sq) = slot.and_then(|slot| self.qps.sqs.remove(slot)) {
             self.cqs.release(sq.cq);
             self.uars.release(sq.uar);
@@ -256,14 +295,16 @@ impl Hca {
     fn qp_state(&self, handle: u32) -> Option<QpState> {
         let qp = self.qps.table.get(handle)?;
         let sq_failed = qp.sq.and_then(|slot| self.qps.sqs.get(slot)).is_some_and(|sq| sq.state == SqState::Error);
-        let shown = match qp.state {
+        let endpoint = qp.endpoint.and_then(|slot| self.endpoint_state(slot));
+        let shown = match endpoint.map_or(qp.state, |(state, _)| state) {
+            QpState::ReadyToSend if sq_failed && endpoint.is_some() => QpState::SendQueueError,
             QpState::ReadyToSend if sq_failed && qp.receiver.is_some() => QpState::SendQueueError,
             state => state,
         };
         Some(shown)
     }
 
-    fn move_rq(&mut self, number: u32, state: QpState) {
+    pub(super) fn move_rq(&mut self, number: u32, state: QpState) {
         match state {
             QpState::Reset => {
                 self.set_rq_state(number, WqState::Reset);
@@ -275,7 +316,7 @@ impl Hca {
         }
     }
 
-    fn move_sq(&mut self, slot: u32, state: QpState, rate: Option<u32>) {
+    pub(super) fn move_sq(&mut self, slot: u32, state: QpState, rate: Option<u32>) {
         let Some(sq) = self.qps.sqs.get_mut(slot) else { return };
         match state {
             QpState::Reset => {

@@ -112,7 +112,7 @@ fn a_failed_sending_side_shows_only_beside_a_receiving_one() {
 fn capabilities_come_back_as_they_were_asked_for() {
     let rig = in_state(Reset);
     let expected = QpCapabilities { send_wr_max: 64, ..QpCapabilities::default() };
-    assert_eq!(rig.hca.query_qp(rig.qp), Ok((Reset, expected)));
+    assert_eq!(rig.hca.query_qp(rig.qp), Ok((Reset, expected, crate::hca::QpAttributes::default())));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! The frame check sequence, for queues that want it delivered (`IBV_WQ_FLAGS_SCATTER_FCS`). Frames
-//! on our wires have none.
+//! CRC-32: the check value of RoCE packets, and the frame check sequence for queues that want it
+//! delivered (`IBV_WQ_FLAGS_SCATTER_FCS`). Frames on our wires have none.
 
 /// CRC-32 of IEEE 802.3 3.2.9, in the order of the wire.
-pub(super) fn of_frame(frame: &[u8]) -> [u8; 4] {
-    let crc = frame.iter().fold(u32::MAX, |crc, &byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+pub(in crate::hca) fn crc32(bytes: &[u8]) -> [u8; 4] {
+    let crc = bytes.iter().fold(u32::MAX, |crc, &byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
     (!crc).to_le_bytes()
 }
 
@@ -34,6 +34,6 @@ mod tests {
 
     #[test]
     fn the_check_value_of_crc_32() {
-        assert_eq!(of_frame(b"123456789"), 0xcbf4_3926_u32.to_le_bytes());
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926_u32.to_le_bytes());
     }
 }

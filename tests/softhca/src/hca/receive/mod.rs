@@ -7,7 +7,7 @@
 //!                        wq: rings with a handle, and tables of them
 //! ```
 
-mod fcs;
+pub(super) mod fcs;
 #[cfg(test)]
 mod frames;
 mod ingress;
@@ -24,5 +24,6 @@ pub(super) use frames::{Frame, TCP};
 pub(super) use ingress::Receive;
 #[cfg(test)]
 pub(super) use rig::RxRig;
-pub(super) use rq::Rqs;
+pub(super) use rq::{Rq, RqFault, Rqs};
+pub(super) use scatter::Pointer;
 pub(super) use wq::Wqs;

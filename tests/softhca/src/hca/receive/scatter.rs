@@ -12,10 +12,10 @@ use crate::hca::{CompletionKind, RxHeaders};
 
 /// One pointer segment; mlx5.md 2.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
-    pub(super) byte_count: u32,
-    pub(super) lkey: u32,
-    pub(super) address: u64,
+pub(in crate::hca) struct Pointer {
+    pub(in crate::hca) byte_count: u32,
+    pub(in crate::hca) lkey: u32,
+    pub(in crate::hca) address: u64,
 }
 
 /// Bytes of a segment.
@@ -32,7 +32,7 @@ const LEN_OF_ZERO: u64 = 1 << 31;
 
 impl Pointer {
     #[inline]
-    pub(super) fn fetch(address: u64, dma: &dyn Dma) -> Result<Self, RqFault> {
+    pub(in crate::hca) fn fetch(address: u64, dma: &dyn Dma) -> Result<Self, RqFault> {
         let mut bytes = [0; POINTER_LEN as usize];
         dma.read(address, &mut bytes)?;
         let [c0, c1, c2, c3, k0, k1, k2, k3, a0, a1, a2, a3, a4, a5, a6, a7] = bytes;
@@ -44,12 +44,12 @@ impl Pointer {
         if pointer.byte_count & INLINE != 0 { Err(RqFault::Inline) } else { Ok(pointer) }
     }
 
-    pub(super) fn is_terminator(self) -> bool {
+    pub(in crate::hca) fn is_terminator(self) -> bool {
         self.byte_count == 0 && self.lkey == LKEY_TERMINATOR
     }
 
     #[inline]
-    pub(super) fn len(self) -> u64 {
+    pub(in crate::hca) fn len(self) -> u64 {
         if self.byte_count == 0 { LEN_OF_ZERO } else { u64::from(self.byte_count) }
     }
 
@@ -57,7 +57,7 @@ impl Pointer {
     /// segment must be in the driver's region, not only the part that this frame needs, so that a
     /// wrong length shows with the first frame and not with the first long one.
     #[inline]
-    pub(super) fn write(
+    pub(in crate::hca) fn write(
         self,
         pd: u32,
         offset: u64,
@@ -80,7 +80,7 @@ impl Pointer {
 impl Rq {
     /// Stores a frame in the next WQE, which is posted, and completes it.
     #[inline]
-    pub(super) fn receive_into_wqe(
+    pub(in crate::hca) fn receive_into_wqe(
         &mut self,
         frame: &[u8],
         headers: RxHeaders,

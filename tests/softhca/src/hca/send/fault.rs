@@ -7,14 +7,14 @@ use std::fmt;
 /// One reason. The vendor's number in the error CQE is [`Fault::vendor`], so a driver's log leads
 /// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in crate::hca) enum Fault {
     /// The ring or the doorbell record is not mapped.
     RingUnmapped,
     /// The CQ overran, so that nothing can be completed.
     CqDead,
     /// The doorbell record names more than the ring holds.
     RecordBeyondRing { ahead: u16, wqebb_count: u32 },
-    /// An opcode that a raw packet queue does not have, or that is not announced.
+    /// An opcode that the queue does not have, or that is not announced.
     Opcode(u8),
     /// An opcode modifier where there is none.
     Opmod(u8),
@@ -62,6 +62,14 @@ pub(super) enum Fault {
     TsoPayload { len: u64, max: u32 },
     /// Inline headers or VLAN insertion in a multi-packet WQE.
     MultiPacketInline(u16),
+    /// RDMA: a message longer than the port or, of a datagram, its MTU allows.
+    MessageLong { len: u64, max: u32 },
+    /// RDMA: an atomic of a length other than 8 bytes.
+    AtomicLength { len: u64 },
+    /// RDMA: a datagram from a GID that the port does not have.
+    SourceGid { index: u8 },
+    /// RDMA: the peer refused, or did not answer.
+    Peer(Syndrome),
     /// Nothing but bad luck, in hostile mode.
     BadLuck,
     /// Strict mode: a register was written before the doorbell record.
@@ -75,18 +83,20 @@ pub(super) enum Fault {
 
 impl Fault {
     /// Byte 55 of the error CQE.
-    pub(super) fn syndrome(self) -> Syndrome {
+    pub(in crate::hca) fn syndrome(self) -> Syndrome {
         match self {
             Self::Pointer { why, .. } => why.syndrome(),
             Self::PointerUnmapped { .. } => Syndrome::LocalProtection,
             Self::EmptyPointer { .. } | Self::FrameShort { .. } | Self::TsoPayload { .. } => Syndrome::LocalLength,
+            Self::MessageLong { .. } | Self::AtomicLength { .. } => Syndrome::LocalLength,
+            Self::Peer(syndrome) => syndrome,
             _ => Syndrome::LocalQpOperation,
         }
     }
 
     /// Byte 54 of the error CQE. Real vendors do not publish their values; these are our own, and
     /// must not change.
-    pub(super) fn vendor(self) -> u8 {
+    pub(in crate::hca) fn vendor(self) -> u8 {
         match self {
             Self::RingUnmapped => 0x01,
             Self::RecordBeyondRing { .. } => 0x02,
@@ -115,6 +125,10 @@ impl Fault {
             Self::TsoHeaders { .. } => 0x40,
             Self::TsoPayload { .. } => 0x41,
             Self::MultiPacketInline(_) => 0x48,
+            Self::MessageLong { .. } => 0x50,
+            Self::AtomicLength { .. } => 0x51,
+            Self::SourceGid { .. } => 0x52,
+            Self::Peer(_) => 0x58,
             Self::BadLuck => 0xbd,
             Self::RecordLate { .. } => 0x80,
             Self::RegisterWrong { .. } => 0x81,
@@ -131,7 +145,7 @@ impl fmt::Display for Fault {
             Self::RecordBeyondRing { ahead, wqebb_count } => {
                 write!(f, "the doorbell record is {ahead} WQEBBs ahead, but the ring holds {wqebb_count}")
             }
-            Self::Opcode(opcode) => write!(f, "opcode {opcode:#04x} is not one that this raw packet queue executes"),
+            Self::Opcode(opcode) => write!(f, "opcode {opcode:#04x} is not one that this queue executes"),
             Self::Opmod(opmod) => write!(f, "opmod is {opmod:#04x}, not 0"),
             Self::Index { found, expected } => write!(f, "wqe_index is {found}, but the WQE lies at {expected}"),
             Self::Number { found, expected } => write!(f, "qpn is {found:#x}, but the queue is {expected:#x}"),
@@ -178,6 +192,17 @@ impl fmt::Display for Fault {
             Self::MultiPacketInline(word) => {
                 write!(f, "inline_hdr_sz or insert type is {word:#06x} in a multi-packet WQE, which has none")
             }
+            Self::MessageLong { len, max } => write!(f, "a message of {len} bytes, where {max} are possible"),
+            Self::AtomicLength { len } => write!(f, "an atomic into {len} bytes, where it has 8"),
+            Self::SourceGid { index } => write!(f, "the port has no GID {index} to send from"),
+            Self::Peer(syndrome) => f.write_str(match syndrome {
+                Syndrome::RemoteInvalidRequest => "the peer refused the request as impossible",
+                Syndrome::RemoteAccess => "the peer refused the access to its memory",
+                Syndrome::RemoteOperation => "the peer failed to execute the request",
+                Syndrome::TransportRetry => "the peer did not answer, however often it was asked",
+                Syndrome::RnrRetry => "the peer was not ready to receive, however often it was asked",
+                _ => "the peer answered what was not asked",
+            }),
             Self::BadLuck => write!(f, "bad luck: hostile mode"),
             Self::RecordLate { record, rung } => {
                 write!(f, "the register was written for all before {rung}, but the doorbell record still said {record}")

@@ -17,7 +17,9 @@ pub(super) mod strict;
 mod transmit;
 mod wqe;
 
+pub(super) use fault::Fault;
 #[cfg(test)]
 pub(super) use rig::Rig;
 pub(super) use sq::{Sq, SqState};
 pub(super) use transmit::Transmitter;
+pub(super) use wqe::{CompletionMode, Control, Piece, Pieces, Scratch, Source, opcode};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Frames that wait, and buffers of frames that went.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(in crate::hca) struct Outbox {
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
 }
@@ -17,13 +17,13 @@ const FRAME_LEN_MIN: usize = 60;
 
 impl Outbox {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::hca) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Sends a frame, or keeps a copy. While the port is down frames are lost, as with hardware.
     #[inline]
-    pub(super) fn send(&mut self, frame: &mut Vec<u8>, work: &mut Work<'_, '_>) {
+    pub(in crate::hca) fn send(&mut self, frame: &mut Vec<u8>, work: &mut Work<'_, '_>) {
         if frame.len() < FRAME_LEN_MIN {
             frame.resize(FRAME_LEN_MIN, 0);
         }
@@ -42,7 +42,7 @@ impl Outbox {
 
     /// Offers the waiting frames to the wire. Returns how many left, or were lost because the port
     /// is down.
-    pub(super) fn resume(&mut self, work: &mut Work<'_, '_>) -> usize {
+    pub(in crate::hca) fn resume(&mut self, work: &mut Work<'_, '_>) -> usize {
         let mut moved = 0;
         while let Some(frame) = self.waiting.front() {
             if work.link == LinkState::Down {

@@ -18,7 +18,7 @@ pub(in crate::hca) struct Transmitter {
     pieces: Pieces,
     frame: Vec<u8>,
     payload: Vec<u8>,
-    outbox: Outbox,
+    pub(in crate::hca) outbox: Outbox,
 }
 
 /// The frames that a WQE has put onto the wire.

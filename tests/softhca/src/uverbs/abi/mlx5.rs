@@ -66,6 +66,14 @@ layouts! {
         tir_icm_addr: u64,
     }
 
+    struct CreateSrq = mlx5_ib_create_srq {
+        buf_addr: u64, db_addr: u64, flags: u32, reserved0: u32, uidx: u32, reserved1: u32,
+    }
+
+    struct CreateSrqResp = mlx5_ib_create_srq_resp { srqn: u32, reserved: u32 }
+
+    struct CreateAhResp = mlx5_ib_create_ah_resp { response_length: u32, dmac: [u8; 6], reserved: [u8; 6] }
+
     struct BurstInfo = mlx5_ib_burst_info { max_burst_sz: u32, typical_pkt_sz: u16, reserved: u16 }
 
     struct ModifyQp = mlx5_ib_modify_qp { comp_mask: u32, burst_info: BurstInfo, ece_options: u32 }

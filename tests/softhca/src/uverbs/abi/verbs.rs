@@ -130,9 +130,14 @@ layouts! {
 
     struct QueryQp = ib_uverbs_query_qp { response: u64, qp_handle: u32, attr_mask: u32 }
 
-    /// `dest` and `alt_dest` are not decoded, because only connected QPs have them.
+    struct QpDest = ib_uverbs_qp_dest {
+        dgid: [u8; 16], flow_label: u32, dlid: u16, reserved: u16, sgid_index: u8, hop_limit: u8, traffic_class: u8,
+        sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8,
+    }
+
+    /// `alt_dest` is not decoded, because there are no alternate paths.
     struct QueryQpResp = ib_uverbs_query_qp_resp {
-        dest: [u8; 32], alt_dest: [u8; 32],
+        dest: QpDest, alt_dest: [u8; 32],
         max_send_wr: u32, max_recv_wr: u32, max_send_sge: u32, max_recv_sge: u32, max_inline_data: u32,
         qkey: u32, rq_psn: u32, sq_psn: u32, dest_qp_num: u32, qp_access_flags: u32, pkey_index: u16, alt_pkey_index: u16,
         qp_state: u8, cur_qp_state: u8, path_mtu: u8, path_mig_state: u8, sq_draining: u8, max_rd_atomic: u8,
@@ -141,7 +146,7 @@ layouts! {
     }
 
     struct ModifyQp = ib_uverbs_modify_qp {
-        dest: [u8; 32], alt_dest: [u8; 32],
+        dest: QpDest, alt_dest: [u8; 32],
         qp_handle: u32, attr_mask: u32, qkey: u32, rq_psn: u32, sq_psn: u32, dest_qp_num: u32, qp_access_flags: u32,
         pkey_index: u16, alt_pkey_index: u16,
         qp_state: u8, cur_qp_state: u8, path_mtu: u8, path_mig_state: u8, en_sqd_async_notify: u8, max_rd_atomic: u8,
@@ -156,6 +161,41 @@ layouts! {
     struct DestroyQp = ib_uverbs_destroy_qp { response: u64, qp_handle: u32, reserved: u32 }
 
     struct DestroyQpResp = ib_uverbs_destroy_qp_resp { events_reported: u32 }
+
+    struct GlobalRoute = ib_uverbs_global_route {
+        dgid: [u8; 16], flow_label: u32, sgid_index: u8, hop_limit: u8, traffic_class: u8, reserved: u8,
+    }
+
+    struct AhAttr = ib_uverbs_ah_attr {
+        grh: GlobalRoute, dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8,
+        reserved: u8,
+    }
+
+    struct CreateAh = ib_uverbs_create_ah {
+        response: u64, user_handle: u64, pd_handle: u32, reserved: u32, attr: AhAttr,
+    }
+
+    struct CreateAhResp = ib_uverbs_create_ah_resp { ah_handle: u32 }
+
+    struct DestroyAh = ib_uverbs_destroy_ah { ah_handle: u32 }
+
+    struct AttachMcast = ib_uverbs_attach_mcast { gid: [u8; 16], qp_handle: u32, mlid: u16, reserved: u16 }
+
+    struct CreateSrq = ib_uverbs_create_srq {
+        response: u64, user_handle: u64, pd_handle: u32, max_wr: u32, max_sge: u32, srq_limit: u32,
+    }
+
+    struct CreateSrqResp = ib_uverbs_create_srq_resp { srq_handle: u32, max_wr: u32, max_sge: u32, srqn: u32 }
+
+    struct ModifySrq = ib_uverbs_modify_srq { srq_handle: u32, attr_mask: u32, max_wr: u32, srq_limit: u32 }
+
+    struct QuerySrq = ib_uverbs_query_srq { response: u64, srq_handle: u32, reserved: u32 }
+
+    struct QuerySrqResp = ib_uverbs_query_srq_resp { max_wr: u32, max_sge: u32, srq_limit: u32, reserved: u32 }
+
+    struct DestroySrq = ib_uverbs_destroy_srq { response: u64, srq_handle: u32, reserved: u32 }
+
+    struct DestroySrqResp = ib_uverbs_destroy_srq_resp { events_reported: u32 }
 
     struct FlowSpecHdr = ib_uverbs_flow_spec_hdr { type_: u32, size: u16, reserved: u16 }
 

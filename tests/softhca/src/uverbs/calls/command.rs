@@ -5,7 +5,7 @@ use crate::hca::Errno;
 use crate::uverbs::abi::Layout;
 use crate::uverbs::abi::verbs::*;
 use crate::uverbs::context::Context;
-use crate::uverbs::objects::{cq, flow, pd, qp, qp_state, wq};
+use crate::uverbs::objects::{ah, cq, flow, pd, qp, qp_state, srq, wq};
 use crate::uverbs::{Kernel, device, refuse};
 
 /// A command without its framing: its request, and the room for a response.
@@ -122,6 +122,8 @@ const COMMANDS: &[Entry] = &[
     Entry::plain(2, QueryPort::LEN, QueryPortResp::LEN, false, Run::Within(device::query_port)),
     Entry::plain(3, AllocPd::LEN, AllocPdResp::LEN, true, Run::Within(pd::alloc_pd)),
     Entry::plain(4, DeallocPd::LEN, 0, false, Run::Within(pd::dealloc_pd)),
+    Entry::plain(5, CreateAh::LEN, CreateAhResp::LEN, true, Run::Within(ah::create_ah)),
+    Entry::plain(8, DestroyAh::LEN, 0, false, Run::Within(ah::destroy_ah)),
     Entry::plain(9, RegMr::LEN, RegMrResp::LEN, true, Run::Within(pd::reg_mr)),
     Entry::plain(13, DeregMr::LEN, 0, false, Run::Within(pd::dereg_mr)),
     Entry::plain(17, CreateCompChannel::LEN, CreateCompChannelResp::LEN, false, Run::Within(cq::create_comp_channel)),
@@ -131,6 +133,12 @@ const COMMANDS: &[Entry] = &[
     Entry::plain(25, QueryQp::LEN, QueryQpResp::LEN, false, Run::Within(qp_state::query_qp)),
     Entry::plain(26, ModifyQp::LEN, 0, true, Run::Within(qp_state::modify_qp)),
     Entry::plain(27, DestroyQp::LEN, DestroyQpResp::LEN, false, Run::Within(qp_state::destroy_qp)),
+    Entry::plain(30, AttachMcast::LEN, 0, false, Run::Within(ah::attach_mcast)),
+    Entry::plain(31, AttachMcast::LEN, 0, false, Run::Within(ah::detach_mcast)),
+    Entry::plain(32, CreateSrq::LEN, CreateSrqResp::LEN, true, Run::Within(srq::create_srq)),
+    Entry::plain(33, ModifySrq::LEN, 0, true, Run::Within(srq::modify_srq)),
+    Entry::plain(34, QuerySrq::LEN, QuerySrqResp::LEN, false, Run::Within(srq::query_srq)),
+    Entry::plain(35, DestroySrq::LEN, DestroySrqResp::LEN, false, Run::Within(srq::destroy_srq)),
     Entry::extended(1, ExQueryDevice::LEN, QueryDeviceResp::LEN + 8, Run::Within(device::query_device_ex)),
     Entry::extended(18, ExCreateCq::LEN, ExCreateCqResp::LEN, Run::Within(cq::create_cq_ex)),
     Entry::extended(24, ExCreateQp::LEN - 12, ExCreateQpResp::LEN, Run::Within(qp::create_qp_ex)),

@@ -4,10 +4,10 @@
 use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Kind, Outputs, Spec};
 use crate::hca::Errno;
 use crate::uverbs::abi::Layout;
-use crate::uverbs::abi::verbs::{DestroyCqResp, DestroyQpResp, QpCap, QueryPortResp};
+use crate::uverbs::abi::verbs::{DestroyCqResp, DestroyQpResp, DestroySrqResp, QpCap, QueryPortResp};
 use crate::uverbs::context::Context;
 use crate::uverbs::objects::Kind as Of;
-use crate::uverbs::objects::{cq, qp, qp_state, uar, wq};
+use crate::uverbs::objects::{cq, qp, qp_state, srq, uar, wq};
 use crate::uverbs::{Kernel, device, refuse};
 
 /// The implementation of a method.
@@ -146,6 +146,7 @@ const METHODS: &[Method] = &[
         &[
             Spec::wanted(qp::create::HANDLE, Kind::NewHandle),
             Spec::optional(qp::create::PD_HANDLE, Kind::Handle(Of::Pd)),
+            Spec::optional(qp::create::SRQ_HANDLE, Kind::Handle(Of::Srq)),
             Spec::optional(qp::create::SEND_CQ_HANDLE, Kind::Handle(Of::Cq)),
             Spec::optional(qp::create::RECV_CQ_HANDLE, Kind::Handle(Of::Cq)),
             Spec::optional(qp::create::IND_TABLE_HANDLE, Kind::Handle(Of::Table)),
@@ -170,6 +171,36 @@ const METHODS: &[Method] = &[
         ],
         qp_state::destroy_qp_method,
     ),
+    method(
+        5,
+        0,
+        &[
+            Spec::wanted(srq::create::HANDLE, Kind::NewHandle),
+            Spec::wanted(srq::create::PD_HANDLE, Kind::Handle(Of::Pd)),
+            Spec::wanted(srq::create::USER_HANDLE, number(8)),
+            Spec::wanted(srq::create::MAX_WR, number(4)),
+            Spec::wanted(srq::create::MAX_SGE, number(4)),
+            Spec::wanted(srq::create::LIMIT, number(4)),
+            Spec::wanted(srq::create::TYPE, number(8)),
+            Spec::optional(srq::create::EVENT_FD, Kind::Descriptor),
+            Spec::wanted(srq::create::RESP_MAX_WR, Kind::Out(4)),
+            Spec::wanted(srq::create::RESP_MAX_SGE, Kind::Out(4)),
+            Spec::optional(srq::create::RESP_SRQ_NUM, Kind::Out(4)),
+            MLX5_IN,
+            MLX5_OUT,
+        ],
+        srq::create_srq_method,
+    ),
+    method(
+        5,
+        1,
+        &[
+            Spec::wanted(DESTROYED, Kind::Handle(Of::Srq)),
+            Spec::wanted(srq::DESTROY_RESP, Kind::Out(DestroySrqResp::LEN)),
+        ],
+        srq::destroy_srq_method,
+    ),
+    destroy(6, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Ah))], Of::Ah),
     destroy(7, 1, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mr))], Of::Mr),
     destroy(9, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Flow))], Of::Flow),
     destroy(0xb, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Table))], Of::Table),

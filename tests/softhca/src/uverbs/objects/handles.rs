@@ -17,6 +17,10 @@ pub(in crate::uverbs) enum Kind {
     Cq,
     /// A queue pair.
     Qp,
+    /// A shared receive queue.
+    Srq,
+    /// An address handle.
+    Ah,
     /// A work queue.
     Wq,
     /// An indirection table.
@@ -30,8 +34,8 @@ pub(in crate::uverbs) enum Kind {
 impl Kind {
     /// All kinds, users before the objects that they use: the order in which a session is torn
     /// down.
-    pub(in crate::uverbs) const TEARDOWN: [Self; 8] =
-        [Self::Flow, Self::Qp, Self::Table, Self::Wq, Self::Cq, Self::Mr, Self::Pd, Self::Uar];
+    pub(in crate::uverbs) const TEARDOWN: [Self; 10] =
+        [Self::Flow, Self::Qp, Self::Srq, Self::Ah, Self::Table, Self::Wq, Self::Cq, Self::Mr, Self::Pd, Self::Uar];
 }
 
 /// One object.

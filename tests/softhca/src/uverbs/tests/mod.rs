@@ -144,7 +144,7 @@ fn frame_lengths_must_agree_with_what_is_written() {
 fn unknown_commands_are_told_apart_from_nonsense() {
     let mut client = opened(Protocol::Write);
     let command = |number| Command { number, core: vec![0; 64], ..Command::default() };
-    assert_eq!(wrong(client.command(&command(32))), libc::EOPNOTSUPP, "CREATE_SRQ");
+    assert_eq!(wrong(client.command(&command(39))), libc::EOPNOTSUPP, "CREATE_XSRQ");
     assert_eq!(wrong(client.command(&command(extended(99)))), libc::EOPNOTSUPP);
     assert_eq!(wrong(client.command(&command(1 << 8))), libc::EINVAL);
 }

@@ -74,9 +74,9 @@ fn qp_without_a_right_is_refused_before_it_is_made() {
     client.process.raw = false;
     assert_eq!(wrong(client.qp(pd, cq, 8)), libc::EPERM);
     client.process.raw = true;
-    let mut reliable = client.qp_command(pd, cq, 8);
-    reliable.core[45] = 2;
-    assert_eq!(wrong(client.command(&reliable)), libc::EOPNOTSUPP);
+    let mut of_domain = client.qp_command(pd, cq, 8);
+    of_domain.core[45] = 9; // IBV_QPT_XRC_SEND
+    assert_eq!(wrong(client.command(&of_domain)), libc::EOPNOTSUPP);
     let mut without_index = client.qp_command(pd, cq, 8);
     without_index.driver[32..36].copy_from_slice(&0xff_ffff_u32.to_ne_bytes());
     assert_eq!(wrong(client.command(&without_index)), libc::EINVAL);

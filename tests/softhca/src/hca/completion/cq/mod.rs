@@ -216,6 +216,7 @@ impl Cq {
         let solicited = match completion.kind {
             CompletionKind::Sent { solicited, .. } => solicited,
             CompletionKind::Received(_) => false,
+            CompletionKind::ReceivedMessage(message) => message.solicited,
             CompletionKind::SendError { .. } | CompletionKind::ReceiveError { .. } => true,
         };
         let now = if self.real_time { environment.clock.cycles() } else { timestamp };

@@ -8,7 +8,7 @@
 use super::fcs;
 use super::rq::{Received, Rq, RqFault};
 use super::verdict::{VLAN_STRIPPED, Verdict};
-use crate::hca::control::WqState;
+use crate::hca::control::{EventKind, WqState};
 use crate::hca::diagnosis::Diagnoses;
 use crate::hca::environment::{Environment, LinkState};
 use crate::hca::qp::Receiver;
@@ -29,6 +29,8 @@ pub(in crate::hca) struct Receive {
     done: usize,
     /// The next delivery found no WQE.
     waits: bool,
+    /// The frame is RDMA's.
+    is_packet: bool,
     /// The frame as a queue wants it that strips tags or wants the frame check sequence.
     changed: Vec<u8>,
 }
@@ -63,13 +65,23 @@ impl Hca {
                     Taken::Nothing => break,
                 }
             }
-            self.deliver(environment);
+            if self.receive.is_packet {
+                self.deliver_packet(environment);
+            } else {
+                self.deliver(environment);
+            }
             if self.receive.waits {
                 break;
             }
             count += 1;
         }
         count
+    }
+
+    fn deliver_packet(&mut self, environment: &mut Environment<'_>) {
+        let frame = std::mem::take(&mut self.receive.frame);
+        self.receive.waits = !self.take_packet(&frame, environment);
+        self.receive.frame = frame;
     }
 
     #[inline]
@@ -85,7 +97,7 @@ impl Hca {
     /// Takes the next frame, parses it, and finds the queues that get it.
     #[inline]
     fn take_frame(&mut self, environment: &mut Environment<'_>) -> Taken {
-        let Self { receive, counters, chance, steering, .. } = self;
+        let Self { receive, counters, chance, steering, endpoints, config, .. } = self;
         if receive.has_overtaken {
             std::mem::swap(&mut receive.frame, &mut receive.overtaken);
             receive.has_overtaken = false;
@@ -98,6 +110,10 @@ impl Hca {
             counters.rx_reordered += 1;
             std::mem::swap(&mut receive.frame, &mut receive.overtaken);
             receive.has_overtaken = true;
+        }
+        receive.is_packet = endpoints.is_for_rdma(&receive.frame, &config.mac);
+        if receive.is_packet {
+            return Taken::Frame;
         }
         let Some(headers) = Headers::parse(&receive.frame) else {
             counters.rx_runts += 1;
@@ -194,7 +210,7 @@ impl Hca {
         diagnose(&mut self.diagnoses, rq, fault);
         match self.wqs.fatal_event(rq) {
             Some(event) => self.events.push_back(event),
-            None => self.qps.raise_fatal(qp),
+            None => self.qps.raise(qp, EventKind::QpFatal),
         }
     }
 }
@@ -217,7 +233,7 @@ fn change(rq: &Rq, frame: &[u8], vlan: Option<u16>, changed: &mut Vec<u8>, found
         found.types |= VLAN_STRIPPED;
     }
     if rq.delivers_fcs {
-        changed.extend_from_slice(&fcs::of_frame(frame));
+        changed.extend_from_slice(&fcs::crc32(frame));
     }
 }
 

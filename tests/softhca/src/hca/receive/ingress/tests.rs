@@ -173,7 +173,7 @@ fn the_frame_check_sequence_is_delivered_where_that_was_asked_for() {
     rig.flow(qp, &[]);
     let frame = numbered(1);
     rig.arrive(&frame);
-    assert_eq!(rig.poll(qp)[0].frame, [&frame[..], &fcs::of_frame(&frame)].concat());
+    assert_eq!(rig.poll(qp)[0].frame, [&frame[..], &fcs::crc32(&frame)].concat());
 }
 
 #[test]

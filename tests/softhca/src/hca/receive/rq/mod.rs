@@ -25,6 +25,8 @@ pub(in crate::hca) struct Rqs {
 /// One receiving ring.
 pub(in crate::hca) struct Rq {
     pub(in crate::hca) number: u32,
+    /// The number in its completions: RDMA's name the QP.
+    pub(in crate::hca) reported: u32,
     pub(in crate::hca) pd: u32,
     pub(in crate::hca) user_index: u32,
     pub(in crate::hca) cq: u32,
@@ -118,7 +120,7 @@ impl Rqs {
         let slot = self.table.insert(rq);
         let number = NUMBER_BASE | (self.made & 0xff) << SLOT_BITS | slot;
         if let Some(rq) = self.table.get_mut(slot) {
-            rq.number = number;
+            (rq.number, rq.reported) = (number, number);
         }
         number
     }
@@ -133,6 +135,7 @@ impl Rq {
         let RqRing { ring, wqe_count, wqe_shift, doorbell, cq, striding } = request.ring;
         Self {
             number: 0,
+            reported: 0,
             pd: request.pd,
             user_index: request.user_index,
             cq,
@@ -256,7 +259,7 @@ impl Rq {
         cqs: &mut Cqs,
         environment: &Environment<'_>,
     ) {
-        let Self { user_index, number: queue_number, .. } = *self;
+        let Self { user_index, reported: queue_number, .. } = *self;
         cqs.complete(self.cq, &Completion { user_index, queue_number, wqe_counter, kind }, environment);
     }
 

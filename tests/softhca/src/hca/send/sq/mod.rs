@@ -16,8 +16,9 @@ use super::pace::Pace;
 use super::strict::Register;
 use super::transmit::Transmitter;
 use super::wqe::{CompletionMode, Control, WQEBB_LEN, WqePosition, fetch_wrapped, opcode};
-use crate::hca::control::{QpRequest, SqRing};
+use crate::hca::control::{EventKind, QpRequest, QpState, SqRing};
 use crate::hca::environment::Dma;
+use crate::hca::rdma::Requester;
 use crate::hca::work::Work;
 use crate::hca::{Completion, CompletionKind, Syndrome};
 
@@ -27,6 +28,8 @@ pub(in crate::hca) struct Sq {
     pub(in crate::hca) number: u32,
     /// Handle of its QP.
     pub(in crate::hca) qp: u32,
+    /// RDMA: the slot of the endpoint that sends its messages.
+    pub(in crate::hca) endpoint: Option<u32>,
     pub(in crate::hca) cq: u32,
     /// The slot of the UAR page that it rings on.
     pub(in crate::hca) uar: u32,
@@ -71,6 +74,7 @@ impl Sq {
         Self {
             number: 0,
             qp: 0,
+            endpoint: None,
             cq: ring.cq,
             uar,
             state: SqState::Reset,
@@ -100,6 +104,14 @@ impl Sq {
         self.error_reported = false;
     }
 
+    /// A QP whose sending side failed, and only that, sends again.
+    pub(in crate::hca) fn recover(&mut self, state: QpState) {
+        if state == QpState::ReadyToSend && self.state == SqState::Error {
+            self.state = SqState::Ready;
+            self.error_reported = false;
+        }
+    }
+
     /// The doorbell record: the position after the last WQE that the driver posted. `None` where it
     /// is not mapped.
     pub(in crate::hca) fn record(&self, dma: &dyn Dma) -> Option<u16> {
@@ -107,15 +119,16 @@ impl Sq {
         dma.load_be32(self.doorbell).ok().map(|record| record as u16)
     }
 
-    /// Executes or flushes WQEs until `budget` frames went, the wire is busy, or all is done.
-    /// Returns how many frames and WQEs it were.
+    /// Executes or flushes WQEs until `budget` frames went, the wire is busy, or all is done. WQEs
+    /// of RDMA are given to their `requester` instead. Returns how many frames and WQEs it were.
     pub(in crate::hca) fn run(
         &mut self,
         budget: usize,
+        mut requester: Option<&mut Requester>,
         transmitter: &mut Transmitter,
         work: &mut Work<'_, '_>,
     ) -> usize {
-        if self.state == SqState::Reset {
+        if self.state == SqState::Reset || self.wqebb_count == 0 {
             return 0;
         }
         let Some(record) = self.record(work.environment.dma) else {
@@ -134,12 +147,12 @@ impl Sq {
         if let Some(doorbell_fault) =
             self.doorbell_fault.take().or(is_beyond.then_some(beyond)).filter(|_| self.state == SqState::Ready)
         {
-            done += self.fail(doorbell_fault, opcode::NOP, record, work);
+            done += self.fail(doorbell_fault, opcode::NOP, record, requester.as_deref_mut(), work);
         }
         while done < budget {
             let moved = match self.state {
                 SqState::Reset => 0,
-                SqState::Ready => self.execute_next(record, transmitter, work),
+                SqState::Ready => self.execute_next(record, requester.as_deref_mut(), transmitter, work),
                 SqState::Error => self.flush_next(record, transmitter, work),
             };
             if moved == 0 {
@@ -151,9 +164,16 @@ impl Sq {
     }
 
     /// One WQE, if it may go now.
-    fn execute_next(&mut self, record: u16, transmitter: &mut Transmitter, work: &mut Work<'_, '_>) -> usize {
+    fn execute_next(
+        &mut self,
+        record: u16,
+        requester: Option<&mut Requester>,
+        transmitter: &mut Transmitter,
+        work: &mut Work<'_, '_>,
+    ) -> usize {
         let limit = if work.config.strict { self.rung } else { record };
-        if self.ci == limit || transmitter.is_busy() {
+        if self.ci == limit || transmitter.is_busy() || requester.as_ref().is_some_and(|requester| requester.is_full())
+        {
             return 0;
         }
         if self.pace.is_limited() && !self.pace.is_due(work.environment.clock.cycles()) {
@@ -162,11 +182,16 @@ impl Sq {
         let control = match transmitter.scratch.fetch(&self.place(record), work.environment.dma) {
             Ok(control) => control,
             // The WQE's length is not known, so all posted blocks count as one WQE.
-            Err(fault) => return self.fail(fault, transmitter.scratch.bytes[3], record, work),
+            Err(fault) => return self.fail(fault, transmitter.scratch.bytes[3], record, requester, work),
         };
         let next = self.ci.wrapping_add(control.wqebbs);
         if work.chance.send_fails() {
-            return self.fail(Fault::BadLuck, control.opcode, next, work);
+            return self.fail(Fault::BadLuck, control.opcode, next, requester, work);
+        }
+        if let Some(requester) = requester {
+            requester.post(self, &control, &transmitter.scratch, work);
+            self.ci = next;
+            return 1;
         }
         match transmitter.execute(&control, self.pd, work) {
             Ok(sent) => {
@@ -177,34 +202,61 @@ impl Sq {
                 self.ci = next;
                 sent.frames.max(1)
             }
-            Err(fault) => self.fail(fault, control.opcode, next, work),
+            Err(fault) => self.fail(fault, control.opcode, next, None, work),
         }
     }
 
     fn complete(&self, control: &Control, byte_count: u32, work: &mut Work<'_, '_>) {
+        self.complete_at(self.ci, control, byte_count, work);
+    }
+
+    /// Completes the WQE at `position`.
+    pub(in crate::hca) fn complete_at(
+        &self,
+        position: u16,
+        control: &Control,
+        byte_count: u32,
+        work: &mut Work<'_, '_>,
+    ) {
         work.counters.tx_wqes += 1;
         if control.mode == CompletionMode::Always || self.signal_all {
             let kind = CompletionKind::Sent { opcode: control.opcode, byte_count, solicited: control.solicited };
-            self.hand_over(kind, work);
+            self.hand_over(position, kind, work);
         }
     }
 
-    /// The next WQE completes in error, and the queue stops before `next`.
-    fn fail(&mut self, fault: Fault, opcode: u8, next: u16, work: &mut Work<'_, '_>) -> usize {
+    /// The next WQE completes in error, and the queue stops before `next`. A WQE of RDMA waits for
+    /// its turn: those before it may still succeed.
+    fn fail(
+        &mut self,
+        fault: Fault,
+        opcode: u8,
+        next: u16,
+        requester: Option<&mut Requester>,
+        work: &mut Work<'_, '_>,
+    ) -> usize {
+        match requester {
+            Some(requester) => requester.post_fault(self.ci, opcode, fault),
+            None => self.fail_at(self.ci, fault, opcode, work),
+        }
+        self.ci = next;
+        1
+    }
+
+    /// The WQE at `position` completes in error, and the queue is in error.
+    pub(in crate::hca) fn fail_at(&mut self, position: u16, fault: Fault, opcode: u8, work: &mut Work<'_, '_>) {
         match fault {
             Fault::BadLuck => work.counters.tx_hostile_errors += 1,
             _ => {
-                let (number, position) = (self.number, self.ci);
+                let number = self.number;
                 work.diagnoses.add(|| format!("send queue {number:#x}, WQE at {position}: {fault}"));
             }
         }
         work.counters.tx_errors += 1;
         let kind = CompletionKind::SendError { syndrome: fault.syndrome(), vendor: fault.vendor(), opcode };
-        self.hand_over(kind, work);
+        self.hand_over(position, kind, work);
         self.error_reported = true;
         self.state = SqState::Error;
-        self.ci = next;
-        1
     }
 
     /// Completes the next WQE as flushed, if it is one that requests a completion.
@@ -214,14 +266,26 @@ impl Sq {
         }
         let fetched = transmitter.scratch.fetch(&self.place(record), work.environment.dma);
         let mode = fetched.as_ref().map_or(CompletionMode::OnError, |control| control.mode);
-        if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_reported {
-            self.error_reported = true;
-            let opcode = fetched.as_ref().map_or(opcode::NOP, |control| control.opcode);
-            self.hand_over(CompletionKind::SendError { syndrome: Syndrome::Flushed, vendor: 0, opcode }, work);
-        }
-        work.counters.tx_flushed += 1;
+        let opcode = fetched.as_ref().map_or(opcode::NOP, |control| control.opcode);
+        self.flush_at(self.ci, mode, opcode, work);
         self.ci = fetched.map_or(record, |control| self.ci.wrapping_add(control.wqebbs));
         1
+    }
+
+    /// Completes the WQE at `position` as flushed, if it is one that requests a completion.
+    pub(in crate::hca) fn flush_at(
+        &mut self,
+        position: u16,
+        mode: CompletionMode,
+        opcode: u8,
+        work: &mut Work<'_, '_>,
+    ) {
+        if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_reported {
+            self.error_reported = true;
+            let kind = CompletionKind::SendError { syndrome: Syndrome::Flushed, vendor: 0, opcode };
+            self.hand_over(position, kind, work);
+        }
+        work.counters.tx_flushed += 1;
     }
 
     /// Not even a CQE can report the error, so the client gets an event.
@@ -232,14 +296,13 @@ impl Sq {
         let number = self.number;
         work.diagnoses.add(|| format!("send queue {number:#x}: {fault}"));
         work.counters.tx_errors += 1;
-        work.fatal_qps.push(self.qp);
+        work.qp_events.push((self.qp, EventKind::QpFatal));
         self.state = SqState::Error;
         1
     }
 
-    fn hand_over(&self, kind: CompletionKind, work: &mut Work<'_, '_>) {
-        let completion =
-            Completion { user_index: self.user_index, queue_number: self.number, wqe_counter: self.ci, kind };
+    fn hand_over(&self, wqe_counter: u16, kind: CompletionKind, work: &mut Work<'_, '_>) {
+        let completion = Completion { user_index: self.user_index, queue_number: self.number, wqe_counter, kind };
         work.cqs.complete(self.cq, &completion, work.environment);
     }
 

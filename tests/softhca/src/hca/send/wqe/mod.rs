@@ -10,7 +10,7 @@ use crate::hca::environment::{Dma, Unmapped};
 use crate::hca::memory::{Memory, Purpose};
 
 /// Bytes of a basic block.
-pub(super) const WQEBB_LEN: usize = 64;
+pub(in crate::hca) const WQEBB_LEN: usize = 64;
 /// Bytes that `ds` counts.
 const UNIT: usize = 16;
 /// `ds` has six bits, and 0 means 64: the longest WQE.
@@ -23,49 +23,58 @@ const INLINE_HEADERS: usize = ETHERNET + 14;
 /// A segment with this bit in its first word holds its bytes itself.
 const INLINE: u32 = 1 << 31;
 
-pub(super) mod opcode {
-    //! mlx5.md 2.2.
+pub(in crate::hca) mod opcode {
+    //! mlx5.md 2.2; those of RDMA: `wqe.h` of libmlx5.
     pub(crate) const NOP: u8 = 0x00;
+    pub(crate) const SEND_INVALIDATE: u8 = 0x01;
+    pub(crate) const WRITE: u8 = 0x08;
+    pub(crate) const WRITE_IMMEDIATE: u8 = 0x09;
     pub(crate) const SEND: u8 = 0x0a;
+    pub(crate) const SEND_IMMEDIATE: u8 = 0x0b;
     pub(crate) const TSO: u8 = 0x0e;
+    pub(crate) const READ: u8 = 0x10;
+    pub(crate) const COMPARE_SWAP: u8 = 0x11;
+    pub(crate) const FETCH_ADD: u8 = 0x12;
     pub(crate) const MULTI_PACKET: u8 = 0x29;
 }
 
 /// One WQE in one piece: in the ring it may wrap at the end.
-pub(super) struct Scratch {
-    pub(super) bytes: [u8; WQE_LEN_MAX],
+pub(in crate::hca) struct Scratch {
+    pub(in crate::hca) bytes: [u8; WQE_LEN_MAX],
 }
 
 /// The position of a WQE, and the fields that it must have there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WqePosition {
+pub(in crate::hca) struct WqePosition {
     /// The ring.
-    pub(super) ring: u64,
-    pub(super) wqebb_count: u32,
+    pub(in crate::hca) ring: u64,
+    pub(in crate::hca) wqebb_count: u32,
     /// Its first WQEBB, counted without end.
-    pub(super) position: u16,
+    pub(in crate::hca) position: u16,
     /// WQEBBs from there on that were given to the NIC.
-    pub(super) released: u16,
+    pub(in crate::hca) released: u16,
     /// The queue's number.
-    pub(super) number: u32,
+    pub(in crate::hca) number: u32,
 }
 
 /// The control segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Control {
-    pub(super) opcode: u8,
+pub(in crate::hca) struct Control {
+    pub(in crate::hca) opcode: u8,
     /// Bytes of the WQE.
-    pub(super) len: usize,
+    pub(in crate::hca) len: usize,
     /// Blocks of it.
-    pub(super) wqebbs: u16,
-    pub(super) mode: CompletionMode,
-    /// The completion also raises an event.
-    pub(super) solicited: bool,
+    pub(in crate::hca) wqebbs: u16,
+    pub(in crate::hca) mode: CompletionMode,
+    /// The completion also raises an event. RDMA: so does the receiver's.
+    pub(in crate::hca) solicited: bool,
+    /// RDMA: waits for the READs and atomics before it.
+    pub(in crate::hca) fence: bool,
 }
 
 /// When a WQE completes with a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompletionMode {
+pub(in crate::hca) enum CompletionMode {
     /// Only if the WQE fails or is flushed.
     OnError,
     /// Only if the WQE is the first that fails.
@@ -76,30 +85,30 @@ pub(super) enum CompletionMode {
 
 /// The Ethernet segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ethernet {
+pub(in crate::hca) struct Ethernet {
     /// 0x40 L3, 0x80 L4, 0x10 inner L3, 0x20 inner L4.
-    pub(super) checksums: u8,
+    pub(in crate::hca) checksums: u8,
     /// TSO: payload bytes of a frame.
-    pub(super) mss: u16,
+    pub(in crate::hca) mss: u16,
     /// EtherType and TCI to insert.
-    pub(super) vlan: Option<[u8; 4]>,
+    pub(in crate::hca) vlan: Option<[u8; 4]>,
     /// Header bytes that the WQE holds.
-    pub(super) inline_len: usize,
+    pub(in crate::hca) inline_len: usize,
     /// Where data segments begin.
     data: usize,
 }
 
 /// A run of bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(in crate::hca) struct Piece {
     /// In the scratch, or at an address.
-    pub(super) source: Source,
-    pub(super) len: u32,
+    pub(in crate::hca) source: Source,
+    pub(in crate::hca) len: u32,
 }
 
 /// Where the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(in crate::hca) enum Source {
     /// This far into the WQE.
     Inline(usize),
     /// Here in the process.
@@ -107,19 +116,19 @@ pub(super) enum Source {
 }
 
 /// The pieces of one WQE, at most one for each of its units.
-pub(super) struct Pieces {
+pub(in crate::hca) struct Pieces {
     list: Vec<Piece>,
     /// Bytes of all together.
-    pub(super) len: u64,
+    pub(in crate::hca) len: u64,
 }
 
 impl Scratch {
-    pub(super) fn new() -> Self {
+    pub(in crate::hca) fn new() -> Self {
         Self { bytes: [0; WQE_LEN_MAX] }
     }
 
     /// Fetches the WQE at `place` and checks its control segment.
-    pub(super) fn fetch(&mut self, place: &WqePosition, dma: &dyn Dma) -> Result<Control, Fault> {
+    pub(in crate::hca) fn fetch(&mut self, place: &WqePosition, dma: &dyn Dma) -> Result<Control, Fault> {
         let start = place.position as usize % place.wqebb_count as usize * WQEBB_LEN;
         // A block never wraps, so the control segment comes in one piece.
         dma.read(place.ring + start as u64, &mut self.bytes[..WQEBB_LEN]).map_err(|_| Fault::RingUnmapped)?;
@@ -170,11 +179,13 @@ impl Scratch {
         };
         // Mode 3 asks for an event beside the CQE, bit 1 for a solicited one.
         let solicited = flags & 0x0c == 0x0c || flags & 0x02 != 0;
-        Ok(Control { opcode: bytes[3], len: units * UNIT, wqebbs, mode, solicited })
+        // Mode 1 is for memory windows alone.
+        let fence = flags >> 5 > 1;
+        Ok(Control { opcode: bytes[3], len: units * UNIT, wqebbs, mode, solicited, fence })
     }
 
     /// Checks that there is no immediate: nothing that goes out as Ethernet frames can carry one.
-    pub(super) fn check_immediate(&self) -> Result<(), Fault> {
+    pub(in crate::hca) fn check_immediate(&self) -> Result<(), Fault> {
         match self.be32(12) {
             0 => Ok(()),
             imm => Err(Fault::Immediate(imm)),
@@ -182,7 +193,7 @@ impl Scratch {
     }
 
     /// Reads and checks the Ethernet segment of a WQE that carries frames.
-    pub(super) fn ethernet(&self, control: &Control, config: &Config) -> Result<Ethernet, Fault> {
+    pub(in crate::hca) fn ethernet(&self, control: &Control, config: &Config) -> Result<Ethernet, Fault> {
         if control.len < DATA {
             return Err(Fault::Size { ds: (control.len / UNIT) as u8 });
         }
@@ -212,21 +223,33 @@ impl Scratch {
     }
 
     /// The headers that the Ethernet segment carries, as the first piece.
-    pub(super) fn inline_headers(&self, ethernet: &Ethernet) -> &[u8] {
+    pub(in crate::hca) fn inline_headers(&self, ethernet: &Ethernet) -> &[u8] {
         &self.bytes[INLINE_HEADERS..INLINE_HEADERS + ethernet.inline_len]
     }
 
-    /// Collects all data segments, each pointer checked against the registered regions.
-    pub(super) fn data(
+    /// Collects all data segments of a WQE that carries frames.
+    pub(in crate::hca) fn data(
         &self,
         control: &Control,
         ethernet: &Ethernet,
         (memory, pd): (&Memory, u32),
         pieces: &mut Pieces,
     ) -> Result<(), Fault> {
+        self.pieces(ethernet.data, control, Purpose::Read, (memory, pd), pieces)
+    }
+
+    /// Collects the data segments from `at` on, each pointer checked against the registered
+    /// regions.
+    pub(in crate::hca) fn pieces(
+        &self,
+        mut at: usize,
+        control: &Control,
+        purpose: Purpose,
+        (memory, pd): (&Memory, u32),
+        pieces: &mut Pieces,
+    ) -> Result<(), Fault> {
         pieces.list.clear();
         pieces.len = 0;
-        let mut at = ethernet.data;
         while at < control.len {
             let word = self.be32(at);
             if word & INLINE != 0 {
@@ -237,7 +260,7 @@ impl Scratch {
                 pieces.add(Source::Inline(at + 4), len as u32);
                 at = (at + 4 + len).next_multiple_of(UNIT);
             } else {
-                pieces.add(Source::Memory(self.pointer(at, memory, pd)?), word);
+                pieces.add(Source::Memory(self.pointer(at, purpose, memory, pd)?), word);
                 at += UNIT;
             }
         }
@@ -245,25 +268,25 @@ impl Scratch {
     }
 
     /// Where a pointer segment leads.
-    fn pointer(&self, at: usize, memory: &Memory, pd: u32) -> Result<u64, Fault> {
+    fn pointer(&self, at: usize, purpose: Purpose, memory: &Memory, pd: u32) -> Result<u64, Fault> {
         let (len, lkey, address) = (self.be32(at), self.be32(at + 4), self.be64(at + 8));
         let unit = at / UNIT;
         if len == 0 {
             return Err(Fault::EmptyPointer { unit });
         }
-        let reached = memory.reach(pd, lkey, address, u64::from(len), Purpose::Read);
+        let reached = memory.reach(pd, lkey, address, u64::from(len), purpose);
         reached.map_err(|why| Fault::Pointer { unit, why, lkey, address, len })
     }
 
     #[inline]
-    fn be64(&self, at: usize) -> u64 {
+    pub(in crate::hca) fn be64(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         word.copy_from_slice(&self.bytes[at..at + 8]);
         u64::from_be_bytes(word)
     }
 
     #[inline]
-    fn be32(&self, at: usize) -> u32 {
+    pub(in crate::hca) fn be32(&self, at: usize) -> u32 {
         let mut word = [0; 4];
         word.copy_from_slice(&self.bytes[at..at + 4]);
         u32::from_be_bytes(word)
@@ -276,13 +299,13 @@ impl Scratch {
 }
 
 impl Pieces {
-    pub(super) fn new() -> Self {
+    pub(in crate::hca) fn new() -> Self {
         Self { list: Vec::with_capacity(WQE_LEN_MAX / UNIT), len: 0 }
     }
 
     /// In the order of the WQE.
     #[inline]
-    pub(super) fn list(&self) -> &[Piece] {
+    pub(in crate::hca) fn list(&self) -> &[Piece] {
         &self.list
     }
 
@@ -294,7 +317,7 @@ impl Pieces {
 }
 
 /// Reads from a ring, from its beginning on where its end is reached.
-pub(super) fn fetch_wrapped(
+pub(in crate::hca) fn fetch_wrapped(
     ring: u64,
     ring_len: usize,
     start: usize,

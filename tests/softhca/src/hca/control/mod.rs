@@ -1,6 +1,10 @@
 //! The kernel driver's requests to the NIC, after the uverbs front end has parsed them, and the
 //! replies before it writes them. Handles are small numbers, each kind with its own sequence.
 
+mod rdma;
+
+pub use rdma::{AddressVector, Gid, QpAttributes, Service, SrqCreated, SrqRequest};
+
 /// A refusal, as the kernel would return it: a positive errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -20,7 +24,7 @@ pub struct MrRequest {
     pub access: AccessFlags,
 }
 
-/// `IBV_ACCESS_*`; bit 0 is LOCAL_WRITE.
+/// `IBV_ACCESS_*`: LOCAL_WRITE 1<<0, REMOTE_WRITE 1<<1, REMOTE_READ 1<<2, REMOTE_ATOMIC 1<<3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessFlags(pub u32);
 
@@ -31,7 +35,7 @@ pub struct MrCreated {
     pub handle: u32,
     /// For WQEs.
     pub lkey: u32,
-    /// For peers; unused on Ethernet.
+    /// For peers.
     pub rkey: u32,
 }
 
@@ -124,6 +128,19 @@ pub enum QpKind {
     },
     /// Receives by hash into the WQs of a table. Has no other state.
     Rss(RssRequest),
+    /// `IBV_QPT_RC`, `IBV_QPT_UC` or `IBV_QPT_UD`.
+    Rdma {
+        /// Which of them.
+        service: Service,
+        /// The sending ring, of which there may be none: then it has no WQEBBs.
+        send: SqRing,
+        /// The receiving ring, if it has one.
+        receive: Option<RqRing>,
+        /// The handle of the shared receive queue that it receives from instead.
+        srq: Option<u32>,
+        /// The handle of the CQ that receives complete to.
+        receive_cq: u32,
+    },
 }
 
 /// A sending ring.
@@ -247,6 +264,10 @@ pub struct QpChange {
     pub port: Option<u8>,
     /// Pacing, kbit/s; 0 takes it off.
     pub rate_limit: Option<u32>,
+    /// `IBV_QP_*`: all fields that the client named, those above included.
+    pub mask: u32,
+    /// RDMA: their values.
+    pub attributes: QpAttributes,
 }
 
 /// `enum ibv_wq_state`.
@@ -400,6 +421,16 @@ pub enum EventKind {
     CqError,
     /// `IBV_EVENT_QP_FATAL`.
     QpFatal,
+    /// `IBV_EVENT_QP_REQ_ERR`: the peer's request makes no sense.
+    QpRequestError,
+    /// `IBV_EVENT_QP_ACCESS_ERR`: the peer may not access what it named.
+    QpAccessError,
+    /// `IBV_EVENT_COMM_EST`: the peer has sent before this side was ready to send.
+    CommunicationEstablished,
+    /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+    SrqLimit,
+    /// `IBV_EVENT_QP_LAST_WQE_REACHED`: a QP in error takes no more from its SRQ.
+    LastWqe,
     /// `IBV_EVENT_PORT_ACTIVE`.
     PortActive,
     /// `IBV_EVENT_PORT_ERR`.

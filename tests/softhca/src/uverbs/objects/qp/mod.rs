@@ -1,18 +1,25 @@
-//! Making queue pairs of raw packets, either with their own rings or over a table of WQs;
-//! mlx5.md 3.6.
+//! Making queue pairs: of raw packets, either with their own rings or over a table of WQs, and of
+//! RDMA; mlx5.md 3.6.
 
-use super::handles::{Kind, Object};
-use super::uar::Register;
-use crate::hca::{Errno, QpCapabilities, QpKind, QpRequest, RqRing, RssRequest, SqRing};
+mod rdma;
+
+use crate::hca::{Errno, QpCapabilities, QpKind, QpRequest, RqRing, RssRequest, Service, SqRing};
 use crate::uverbs::abi::verbs::{CreateQp, CreateQpResp, ExCreateQp, ExCreateQpResp, QpCap};
 use crate::uverbs::abi::{Layout, mlx5};
 use crate::uverbs::calls::memory::nothing_after;
 use crate::uverbs::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Outputs, Reply};
 use crate::uverbs::context::Context;
+use crate::uverbs::objects::handles::{Kind, Object};
+use crate::uverbs::objects::uar::Register;
 use crate::uverbs::{Kernel, errno, refuse};
 
-/// IBV_QPT_RAW_PACKET, the one type that this NIC has.
-const RAW_PACKET: u64 = 8;
+/// IBV_QPT_*: the types that this NIC has.
+mod kind {
+    pub(super) const RC: u64 = 2;
+    pub(super) const UC: u64 = 3;
+    pub(super) const UD: u64 = 4;
+    pub(super) const RAW_PACKET: u64 = 8;
+}
 
 /// IB_UVERBS_CREATE_QP_MASK_IND_TABLE.
 const MASK_TABLE: u32 = 1 << 0;
@@ -31,6 +38,7 @@ struct Wanted {
     send_cq: Option<u32>,
     receive_cq: Option<u32>,
     table: Option<u32>,
+    srq: Option<u32>,
     cap: QpCap,
     create_flags: u32,
     signal_all: bool,
@@ -46,9 +54,6 @@ struct Made {
 /// Makes a QP.
 pub(crate) fn create_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: CreateQp = call.request()?;
-    if request.is_srq != 0 {
-        return refuse(libc::EOPNOTSUPP);
-    }
     let wanted = Wanted {
         user_handle: request.user_handle,
         kind: request.qp_type.into(),
@@ -56,6 +61,7 @@ pub(crate) fn create_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
         send_cq: Some(request.send_cq_handle),
         receive_cq: Some(request.recv_cq_handle),
         table: None,
+        srq: (request.is_srq != 0).then_some(request.srq_handle),
         cap: QpCap {
             max_send_wr: request.max_send_wr,
             max_recv_wr: request.max_recv_wr,
@@ -76,7 +82,7 @@ pub(crate) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
     if request.comp_mask & !MASK_TABLE != 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
     }
-    if request.is_srq != 0 || request.source_qpn != 0 {
+    if request.source_qpn != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
     let has_table = request.comp_mask & MASK_TABLE != 0;
@@ -87,6 +93,7 @@ pub(crate) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
         send_cq: (!has_table).then_some(request.send_cq_handle),
         receive_cq: (!has_table).then_some(request.recv_cq_handle),
         table: has_table.then_some(request.rwq_ind_tbl_handle),
+        srq: (request.is_srq != 0).then_some(request.srq_handle),
         cap: QpCap {
             max_send_wr: request.max_send_wr,
             max_recv_wr: request.max_recv_wr,
@@ -107,6 +114,7 @@ pub(crate) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
 pub(in crate::uverbs) mod create {
     pub(in crate::uverbs) const HANDLE: u16 = 0;
     pub(in crate::uverbs) const PD_HANDLE: u16 = 2;
+    pub(in crate::uverbs) const SRQ_HANDLE: u16 = 3;
     pub(in crate::uverbs) const SEND_CQ_HANDLE: u16 = 4;
     pub(in crate::uverbs) const RECV_CQ_HANDLE: u16 = 5;
     pub(in crate::uverbs) const IND_TABLE_HANDLE: u16 = 6;
@@ -134,6 +142,7 @@ pub(crate) fn create_qp_method(
         send_cq: call.handle(create::SEND_CQ_HANDLE),
         receive_cq: call.handle(create::RECV_CQ_HANDLE),
         table: call.handle(create::IND_TABLE_HANDLE),
+        srq: call.handle(create::SRQ_HANDLE),
         cap: call.input(create::CAP),
         create_flags: flags & CREATE_FLAGS,
         signal_all: flags & SIGNAL_ALL != 0,
@@ -163,16 +172,23 @@ impl Made {
 }
 
 fn create(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, driver: &[u8]) -> Result<Made, Errno> {
-    if wanted.kind != RAW_PACKET {
-        return refuse(libc::EOPNOTSUPP);
+    let service = match wanted.kind {
+        kind::RAW_PACKET => None,
+        kind::RC => Some(Service::Rc),
+        kind::UC => Some(Service::Uc),
+        kind::UD => Some(Service::Ud),
+        _ => return refuse(libc::EOPNOTSUPP),
+    };
+    context.objects.room()?;
+    if let Some(service) = service {
+        return rdma::create(context, kernel, wanted, service, driver);
     }
     if !kernel.process.may_use_raw_packets() {
         return refuse(libc::EPERM);
     }
-    if wanted.create_flags & !CREATE_FLAGS != 0 {
+    if wanted.create_flags & !CREATE_FLAGS != 0 || wanted.srq.is_some() {
         return refuse(libc::EINVAL);
     }
-    context.objects.room()?;
     match wanted.table {
         Some(table) => create_rss(context, kernel, wanted, table, driver),
         None => create_raw(context, kernel, wanted, driver),
@@ -192,6 +208,8 @@ mod flags {
     pub(super) const RAW: u32 =
         SCATTER_CQE | TUNNEL_OFFLOADS | BFREG_INDEX | SELF_LOOPBACK | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
     pub(super) const RSS: u32 = TUNNEL_OFFLOADS | SELF_LOOPBACK;
+    /// Data may be scattered into CQEs, and need not be.
+    pub(super) const RDMA: u32 = SCATTER_CQE | BFREG_INDEX | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
 }
 
 /// The least length of the driver's request: up to and including the send ring.
@@ -206,14 +224,14 @@ const NUMBERS: u32 = 0xf;
 /// Only the number of the receiving interface.
 const TIR_NUMBER: u32 = 1;
 
-/// The driver's part of a request for a raw packet QP, checked.
-fn raw_request(driver: &[u8]) -> Result<mlx5::CreateQp, Errno> {
+/// The driver's part of a request for a QP with rings of its own, checked.
+fn request_with_rings(driver: &[u8], flags: u32) -> Result<mlx5::CreateQp, Errno> {
     if driver.len() < RAW_LEN_MIN {
         return refuse(libc::EINVAL);
     }
     nothing_after(driver, mlx5::CreateQp::LEN)?;
     let driver = mlx5::CreateQp::read(driver);
-    if driver.flags & !flags::RAW != 0 {
+    if driver.flags & !flags != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
     if driver.uidx >= USER_INDEX_NONE || driver.db_addr % 8 != 0 || driver.db_addr > u64::MAX - 8 {
@@ -223,7 +241,7 @@ fn raw_request(driver: &[u8]) -> Result<mlx5::CreateQp, Errno> {
 }
 
 fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, driver: &[u8]) -> Result<Made, Errno> {
-    let driver = raw_request(driver)?;
+    let driver = request_with_rings(driver, flags::RAW)?;
     let pd = context.objects.nic(Kind::Pd, wanted.pd)?;
     let mut uses = vec![wanted.pd];
     let mut cq = |handle: Option<u32>| {
