@@ -8,9 +8,11 @@
 //! Versions: FIX 4.2, FIX 4.4, and FIX 5.0 SP2 over FIXT 1.1. A message is indexed in one pass: a
 //! value is an offset and a length in the received bytes, and is decoded when it is read.
 
+mod client;
 pub mod codec;
 pub mod orders;
 pub mod session;
 mod tag;
 
+pub use client::{FixClient, FixClientConfig};
 pub use tag::tags;

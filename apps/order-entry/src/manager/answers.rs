@@ -4,7 +4,9 @@ use arrayvec::ArrayVec;
 
 use super::OrderManager;
 use crate::journal::{Entry, JournalMemory, SessionMark};
-use crate::orders::{Effect, OrderEvent, OrderKey, StatedTerms, VenueEvent, VenueMessage, VenueStatus};
+use crate::orders::{
+    Effect, End, Order, OrderEvent, OrderKey, State, StatedTerms, VenueEvent, VenueMessage, VenueStatus,
+};
 
 /// What one message did: at most an answer, its terms and its end.
 pub type OrderEvents = ArrayVec<OrderEvent, 3>;
@@ -24,6 +26,10 @@ impl<M: JournalMemory> OrderManager<M> {
                 // A restart must not take this answer for that to its own query.
                 self.note(&Entry::Received { number }, now_ns);
                 self.settle(next_id, is_final, now_ns);
+                OrderEvents::new()
+            }
+            VenueMessage::NotProcessed { from } => {
+                self.not_processed(from, now_ns);
                 OrderEvents::new()
             }
             VenueMessage::AnsweredBelow { below, asked_ns } => {
@@ -167,6 +173,33 @@ impl<M: JournalMemory> OrderManager<M> {
                 self.apply_noted(key, VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
             }
             self.confirm(slot, now_ns);
+        }
+    }
+
+    /// The venue is told to pass over the ids from `from` on. Where it has answered one of them
+    /// before, it has lost its record of the session: nothing is known of any of them, so a person
+    /// must compare.
+    fn not_processed(&mut self, from: u64, now_ns: u64) {
+        let is_answered = |order: &Order| {
+            let is_unsent = matches!(order.state(), None | Some(State::Ended(End::Unsent)));
+            order.accepted_id() >= from && !order.is_unacknowledged() && !is_unsent
+        };
+        if (0..self.table.used()).filter_map(|slot| self.table.get(slot)).any(is_answered) {
+            self.alarms += 1;
+            self.disarm(now_ns);
+            return;
+        }
+        for slot in 0..self.table.used() {
+            let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
+            let pending = order.pending_replaces().iter().map(|replace| replace.id);
+            let lost: ArrayVec<u64, 8> = pending.filter(|id| *id >= from).collect();
+            if order.is_unacknowledged() && order.accepted_id() >= from {
+                self.unsent(order.accepted_id(), now_ns);
+                continue;
+            }
+            for id in lost {
+                self.replace_unsent(id, now_ns);
+            }
         }
     }
 

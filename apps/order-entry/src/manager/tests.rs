@@ -198,3 +198,32 @@ fn number_of_a_request_that_is_no_order_is_on_the_disk_when_it_is_marked() {
     manager.mark(&SessionMark { next_id: 7, ..SessionMark::default() }, 1);
     assert_eq!(manager.journal().memory().synced.get(), manager.journal().end());
 }
+
+#[test]
+fn order_that_the_venue_is_told_to_pass_over_is_over_and_those_before_are_in_doubt() {
+    let mut manager = manager(4_096);
+    let (first, second) = (buy(&mut manager, 1, 100).unwrap(), buy(&mut manager, 2, 100).unwrap());
+    manager.disconnected();
+    manager.take(0, &VenueMessage::NotProcessed { from: 2 }, 30);
+    manager.take(0, &VenueMessage::Settled { next_id: 3, is_final: false }, 30);
+    let state = |slot: usize| manager.orders().get(slot).unwrap().state();
+    assert_eq!((state(first), state(second)), (Some(State::PendingNew), Some(State::Ended(End::Unsent))));
+    assert!(manager.orders().get(first).unwrap().is_in_doubt());
+    assert!(entries(&manager).contains(&Entry::Unsent { id: 2 }));
+    assert_eq!(manager.alarms(), 0);
+}
+
+/// It asks for what it has answered: its record is gone, and what it did with the rest is unknown.
+#[test]
+fn venue_that_has_lost_its_record_ends_no_order_and_stops_new_ones() {
+    let mut manager = manager(4_096);
+    buy(&mut manager, 1, 100).unwrap();
+    let second = buy(&mut manager, 2, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 7 });
+    manager.disconnected();
+    manager.take(0, &VenueMessage::NotProcessed { from: 1 }, 30);
+    assert_eq!(manager.orders().get(second).unwrap().state(), Some(State::PendingNew));
+    assert_eq!((manager.alarms(), manager.risk().open_qty(InstrumentIdx(0))), (1, Some((200, 0))));
+    let refusal = buy(&mut manager, 3, 100).unwrap_err();
+    assert!(matches!(refusal, Refusal::Risk(reject) if reject.limit == Limit::Disarmed), "{refusal}");
+}

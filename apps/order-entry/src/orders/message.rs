@@ -49,6 +49,13 @@ pub enum VenueMessage {
         /// ignored it in silence.
         is_final: bool,
     },
+    /// The venue has not processed the client ids from here on that were sent so far, and never
+    /// will: it is told to pass over them, once this is written down. More of its answers may be to
+    /// come, so nothing else is settled.
+    NotProcessed {
+        /// The first of them.
+        from: u64,
+    },
     /// The venue has processed every request that was sent before a question, and its answers came
     /// before this message: what has none was ignored in silence.
     AnsweredBelow {

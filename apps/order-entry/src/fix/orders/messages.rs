@@ -1,4 +1,4 @@
-//! D, F, G, q from the trader; 8, 9, r from the exchange.
+//! D, F, G, H, q from the trader; 8, 9, r from the exchange.
 //!
 //! OrderQty (38) of a replace is the new total of the order with what is executed, not what is to
 //! be left. Text and identifiers are bytes of the received message, and may hold anything but SOH.
@@ -85,6 +85,18 @@ messages! {
         optional 59 time_in_force: TimeInForce,
         /// When the request was made.
         required 60 transact_time: Utc,
+    }
+
+    /// A question what became of an order (H).
+    b"H" StatusRequest {
+        /// The identifier of the order, or of its last replacement.
+        required 11 cl_ord_id: &'a [u8],
+        /// The exchange's identifier of the order.
+        optional 37 order_id: &'a [u8],
+        /// Side of the order.
+        required 54 side: Side,
+        /// Instrument of the order.
+        required 55 symbol: &'a [u8],
     }
 
     /// What became of an order (8).

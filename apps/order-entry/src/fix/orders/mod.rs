@@ -10,6 +10,6 @@ mod value;
 pub use defect::{BusinessReason, Defect, Reason};
 pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
 pub use messages::{CancelReject, CancelRequest, ExecutionReport, MassCancel, MassCancelReport, NewOrderSingle};
-pub use messages::{OrderOutcome, ReplaceRequest};
+pub use messages::{OrderOutcome, ReplaceRequest, StatusRequest};
 pub use templates::{CancelOrder, NewOrder, OrderSpec, OrderTemplates, ReplaceOrder};
 pub use value::Utc;

@@ -39,6 +39,18 @@ pub enum Event<'a> {
         /// Its number.
         seq: u64,
     },
+    /// The peer asks for messages of ours, from this number on. It has taken those before. What
+    /// answers it, again or as a gap, is written with the next poll.
+    ResendRequested {
+        /// The first number.
+        begin: u64,
+    },
+    /// The peer has answered [`Session::ask`](super::Session::ask): it has taken all that was sent
+    /// before the question, or has asked for it, and all that it sent before has come.
+    Answered {
+        /// The question.
+        id: u64,
+    },
     /// The connection is to be closed, once the output is written.
     Disconnect(End),
 }

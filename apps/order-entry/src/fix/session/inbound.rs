@@ -1,7 +1,7 @@
 //! What a received message does, by its number and its type.
 
 use super::event::{End, Now};
-use super::machine::{Session, State, Step};
+use super::machine::{Question, Session, State, Step};
 use super::receiver::{Input, Place};
 use super::rules::{Header, Kind, is_known};
 use super::store::MessageStore;
@@ -63,7 +63,7 @@ impl<S: MessageStore> Session<S> {
         match header.kind {
             Kind::Logon { .. } => return self.take_second_logon(now, place, header),
             Kind::SequenceReset { new_seq, gap_fill: false } => return self.take_reset(now, seq, new_seq, header),
-            Kind::Logout => return self.take_logout(now, seq),
+            Kind::Logout => return self.take_logout(now, (place, seq)),
             _ => {}
         }
         let next_in = self.sender.store.next_in();
@@ -101,9 +101,19 @@ impl<S: MessageStore> Session<S> {
                 return self.advance(now, new_seq - 1);
             }
             Kind::Application => return self.take_application(now, (place, seq), header),
-            Kind::Heartbeat | Kind::ResendRequest { .. } | Kind::Logout | Kind::Logon { .. } => {}
+            Kind::Heartbeat => self.take_heartbeat(place),
+            Kind::ResendRequest { .. } | Kind::Logout | Kind::Logon { .. } => {}
         }
         self.advance(now, seq);
+    }
+
+    /// A Heartbeat may answer our question.
+    fn take_heartbeat(&mut self, place: Place) {
+        let Some(id) = self.question else { return };
+        if self.receiver.message(place).get(tags::TEST_REQ_ID).is_some_and(|text| Question(id).is(text)) {
+            self.question = None;
+            self.steps.push_back(Step::Answered { id });
+        }
     }
 
     fn take_application(&mut self, now: Now, (place, seq): (Place, u64), header: &Header) {
@@ -135,7 +145,8 @@ impl<S: MessageStore> Session<S> {
         }
     }
 
-    fn take_logout(&mut self, now: Now, seq: u64) {
+    fn take_logout(&mut self, now: Now, (place, seq): (Place, u64)) {
+        self.note_logout_text(place);
         self.advance_if_next(now, seq);
         match self.state {
             State::LogoutSent(end) => self.close(end),
@@ -144,6 +155,12 @@ impl<S: MessageStore> Session<S> {
                 self.close(End::PeerLoggedOut);
             }
         }
+    }
+
+    pub(super) fn note_logout_text(&mut self, place: Place) {
+        let text = self.receiver.message(place).get(tags::TEXT).unwrap_or(&[]);
+        self.logout_text.clear();
+        self.logout_text.extend(text.iter().copied().take(self.logout_text.capacity()));
     }
 
     /// A number that was taken already: a possible duplicate is left out, anything else means that

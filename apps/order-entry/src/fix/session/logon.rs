@@ -41,6 +41,7 @@ impl<S: MessageStore> Session<S> {
     pub(super) fn take_first(&mut self, now: Now, place: Place, header: &Header) {
         let is_ours = header.is_begin_string_ours && header.are_comp_ids_ours && self.is_time_right(now, header);
         if header.kind == Kind::Logout && self.state == State::LogonSent && is_ours {
+            self.note_logout_text(place);
             return self.close(End::PeerLoggedOut);
         }
         let (Kind::Logon { heartbeat_s, reset, next_expected }, Some(seq)) = (header.kind, header.seq) else {

@@ -1,6 +1,9 @@
 //! The session: its state and its verbs.
 
+use core::fmt;
 use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
 
 use super::config::{Role, SessionConfig};
 use super::event::{End, Event, Now, SendError, SessionCounts};
@@ -9,9 +12,28 @@ use super::recovery::Skipped;
 use super::resend::{Hole, Resending, Scratch};
 use super::sender::Sender;
 use super::store::MessageStore;
-use crate::fix::codec::{TemplateError, Writer};
+use crate::fix::codec::{TemplateError, Writer, parse_number};
 use crate::fix::orders::{BusinessReason, Defect};
 use crate::fix::tag::tags;
+
+/// Bytes of a Logout's text that are kept.
+const LOGOUT_TEXT_MAX: usize = 128;
+
+/// TestReqID (112) of a question; those of silence begin with other letters.
+pub(super) struct Question(pub(super) u64);
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ASK{}", self.0)
+    }
+}
+
+impl Question {
+    /// Whether a TestReqID is this question's.
+    pub(super) fn is(&self, text: &[u8]) -> bool {
+        text.strip_prefix(b"ASK").and_then(parse_number) == Some(self.0)
+    }
+}
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +58,8 @@ pub(super) enum Step {
     Message { place: Place, seq: u64, poss_dup: bool },
     Rejected(Place),
     NotResent { seq: u64 },
+    ResendRequested { begin: u64 },
+    Answered { id: u64 },
     Disconnect(End),
 }
 
@@ -62,6 +86,10 @@ pub struct Session<S> {
     pub(super) scratch: Scratch,
     pub(super) steps: VecDeque<Step>,
     pub(super) closing: Option<End>,
+    /// The question that the peer has not answered.
+    pub(super) question: Option<u64>,
+    /// Text (58) of the peer's Logout.
+    pub(super) logout_text: ArrayVec<u8, LOGOUT_TEXT_MAX>,
 }
 
 impl<S: MessageStore> Session<S> {
@@ -83,6 +111,8 @@ impl<S: MessageStore> Session<S> {
             // A message makes three at most.
             steps: VecDeque::with_capacity(8),
             closing: None,
+            question: None,
+            logout_text: ArrayVec::new(),
             config,
         }
     }
@@ -90,6 +120,7 @@ impl<S: MessageStore> Session<S> {
     /// The connection is open. An initiator's Logon is in the output now.
     pub fn connected(&mut self, now: Now) {
         self.disconnected();
+        self.logout_text.clear();
         (self.since_ns, self.received_ns) = (now.steady_ns, now.steady_ns);
         self.sender.sent_ns = now.steady_ns;
         self.state = State::AwaitsLogon;
@@ -112,7 +143,7 @@ impl<S: MessageStore> Session<S> {
         self.receiver.clear();
         self.sender.discard_output();
         self.steps.clear();
-        (self.hole, self.resending, self.closing) = (None, None, None);
+        (self.hole, self.resending, self.closing, self.question) = (None, None, None, None);
         self.tests_sent = 0;
     }
 
@@ -143,6 +174,8 @@ impl<S: MessageStore> Session<S> {
             }
             Step::Rejected(place) => Event::Rejected(self.receiver.message(place)),
             Step::NotResent { seq } => Event::NotResent { seq },
+            Step::ResendRequested { begin } => Event::ResendRequested { begin },
+            Step::Answered { id } => Event::Answered { id },
             Step::Disconnect(end) => Event::Disconnect(end),
         })
     }
@@ -166,6 +199,21 @@ impl<S: MessageStore> Session<S> {
                 return None;
             }
         }
+    }
+
+    /// Lets time pass: heartbeats, silence, requests for a resend again, the end of the schedule's
+    /// span. Says that the connection is to be closed, and why. For a caller that polls only when
+    /// bytes have come; [`Session::poll`] does the same.
+    pub fn tick(&mut self, now: Now) -> Option<End> {
+        if self.state == State::Down {
+            return None;
+        }
+        self.run_timers(now);
+        self.resend_some(now);
+        self.mind_hole(now);
+        let end = self.closing.take()?;
+        self.state = State::Down;
+        Some(end)
     }
 
     /// Bytes to write to the peer.
@@ -225,6 +273,39 @@ impl<S: MessageStore> Session<S> {
         Ok(seq)
     }
 
+    /// Asks the peer (TestRequest) in order to hear when it has taken all that was sent before:
+    /// [`Event::Answered`]. An answer to an earlier question is no event any more.
+    pub fn ask(&mut self, now: Now, id: u64) {
+        if self.state != State::Up {
+            return;
+        }
+        self.question = Some(id);
+        let sent = self.sender.send_admin(now, b"1", |out| {
+            out.display(tags::TEST_REQ_ID, Question(id));
+        });
+        self.note(sent.map(drop));
+    }
+
+    /// Uses up the next number without a message of the application: a Heartbeat has it, or where
+    /// nothing can be sent the peer finds a gap, and is told to pass over it.
+    pub fn skip_number(&mut self, now: Now) {
+        if self.state != State::Up || self.sender.send_admin(now, b"0", |_| ()).is_err() {
+            let next_out = self.sender.store.next_out();
+            self.sender.store.set_next_out(next_out + 1);
+        }
+    }
+
+    /// Bytes that a message may have so that the output takes it.
+    pub fn output_room(&self) -> usize {
+        self.sender.output_room()
+    }
+
+    /// Text (58) of the peer's Logout on this connection, its first bytes; empty where it gave
+    /// none.
+    pub fn logout_text(&self) -> &[u8] {
+        &self.logout_text
+    }
+
     /// Refuses a message of the peer by a rule of the session (3).
     pub fn reject(&mut self, now: Now, msg_type: &[u8], seq: u64, defect: Defect) -> Result<(), SendError> {
         self.sender.reject(now, (msg_type, seq), defect)
@@ -249,6 +330,10 @@ impl<S: MessageStore> Session<S> {
     /// The numbers and the sent messages.
     pub fn store(&self) -> &S {
         &self.sender.store
+    }
+
+    pub(in crate::fix) const fn store_mut(&mut self) -> &mut S {
+        &mut self.sender.store
     }
 
     /// What was counted.

@@ -109,6 +109,7 @@ impl<S: MessageStore> Session<S> {
             return self.note(sent);
         }
         self.skipped.processed_below(begin);
+        self.steps.push_back(Step::ResendRequested { begin });
         if begin <= last {
             self.resending = Some(Resending::new(begin, if is_to_infinity { last } else { end }));
         }

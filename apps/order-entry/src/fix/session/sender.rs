@@ -65,6 +65,11 @@ impl<S: MessageStore> Sender<S> {
         self.written = 0;
     }
 
+    /// Bytes that the output takes, once what is written has made room.
+    pub(super) fn output_room(&self) -> usize {
+        self.out.capacity() - self.output().len()
+    }
+
     /// Writes a message without keeping it: of the session, whose numbers a resend fills.
     pub(super) fn send_admin(
         &mut self,

@@ -1,0 +1,214 @@
+//! A client's session of FIX as a [`VenueSession`](crate::session::VenueSession): logon,
+//! heartbeats, the question what the venue has processed, and its reports as
+//! [`VenueMessage`](crate::orders::VenueMessage)s.
+//!
+//! A client id is the number of its message (MsgSeqNum) and a base, so each ClOrdID names one
+//! message. Behind each Logon a TestRequest asks what the venue has taken:
+//!
+//! ```text
+//!  Logon, number n ─────▶ ◀───── Logon, and ResendRequest from m where m to n - 1 are missing there
+//!  SequenceReset to n + 1 ──▶    nothing is sent again: orders from m on have never been
+//!  TestRequest ─────────▶ ◀───── Heartbeat: the ids below n were processed, all reports have come
+//! ```
+//!
+//! Nothing is kept to be sent again. A request is passed over with its market, so none can arrive
+//! twice.
+
+mod books;
+mod numbers;
+mod read;
+mod venue;
+
+use core::mem;
+
+use market::Symbol;
+
+use self::books::{Changes, Templates};
+use self::numbers::Numbers;
+use self::read::{Said, read};
+use super::session::{End, MessageStore, Now, Role, Session, SessionConfig};
+use crate::journal::SessionMark;
+use crate::orders::{OrderRules, VenueMessage};
+use crate::session::{Escaped, SessionError, SessionEvent};
+
+/// What a [`FixClient`] is made of.
+#[derive(Clone, Debug)]
+pub struct FixClientConfig {
+    /// Names, version, heartbeats, hours. The role is the initiator's, and no message is kept. By
+    /// default as [`SessionConfig`].
+    pub session: SessionConfig,
+    /// Account (1) of orders. By default none.
+    pub account: Option<String>,
+    /// The instruments of the configuration, by position. By default none, and no order is sent.
+    pub instruments: Vec<Symbol>,
+    /// Nanoseconds to add to the clock of the calls for UTC. By default 0.
+    pub epoch_offset_ns: u64,
+}
+
+impl FixClientConfig {
+    /// All defaults, with `session`.
+    pub const fn new(session: SessionConfig) -> Self {
+        Self { session, account: None, instruments: Vec::new(), epoch_offset_ns: 0 }
+    }
+}
+
+/// One session of FIX, over any number of connections, one after the other. All memory is allocated
+/// at construction: some 2 MiB, and 1,500 bytes for each instrument.
+#[derive(Debug)]
+pub struct FixClient {
+    session: Session<Numbers>,
+    templates: Templates,
+    changes: Changes,
+    epoch_offset_ns: u64,
+    /// The question of this connection was answered.
+    is_settled: bool,
+    /// The numbers began anew with this connection: what was under way has no answer.
+    is_gap: bool,
+    /// A question is to be asked behind the answer to a request for a resend.
+    is_question_due: bool,
+    /// The venue has processed the ids below, but for those that were passed over.
+    processed_below: u64,
+}
+
+impl FixClient {
+    /// A session that begins with the day. Allocates.
+    pub fn new(config: FixClientConfig) -> Self {
+        let FixClientConfig { session, account, instruments, epoch_offset_ns } = config;
+        let templates = Templates::new(&session, account, &instruments);
+        let session = SessionConfig { role: Role::Initiator, ..session };
+        Self {
+            session: Session::new(session, Numbers::NEW),
+            templates,
+            changes: Changes::new(),
+            epoch_offset_ns,
+            is_settled: false,
+            is_gap: false,
+            is_question_due: false,
+            processed_below: 0,
+        }
+    }
+
+    /// How a venue of FIX answers: a replace that comes behind the last fill is refused.
+    pub const fn rules() -> OrderRules {
+        OrderRules { full_fill_voids_replaces: false }
+    }
+
+    const fn now(&self, now_ns: u64) -> Now {
+        Now { steady_ns: now_ns, utc_ns: now_ns.saturating_add(self.epoch_offset_ns) }
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_settled && self.session.is_logged_on()
+    }
+
+    /// The numbers go on at `mark`, that of the journal.
+    fn resume(&mut self, mark: &SessionMark) {
+        *self.session.store_mut() = Numbers::at(mark);
+    }
+
+    fn connected(&mut self, now: Now) -> Result<(), SessionError> {
+        self.session.store_mut().begin(now.utc_ns);
+        (self.is_settled, self.is_question_due) = (false, false);
+        self.session.connected(now);
+        self.expect_all();
+        self.tick(now)
+    }
+
+    fn disconnected(&mut self) {
+        self.session.disconnected();
+        (self.is_settled, self.is_question_due) = (false, false);
+    }
+
+    fn tick(&mut self, now: Now) -> Result<(), SessionError> {
+        self.session.tick(now).map_or(Ok(()), |end| Err(self.ended(end)))
+    }
+
+    /// The Logon is the last message that was sent: what was before, the venue has, unless it asks
+    /// for it.
+    fn expect_all(&mut self) {
+        self.processed_below = self.session.store().next_id() - 1;
+    }
+
+    fn receive(&mut self, now: Now, input: &mut &[u8]) -> Result<Option<SessionEvent>, SessionError> {
+        loop {
+            let taken = self.session.receive(now, input);
+            *input = &input[taken..];
+            let numbers = *self.session.store();
+            match self.session.poll(now) {
+                Some(event) => {
+                    let said = read(&event, &numbers, &self.changes);
+                    if let Some(event) = self.take(now, said)? {
+                        return Ok(Some(event));
+                    }
+                }
+                None if self.is_question_due => {
+                    self.is_question_due = false;
+                    self.ask(now);
+                }
+                None if input.is_empty() => return Ok(None),
+                None if taken == 0 => return Err(SessionError::new("the session has no room for a message")),
+                None => (),
+            }
+        }
+    }
+
+    fn take(&mut self, now: Now, said: Said) -> Result<Option<SessionEvent>, SessionError> {
+        Ok(match said {
+            Said::Reset => {
+                self.is_gap = true;
+                self.expect_all();
+                if self.is_settled {
+                    return Err(SessionError::new("the numbers began anew within the session"));
+                }
+                None
+            }
+            Said::LoggedOn => {
+                self.ask(now);
+                Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: mem::take(&mut self.is_gap) })
+            }
+            Said::Asked { .. } if self.is_settled => {
+                let why = "the venue asks for messages within the session, and will not have them in order: the next \
+                           logon says which it has";
+                return Err(SessionError::new(why));
+            }
+            Said::Asked { begin } => {
+                // The answer covers the question, so it is asked again behind it.
+                self.is_question_due = true;
+                let from = self.session.store().id_of(begin);
+                Some(SessionEvent::Message { number: 0, message: VenueMessage::NotProcessed { from } })
+            }
+            Said::Answered if self.is_settled => None,
+            Said::Answered => {
+                self.is_settled = true;
+                let (next_id, is_final) = (self.processed_below, false);
+                Some(SessionEvent::Message { number: 0, message: VenueMessage::Settled { next_id, is_final } })
+            }
+            Said::Message { seq, message } => Some(SessionEvent::Message { number: seq, message }),
+            Said::Broken { seq, msg_type, defect } => {
+                // It comes again with the next logon: what it says of an order must not be lost.
+                self.session.store_mut().set_next_in(seq);
+                let msg_type = char::from(msg_type).escape_default();
+                return Err(SessionError::new(format_args!("the venue's message {msg_type}: {defect}")));
+            }
+            Said::End(end) => return Err(self.ended(end)),
+            Said::Nothing => None,
+        })
+    }
+
+    fn ended(&self, end: End) -> SessionError {
+        match (end, self.session.logout_text()) {
+            (End::PeerLoggedOut, text @ [_, ..]) => {
+                SessionError::new(format_args!("the venue logged out: {}", Escaped(text)))
+            }
+            (end, _) => SessionError::new(end),
+        }
+    }
+
+    fn ask(&mut self, now: Now) {
+        let id = self.session.store().next_id();
+        self.session.ask(now, id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
