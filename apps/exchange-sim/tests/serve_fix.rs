@@ -14,7 +14,7 @@ use exchange_sim::Served;
 use market::{Price, Symbol};
 use order_entry::fix::codec::{Decimal, Writer};
 use order_entry::fix::orders::{
-    CancelRequest, MassCancel, NewOrderSingle, OrdType, ReplaceRequest, Side, TimeInForce, Utc,
+    CancelRequest, MassCancel, NewOrderSingle, OrdType, ReplaceRequest, Side, StatusRequest, TimeInForce, Utc,
 };
 use order_entry::fix::session::{Event, MemoryStore, Now, Session, SessionConfig, Version};
 use wirepath::worker::StopFlag;
@@ -172,6 +172,12 @@ impl Client {
 }
 
 impl Client {
+    fn ask(&mut self, cl_ord_id: &str, symbol: Symbol) {
+        let (cl_ord_id, symbol) = (cl_ord_id.as_bytes(), symbol.0.trim_ascii_end());
+        let request = StatusRequest { cl_ord_id, order_id: None, side: Side::Buy, symbol };
+        self.send("H", |out| request.write(out));
+    }
+
     fn mass_cancel(&mut self, cl_ord_id: &str) {
         let request = MassCancel {
             cl_ord_id: cl_ord_id.as_bytes(),
@@ -199,6 +205,12 @@ fn trades_rests_is_replaced_and_canceled(version: Version, port: u16, fill: &str
     client.expect(&["35=8", "11=one", fill, "39=2", "32=100", "14=100", "151=0"]);
     client.order("two", 100, (symbol, low));
     client.expect(&["35=8", "11=two", "150=0", "39=0"]);
+    let is_state = if version == Version::Fix42 { "20=3" } else { "150=I" };
+    for (cl_ord_id, status, leaves) in [("two", "39=0", "151=100"), ("one", "39=2", "151=0"), ("none", "39=8", "151=0")]
+    {
+        client.ask(cl_ord_id, symbol);
+        client.expect(&["35=8", &format!("11={cl_ord_id}"), is_state, status, leaves]);
+    }
     client.replace(["two", "three"], 200, (symbol, low));
     client.expect(&["35=8", "11=three", "41=two", "150=5", "151=200"]);
     client.replace(["three", "four"], 0, (symbol, low));
@@ -210,7 +222,7 @@ fn trades_rests_is_replaced_and_canceled(version: Version, port: u16, fill: &str
     client.order("one", 100, (symbol, low));
     client.expect(&["35=8", "11=one", "150=8", "39=8", "103=6"]);
     // FIX 4.2 has no cancel of many.
-    let messages = if version == Version::Fix42 { 7 } else { 9 };
+    let messages = if version == Version::Fix42 { 10 } else { 12 };
     if version != Version::Fix42 {
         client.order("seven", 100, (symbol, low));
         client.expect(&["35=8", "11=seven", "150=0"]);

@@ -1,8 +1,10 @@
 //! FIX on the venue's side: a session for each account.
 
 use order_entry::fix::codec::{FieldIndex, Frame, Message, Writer, frame};
-use order_entry::fix::orders::{CancelRequest, Defect, MassCancel, NewOrderSingle, ReplaceRequest};
-use order_entry::fix::session::{Event, MemoryStore, Now, Role, SendError, Session, SessionConfig, Version};
+use order_entry::fix::orders::{CancelRequest, Defect, MassCancel, NewOrderSingle, ReplaceRequest, StatusRequest};
+use order_entry::fix::session::{
+    End as SessionEnd, Event, MemoryStore, Now, Role, SendError, Session, SessionConfig, Version,
+};
 use order_entry::soupbin::{Credentials, SessionId};
 
 use super::order_port::{Clock, Cx, End, Identified, LoginRefusal, OUTPUT_MAX, OrderSession};
@@ -60,7 +62,7 @@ impl OrderSession for FixSession {
             role: Role::Acceptor,
             sender: COMP_ID.to_owned(),
             target: String::from_utf8_lossy(sender).into_owned(),
-            supported_types: ["D", "F", "G", "q"].map(str::to_owned).into(),
+            supported_types: ["D", "F", "G", "H", "q"].map(str::to_owned).into(),
             ..SessionConfig::default()
         };
         Self { session: Session::new(config, MemoryStore::new(STORE.0, STORE.1)), version, position: 0 }
@@ -80,7 +82,8 @@ impl OrderSession for FixSession {
                     Event::Message { message, seq, .. } => (message, seq),
                     Event::Disconnect(end) => {
                         self.flush(output);
-                        return Err(End::rule(end));
+                        let is_logout = matches!(end, SessionEnd::LoggedOut | SessionEnd::PeerLoggedOut);
+                        return Err(if is_logout { End(None) } else { End::rule(end) });
                     }
                     _ => continue,
                 };
@@ -142,6 +145,7 @@ fn request(message: &Message<'_>, cx: &mut Cx<'_>) -> Result<Effect, Defect> {
         b"D" => NewOrderSingle::parse(message).map(|order| cx.venue.fix_new(account, &order, now_ns)),
         b"F" => CancelRequest::parse(message).map(|cancel| cx.venue.fix_cancel(account, &cancel, now_ns)),
         b"G" => ReplaceRequest::parse(message).map(|replace| cx.venue.fix_replace(account, &replace, now_ns)),
+        b"H" => StatusRequest::parse(message).map(|question| cx.venue.fix_status(account, &question, now_ns)),
         b"q" => MassCancel::parse(message).map(|cancel| cx.venue.fix_mass_cancel(account, &cancel, now_ns)),
         // The session refuses other types.
         _ => Ok(Effect::None),

@@ -1,4 +1,4 @@
-//! FIX: requests D, F, G and q in the venue's words, and its answers as messages 8, 9 and r.
+//! FIX: requests D, F, G, H and q in the venue's words, and its answers as messages 8, 9 and r.
 //! Versions differ only in how an answer is written.
 
 use market::{Price, Side, Symbol};
@@ -6,7 +6,8 @@ use matching_engine::{CrossKind, Display, Life, PostOnly, Pricing, RejectReason,
 use order_entry::fix::codec::{Decimal, Writer};
 use order_entry::fix::orders::{
     CancelReject, CancelRequest, CxlRejResponseTo, ExecTransType, ExecType, ExecutionReport, MassCancel,
-    MassCancelReport, NewOrderSingle, OrdStatus, OrdType, ReplaceRequest, Side as FixSide, TimeInForce, Utc,
+    MassCancelReport, NewOrderSingle, OrdStatus, OrdType, ReplaceRequest, Side as FixSide, StatusRequest, TimeInForce,
+    Utc,
 };
 use order_entry::fix::session::Version;
 use order_entry::ouch;
@@ -67,6 +68,12 @@ impl Venue {
         };
         let change = ChangeRequest { cl_ord_id: Some(request.cl_ord_id), target, echo: &[] };
         self.replace_named(account, Protocol::Fix, (&change, &fields.order(&fields.echo())), now_ns)
+    }
+
+    /// Takes a question about an order (H). One that is not known never lived.
+    pub fn fix_status(&mut self, account: usize, request: &StatusRequest<'_>, now_ns: u64) -> Effect {
+        let side = if request.side == FixSide::Buy { Side::Buy } else { Side::Sell };
+        self.tell_status(account, Protocol::Fix, (request.cl_ord_id, symbol_of(request.symbol), side), now_ns)
     }
 
     /// Takes a request to cancel many orders (q): those of an instrument, or all.
@@ -296,6 +303,7 @@ fn exec_type_of(
         Told::Broken { .. } => ExecType::TradeCancel,
         Told::Rejected(_) => ExecType::Rejected,
         Told::Replaced => ExecType::Replaced,
+        Told::Status => ExecType::OrderStatus,
         Told::Canceled { .. } if order.leaves > 0 => ExecType::Restated,
         Told::Canceled { .. } if order.status == OrderStatus::Expired => ExecType::Expired,
         Told::Canceled { .. } => ExecType::Canceled,
@@ -307,6 +315,10 @@ fn exec_type_of(
             let is_canceled = kind == ExecType::TradeCancel;
             let trans = if is_canceled { ExecTransType::Cancel } else { ExecTransType::New };
             (ExecType::from_wire(status.to_wire()).unwrap_or(ExecType::New), Some(trans))
+        }
+        // A state is told by 20=3.
+        (Version::Fix42, ExecType::OrderStatus) => {
+            (ExecType::from_wire(status.to_wire()).unwrap_or(ExecType::New), Some(ExecTransType::Status))
         }
         (Version::Fix42, kind) => (kind, Some(ExecTransType::New)),
         (_, kind) => (kind, None),

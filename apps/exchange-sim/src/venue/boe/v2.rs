@@ -283,6 +283,8 @@ fn write(answer: &Answer, returns: &ReturnFields, epoch_ns: u64, out: &mut [u8])
         Told::Canceled { reason, is_rate, .. } => {
             emit!(OrderCancelled { cl_ord_id, reason: cancel_code(reason, is_rate) })
         }
+        // No message of BOE asks for a state.
+        Told::Status => None,
         Told::Replaced => emit!(OrderModified { cl_ord_id, order_id }),
         Told::Refreshed { .. } => emit!(OrderRestated { cl_ord_id, order_id, reason: RestatementReason::RELOAD }),
         Told::Broken { qty, price, fill, .. } => emit!(TradeCancelOrCorrect {

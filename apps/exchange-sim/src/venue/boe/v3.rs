@@ -167,8 +167,8 @@ fn write_of_order(answer: &Answer, order: &NamedOrder, epoch_ns: u64, out: &mut 
         Told::Broken { qty, price, fill, .. } => {
             write_broken(answer, order, at_ns, (qty, price, fill.unwrap_or(0)), out)
         }
-        // The version has no reserves and no decrements.
-        Told::Canceled { .. } | Told::Refreshed { .. } => None,
+        // The version has no reserves and no decrements, and nothing asks for a state.
+        Told::Canceled { .. } | Told::Refreshed { .. } | Told::Status => None,
         _ => write_refused(answer, epoch_ns, out),
     }
 }

@@ -54,6 +54,8 @@ pub enum Told {
     },
     /// It has new terms.
     Replaced,
+    /// Nothing: its owner has asked what it is.
+    Status,
     /// Its reserve shows shares again, under a new time.
     Refreshed {
         /// The price.
@@ -173,4 +175,24 @@ pub struct NamedOrder {
     pub status: OrderStatus,
     /// The bytes of the request that made it, for what answers repeat.
     pub request: Arc<[u8]>,
+}
+
+impl NamedOrder {
+    /// What is told of an order that never was.
+    pub(super) fn unknown(cl_ord_id: &[u8], symbol: Symbol, side: Side) -> Self {
+        Self {
+            cl_ord_id: cl_ord_id.to_vec(),
+            id: None,
+            order_id: 0,
+            symbol,
+            side,
+            price: None,
+            qty: 0,
+            executed: 0,
+            leaves: 0,
+            paid: 0,
+            status: OrderStatus::Rejected,
+            request: [].into(),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use matching_engine::{CancelReason, NewOrder, OnHalt, OrderId, Owner, RejectReas
 use order_entry::ouch;
 
 use super::super::{Effect, Streams, Venue};
-use super::{Answer, Canceling, NamedOrders, OrderRefusal, Protocol, Refused, Told};
+use super::{Answer, Canceling, NamedOrder, NamedOrders, OrderRefusal, Protocol, Refused, Told};
 
 /// A new order; of a replacement the terms and the identifier alone count.
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +217,33 @@ impl Venue {
             order,
             request: Some(request.echo.into()),
         });
+    }
+
+    /// Tells an order as it is now; one that is not known was refused.
+    pub fn tell_status(
+        &mut self,
+        account: usize,
+        protocol: Protocol,
+        (cl_ord_id, symbol, side): (&[u8], Symbol, Side),
+        now_ns: u64,
+    ) -> Effect {
+        self.counts.messages += 1;
+        let orders = self.named(account, protocol);
+        let named = orders.of_target(Target::ClOrdId(cl_ord_id));
+        // Of a chain the newest one is what the order is.
+        let newest = named.map(|at| orders.order_ids.get(&orders.orders[at].order_id).copied().unwrap_or(at));
+        let known = newest.map(|at| orders.orders[at].clone());
+        let order = known.unwrap_or_else(|| NamedOrder::unknown(cl_ord_id, symbol, side));
+        orders.push(Answer {
+            at_ns: now_ns,
+            number: 0,
+            told: Told::Status,
+            cl_ord_id: order.cl_ord_id.clone(),
+            orig_cl_ord_id: None,
+            order: Some(order),
+            request: None,
+        });
+        self.break_line()
     }
 
     fn named(&mut self, account: usize, protocol: Protocol) -> &mut NamedOrders {
