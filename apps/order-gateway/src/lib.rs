@@ -30,7 +30,7 @@ mod strategy;
 mod text;
 
 pub use audit::{Audit, AuditCsv, Direction};
-pub use config::{Config, JournalConfig, Sample, StandbyConfig, VenueConfig};
+pub use config::{Config, JournalConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
 pub use core::{Core, CoreConfig, CoreCounts, Instrument};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig};

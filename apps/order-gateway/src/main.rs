@@ -14,8 +14,8 @@ use std::{env, fs, thread};
 
 use order_entry::ManagerConfig;
 use order_entry::journal::{Journal, JournalMemory, RebuildCounts};
-use order_entry::ouch::OuchClient;
 use order_entry::risk::KillSwitch;
+use order_entry::session::VenueSession;
 use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
@@ -23,7 +23,7 @@ use order_gateway::kernel::{Kernel, join, listen};
 use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
-    MappedFile, Run, SyncPolicy, journal_csv,
+    MappedFile, Run, SyncPolicy, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -97,8 +97,23 @@ fn say(sentence: &str) {
 }
 
 fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: bool) -> Result<(), Error> {
-    let (kernel, kill) = (Kernel::start(), KillSwitch::new());
-    let (mut core, memory, mut standby) = core(config, limits, &kill, &kernel)?;
+    let kernel = Kernel::start();
+    match config.client(&limits.instruments(), kernel.epoch_offset_ns()) {
+        Some(VenueClient::Ouch(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
+        Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
+        None => Err(Error::failed("the venue's names are too long")),
+    }
+}
+
+fn trade_by<S: VenueSession>(
+    session: S,
+    (config, limits): (&Config, &LimitsFile),
+    kernel: Kernel,
+    stop: &StopFlag,
+    is_taken_over: bool,
+) -> Result<(), Error> {
+    let kill = KillSwitch::new();
+    let (mut core, memory, mut standby) = core(session, (config, limits), &kill, &kernel)?;
     if is_taken_over {
         standby = 0;
         core.set_standby(0, kernel.now_ns())
@@ -141,17 +156,16 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
 }
 
 /// The core with its journal, the journal's file, and the standby that it names.
-fn core(
-    config: &Config,
-    limits: &LimitsFile,
+fn core<S: VenueSession>(
+    session: S,
+    (config, limits): (&Config, &LimitsFile),
     kill: &KillSwitch,
     kernel: &Kernel,
-) -> Result<(Core<OuchClient, MappedFile>, fs::File, u64), Error> {
+) -> Result<(Core<S, MappedFile>, fs::File, u64), Error> {
     let journal = &config.journal;
     let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     let file = memory.file().map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    let session = config.session().ok_or_else(|| Error::failed("the venue's names are too long"))?;
     let core_config = CoreConfig {
         instruments: limits.instruments(),
         manager: ManagerConfig {

@@ -1,5 +1,7 @@
 //! The configuration file: TOML, read strictly. Each error names line and column.
 
+mod venue;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
@@ -7,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use order_entry::Text;
-use order_entry::ouch::{Capacity, OuchClient};
-use order_entry::soupbin::{ClientConfig, Credentials};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
+
+pub use venue::{VenueClient, VenueConfig};
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,26 +47,10 @@ pub struct Config {
     pub standby: Option<StandbyConfig>,
     /// The drop copy, with which each trade is compared. By default none.
     #[serde(default)]
-    drop_copy: Option<DropCopySection>,
+    drop_copy: Option<Spanned<DropCopySection>>,
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
-}
-
-/// The venue's session.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VenueConfig {
-    protocol: Protocol,
-    /// Where to connect first.
-    #[serde(deserialize_with = "endpoint")]
-    pub primary: SocketAddrV4,
-    /// Where to connect when the primary does not answer. By default none.
-    #[serde(default, deserialize_with = "optional_endpoint")]
-    pub secondary: Option<SocketAddrV4>,
-    user: Spanned<String>,
-    password: Spanned<String>,
-    firm: Spanned<String>,
 }
 
 /// The strategies that the program has before a firm writes its own.
@@ -77,12 +63,6 @@ pub enum Sample {
     /// Buys at the offer and sells at the bid, in turn: for demonstrations, because it loses the
     /// spread.
     Taker,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Protocol {
-    Ouch50,
 }
 
 /// The journal.
@@ -241,15 +221,9 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Problem> {
-        let venue = &self.venue;
-        if Credentials::new(venue.user.get_ref(), "").is_none() {
-            return Err(Problem::new(venue.user.span(), "a user of SoupBinTCP has 6 bytes at most"));
-        }
-        if Credentials::new("", venue.password.get_ref()).is_none() {
-            return Err(Problem::new(venue.password.span(), "a password of SoupBinTCP has 10 bytes at most"));
-        }
-        if Text::<4>::new(venue.firm.get_ref()).is_none() {
-            return Err(Problem::new(venue.firm.span(), "a firm of OUCH has 4 bytes at most"));
+        self.venue.check()?;
+        if let Some(section) = &self.drop_copy {
+            self.venue.has_drop_copy().map_err(|what| Problem::new(section.span(), what))?;
         }
         self.journal.check()?;
         self.standby.as_ref().map_or(Ok(()), StandbyConfig::check)?;
@@ -265,19 +239,18 @@ impl Config {
         }
     }
 
-    /// The venue's session.
-    pub fn session(&self) -> Option<OuchClient> {
-        let VenueConfig { protocol: Protocol::Ouch50, user, password, firm, .. } = &self.venue;
-        let credentials = Credentials::new(user.get_ref(), password.get_ref())?;
-        let firm = Text::new(firm.get_ref())?;
-        Some(OuchClient::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY))
+    /// The venue's session. `instruments` are those of the limits by position, `epoch_offset_ns` is
+    /// what is added to the run's clock for UTC. `None` for a configuration that was not read by
+    /// [`Config::read`].
+    pub fn client(&self, instruments: &[Instrument], epoch_offset_ns: u64) -> Option<VenueClient> {
+        self.venue.client(instruments.iter().map(|instrument| instrument.symbol).collect(), epoch_offset_ns)
     }
 
     /// The drop copy, read as the venue's user.
     pub fn drop_copy(&self) -> Option<DropCopyConfig> {
-        let DropCopySection { address, lag_ms } = self.drop_copy?;
-        let credentials = Credentials::new(self.venue.user.get_ref(), self.venue.password.get_ref())?;
-        Some(DropCopyConfig { address, credentials, lag: Duration::from_millis(lag_ms.unwrap_or(LAG_MS).into()) })
+        let DropCopySection { address, lag_ms } = *self.drop_copy.as_ref()?.get_ref();
+        let (credentials, lag) = (self.venue.credentials()?, Duration::from_millis(lag_ms.unwrap_or(LAG_MS).into()));
+        Some(DropCopyConfig { address, credentials, lag })
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

@@ -26,7 +26,7 @@ fn least_file_has_the_defaults() {
     assert_eq!((config.journal.len(), config.journal.reserve()), (256 << 20, 8 << 20));
     assert_eq!(config.journal.sync(), SyncPolicy::Timed);
     assert_eq!(config.feed().count(), 0);
-    assert!(config.session().is_some());
+    assert!(matches!(config.client(&[], 0), Some(VenueClient::Ouch(_))));
 }
 
 #[test]
@@ -53,7 +53,9 @@ fn each_mistake_is_named_with_line_and_column() {
     for (from, to, at, word) in [
         ("192.0.2.1:9100", "192.0.2.1", (6, 11), "an IPv4 address and a port"),
         ("ouch50", "ouch49", (5, 12), "ouch49"),
-        ("user = \"TRADER\"\n", "", (4, 1), "user"),
+        ("user = \"TRADER\"\n", "", (5, 12), "ouch50 needs the key `user`"),
+        ("firm = ", "sender = \"US\"\nfirm = ", (9, 10), "ouch50 has no key `sender`"),
+        ("ouch50", "fix44", (5, 12), "fix44 needs the key `sender`"),
         ("SECRET", "SECRETSECRET", (8, 12), "10 bytes at most"),
         ("FIRM", "FIRMS", (9, 8), "4 bytes at most"),
         ("limits = \"", "limits = 1 # \"", (2, 10), "string"),
@@ -68,5 +70,48 @@ fn each_mistake_is_named_with_line_and_column() {
         let (line, column, what) = place(&text);
         assert_eq!((line, column), at, "{to}: {what}");
         assert!(what.contains(word), "{to}: {what}");
+    }
+}
+
+const FIX: &str = r#"
+limits = "limits.toml"
+
+[venue]
+protocol = "fix42"
+primary = "192.0.2.1:9100"
+sender = "FIRM"
+target = "VENUE"
+heartbeat_s = 5
+opens = "22:00"
+closes = "21:00"
+
+[journal]
+path = "orders.journal"
+"#;
+
+#[test]
+fn section_of_fix_makes_its_session() {
+    for protocol in ["fix42", "fix44", "fix50"] {
+        let config = parse::<Config>(&FIX.replace("fix42", protocol), Config::check).unwrap();
+        assert!(matches!(config.client(&[], 0), Some(VenueClient::Fix(_))), "{protocol}");
+    }
+}
+
+#[test]
+fn each_mistake_of_fix_is_named_with_line_and_column() {
+    for (from, to, at, word) in [
+        ("\"FIRM\"", "\"\"", (7, 10), "`sender` must be printable ASCII"),
+        ("VENUE", "VEN\\u0001UE", (8, 10), "`target` must be printable ASCII"),
+        ("heartbeat_s = 5", "heartbeat_s = 0", (9, 15), "without heartbeats"),
+        ("22:00", "25:00", (10, 9), "an hour and a minute of UTC"),
+        ("closes = \"21:00\"\n", "", (10, 9), "`opens` and `closes` go together"),
+        ("heartbeat_s = 5", "user = \"TRADER\"", (9, 8), "fix42 has no key `user`"),
+        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "none with fix42"),
+    ] {
+        let text = FIX.replacen(from, to, 1);
+        assert_ne!(text, FIX, "{from}");
+        let (line, column, what) = place(&text);
+        assert!(what.contains(word), "{to}: {what}");
+        assert_eq!((line, column), at, "{to}: {what}");
     }
 }

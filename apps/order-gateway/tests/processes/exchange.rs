@@ -1,6 +1,7 @@
 //! An exchange in a thread, and what its account's day was.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Se
 use market::{Price, Symbol};
 use wirepath::worker::StopFlag;
 
+use crate::fix_truth;
 use crate::truth::VenueLog;
 
 pub const USER: &str = "ALICE";
@@ -15,7 +17,9 @@ pub const PASSWORD: &str = "SECRET";
 
 /// `exchange-sim serve` as a library, until it is stopped. Orders outlive their connection.
 pub struct Running {
+    /// OUCH 5.0.
     pub orders: SocketAddr,
+    pub fix: SocketAddr,
     pub drop_copy: SocketAddr,
     /// The instrument that everybody trades, and its price.
     pub instrument: (Symbol, Price),
@@ -39,18 +43,24 @@ impl Running {
             house_shares: 900_000,
             faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },
         };
-        let exchange = Exchange::open(&settings, &serving).unwrap();
+        let mut exchange = Exchange::open(&settings, &serving).unwrap();
+        let fix = exchange.open_fix(serving.orders).unwrap();
         let [orders, drop_copy] = exchange.addresses()[..] else { panic!("two addresses") };
         let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, drop_copy, instrument, stop, thread }
+        Self { orders, fix, drop_copy, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.
     pub fn log(&self) -> VenueLog {
         VenueLog::read(TcpStream::connect(self.orders).unwrap())
+    }
+
+    /// The account's reports by FIX so far, read as the process whose journal is at `path`.
+    pub fn fix_log(&self, path: &Path) -> VenueLog {
+        fix_truth::read(TcpStream::connect(self.fix).unwrap(), path)
     }
 
     pub fn stop(self) -> Served {

@@ -13,9 +13,12 @@ use market::itch50::{AddOrder, Head, Message};
 use market::{Capacity, Locate, Price, Symbol};
 use order_entry::ManagerConfig;
 use order_entry::Text;
+use order_entry::fix::session::SessionConfig;
+use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::Journal;
 use order_entry::ouch::{Capacity as OrderCapacity, OuchClient};
 use order_entry::risk::Route;
+use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
 use order_gateway::host::Host;
@@ -57,13 +60,24 @@ const fn words_of(mode: Mode) -> &'static str {
     }
 }
 
-/// Starts a gateway over the journal at `path`.
+/// What it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Ouch,
+    Fix,
+}
+
+/// Starts a gateway of OUCH over the journal at `path`.
 pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
+    start_by(Protocol::Ouch, exchange, path, mode, seed)
+}
+
+pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
     let (symbol, price) = exchange.instrument;
+    let address = if protocol == Protocol::Ouch { exchange.orders } else { exchange.fix };
     let order = format!(
-        "{}\n{}\n{}\n{}\n{}\n{seed}\n{}",
+        "{}\n{address}\n{}\n{}\n{}\n{seed}\n{}\n{protocol:?}",
         path.display(),
-        exchange.orders,
         symbol.as_str(),
         price.0,
         words_of(mode),
@@ -82,7 +96,18 @@ pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
 fn process() {
     let Ok(order) = env::var(ORDER) else { return };
     let words: Vec<&str> = order.lines().collect();
-    let [path, address, symbol, price, mode, seed, copies] = words[..] else { panic!("seven words") };
+    let kernel = Kernel::start();
+    match words[7] {
+        "Ouch" => run(ouch(), &words, kernel),
+        _ => {
+            let session = fix(Symbol::new(words[2]).unwrap(), kernel.epoch_offset_ns());
+            run(session, &words, kernel);
+        }
+    }
+}
+
+fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
+    let [path, address, symbol, price, mode, seed, copies, protocol] = words[..] else { panic!("eight words") };
     let symbol = Symbol::new(symbol).unwrap();
     let SocketAddr::V4(primary) = address.parse().unwrap() else { panic!("an address of IPv4") };
     let is_active = mode != words_of(Mode::Listen);
@@ -90,8 +115,7 @@ fn process() {
         let (memory, _) = MappedFile::open(Path::new(path), JOURNAL_LEN, SyncPolicy::Off).unwrap();
         assert_eq!(follow(LINK, memory, || false, |_| ()).unwrap(), Followed::TakeOver);
     }
-    let kernel = Kernel::start();
-    let core = core(Path::new(path), symbol, &kernel);
+    let core = core(session, Path::new(path), symbol, &kernel);
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
     let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
     if is_active {
@@ -109,7 +133,8 @@ fn process() {
     let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
     let mut run = Run::new(gateway, line, Box::new(kernel));
     (run.feed, run.standby) = (feed, standby);
-    if is_active {
+    // The drop copy has OUCH's names of orders.
+    if is_active && protocol == "Ouch" {
         run.compare_with(DropCopyLine::new(copies, kernel.now_ns()));
     }
     run.run(
@@ -124,7 +149,28 @@ fn is_open((_, order): (usize, &order_entry::orders::Order)) -> bool {
     order.is_unacknowledged() || order.is_cancel_pending() || !order.pending_replaces().is_empty()
 }
 
-fn core(path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<OuchClient, MappedFile> {
+fn ouch() -> OuchClient {
+    let credentials = Credentials::new(USER, PASSWORD).unwrap();
+    let client = OuchClient::new(ClientConfig::new(credentials));
+    client.of_firm(Text::new("FIRM").unwrap(), OrderCapacity::AGENCY)
+}
+
+/// What the exchange wants in a Logon.
+pub fn fix_config() -> SessionConfig {
+    SessionConfig {
+        sender: USER.to_owned(),
+        target: "EXCHANGE".to_owned(),
+        password: Some(PASSWORD.to_owned()),
+        ..SessionConfig::default()
+    }
+}
+
+fn fix(symbol: Symbol, epoch_offset_ns: u64) -> FixClient {
+    let config = FixClientConfig::new(fix_config());
+    FixClient::new(FixClientConfig { instruments: vec![symbol], epoch_offset_ns, ..config })
+}
+
+fn core<S: VenueSession>(session: S, path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<S, MappedFile> {
     let (memory, existed) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
     let config = CoreConfig {
         instruments: [Instrument { symbol, route: Route::default() }].into(),
@@ -136,9 +182,6 @@ fn core(path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<OuchClient, Mapped
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     };
-    let credentials = Credentials::new(USER, PASSWORD).unwrap();
-    let client = OuchClient::new(ClientConfig::new(credentials));
-    let session = client.of_firm(Text::new("FIRM").unwrap(), OrderCapacity::AGENCY);
     if existed {
         return Core::recover(config, session, memory, RESERVE).unwrap().0;
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use market::{Price, Side};
-use order_entry::journal::{Entry, Intent, Rebuild, Records};
+use order_entry::journal::{Entry, Intent, Rebuild, Records, SessionMark};
 use order_entry::orders::{Effect, OrderRules, OrderTable, Outcome, TradeTotals};
+use order_entry::ouch::OuchClient;
 use order_entry::risk::{KillSwitch, RiskGate};
 
 use crate::trader::{capacity, limits, risk};
@@ -20,6 +21,8 @@ pub struct Replayed {
     pub totals: TradeTotals,
     pub position: i64,
     pub alarms: Vec<String>,
+    /// Where the session stands.
+    pub session: SessionMark,
 }
 
 /// Records in the journal at `path` so far.
@@ -28,10 +31,14 @@ pub fn records(path: &Path) -> u64 {
     Records::new(&memory).map_or(0, |records| records.count() as u64)
 }
 
-/// Replays the journal at `path` as a gateway does.
+/// Replays the journal at `path` as a gateway of OUCH does.
 pub fn replay(path: &Path) -> Replayed {
+    replay_by(OuchClient::rules(), path)
+}
+
+pub fn replay_by(rules: OrderRules, path: &Path) -> Replayed {
     let memory = std::fs::read(path).unwrap();
-    let mut table = OrderTable::new(capacity(), OrderRules { full_fill_voids_replaces: true });
+    let mut table = OrderTable::new(capacity(), rules);
     let mut gate = RiskGate::new(limits(), KillSwitch::new(), risk());
     let (mut rebuild, mut intents, mut totals) = (Rebuild::new(), BTreeMap::new(), TradeTotals::default());
     let mut alarms = Vec::new();
@@ -56,7 +63,7 @@ pub fn replay(path: &Path) -> Replayed {
     }
     let open = table.live().map(|(_, order)| (order.accepted_id(), (order.side, order.leaves(), order.price())));
     let position = gate.position(order_entry::risk::InstrumentIdx(0)).unwrap();
-    Replayed { open: open.collect(), intents, totals, position, alarms }
+    Replayed { open: open.collect(), intents, totals, position, alarms, session: rebuild.session() }
 }
 
 fn count(outcome: &Outcome, totals: &mut TradeTotals) {

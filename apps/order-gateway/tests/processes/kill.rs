@@ -6,14 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::exchange::Running;
-use crate::gateway::{Mode, start};
+use crate::gateway::{Mode, Protocol, start, start_by};
 use crate::journal::{Replayed, records, replay};
 use crate::truth::VenueLog;
 
 /// Starts a gateway and kills it when it has written `more` records.
-pub fn trade_and_kill(exchange: &Running, path: &Path, more: u64, seed: u64) {
+pub fn trade_and_kill(protocol: Protocol, exchange: &Running, path: &Path, more: u64, seed: u64) {
     let target = records(path) + more;
-    let child = start(exchange, path, Mode::Trade, seed);
+    let child = start_by(protocol, exchange, path, Mode::Trade, seed);
     kill_at(child, path, target);
 }
 
@@ -49,7 +49,7 @@ fn gateway_killed_at_random_points_loses_nothing_that_it_sent() {
     // From a kill during the recovery to one after thousands of orders.
     let points = [900, 3, 211, 1, 1_733, 40, 2, 617, 7, 2_500, 90, 12];
     for (point, seed) in points.into_iter().zip(1..) {
-        trade_and_kill(&exchange, &path, point, seed);
+        trade_and_kill(Protocol::Ouch, &exchange, &path, point, seed);
     }
     let mut last = start(&exchange, &path, Mode::Listen, 0);
     assert!(last.wait().unwrap().success());

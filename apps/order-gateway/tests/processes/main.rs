@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 mod exchange;
+mod fix;
+mod fix_truth;
 mod gateway;
 mod journal;
 mod kill;

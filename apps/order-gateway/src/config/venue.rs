@@ -1,0 +1,224 @@
+//! The venue's section: where it is, which protocol it speaks, and that protocol's keys.
+
+use std::fmt::Display;
+use std::net::SocketAddrV4;
+
+use market::Symbol;
+use order_entry::Text;
+use order_entry::fix::session::{Schedule, SessionConfig, Version};
+use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::ouch::{Capacity, OuchClient};
+use order_entry::soupbin::{ClientConfig, Credentials};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Problem, endpoint, optional_endpoint};
+
+/// HeartBtInt (108) where none is given: a dead line is found after 2.4 of it.
+const HEARTBEAT_S: u32 = 10;
+
+/// The venue's session.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VenueConfig {
+    protocol: Spanned<Protocol>,
+    /// Where to connect first.
+    #[serde(deserialize_with = "endpoint")]
+    pub primary: SocketAddrV4,
+    /// Where to connect when the primary does not answer. By default none.
+    #[serde(default, deserialize_with = "optional_endpoint")]
+    pub secondary: Option<SocketAddrV4>,
+    password: Option<Spanned<String>>,
+    user: Option<Spanned<String>>,
+    firm: Option<Spanned<String>>,
+    sender: Option<Spanned<String>>,
+    target: Option<Spanned<String>>,
+    username: Option<Spanned<String>>,
+    account: Option<Spanned<String>>,
+    heartbeat_s: Option<Spanned<u32>>,
+    opens: Option<Spanned<String>>,
+    closes: Option<Spanned<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Protocol {
+    Ouch50,
+    Fix42,
+    Fix44,
+    /// FIX 5.0 SP2 over FIXT 1.1.
+    Fix50,
+}
+
+impl Protocol {
+    const fn fix(self) -> Option<Version> {
+        match self {
+            Self::Ouch50 => None,
+            Self::Fix42 => Some(Version::Fix42),
+            Self::Fix44 => Some(Version::Fix44),
+            Self::Fix50 => Some(Version::Fix50Sp2),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ouch50 => "ouch50",
+            Self::Fix42 => "fix42",
+            Self::Fix44 => "fix44",
+            Self::Fix50 => "fix50",
+        }
+    }
+}
+
+/// The session that a configuration describes.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum VenueClient {
+    /// OUCH 5.0 over SoupBinTCP.
+    Ouch(OuchClient),
+    /// FIX.
+    Fix(FixClient),
+}
+
+/// A key of the section, if it is there: its name, and where its value is.
+type Key<'a> = (&'static str, Option<&'a Spanned<String>>);
+
+impl VenueConfig {
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        let Self { password, user, firm, sender, target, username, account, opens, closes, .. } = self;
+        let ouch = [("user", user.as_ref()), ("firm", firm.as_ref())];
+        let fix = [("sender", sender.as_ref()), ("target", target.as_ref())];
+        let more = [
+            ("username", username.as_ref()),
+            ("account", account.as_ref()),
+            ("opens", opens.as_ref()),
+            ("closes", closes.as_ref()),
+        ];
+        match self.protocol.get_ref().fix() {
+            None => {
+                self.needs(&ouch)?;
+                self.needs(&[("password", password.as_ref())])?;
+                self.refuses(&fix)?;
+                self.refuses(&more)?;
+                if let Some(heartbeat) = &self.heartbeat_s {
+                    return Err(self.stranger("heartbeat_s", heartbeat));
+                }
+                self.check_ouch()
+            }
+            Some(_) => {
+                self.needs(&fix)?;
+                self.refuses(&ouch)?;
+                self.check_fix(fix.into_iter().chain(more).chain([("password", password.as_ref())]))
+            }
+        }
+    }
+
+    /// Whether the drop copy, which is OUCH's, names the orders of this protocol.
+    pub(super) fn has_drop_copy(&self) -> Result<(), String> {
+        match self.protocol.get_ref() {
+            Protocol::Ouch50 => Ok(()),
+            other => Err(format!("the drop copy names orders by numbers of OUCH: none with {}", other.name())),
+        }
+    }
+
+    fn needs(&self, keys: &[Key<'_>]) -> Result<(), Problem> {
+        let missing = keys.iter().find(|(_, value)| value.is_none());
+        missing.map_or(Ok(()), |(key, _)| {
+            let what = format!("{} needs the key `{key}` in [venue]", self.protocol.get_ref().name());
+            Err(Problem::new(self.protocol.span(), what))
+        })
+    }
+
+    fn refuses(&self, keys: &[Key<'_>]) -> Result<(), Problem> {
+        let found = keys.iter().find_map(|(key, value)| value.map(|value| (key, value)));
+        found.map_or(Ok(()), |(key, value)| Err(self.stranger(key, value)))
+    }
+
+    fn stranger<T>(&self, key: impl Display, value: &Spanned<T>) -> Problem {
+        Problem::new(value.span(), format!("{} has no key `{key}`", self.protocol.get_ref().name()))
+    }
+
+    fn check_ouch(&self) -> Result<(), Problem> {
+        let user = (&self.user, "a user of SoupBinTCP has 6 bytes at most");
+        let password = (&self.password, "a password of SoupBinTCP has 10 bytes at most");
+        let firm = (&self.firm, "a firm of OUCH has 4 bytes at most");
+        check_text(user, |text| Credentials::new(text, "").is_some())?;
+        check_text(password, |text| Credentials::new("", text).is_some())?;
+        check_text(firm, |text| Text::<4>::new(text).is_some())
+    }
+
+    fn check_fix<'a>(&self, texts: impl Iterator<Item = Key<'a>>) -> Result<(), Problem> {
+        for (key, value) in texts {
+            let Some(value) = value else { continue };
+            let text = value.get_ref();
+            if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+                return Err(Problem::new(value.span(), format!("`{key}` must be printable ASCII, and not empty")));
+            }
+        }
+        if let Some(heartbeat) = self.heartbeat_s.as_ref().filter(|seconds| *seconds.get_ref() == 0) {
+            return Err(Problem::new(heartbeat.span(), "without heartbeats a dead line is never found"));
+        }
+        for hour in [&self.opens, &self.closes].into_iter().flatten() {
+            if second_of_day(hour.get_ref()).is_none() {
+                return Err(Problem::new(hour.span(), "an hour and a minute of UTC, such as \"22:00\""));
+            }
+        }
+        match (&self.opens, &self.closes) {
+            (Some(hour), None) | (None, Some(hour)) => {
+                Err(Problem::new(hour.span(), "`opens` and `closes` go together"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// User and password of SoupBinTCP.
+    pub(super) fn credentials(&self) -> Option<Credentials> {
+        Credentials::new(text(&self.user)?, text(&self.password)?)
+    }
+
+    /// The session; `None` where the section was not checked. `instruments` are those of the limits
+    /// by position, `epoch_offset_ns` is added to a run's clock for UTC.
+    pub(super) fn client(&self, instruments: Vec<Symbol>, epoch_offset_ns: u64) -> Option<VenueClient> {
+        let Some(version) = self.protocol.get_ref().fix() else {
+            let firm = Text::new(text(&self.firm)?)?;
+            let client = OuchClient::new(ClientConfig::new(self.credentials()?));
+            return Some(VenueClient::Ouch(client.of_firm(firm, Capacity::AGENCY)));
+        };
+        let owned = |value: &Option<Spanned<String>>| text(value).map(str::to_owned);
+        let hours = text(&self.opens).and_then(second_of_day).zip(text(&self.closes).and_then(second_of_day));
+        let session = SessionConfig {
+            version,
+            sender: owned(&self.sender)?,
+            target: owned(&self.target)?,
+            username: owned(&self.username),
+            password: owned(&self.password),
+            heartbeat_s: self.heartbeat_s.as_ref().map_or(HEARTBEAT_S, |seconds| *seconds.get_ref()),
+            schedule: hours.map(|(opens, closes)| Schedule::daily(opens, closes)),
+            ..SessionConfig::default()
+        };
+        let account = owned(&self.account);
+        Some(VenueClient::Fix(FixClient::new(FixClientConfig { session, account, instruments, epoch_offset_ns })))
+    }
+}
+
+/// A value by its rule, where it is there.
+fn check_text((value, rule): (&Option<Spanned<String>>, &str), is_right: impl Fn(&str) -> bool) -> Result<(), Problem> {
+    match value.as_ref().filter(|value| !is_right(value.get_ref())) {
+        Some(value) => Err(Problem::new(value.span(), rule)),
+        None => Ok(()),
+    }
+}
+
+fn text(value: &Option<Spanned<String>>) -> Option<&str> {
+    value.as_ref().map(|value| value.get_ref().as_str())
+}
+
+/// The second of a day of `22:00`.
+fn second_of_day(text: &str) -> Option<u32> {
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |digits: &str, below: u32| {
+        let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u32>().ok().filter(|number| is_number && *number < below)
+    };
+    Some(3_600 * number(hours, 24)? + 60 * number(minutes, 60)?)
+}
