@@ -50,7 +50,7 @@ fn books(criterion: &mut Criterion) {
             order += 1;
         });
     });
-    // Each sample copies 190 MB, which takes time although the figure does not include it.
+    // Each sample copies 210 MB, which takes time although the figure does not include it.
     group.sample_size(10).measurement_time(Duration::from_secs(5));
     group.bench_function("a million orders, begun anew", |bencher| {
         bencher.iter_batched_ref(|| books.clone(), |books| books.clear(), BatchSize::PerIteration);

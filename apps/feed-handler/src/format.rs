@@ -177,7 +177,7 @@ impl Protocol for MoldItch50 {
         OrderBooks::memory(capacity)
     }
 
-    /// A whole Nasdaq day: some 190 MB.
+    /// A whole Nasdaq day: some 210 MB.
     fn capacity() -> Capacity {
         Capacity::default()
     }

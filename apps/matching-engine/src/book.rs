@@ -1,6 +1,6 @@
 //! One instrument's ladders and state.
 
-use market::levels::{Ladder, NONE};
+use market::levels::Ladder;
 use market::{Price, Side};
 
 use crate::event::TradingState;
@@ -30,7 +30,7 @@ pub(crate) mod lane {
     pub(crate) const COUNT: u8 = 10;
 }
 
-/// The book of one instrument. The first cache line is all that most orders touch.
+/// The book of one instrument. Most orders touch the first cache line and a few lines of a ladder.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Book {
@@ -45,27 +45,6 @@ pub(crate) struct Book {
     pub(crate) ladders: [Ladder; lane::COUNT as usize],
     /// Best bid and offer that pegged orders were priced by; 0 for none.
     pub(crate) pegged_by: [Price; 2],
-    /// Where levels of the two resting ladders are.
-    pub(crate) level_cache: [LevelCache; 2],
-}
-
-/// Levels of one ladder by a hash of their price: a level that is found here is found without the
-/// ladder's tree. An entry is [`NONE`] or a level that is in the ladder now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LevelCache([u32; Self::LEN]);
-
-impl LevelCache {
-    const BITS: u32 = 6;
-    const LEN: usize = 1 << Self::BITS;
-    const EMPTY: Self = Self([NONE; Self::LEN]);
-
-    /// The level that may be the one at `price`, or [`NONE`].
-    #[inline]
-    pub(crate) fn at(&mut self, price: Price) -> &mut u32 {
-        // The fraction of the golden ratio: neighboring prices get entries far apart.
-        let hash = (price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &mut self.0[(hash >> (u64::BITS - Self::BITS)) as usize]
-    }
 }
 
 impl Book {
@@ -77,7 +56,6 @@ impl Book {
         state: TradingState::Closed,
         ladders: [Ladder::EMPTY; lane::COUNT as usize],
         pegged_by: [Price(0); 2],
-        level_cache: [LevelCache::EMPTY; 2],
     };
 }
 

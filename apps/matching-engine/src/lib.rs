@@ -29,7 +29,8 @@
 //! # Cost
 //!
 //! An order that trades, ends or shrinks touches its own cache line, those of its neighbors in the
-//! queue, and its level's. A new price costs a search in a balanced tree. Whatever walks over more
+//! queue, and its level's. A new price near the best one changes an array; one far from it costs a
+//! search in a balanced tree. Whatever walks over more
 //! (a fill-or-kill order that counts first, a cancel of all orders, an auction, pegged orders that
 //! move) says so.
 //!

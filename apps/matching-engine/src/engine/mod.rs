@@ -36,7 +36,7 @@ use crate::trades::Trades;
 /// no order ever reached stay untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Instruments: their locates are 1 to this. By default 16.
+    /// Instruments, 3 KB each: their locates are 1 to this. By default 16.
     pub symbols: u16,
     /// Live orders, over all instruments: some 250 bytes each. By default 65,536.
     pub orders: usize,

@@ -31,21 +31,9 @@ impl Engine {
     /// The level at `price` of a ladder, perhaps a new one; none where there is no room for it.
     #[inline]
     fn level_at(&mut self, symbol: u16, lane: u8, side: Side, price: Price) -> Option<u32> {
-        let book = &mut self.books[usize::from(symbol)];
-        let known = book.level_cache.get_mut(usize::from(lane)).map(|cache| cache.at(price));
-        if let Some(&mut level) = known
-            && level != NONE
-            && self.levels.get(level).price() == price
-        {
-            return Some(level);
-        }
-        let ladder = &mut book.ladders[usize::from(lane)];
+        let ladder = &mut self.books[usize::from(symbol)].ladders[usize::from(lane)];
         let found = self.levels.find(ladder, side, price);
-        let level = found.or_else(|| self.levels.insert(ladder, side, price, Queue::default()))?;
-        if let Some(known) = known {
-            *known = level;
-        }
-        Some(level)
+        found.or_else(|| self.levels.insert(ladder, side, price, Queue::default()))
     }
 
     /// Takes an order out of its queue, if it is in one; the level stays, perhaps empty.
@@ -66,12 +54,6 @@ impl Engine {
     pub(super) fn prune(&mut self, symbol: u16, lane: u8, level: u32) {
         if level != NONE && self.levels.get(level).is_empty() {
             let book = &mut self.books[usize::from(symbol)];
-            if let Some(known) = book.level_cache.get_mut(usize::from(lane))
-                && let known = known.at(self.levels.get(level).price())
-                && *known == level
-            {
-                *known = NONE;
-            }
             self.levels.remove(&mut book.ladders[usize::from(lane)], level);
         }
     }

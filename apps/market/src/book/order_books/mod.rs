@@ -15,17 +15,18 @@ use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 /// The memory of the books, all of it allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Instruments. Nasdaq lists some 9,000. About 60 bytes each. By default 16,384.
+    /// Instruments. Nasdaq lists some 9,000. About 620 bytes each, for the
+    /// array of the prices near the best. By default 16,384.
     pub books: usize,
     /// Orders that rest at one time. Nasdaq's peak is a few millions. 32 to 64 bytes each. By
     /// default 4,194,304.
     pub orders: usize,
-    /// Prices with orders at one time, over all books. 56 bytes each. By default 1,048,576.
+    /// Prices with orders at one time, over all books. 64 bytes each. By default 1,048,576.
     pub levels: usize,
 }
 
 impl Default for Capacity {
-    /// A whole Nasdaq day: 16,384 books, 4 million orders, 1 million levels; some 190 MB.
+    /// A whole Nasdaq day: 16,384 books, 4 million orders, 1 million levels; some 210 MB.
     fn default() -> Self {
         Self { books: 16_384, orders: 1 << 22, levels: 1 << 20 }
     }
