@@ -5,3 +5,6 @@ pub mod exchange;
 pub mod port;
 pub mod roce;
 pub mod wire;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

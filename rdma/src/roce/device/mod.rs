@@ -65,7 +65,7 @@ impl Device {
     }
 
     /// Takes a packet: the headers in front of it, and what is from the BTH to the ICRC
-    /// ([`RoceFrame::parse`](super::RoceFrame::parse) finds them). Answers wait for
+    /// ([`RoceFrame::parse`](crate::roce::RoceFrame::parse) finds them). Answers wait for
     /// [`Device::transmit`]. A packet that is dropped is counted.
     #[inline]
     pub fn receive(&mut self, now: u64, network: Network<'_>, roce: &[u8]) {

@@ -49,6 +49,8 @@ pub(super) struct Resource {
     first: u32,
     next: u32,
     end: u32,
+    /// The peer asked again.
+    is_replay: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -75,18 +77,20 @@ impl Answers {
         self.pending == 0 && self.acknowledgment.is_none()
     }
 
-    /// True if one more request that is answered by data can be taken.
+    /// True if one more request that is answered by data can be taken. The peer sends it when it
+    /// has the oldest answer, so that one need not be given again.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.resources.get(usize::from(self.oldest)).is_some_and(|resource| !resource.is_pending())
+        let oldest = self.resources.get(usize::from(self.oldest));
+        oldest.is_some_and(|resource| !resource.is_pending() || resource.is_replay)
     }
 
     /// Takes a request that is answered by `count` packets. They acknowledge all before it.
     pub(super) fn push(&mut self, data: ResourceData, psn: Psn, msn: u32, count: u32) {
         self.acknowledgment = None;
         let Some(place) = self.resources.get_mut(usize::from(self.oldest)) else { return };
-        *place = Resource { data, psn, msn, first: 0, next: 0, end: count };
-        self.pending += 1;
+        self.pending += u8::from(!place.is_pending());
+        *place = Resource { data, psn, msn, first: 0, next: 0, end: count, is_replay: false };
         self.oldest = if usize::from(self.oldest) + 1 == self.resources.len() { 0 } else { self.oldest + 1 };
     }
 
@@ -94,6 +98,12 @@ impl Answers {
     #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, acknowledgment: Acknowledgment) {
         self.acknowledgment = Some((psn, acknowledgment));
+    }
+
+    /// Acknowledges all up to `psn`, unless a NAK that waits does.
+    #[inline]
+    pub(super) fn acknowledge_again(&mut self, psn: Psn) {
+        self.acknowledgment.get_or_insert((psn, Acknowledgment::Ack));
     }
 
     /// What was missing has come: nothing is refused any more.
@@ -131,6 +141,7 @@ impl Answers {
         let Some((first, resource)) = found else { return false };
         self.pending += u8::from(!resource.is_pending());
         (resource.first, resource.next, resource.end) = (first, first, first + count);
+        resource.is_replay = true;
         true
     }
 

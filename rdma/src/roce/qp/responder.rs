@@ -126,9 +126,9 @@ impl Qp {
             Operation::CompareSwap | Operation::FetchAdd => {
                 self.answers.replay_atomic(psn);
             }
-            // While a packet is refused, the refusal acknowledges all before it.
-            _ if self.responder.is_silent => {}
-            _ => self.answers.acknowledge(self.responder.expected.plus(0xff_ffff), Acknowledgment::Ack),
+            // Also behind a NAK that was sent: where it was lost, the peer may have no room for the
+            // packet that it named before the others are acknowledged.
+            _ => self.answers.acknowledge_again(self.responder.expected.plus(0xff_ffff)),
         }
     }
 

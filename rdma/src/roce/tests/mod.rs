@@ -1,4 +1,5 @@
 //! Two devices and the wire between them, in virtual time.
 
+mod faults;
 mod pair;
 mod rc;

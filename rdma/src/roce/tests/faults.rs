@@ -1,0 +1,423 @@
+//! Each refusal, each status and each timer of a reliable connection, provoked.
+
+use super::pair::Pair;
+use crate::roce::*;
+
+/// Posts one request of `a` with a request before it and one behind, and expects the first to
+/// succeed, the second to end with `status`, and the third to be flushed. Returns the words of the
+/// NAKs that `b` sent.
+fn check(pair: &mut Pair, operation: SendOperation, sge: Sge, status: Status) -> Vec<String> {
+    let (good, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), good);
+    pair.a.post(2, operation, sge);
+    pair.a.post(3, SendOperation::Write(remote), good);
+    let mut naks = Vec::new();
+    pair.run_with(|from_a, packet| {
+        let words = packet.to_string();
+        if !from_a && words.contains("NAK") {
+            naks.push(words);
+        }
+        true
+    });
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success), (2, status), (3, Status::Flushed)]);
+    assert_eq!(pair.a.state(), QpState::Err);
+    naks
+}
+
+/// As [`check`]; `b` refuses with `nak`, fails itself, and says so by `event`.
+fn check_refusal(
+    pair: &mut Pair,
+    operation: SendOperation,
+    len: u32,
+    (status, nak, event): (Status, &str, fn(QpHandle) -> Event),
+) {
+    let sge = pair.a.sge(64, len);
+    let naks = check(pair, operation, sge, status);
+    assert!(naks.len() == 1 && naks[0].contains(nak), "{naks:?}");
+    let qp = pair.b.qp;
+    assert_eq!((pair.b.state(), pair.b.device.next_event()), (QpState::Err, Some(event(qp))));
+}
+
+const ACCESS: (Status, &str, fn(QpHandle) -> Event) =
+    (Status::RemoteAccess, "NAK: remote access error", Event::QpAccessError);
+const INVALID: (Status, &str, fn(QpHandle) -> Event) =
+    (Status::RemoteInvalidRequest, "NAK: invalid request", Event::QpRequestError);
+const OPERATIONAL: (Status, &str, fn(QpHandle) -> Event) =
+    (Status::RemoteOperation, "NAK: remote operational error", Event::QpFatal);
+
+#[test]
+fn wrong_key_range_or_domain_is_refused_and_changes_no_byte() {
+    let len = super::pair::MEMORY as u64;
+    let wrong: [fn(&mut Remote, u64); 4] = [
+        |remote, _| remote.rkey ^= 1,
+        |remote, _| remote.rkey ^= 0x100,
+        |remote, len| remote.address += len - 2999,
+        |remote, _| remote.address -= 1,
+    ];
+    for (idx, spoil) in wrong.iter().enumerate() {
+        for kind in 0..3 {
+            let mut pair = Pair::new();
+            pair.a.memory.write(64, &[1; 3000]);
+            let mut remote = pair.b.remote(0);
+            spoil(&mut remote, len);
+            let operation = match kind {
+                0 => SendOperation::Write(remote),
+                1 => SendOperation::Read(remote),
+                _ if idx == 3 => continue,
+                _ => {
+                    remote.address = remote.address.next_multiple_of(8);
+                    remote.rkey ^= if idx == 2 { 2 } else { 0 };
+                    SendOperation::FetchAdd { remote, add: 1 }
+                }
+            };
+            check_refusal(&mut pair, operation, if kind == 2 { 8 } else { 3000 }, ACCESS);
+            assert!(pair.b.bytes(0, super::pair::MEMORY).iter().all(|byte| *byte == 0), "{idx} {kind}");
+        }
+    }
+}
+
+#[test]
+fn zero_bytes_need_no_key() {
+    let mut pair = Pair::new();
+    let nowhere = Remote { address: 1, rkey: 0xdead_beef };
+    let sge = pair.a.sge(0, 0);
+    pair.a.post(1, SendOperation::Write(nowhere), sge);
+    pair.a.post(2, SendOperation::Read(nowhere), sge);
+    pair.run();
+    assert_eq!(pair.a.completions(), [(1, Status::Success), (2, Status::Success)]);
+}
+
+#[test]
+fn operation_that_the_queue_pair_does_not_allow_is_invalid() {
+    // WRITE stays allowed, for the request before.
+    let may_write = |attributes: &mut QpAttributes| {
+        attributes.access = Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    };
+    let mut pair = Pair::with(may_write);
+    let remote = pair.b.remote(0);
+    check_refusal(&mut pair, SendOperation::Read(remote), 8, INVALID);
+    let mut pair = Pair::with(may_write);
+    let remote = pair.b.remote(0);
+    check_refusal(&mut pair, SendOperation::FetchAdd { remote, add: 1 }, 8, INVALID);
+}
+
+#[test]
+fn atomic_operation_that_is_not_aligned_is_invalid() {
+    let mut pair = Pair::new();
+    let remote = pair.b.remote(4);
+    check_refusal(&mut pair, SendOperation::FetchAdd { remote, add: 1 }, 8, INVALID);
+}
+
+#[test]
+fn more_reads_than_the_peer_has_resources_are_invalid() {
+    let mut pair = Pair::with(|attributes| attributes.max_dest_rd_atomic = Some(1));
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(0, SendOperation::Read(remote), sge);
+    // The first is answered only when both have come.
+    check_refusal_of_second_read(&mut pair);
+    assert_eq!(pair.a.completions(), [(0, Status::Success), (1, Status::RemoteInvalidRequest)]);
+}
+
+fn check_refusal_of_second_read(pair: &mut Pair) {
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    pair.run();
+    assert_eq!((pair.b.counters().naks_tx, pair.a.counters().naks_rx), ([0, 1, 0, 0], [0, 1, 0, 0]));
+}
+
+#[test]
+fn message_longer_than_its_receive_fails_at_both_ends() {
+    for len in [101, 1024, 3000] {
+        let mut pair = Pair::new();
+        pair.b.post_recv(9, 1000, 100);
+        check_refusal(&mut pair, SendOperation::Send, len, INVALID);
+        assert_eq!(pair.b.completions(), [(9, Status::LocalLength)]);
+    }
+}
+
+#[test]
+fn receive_with_a_wrong_key_fails_at_both_ends() {
+    let mut pair = Pair::new();
+    let sge = Sge { lkey: pair.b.mr.key ^ 1, ..pair.b.sge(0, 100) };
+    pair.b.device.post_recv(pair.b.qp, 9, &[sge]).unwrap();
+    check_refusal(&mut pair, SendOperation::Send, 100, OPERATIONAL);
+    assert_eq!(pair.b.completions(), [(9, Status::LocalProtection)]);
+}
+
+#[test]
+fn request_with_a_wrong_key_of_its_own_fails_behind_those_before_it() {
+    for len in [8, 3000] {
+        let mut pair = Pair::new();
+        let (remote, sge) = (pair.b.remote(0), Sge { lkey: 0x7700, ..pair.a.sge(0, len) });
+        assert_eq!(check(&mut pair, SendOperation::Write(remote), sge, Status::LocalProtection), [""; 0]);
+        let mut pair = Pair::new();
+        let remote = pair.b.remote(0);
+        assert_eq!(check(&mut pair, SendOperation::Read(remote), sge, Status::LocalProtection), [""; 0]);
+    }
+}
+
+#[test]
+fn silent_peer_ends_in_retry_exceeded_after_all_retries() {
+    for (retry_cnt, timeout) in [(0, 14), (7, 14), (3, 1)] {
+        let mut pair = Pair::with(|attributes| {
+            (attributes.retry_cnt, attributes.timeout) = (Some(retry_cnt), Some(timeout));
+        });
+        let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+        pair.a.post(1, SendOperation::Write(remote), sge);
+        let begin = pair.now;
+        pair.run_with(|from_a, _| !from_a);
+        while pair.tick() {
+            pair.run_with(|from_a, _| !from_a);
+        }
+        assert_eq!(pair.a.completions(), [(1, Status::RetryExceeded)]);
+        assert_eq!(pair.now - begin, (u64::from(retry_cnt) + 1) * (4096 << timeout));
+        assert_eq!(pair.a.counters().retransmits, u64::from(retry_cnt));
+    }
+}
+
+#[test]
+fn peer_without_a_receive_is_asked_again_after_its_time() {
+    let mut pair = Pair::new();
+    let sge = pair.a.sge(0, 8);
+    pair.a.post(1, SendOperation::Send, sge);
+    let begin = pair.now;
+    pair.run();
+    assert!(pair.tick());
+    assert_eq!(pair.now - begin, 640_000, "the code 12");
+    pair.b.post_recv(2, 0, 8);
+    pair.finish();
+    assert_eq!((pair.a.completions(), pair.b.completions()), (vec![(1, Status::Success)], vec![(2, Status::Success)]));
+    assert_eq!((pair.a.counters().rnr_naks_rx, pair.b.counters().rnr_naks_tx), (1, 1));
+}
+
+#[test]
+fn peer_that_never_has_a_receive_ends_in_rnr_retry_exceeded() {
+    for rnr_retry in [0, 6] {
+        let mut pair = Pair::with(|attributes| attributes.rnr_retry = Some(rnr_retry));
+        let sge = pair.a.sge(0, 8);
+        pair.a.post(1, SendOperation::Send, sge);
+        pair.finish();
+        assert_eq!(pair.a.completions(), [(1, Status::RnrRetryExceeded)]);
+        assert_eq!(pair.b.counters().rnr_naks_tx, u32::from(rnr_retry) + 1);
+    }
+}
+
+#[test]
+fn rnr_retries_of_seven_never_end() {
+    let mut pair = Pair::new();
+    let sge = pair.a.sge(0, 8);
+    pair.a.post(1, SendOperation::Send, sge);
+    for _ in 0..100 {
+        pair.run();
+        assert!(pair.tick());
+    }
+    assert_eq!(pair.a.completions(), []);
+    assert_eq!(pair.a.state(), QpState::Rts);
+}
+
+#[test]
+fn missing_packet_is_named_once() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 10_000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    let mut count = 0;
+    pair.run_with(|from_a, _| {
+        count += u32::from(from_a);
+        count != 2
+    });
+    assert_eq!((pair.b.counters().naks_tx, pair.b.counters().out_of_sequence), ([1, 0, 0, 0], 8));
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+}
+
+#[test]
+fn packets_behind_one_without_a_receive_are_not_named_missing() {
+    let mut pair = Pair::new();
+    let sge = pair.a.sge(0, 3000);
+    pair.a.post(1, SendOperation::Send, sge);
+    pair.run();
+    let counters = pair.b.counters();
+    assert_eq!((counters.rnr_naks_tx, counters.naks_tx, counters.out_of_sequence), (1, [0; 4], 2));
+}
+
+#[test]
+fn peer_that_says_how_many_receives_it_has_is_not_asked_for_more() {
+    let mut pair = Pair::new();
+    let sge = pair.a.sge(0, 8);
+    pair.b.post_recv(0, 0, 8);
+    pair.b.post_recv(1, 0, 8);
+    pair.a.post(0, SendOperation::Send, sge);
+    pair.run();
+    for wr_id in 1..5 {
+        pair.a.post(wr_id, SendOperation::Send, sge);
+    }
+    let words = pair.watch();
+    // One more receive, and then one message that asks.
+    assert_eq!(words.iter().filter(|words| words.contains("Send Only")).count(), 2, "{words:?}");
+}
+
+#[test]
+fn memory_that_goes_away_while_it_is_read_is_refused() {
+    let mut pair = Pair::new();
+    let (sge, remote, mr) = (pair.a.sge(0, 5000), pair.b.remote(0), pair.b.mr.handle);
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    let request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    let first = pair.b.frame(pair.now).unwrap();
+    pair.b.device.deregister(mr).unwrap();
+    pair.a.receive(pair.now, &first);
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::RemoteAccess)]);
+    assert_eq!(pair.b.device.next_event(), Some(Event::QpAccessError(pair.b.qp)));
+}
+
+#[test]
+fn failed_queue_pair_flushes_both_queues_and_all_that_is_posted_later() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post_recv(5, 0, 8);
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    pair.a.device.modify_qp(pair.a.qp, &QpAttributes::to(QpState::Err)).unwrap();
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    pair.a.post_recv(6, 0, 8);
+    assert_eq!(pair.a.completions(), [1, 5, 2, 6].map(|wr_id| (wr_id, Status::Flushed)));
+    assert_eq!(pair.a.frame(pair.now), None);
+}
+
+#[test]
+fn queue_that_overruns_fails_with_its_queue_pair() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    for wr_id in 0..300 {
+        let _ = pair
+            .a
+            .device
+            .post_send(pair.a.qp, &SendRequest::new(wr_id, SendOperation::Write(remote), Data::Sges(&[sge])));
+        pair.run();
+    }
+    let events = [pair.a.device.next_event(), pair.a.device.next_event(), pair.a.device.next_event()];
+    assert_eq!(events, [Some(Event::CqError(pair.a.cq)), Some(Event::QpFatal(pair.a.qp)), None]);
+    assert_eq!((pair.a.state(), pair.a.completions().len()), (QpState::Err, 256));
+}
+
+#[test]
+fn first_packet_before_rts_is_an_event() {
+    let mut pair = Pair::new();
+    let attributes = super::pair::attributes(2, 1, &pair.a);
+    pair.b.device.modify_qp(pair.b.qp, &QpAttributes::to(QpState::Reset)).unwrap();
+    for step in &super::pair::steps(&attributes)[..2] {
+        pair.b.device.modify_qp(pair.b.qp, step).unwrap();
+    }
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    for wr_id in 0..2 {
+        pair.a.post(wr_id, SendOperation::Write(remote), sge);
+    }
+    pair.run();
+    let events = [pair.b.device.next_event(), pair.b.device.next_event()];
+    assert_eq!(events, [Some(Event::CommunicationEstablished(pair.b.qp)), None]);
+}
+
+#[test]
+fn drained_queue_says_so_and_begins_no_message() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    let first = pair.a.frame(pair.now).unwrap();
+    pair.a.device.modify_qp(pair.a.qp, &QpAttributes::to(QpState::Sqd)).unwrap();
+    assert_eq!(pair.a.device.next_event(), None);
+    pair.b.receive(pair.now, &first);
+    pair.run();
+    assert_eq!(pair.a.device.next_event(), Some(Event::SendQueueDrained(pair.a.qp)));
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+    pair.a.device.modify_qp(pair.a.qp, &QpAttributes::to(QpState::Rts)).unwrap();
+    pair.run();
+    assert_eq!(pair.a.completions(), [(2, Status::Success)]);
+}
+
+#[test]
+fn duplicates_change_nothing_and_are_answered_alike() {
+    let mut pair = Pair::new();
+    pair.b.memory.write(0, &[3; 16]);
+    pair.b.post_recv(1, 100, 8);
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(8));
+    pair.a.post(1, SendOperation::Send, sge);
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    pair.a.post(3, SendOperation::FetchAdd { remote, add: 5 }, sge);
+    pair.a.post(4, SendOperation::Read(remote), sge);
+    let requests: Vec<_> = core::iter::from_fn(|| pair.a.frame(pair.now)).collect();
+    let answers = |pair: &mut Pair, frame: &[u8]| {
+        pair.b.receive(pair.now, frame);
+        let frames: Vec<_> = core::iter::from_fn(|| pair.b.frame(pair.now)).collect();
+        frames.iter().map(|frame| frame[42..].to_vec()).collect::<Vec<_>>()
+    };
+    let first: Vec<_> = requests.iter().map(|frame| answers(&mut pair, frame)).collect();
+    for idx in [2, 3, 2] {
+        assert_eq!(answers(&mut pair, &requests[idx]), first[idx], "the same answer");
+    }
+    for idx in [0, 1] {
+        let again = answers(&mut pair, &requests[idx]);
+        assert_eq!(again.len(), 1, "acknowledges all that is done");
+    }
+    assert_eq!((pair.b.memory.load_u64(8), pair.b.completions().len()), (5, 1));
+    assert_eq!(pair.b.counters().duplicates, 5);
+}
+
+#[test]
+fn packets_that_are_not_for_the_queue_pair_are_dropped_and_counted() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    let frame = pair.a.frame(pair.now).unwrap();
+    let mut check = |spoil: fn(&mut Vec<u8>), count: fn(&DeviceCounters) -> u64| {
+        let mut frame = frame.clone();
+        spoil(&mut frame);
+        let before = count(&pair.b.device.counters());
+        pair.b.receive(pair.now, &frame);
+        assert_eq!(count(&pair.b.device.counters()), before + 1);
+        assert_eq!((pair.b.frame(pair.now), pair.b.counters().packets_rx), (None, 0));
+    };
+    check(|frame| frame[70] ^= 1, |counters| counters.icrc_errors);
+    check(|frame| frame[42] = 0x55, |counters| counters.malformed);
+    check(|frame| seal(frame, |frame| frame[49] ^= 0x40), |counters| counters.unknown_qp);
+    check(|frame| seal(frame, |frame| frame[44] = 0x12), |counters| counters.pkey_violations);
+    check(|frame| seal(frame, |frame| frame[42] = 0x2a), |counters| counters.wrong_transport);
+    check(|frame| seal(frame, |frame| frame[29] = 9), |counters| counters.wrong_address);
+    pair.b.device.modify_qp(pair.b.qp, &QpAttributes::to(QpState::Err)).unwrap();
+    pair.b.receive(pair.now, &frame);
+    assert_eq!(pair.b.device.counters().qp_state, 1);
+}
+
+/// Changes a frame over IPv4, and gives it the ICRC that it has then.
+fn seal(frame: &mut [u8], change: impl Fn(&mut [u8])) {
+    change(frame);
+    let end = frame.len() - 4;
+    let read = RoceFrame::parse(frame).unwrap();
+    let icrc = crate::wire::icrc::icrc(read.network, &read.roce[..read.roce.len() - 4]).to_le_bytes();
+    frame[end..].copy_from_slice(&icrc);
+}
+
+#[test]
+fn answer_that_does_not_fit_its_request_is_a_bad_response() {
+    // Another length, and the first of many where one would do.
+    let spoils: [fn(&mut Vec<u8>); 2] = [
+        |frame| {
+            frame.truncate(frame.len() - 4);
+            frame[17] -= 4;
+            frame[39] -= 4;
+        },
+        |frame| frame[42] = 0x0d,
+    ];
+    for spoil in spoils {
+        let mut pair = Pair::new();
+        let (sge, remote) = (pair.a.sge(0, 16), pair.b.remote(0));
+        pair.a.post(1, SendOperation::Read(remote), sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.b.receive(pair.now, &request);
+        let mut answer = pair.b.frame(pair.now).unwrap();
+        spoil(&mut answer);
+        seal(&mut answer, |_| ());
+        pair.a.receive(pair.now, &answer);
+        assert_eq!(pair.a.completions(), [(1, Status::BadResponse)]);
+    }
+}

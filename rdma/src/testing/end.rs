@@ -1,0 +1,151 @@
+//! One end: a device, and for each connection its queue pair and its memory.
+
+use core::net::Ipv4Addr;
+
+use super::random::Random;
+use crate::roce::{
+    Access, Addresses, Buffer, CqHandle, Device, DeviceConfig, Link, Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle,
+    QpOptions, QpState, Region,
+};
+use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
+
+/// Requests and receives that a queue holds, and slots for each.
+pub(super) const DEPTH: usize = 8;
+/// Bytes of a slot: the longest message.
+pub(super) const SLOT: usize = 3072;
+
+/// Where things are in the memory that the peer reaches: two words for atomic operations, bytes
+/// that nobody writes, slots for WRITEs.
+pub(super) const ADD_AT: usize = 0;
+pub(super) const SWAP_AT: usize = 8;
+pub(super) const CONSTANT_AT: usize = 64;
+pub(super) const WRITE_AT: usize = CONSTANT_AT + SLOT;
+const REMOTE_LEN: usize = WRITE_AT + DEPTH * SLOT;
+/// In the memory that is our own: slots for requests, slots for receives.
+pub(super) const RECEIVE_AT: usize = DEPTH * SLOT;
+const LOCAL_LEN: usize = 2 * DEPTH * SLOT;
+
+pub(super) struct End {
+    pub(super) device: Device,
+    pub(super) connections: Vec<Connection>,
+}
+
+pub(super) struct Connection {
+    pub(super) qp: QpHandle,
+    pub(super) cq: CqHandle,
+    /// What the peer reaches.
+    pub(super) remote: Buffer,
+    pub(super) remote_mr: Mr,
+    pub(super) local: Buffer,
+    pub(super) local_mr: Mr,
+    pub(super) psn: Psn,
+    /// What `remote` was when its registration ended.
+    pub(super) frozen: Option<Vec<u8>>,
+    pub(super) is_destroyed: bool,
+}
+
+/// What both ends agree on.
+pub(super) struct Agreement {
+    pub(super) mtu: Mtu,
+    pub(super) reads: u8,
+    pub(super) timeout: u8,
+    pub(super) rnr_timer: u8,
+}
+
+/// The byte `at` of memory that nobody writes.
+pub(super) const fn constant(at: usize) -> u8 {
+    (at * 13 + at / 256 + 1) as u8
+}
+
+impl End {
+    pub(super) fn new(random: &mut Random, connections: usize) -> Self {
+        let config = DeviceConfig { unacknowledged_packets: 1 + random.below(64) as u32, ..DeviceConfig::default() };
+        let mut device = Device::new(&config);
+        let pd = device.create_pd().expect("room for a domain");
+        let connections = (0..connections).map(|_| Connection::new(random, &mut device, pd)).collect();
+        Self { device, connections }
+    }
+
+    /// Leads a queue pair to RTS; `own` is 0 or 1, the number of this end.
+    pub(super) fn connect(&mut self, idx: usize, own: u8, peer: (crate::wire::qpn::Qpn, Psn), with: &Agreement) {
+        let connection = &self.connections[idx];
+        let link = Link { destination: [2 - own; 6], source: [1 + own; 6], vlan: None };
+        let address = |end| Ipv4Addr::new(10, 0, 0, end);
+        let addresses = Addresses::Ipv4 { source: address(1 + own), destination: address(2 - own) };
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let init = QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access),
+            ..QpAttributes::to(QpState::Init)
+        };
+        let rtr = QpAttributes {
+            path: Some(Path::new(link, addresses)),
+            mtu: Some(with.mtu),
+            destination: Some(peer.0),
+            rq_psn: Some(peer.1),
+            max_dest_rd_atomic: Some(with.reads),
+            min_rnr_timer: Some(with.rnr_timer),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(connection.psn),
+            max_rd_atomic: Some(with.reads),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            timeout: Some(with.timeout),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        for step in [init, rtr, rts] {
+            self.device.modify_qp(connection.qp, &step).expect("a step of the manual page");
+        }
+    }
+
+    /// Ends the registration of what the peer reaches; it may not change any more.
+    pub(super) fn freeze(&mut self, idx: usize) {
+        let connection = &mut self.connections[idx];
+        if self.device.deregister(connection.remote_mr.handle).is_ok() {
+            let mut bytes = vec![0; REMOTE_LEN];
+            connection.remote.read(0, &mut bytes);
+            connection.frozen = Some(bytes);
+        }
+    }
+
+    pub(super) fn destroy(&mut self, idx: usize) {
+        let connection = &mut self.connections[idx];
+        connection.is_destroyed = self.device.destroy_qp(connection.qp).is_ok();
+    }
+}
+
+impl Connection {
+    fn new(random: &mut Random, device: &mut Device, pd: PdHandle) -> Self {
+        let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let cq = device.create_cq(4 * DEPTH as u32).expect("room for a queue");
+        let (remote, local) = (Buffer::zeroed(REMOTE_LEN), Buffer::zeroed(LOCAL_LEN));
+        remote.write(CONSTANT_AT, &(0..SLOT).map(constant).collect::<Vec<u8>>());
+        let remote_mr = device.register(pd, Region::from(&remote), all).expect("room for a region");
+        let local_mr = device.register(pd, Region::from(&local), Access::LOCAL_WRITE).expect("room for a region");
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: DEPTH as u32,
+            recv_depth: DEPTH as u32,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).expect("room for a queue pair");
+        // Some wrap at once, some do soon.
+        let psn = Psn::new(0xff_ffff - random.below(200) as u32);
+        Self { qp, cq, remote, remote_mr, local, local_mr, psn, frozen: None, is_destroyed: false }
+    }
+
+    /// True if memory that may not change has changed.
+    pub(super) fn has_thawed(&self) -> bool {
+        let mut bytes = vec![0; REMOTE_LEN];
+        self.remote.read(0, &mut bytes);
+        self.frozen.as_ref().is_some_and(|frozen| *frozen != bytes)
+            || (0..SLOT).any(|at| bytes[CONSTANT_AT + at] != constant(at))
+    }
+}

@@ -1,0 +1,189 @@
+//! The requests of one end on one connection, in order, and what must become of each.
+
+use super::end::{ADD_AT, CONSTANT_AT, Connection, DEPTH, RECEIVE_AT, SLOT, SWAP_AT, WRITE_AT, constant};
+use super::random::Random;
+use crate::roce::{CompletionKind, Data, Device, Remote, SendOperation, SendRequest, Sge, Status, WorkCompletion};
+
+#[derive(Default)]
+pub(super) struct Flow {
+    requests: Vec<Request>,
+    completed: usize,
+    /// How the first that failed did.
+    pub(super) failure: Option<Status>,
+    /// Requests whose receive has completed at the peer.
+    received: usize,
+    /// Receives that the peer posted, and that are complete.
+    receives: (usize, usize),
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    kind: Kind,
+    len: usize,
+    /// For an atomic operation: the value that it must find.
+    finds: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Send,
+    Write,
+    WriteImm,
+    Read,
+    Add,
+    Swap,
+}
+
+/// The bytes that request `idx` sends.
+fn bytes(idx: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (idx * 31 + at * 7 + at / 256 + 5) as u8).collect()
+}
+
+fn read(memory: &crate::roce::Buffer, at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    memory.read(at, &mut bytes);
+    bytes
+}
+
+impl Flow {
+    pub(super) fn posted(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// True if each request has a completion.
+    pub(super) fn is_complete(&self) -> bool {
+        self.completed == self.requests.len()
+    }
+
+    /// Posts a request, if there is room.
+    pub(super) fn post(&mut self, random: &mut Random, device: &mut Device, own: &Connection, peer: &Connection) {
+        let idx = self.requests.len();
+        if idx - self.completed == DEPTH || own.is_destroyed {
+            return;
+        }
+        let kind =
+            [Kind::Send, Kind::Write, Kind::WriteImm, Kind::Read, Kind::Add, Kind::Swap][random.below(6) as usize];
+        let len = match (kind, random.below(3)) {
+            (Kind::Add | Kind::Swap, _) => 8,
+            (_, 0) => random.below(65) as usize,
+            _ => random.below(SLOT as u64 + 1) as usize,
+        };
+        let finds = self.requests.iter().filter(|request| request.kind == kind).count() as u64;
+        let slot = idx % DEPTH * SLOT;
+        if !matches!(kind, Kind::Read | Kind::Add | Kind::Swap) {
+            own.local.write(slot, &bytes(idx, len));
+        }
+        let at = |at: usize| Remote { address: peer.remote_mr.address + at as u64, rkey: peer.remote_mr.key };
+        let imm = (idx as u32).to_be_bytes();
+        let operation = match kind {
+            Kind::Send => SendOperation::SendImm(imm),
+            Kind::Write => SendOperation::Write(at(WRITE_AT + slot)),
+            Kind::WriteImm => SendOperation::WriteImm(at(WRITE_AT + slot), imm),
+            Kind::Read => SendOperation::Read(at(CONSTANT_AT)),
+            Kind::Add => SendOperation::FetchAdd { remote: at(ADD_AT), add: 1 },
+            Kind::Swap => SendOperation::CompareSwap { remote: at(SWAP_AT), compare: finds, swap: finds + 1 },
+        };
+        let sge = Sge { address: own.local_mr.address + slot as u64, len: len as u32, lkey: own.local_mr.key };
+        let fence = random.happens(100);
+        let data = [sge];
+        let request = SendRequest { fence, ..SendRequest::new(idx as u64, operation, Data::Sges(&data)) };
+        // The queue pair takes it: it is in RTS, or flushes it in ERR.
+        if device.post_send(own.qp, &request).is_ok() {
+            self.requests.push(Request { kind, len, finds });
+        }
+    }
+
+    /// Posts a receive at the peer, if there is room.
+    pub(super) fn post_receive(&mut self, device: &mut Device, peer: &Connection) {
+        let (posted, done) = self.receives;
+        if posted - done == DEPTH || peer.is_destroyed {
+            return;
+        }
+        let at = RECEIVE_AT + posted % DEPTH * SLOT;
+        let sge = Sge { address: peer.local_mr.address + at as u64, len: SLOT as u32, lkey: peer.local_mr.key };
+        if device.post_recv(peer.qp, 1 << 32 | posted as u64, &[sge]).is_ok() {
+            self.receives.0 += 1;
+        }
+    }
+
+    /// A request of ours is complete.
+    pub(super) fn complete(
+        &mut self,
+        done: &WorkCompletion,
+        own: &Connection,
+        peer: &Connection,
+    ) -> Result<(), String> {
+        let idx = self.completed;
+        let Some(request) = self.requests.get(idx).copied() else { return Err(format!("never posted: {done:?}")) };
+        if done.wr_id != idx as u64 {
+            return Err(format!("request {idx} is to complete, not {done:?}"));
+        }
+        self.completed += 1;
+        match (self.failure, done.status) {
+            (None, Status::Success) => {}
+            (Some(_), Status::Flushed) => return Ok(()),
+            (None, status) => {
+                self.failure = Some(status);
+                return Ok(());
+            }
+            (Some(failure), status) => return Err(format!("request {idx}: {status} behind {failure}")),
+        }
+        let slot = idx % DEPTH * SLOT;
+        let is_right = match request.kind {
+            Kind::Send => true,
+            // Its slot belongs to a later one if that is posted.
+            Kind::Write | Kind::WriteImm => {
+                idx + DEPTH < self.requests.len()
+                    || read(&peer.remote, WRITE_AT + slot, request.len) == bytes(idx, request.len)
+            }
+            Kind::Read => (0..request.len).map(constant).eq(read(&own.local, slot, request.len)),
+            Kind::Add | Kind::Swap => own.local.load_u64(slot) == request.finds,
+        };
+        if is_right { Ok(()) } else { Err(format!("request {idx}: memory is not what it was sent to be")) }
+    }
+
+    /// A receive of the peer is complete.
+    pub(super) fn receive(&mut self, done: &WorkCompletion, peer: &Connection) -> Result<(), String> {
+        let receive = self.receives.1;
+        if done.wr_id != 1 << 32 | receive as u64 {
+            return Err(format!("receive {receive} is to complete, not {done:?}"));
+        }
+        self.receives.1 += 1;
+        if done.status != Status::Success {
+            return Ok(());
+        }
+        let takes_receive = |request: &Request| matches!(request.kind, Kind::Send | Kind::WriteImm);
+        let mut with_receive = self.requests.iter().enumerate().filter(|(_, request)| takes_receive(request));
+        let next = with_receive.nth(self.received);
+        let Some((idx, request)) = next else { return Err(format!("never sent: {done:?}")) };
+        self.received += 1;
+        let (kind, at, memory) = if request.kind == Kind::Send {
+            (CompletionKind::Receive, RECEIVE_AT + receive % DEPTH * SLOT, &peer.local)
+        } else {
+            (CompletionKind::ReceiveWriteImm, WRITE_AT + idx % DEPTH * SLOT, &peer.remote)
+        };
+        let expected = (kind, request.len as u32, Some((idx as u32).to_be_bytes()));
+        if (done.kind, done.byte_len, done.imm) != expected {
+            return Err(format!("receive {receive} is to be {expected:?}, not {done:?}"));
+        }
+        if read(memory, at, request.len) != bytes(idx, request.len) {
+            return Err(format!("receive {receive} of request {idx}: other bytes"));
+        }
+        Ok(())
+    }
+
+    /// After the last packet: each word says how many operations were executed, and each slot has
+    /// what was last written to it.
+    pub(super) fn check_end(&self, peer: &Connection) -> Result<(), String> {
+        for (kind, at) in [(Kind::Add, ADD_AT), (Kind::Swap, SWAP_AT)] {
+            let count = |requests: &[Request]| requests.iter().filter(|request| request.kind == kind).count() as u64;
+            let succeeded = if self.failure.is_some() { 0 } else { self.completed };
+            let (least, most) = (count(&self.requests[..succeeded]), count(&self.requests));
+            let found = peer.remote.load_u64(at);
+            if !(least..=most).contains(&found) {
+                return Err(format!("{found} atomic operations were executed of {least} to {most}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! The world of a seed, from its first frame to the silence behind its last.
+
+use super::end::{Agreement, End};
+use super::flow::Flow;
+use super::random::Random;
+use super::wire::Wire;
+use crate::roce::{Mtu, QpAttributes, QpState, RoceFrame};
+
+/// What happened, over any number of seeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Requests that were posted.
+    pub requests: u64,
+    /// Packets that were sent.
+    pub packets: u64,
+    /// Packets that were sent again.
+    pub retransmits: u64,
+    /// Requests that came twice.
+    pub duplicates: u64,
+    /// Times that a peer had no receive.
+    pub rnr_naks: u64,
+    /// Packets with a wrong ICRC.
+    pub icrc_errors: u64,
+    /// Connections that failed, because they were broken.
+    pub failures: u64,
+}
+
+impl Summary {
+    /// Adds what happened in another seed.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.packets += other.packets;
+        self.retransmits += other.retransmits;
+        self.duplicates += other.duplicates;
+        self.rnr_naks += other.rnr_naks;
+        self.icrc_errors += other.icrc_errors;
+        self.failures += other.failures;
+    }
+}
+
+struct World {
+    random: Random,
+    now: u64,
+    ends: [End; 2],
+    /// By the end that requests, and the connection.
+    flows: [Vec<Flow>; 2],
+    wire: Wire,
+    /// When programs post next, and how many requests each flow has.
+    programs_at: u64,
+    requests: usize,
+    /// Programs post receives this seldom: 1000 is always.
+    receives: u64,
+    broken: Option<Break>,
+}
+
+/// A connection that breaks.
+struct Break {
+    at: u64,
+    connection: usize,
+    how: u64,
+    is_done: bool,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// What differs from the model.
+pub fn run_seed(seed: u64) -> Result<Summary, String> {
+    let mut world = World::new(seed);
+    for _ in 0..200_000 {
+        world.transmit();
+        world.poll()?;
+        if !world.step()? {
+            return world.end();
+        }
+    }
+    Err(format!("no end after {} ms", world.now / 1_000_000))
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let count = 1 + random.below(3) as usize;
+        let mut ends = [End::new(&mut random, count), End::new(&mut random, count)];
+        let with = Agreement {
+            mtu: if random.below(2) == 0 { Mtu::B256 } else { Mtu::B1024 },
+            reads: 1 + random.below(4) as u8,
+            timeout: 5 + random.below(4) as u8,
+            rnr_timer: 1 + random.below(10) as u8,
+        };
+        for idx in 0..count {
+            let [a, b] = [0, 1].map(|end: usize| {
+                let End { device, connections } = &ends[end];
+                (device.qpn(connections[idx].qp).expect("a queue pair"), connections[idx].psn)
+            });
+            ends[0].connect(idx, 0, b, &with);
+            ends[1].connect(idx, 1, a, &with);
+        }
+        let broken = (random.below(3) == 0).then(|| Break {
+            at: random.below(1_000_000),
+            connection: random.below(count as u64) as usize,
+            how: random.below(5),
+            is_done: false,
+        });
+        let flows = [(); 2].map(|()| (0..count).map(|_| Flow::default()).collect());
+        let wire = Wire::new(&mut random);
+        let (requests, receives) = (10 + random.below(60) as usize, 50 + random.below(950));
+        Self { random, now: 0, ends, flows, wire, programs_at: 0, requests, receives, broken }
+    }
+
+    /// Goes on to what happens next; false if nothing does.
+    fn step(&mut self) -> Result<bool, String> {
+        let timers = self.ends.iter().filter_map(|end| end.device.next_timer()).min();
+        let programs = self.has_posts().then_some(self.programs_at);
+        let broken = self.broken.as_ref().filter(|broken| !broken.is_done).map(|broken| broken.at);
+        let Some(next) = [self.wire.next(), timers, programs, broken].into_iter().flatten().min() else {
+            return Ok(false);
+        };
+        self.now = self.now.max(next);
+        if broken.is_some_and(|at| at <= self.now) {
+            self.break_connection();
+        }
+        while let Some(flight) = self.wire.arrive(self.now) {
+            if let Ok(frame) = RoceFrame::parse(&flight.frame) {
+                self.ends[flight.to].device.receive(self.now, frame.network, frame.roce);
+                self.poll()?;
+            }
+        }
+        self.ends.iter_mut().for_each(|end| end.device.on_timer(self.now));
+        if programs.is_some_and(|at| at <= self.now) {
+            self.run_programs();
+        }
+        Ok(true)
+    }
+
+    /// True while a program has something to post: a request, or a receive for one under way.
+    fn has_posts(&self) -> bool {
+        self.ends.iter().zip(&self.flows).any(|(end, flows)| {
+            end.connections.iter().zip(flows).any(|(connection, flow)| {
+                let has_failed = flow.failure.is_some() || connection.is_destroyed;
+                !has_failed && (flow.posted() < self.requests || !flow.is_complete())
+            })
+        })
+    }
+
+    fn run_programs(&mut self) {
+        self.programs_at = self.now + 1 + self.random.below(20_000);
+        for end in 0..2 {
+            for idx in 0..self.flows[end].len() {
+                let [a, b] = &mut self.ends;
+                let (own, peer) = if end == 0 { (a, b) } else { (b, a) };
+                let flow = &mut self.flows[end][idx];
+                let (connection, other) = (&own.connections[idx], &peer.connections[idx]);
+                if self.random.happens(self.receives) {
+                    flow.post_receive(&mut peer.device, other);
+                }
+                while flow.failure.is_none() && flow.posted() < self.requests && self.random.happens(600) {
+                    let before = flow.posted();
+                    flow.post(&mut self.random, &mut own.device, connection, other);
+                    if flow.posted() == before {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Memory, a queue pair or the wire goes away.
+    fn break_connection(&mut self) {
+        let Some(Break { connection, how, is_done, .. }) = &mut self.broken else { return };
+        *is_done = true;
+        let end = &mut self.ends[0];
+        match how {
+            0 => end.freeze(*connection),
+            1 => end.destroy(*connection),
+            2 => {
+                let qp = end.connections[*connection].qp;
+                end.device.modify_qp(qp, &QpAttributes::to(QpState::Err)).expect("a step from any state");
+            }
+            3 => drop(end.device.deregister(end.connections[*connection].local_mr.handle)),
+            _ => self.wire.cut(),
+        }
+    }
+
+    fn transmit(&mut self) {
+        for (end, to) in [(0, 1), (1, 0)] {
+            let mut frame = vec![0; self.ends[end].device.frame_len_max()];
+            while let Some(len) = self.ends[end].device.transmit(self.now, &mut frame) {
+                self.wire.send(&mut self.random, self.now, to, frame[..len].to_vec());
+            }
+        }
+    }
+
+    /// Compares all completions with the model.
+    fn poll(&mut self) -> Result<(), String> {
+        for (end, other) in [(0, 1), (1, 0)] {
+            for idx in 0..self.flows[0].len() {
+                let cq = self.ends[end].connections[idx].cq;
+                while let Some(done) = self.ends[end].device.poll_cq(cq) {
+                    let (own, peer) = (&self.ends[end].connections[idx], &self.ends[other].connections[idx]);
+                    let result = if done.wr_id >> 32 == 0 {
+                        self.flows[end][idx].complete(&done, own, peer)
+                    } else {
+                        self.flows[other][idx].receive(&done, own)
+                    };
+                    result.map_err(|why| format!("{} µs, end {end}, connection {idx}: {why}", self.now / 1000))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing moves any more: all must be done, except on what was broken.
+    fn end(self) -> Result<Summary, String> {
+        let mut summary = Summary::default();
+        for (end, other) in [(0, 1), (1, 0)] {
+            for (idx, flow) in self.flows[end].iter().enumerate() {
+                let (own, peer) = (&self.ends[end].connections[idx], &self.ends[other].connections[idx]);
+                let name = |why: &str| format!("at the end, end {end}, connection {idx}: {why}");
+                if !self.may_fail(idx) && (flow.failure.is_some() || flow.posted() != self.requests) {
+                    return Err(name(&format!("{:?} of {} requests", flow.failure, flow.posted())));
+                }
+                if !own.is_destroyed && !flow.is_complete() {
+                    return Err(name("requests have no completion"));
+                }
+                if peer.has_thawed() {
+                    return Err(name("memory changed that nobody may write"));
+                }
+                flow.check_end(peer).map_err(|why| name(&why))?;
+                summary.requests += flow.posted() as u64;
+                summary.failures += u64::from(flow.failure.is_some());
+                if let Some(counters) = self.ends[end].device.qp_counters(own.qp) {
+                    summary.retransmits += counters.retransmits;
+                    summary.duplicates += counters.duplicates;
+                    summary.rnr_naks += u64::from(counters.rnr_naks_rx);
+                }
+            }
+            let counters = self.ends[end].device.counters();
+            summary.packets += counters.packets_tx;
+            summary.icrc_errors += counters.icrc_errors;
+        }
+        Ok(summary)
+    }
+
+    fn may_fail(&self, idx: usize) -> bool {
+        // The wire is everybody's.
+        self.broken.as_ref().is_some_and(|broken| broken.connection == idx || broken.how == 4)
+    }
+}
