@@ -3,6 +3,7 @@
 // answers has what the call returned, and the bytes as a hash. scripts.rs knows the same numbers.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -30,6 +31,10 @@ static unsigned char bytes[LEN_MAX];
 static char answer[4096];
 static int used;
 
+// Descriptors without a slot any more, because a duplicate of another took it: they stay open until
+// the script ends.
+static int left[256], left_count;
+
 // The thread that waits in a call.
 static pthread_t waiter;
 static int waits_on, waits_for;
@@ -44,6 +49,20 @@ static void put_result(long result) {
     int error = result < 0 ? errno : 0;
     put("%ld", result);
     if (error) used += snprintf(answer + used, sizeof answer - used, " %s", strerrorname_np(error));
+}
+
+static void put_in_slot(int slot, int fd, int was_replaced) {
+    if (fds[slot] >= 0 && !was_replaced && left_count < 256) left[left_count++] = fds[slot];
+    fds[slot] = fd;
+}
+
+// How many descriptors the program has, without those of the library, which are high ones.
+static int open_count(void) {
+    DIR *all = opendir("/proc/self/fd");
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(all));) count += entry->d_name[0] != '.' && atoi(entry->d_name) < 900;
+    closedir(all);
+    return count;
 }
 
 static unsigned hash(const unsigned char *from, long len) {
@@ -201,7 +220,7 @@ static void act(int op, int a, int b, int c, unsigned seed) {
     case 8:
         result = c == 0 ? dup(fd) : c == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : dup2(fd, fds[b] >= 0 ? fds[b] : 200 + b);
         put_result(result < 0 ? result : 0);
-        if (result >= 0) fds[b] = result;
+        if (result >= 0) put_in_slot(b, result, c == 2);
         break;
     case 9: put_result(close(fd)), fds[a] = -1; break;
     case 10: put_result((sets[a] = epoll_create1(EPOLL_CLOEXEC)) < 0 ? -1 : 0); break;
@@ -224,7 +243,8 @@ static void act(int op, int a, int b, int c, unsigned seed) {
     case 16:
         for (int i = 0; i < SLOTS; i++) fds[i] >= 0 ? close(fds[i]) : 0, fds[i] = -1;
         for (int i = 0; i < SETS; i++) sets[i] >= 0 ? close(sets[i]) : 0, sets[i] = -1;
-        put("0", 0);
+        while (left_count > 0) close(left[--left_count]);
+        put("%ld", open_count());
         break;
     case 17:
         // A signal that comes before the call does not interrupt it: another follows.

@@ -384,19 +384,20 @@ impl Both {
         }
     }
 
-    /// At the end of a script.
-    fn close_all(&mut self) {
+    /// At the end of a script: closes all sockets, and returns how many descriptors each player has.
+    fn close_all(&mut self) -> [String; 2] {
         let waits = std::mem::take(&mut self.waits);
-        for side in [&mut self.kernel, &mut self.ours] {
+        [&mut self.kernel, &mut self.ours].map(|side| {
             if waits {
                 side.call(call(17, 0, 1, 0, 0));
             }
-            side.call(call(16, 0, 0, 0, 0));
+            let descriptors = side.call(call(16, 0, 0, 0, 0));
             while side.far.accept() {}
             side.far.connections.drain(..).flatten().for_each(|socket| lingers_not(&socket));
             let mut bytes = [0; 1];
             while side.far.datagrams.recv_from(&mut bytes).is_ok() {}
-        }
+            descriptors
+        })
     }
 }
 
@@ -406,17 +407,22 @@ fn scripts_of_calls_do_what_they_do_on_the_kernels_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile(test, "player.c", folder.path()) else { return };
     let (Some(one), Some(other)) = (wire(test, &[]), wire(test, &[])) else { return };
-    let start = || Both {
-        kernel: Side::new(&one, &program, folder.path(), false),
-        ours: Side::new(&other, &program, folder.path(), true),
-        waits: false,
+    let start = || {
+        let kernel = Side::new(&one, &program, folder.path(), false);
+        let mut both = Both { kernel, ours: Side::new(&other, &program, folder.path(), true), waits: false };
+        let descriptors = both.close_all();
+        (both, descriptors)
     };
     let mut both = None;
     let before = [&one, &other].map(|wire| segments_received(&wire.near));
     play_all(SCRIPTS, |seed| {
-        let sides = both.get_or_insert_with(start);
+        let (sides, before) = both.get_or_insert_with(start);
         let played = sides.play(seed);
-        sides.close_all();
+        let after = sides.close_all();
+        let played = match played {
+            Ok(()) if after != *before => Err(format!("SEED={seed} leaves descriptors open: {after:?} of {before:?}")),
+            played => played,
+        };
         if sides.kernel.player.is_none() || sides.ours.player.is_none() {
             both = None;
         }
