@@ -21,15 +21,15 @@ symbols! {
     fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let file = known(fd);
         let named = file.zip(memory::address_of(address, len).ok());
-        let is_unbound = named.is_some_and(|(file, local)| calls::prepare_to_bind(file, fd, local));
+        let is_unbound = named.is_some_and(|(file, local)| calls::ports::prepare_to_bind(file, fd, local));
         let result = pass!(real::bind(fd, address, len));
         match named {
-            Some((file, local)) if result == 0 => give_none(calls::bind(file, local)),
+            Some((file, local)) if result == 0 => give_none(calls::ports::bind(file, local)),
             Some((file, _)) if is_unbound => {
                 // Without one it is the next `connect` that has the error. A broker that is asked
                 // for the flow changes `errno`.
                 let error = real::errno();
-                let _ = calls::bind_anew(file, fd);
+                let _ = calls::ports::bind_anew(file, fd);
                 give_none(Err(error)) | result
             }
             _ => result,

@@ -18,8 +18,8 @@ use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
 
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
-use super::offload;
-use super::{Direction, IPV6, Outcome, bind_twin, blocking, close, close_file, keep, ours_of};
+use super::ports::bind_twin;
+use super::{Direction, IPV6, Outcome, blocking, close, close_file, keep, offload, ours_of};
 use crate::address::Family;
 use crate::engine::file::{ANY, FileKind, Owner, Replica, Socket, Watch};
 use crate::engine::group::{EngineMask, Engines};

@@ -25,6 +25,7 @@ pub(crate) mod listener;
 mod member;
 pub(crate) mod offload;
 pub(crate) mod poll;
+pub(crate) mod ports;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]
@@ -50,76 +51,6 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     };
     let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
     engine::enter_own().files.open(fd, is_nonblocking, FileKind::Socket(Socket::new(kind_of, family)));
-}
-
-/// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
-pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
-    let mut engine = engine::enter(file);
-    let twin = engine.files.twin(file)?;
-    let socket = engine.files.socket(file)?;
-    socket.has_named_port = matches!(address::parse(local), Address::V4(local) if local.port() != 0);
-    if socket.kind == Kind::Stream {
-        // `listen` or `connect` decides the owner of a stream, and `prepare_to_bind` has unbound
-        // one of ours.
-        let Some(id) = socket.ours() else { return Ok(()) };
-        let Some(local) = offload::name_of(twin) else {
-            offload::give_back(&mut engine, file);
-            return keep(&mut engine, file, IPV6);
-        };
-        if !offload::is_own(&mut engine, *local.ip()) {
-            offload::give_back(&mut engine, file);
-            return keep(&mut engine, file, offload::BY_ANOTHER);
-        }
-        return engine.call(|sockets, cx| sockets.bind(id, local, cx));
-    }
-    let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
-    if offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
-        offload::take(&mut engine, file, Some(local), true)?;
-    }
-    Ok(())
-}
-
-/// Prepares the twin of a socket for `bind`: the port that `connect` or `listen` chose for a stream
-/// of ours is free again when its connection has failed or ended (Linux `tcp_done`).
-///
-/// Returns whether it is unbound now, although it was bound.
-pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
-    name_own_host(twin, local);
-    let mut engine = engine::enter(file);
-    let Ok(socket) = engine.files.socket(file) else { return false };
-    let Some(id) = socket.ours().filter(|_| socket.kind == Kind::Stream && !socket.has_named_port) else {
-        return false;
-    };
-    let is_unbound = engine.call(|sockets, _| sockets.unbind(id)) == Ok(true);
-    if is_unbound {
-        take_port_back(twin);
-    }
-    is_unbound
-}
-
-/// `bind` has failed on a socket that [`prepare_to_bind`] has unbound: it gets another port, so
-/// that the kernel gives the port of its next connection to no other socket.
-pub(crate) fn bind_anew(file: FileId, twin: c_int) -> Result<(), Errno> {
-    let mut engine = engine::enter(file);
-    let socket = engine.files.socket(file)?;
-    let (family, id) = (socket.family, socket.ours().ok_or(Errno::ENOTSOCK)?);
-    let local = rebind_twin(twin, family, ANY)?;
-    engine.call(|sockets, cx| sockets.bind(id, local, cx))
-}
-
-/// Has the kernel take back the port that it chose for a twin: it does so where a listener ends.
-fn take_port_back(twin: c_int) {
-    let _ = sys::listen(twin, 0).and_then(|()| sys::shutdown(twin, libc::SHUT_RD));
-}
-
-/// Lets a twin bind an address of a host of our own: the kernel does not have it.
-fn name_own_host(twin: c_int, local: &[u8]) {
-    let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return };
-    if let Address::V4(local) = address::parse(local)
-        && host.addresses.iter().any(|own| own.address() == *local.ip())
-    {
-        let _ = sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_FREEBIND, &1_i32.to_ne_bytes());
-    }
 }
 
 /// The reason of a socket that names an address of IPv6.
@@ -208,8 +139,8 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
                 return Ok(None);
             }
             let local = match kind {
-                Kind::Stream => bind_stream(&mut engine, twin, family, remote)?,
-                Kind::Datagram => bind_twin(twin, family, offload::name_of(twin).unwrap_or(ANY))?,
+                Kind::Stream => ports::bind_stream(&mut engine, twin, family, remote)?,
+                Kind::Datagram => ports::bind_twin(twin, family, offload::name_of(twin).unwrap_or(ANY))?,
             };
             // The kernel reassembles datagrams that come in fragments, also those of one peer.
             offload::take(&mut engine, file, Some(local), kind == Kind::Datagram)?
@@ -283,67 +214,11 @@ fn disconnect(file: FileId) -> Outcome<()> {
     let done = engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified));
     if is_stream {
         epoll_twins::hear_twin(&mut engine, file, false);
+        ports::keep_a_port(&mut engine, file, twin);
     }
     drop(engine);
     listener::close_replicas(&replicas);
     Ours(done)
-}
-
-/// The most ports that the kernel is asked for before a connection is refused.
-const PORTS_MAX: usize = 32;
-
-/// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
-/// connections, so it may choose the port of one to the same peer that has just ended.
-fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
-    // An address without a port is that of `IP_BIND_ADDRESS_NO_PORT`.
-    let from = offload::name_of(twin).unwrap_or(ANY);
-    let bound = from.port() != 0;
-    if !bound {
-        // A port that the kernel chooses, unlike one that is named, can be given back.
-        let local = bind_twin(twin, family, from)?;
-        let is_chosen = local.port() != 0;
-        if is_chosen && engine.ask(|_, cx| Ok(Sockets::is_free(local, remote, cx))).unwrap_or(true) {
-            return Ok(local);
-        }
-    }
-    // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
-    let mut probes = Vec::new();
-    let mut local = Ok(ANY);
-    while !bound && probes.len() < PORTS_MAX {
-        let Ok(probe) = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { break };
-        probes.push(probe);
-        local = bind_twin(probe, family, from);
-        let Ok(candidate) = local else { break };
-        if engine.ask(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
-            break;
-        }
-    }
-    probes.into_iter().for_each(sys::close);
-    if bound {
-        return Ok(from);
-    }
-    take_port_back(twin);
-    match rebind_twin(twin, family, local?) {
-        // Another socket was faster.
-        Err(Errno::EADDRINUSE) => rebind_twin(twin, family, from),
-        done => done,
-    }
-}
-
-/// Binds an unbound twin, so that the kernel gives its port to no other socket, and returns its
-/// address. Port 0 lets the kernel choose.
-fn bind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
-    if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
-        return Ok(local);
-    }
-    rebind_twin(twin, family, local)
-}
-
-/// Binds a twin whose old name may be that of a port that the kernel has taken back.
-fn rebind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
-    let (bytes, len) = address::format(local, family);
-    sys::bind(twin, &bytes[..len])?;
-    offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
 }
 
 /// `shutdown`.
@@ -376,6 +251,7 @@ pub(crate) fn shutdown(file: FileId, number: c_int) -> Outcome<()> {
     if ends {
         // It listens no more, and may connect.
         epoll_twins::hear_twin(&mut engine, file, false);
+        ports::keep_a_port(&mut engine, file, twin);
     }
     drop(engine);
     if ends {

@@ -63,6 +63,16 @@ fn calls_by_number_formatted_text_and_odd_buffers_do_what_they_do_on_the_kernels
 }
 
 #[test]
+fn stream_whose_connection_has_ended_has_the_port_that_the_kernel_leaves_it() {
+    let test = "stream_whose_connection_has_ended_has_the_port_that_the_kernel_leaves_it";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "renamed.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let _caller = Program::start(&wire.far, &program, &[&OURS.to_string(), "calls"]);
+    plays_the_same_on(&wire, &program);
+}
+
+#[test]
 fn number_that_was_a_socket_is_the_file_that_has_it_now() {
     says_the_same("number_that_was_a_socket_is_the_file_that_has_it_now", "descriptors.c");
 }

@@ -1,0 +1,171 @@
+//! Ports: `bind`, and the ports that the kernel chooses for the twins of sockets of ours, so that it
+//! gives them to no other socket.
+
+use core::ffi::c_int;
+use core::net::SocketAddrV4;
+
+use sockets::rules::Traffic;
+use sockets::{Errno, Kind, Sockets};
+
+use super::{IPV6, keep, offload};
+use crate::address::{self, Address, Family};
+use crate::engine::file::ANY;
+use crate::engine::table::FileId;
+use crate::engine::{self, Engine};
+use crate::{config, sys};
+
+/// `bind`: the twin is bound already, so the kernel gives its port to no other socket.
+pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
+    let mut engine = engine::enter(file);
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    let is_named = matches!(address::parse(local), Address::V4(local) if local.port() != 0);
+    if socket.kind == Kind::Stream {
+        // `listen` or `connect` decides the owner of a stream, and `prepare_to_bind` has unbound
+        // one of ours.
+        let Some(id) = socket.ours() else {
+            socket.has_named_port = is_named;
+            return Ok(());
+        };
+        let Some(local) = offload::name_of(twin) else {
+            offload::give_back(&mut engine, file);
+            return keep(&mut engine, file, IPV6);
+        };
+        if !offload::is_own(&mut engine, *local.ip()) {
+            offload::give_back(&mut engine, file);
+            return keep(&mut engine, file, offload::BY_ANOTHER);
+        }
+        engine.call(|sockets, cx| sockets.bind(id, local, cx))?;
+        engine.files.socket(file)?.has_named_port = is_named;
+        return Ok(());
+    }
+    socket.has_named_port = is_named;
+    let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
+    if offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
+        offload::take(&mut engine, file, Some(local), true)?;
+    }
+    Ok(())
+}
+
+/// Prepares the twin of a socket for `bind`: the port that `connect` or `listen` chose for a stream
+/// of ours is free again when its connection has failed or ended (Linux `tcp_done`). While it is
+/// connected the twin has a port, so that the kernel refuses the call.
+///
+/// Returns whether it is unbound now, although it was bound.
+pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
+    name_own_host(twin, local);
+    let mut engine = engine::enter(file);
+    let Ok(socket) = engine.files.socket(file) else { return false };
+    let family = socket.family;
+    let Some(id) = socket.ours().filter(|_| socket.kind == Kind::Stream && !socket.has_named_port) else {
+        return false;
+    };
+    let is_unbound = engine.call(|sockets, _| sockets.unbind(id)) == Ok(true);
+    if is_unbound {
+        take_port_back(twin);
+    } else {
+        // The twin of an accepted stream has none yet.
+        let _ = bind_twin(twin, family, ANY);
+    }
+    is_unbound
+}
+
+/// `bind` has failed on a socket that [`prepare_to_bind`] has unbound: it gets another port.
+pub(crate) fn bind_anew(file: FileId, twin: c_int) -> Result<(), Errno> {
+    replace_port(&mut engine::enter(file), file, twin)
+}
+
+/// A stream of ours listens no more, or was disconnected (Linux `tcp_disconnect`).
+pub(super) fn keep_a_port(engine: &mut Engine, file: FileId, twin: c_int) {
+    if engine.files.socket(file).is_ok_and(|socket| !socket.has_named_port) {
+        // Without one it is the next `connect` or `listen` that has the error.
+        let _ = replace_port(engine, file, twin);
+    }
+}
+
+/// Gives a stream without a connection another port, after the kernel has taken back the one that
+/// it had chosen: so the kernel gives the port of its next connection to no other socket.
+fn replace_port(engine: &mut Engine, file: FileId, twin: c_int) -> Result<(), Errno> {
+    let socket = engine.files.socket(file)?;
+    let (family, id) = (socket.family, socket.ours().ok_or(Errno::ENOTSOCK)?);
+    let ip = *offload::name_of(twin).unwrap_or(ANY).ip();
+    engine.call(|sockets, _| sockets.unbind(id))?;
+    let local = match rebind_twin(twin, family, SocketAddrV4::new(ip, 0)) {
+        // The twin of a stream that never listened has kept its port.
+        Err(Errno::EINVAL) => offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL),
+        done => done,
+    }?;
+    engine.call(|sockets, cx| sockets.bind(id, local, cx))
+}
+
+/// Has the kernel take back the port that it chose for a twin: it does so where a listener ends.
+fn take_port_back(twin: c_int) {
+    let _ = sys::listen(twin, 0).and_then(|()| sys::shutdown(twin, libc::SHUT_RD));
+}
+
+/// Lets a twin bind an address of a host of our own: the kernel does not have it.
+fn name_own_host(twin: c_int, local: &[u8]) {
+    let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return };
+    if let Address::V4(local) = address::parse(local)
+        && host.addresses.iter().any(|own| own.address() == *local.ip())
+    {
+        let _ = sys::setsockopt(twin, libc::IPPROTO_IP, libc::IP_FREEBIND, &1_i32.to_ne_bytes());
+    }
+}
+
+/// The most ports that the kernel is asked for before a connection is refused.
+const PORTS_MAX: usize = 32;
+
+/// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
+/// connections, so it may choose the port of one to the same peer that has just ended.
+pub(super) fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+    // An address without a port is that of `IP_BIND_ADDRESS_NO_PORT`.
+    let from = offload::name_of(twin).unwrap_or(ANY);
+    let bound = from.port() != 0;
+    if !bound {
+        // A port that the kernel chooses, unlike one that is named, can be given back.
+        let local = bind_twin(twin, family, from)?;
+        let is_chosen = local.port() != 0;
+        if is_chosen && engine.ask(|_, cx| Ok(Sockets::is_free(local, remote, cx))).unwrap_or(true) {
+            return Ok(local);
+        }
+    }
+    // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
+    let mut probes = Vec::new();
+    let mut local = Ok(ANY);
+    while !bound && probes.len() < PORTS_MAX {
+        let Ok(probe) = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { break };
+        probes.push(probe);
+        local = bind_twin(probe, family, from);
+        let Ok(candidate) = local else { break };
+        if engine.ask(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
+            break;
+        }
+    }
+    probes.into_iter().for_each(sys::close);
+    if bound {
+        return Ok(from);
+    }
+    take_port_back(twin);
+    match rebind_twin(twin, family, local?) {
+        // Another socket was faster.
+        Err(Errno::EADDRINUSE) => rebind_twin(twin, family, from),
+        done => done,
+    }
+}
+
+/// Binds an unbound twin, so that the kernel gives its port to no other socket, and returns its
+/// address. Port 0 lets the kernel choose.
+pub(super) fn bind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+    if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
+        return Ok(local);
+    }
+    rebind_twin(twin, family, local)
+}
+
+/// Binds a twin whose old name may be that of a port that the kernel has taken back.
+fn rebind_twin(twin: c_int, family: Family, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+    let (bytes, len) = address::format(local, family);
+    sys::bind(twin, &bytes[..len])?;
+    offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
+}
