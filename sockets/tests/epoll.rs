@@ -6,7 +6,7 @@ mod common;
 use std::io::{Read, Write};
 
 use common::{Wire, at, wire};
-use sockets::net::{TcpListener, TcpStream};
+use sockets::net::{TcpListener, TcpStream, UdpSocket};
 use sockets::{EpollEvent, Errno, Interest, Ready, SocketId, Trigger};
 use wirepath::time::Duration;
 
@@ -178,4 +178,18 @@ fn more_that_are_ready_than_fit_take_turns() {
     }
     seen.sort_unstable();
     assert_eq!((seen, pairs.len()), ((0..6).collect(), 6));
+}
+
+#[test]
+fn datagram_whose_bytes_cannot_be_read_makes_room_again() {
+    let wire = wire();
+    let socket = UdpSocket::bind(&wire.right, at(2, 9)).unwrap();
+    let set = wire.right.call(|sockets, _| sockets.epoll_create());
+    let room = Interest { ready: Ready::OUT, ..EDGE };
+    wire.right.call(|sockets, _| sockets.epoll_add(set, socket.id(), 5, room)).unwrap();
+    let mut events = [DATA; 8];
+    let mut wait = || wire.right.epoll_wait(set, &mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!([wait(), wait()], [1, 0]);
+    wire.right.call(|sockets, _| sockets.refuse_datagrams(socket.id())).unwrap();
+    assert_eq!([wait(), wait()], [1, 0]);
 }

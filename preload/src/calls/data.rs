@@ -301,7 +301,9 @@ fn wait_to_receive(
             // After `SHUT_RD` a call that would wait returns 0.
             Err(Errno::EAGAIN) if target.kind == Kind::Datagram => {
                 engine.look(|sockets| sockets.end_of_datagrams(target.id))?;
-                Ok(Some(Received::nothing(target)))
+                // What the twin received before is read first.
+                let has_more = target.hears_twin && has_input(engine, target);
+                Ok(if has_more { None } else { Some(Received::nothing(target)) })
             }
             done => done,
         }
@@ -379,8 +381,8 @@ pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_i
     match state {
         Ours(Ok(_)) if kind == Ok(Kind::Datagram) => {
             let mut engine = engine::enter(file);
-            let refused =
-                target(&mut engine, file).and_then(|target| engine.look(|sockets| sockets.refuse_datagrams(target.id)));
+            let refused = target(&mut engine, file)
+                .and_then(|target| engine.call(|sockets, _| sockets.refuse_datagrams(target.id)));
             Ours(Err(refused.err().unwrap_or(error)))
         }
         Ours(Ok(_)) => Ours(Err(error)),

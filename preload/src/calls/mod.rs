@@ -6,7 +6,7 @@ use core::net::SocketAddrV4;
 use std::time::Duration;
 
 use sockets::rules::Traffic;
-use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId, Sockets};
+use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, FileKind, Owner, Replica, ShutdownMask, Socket};

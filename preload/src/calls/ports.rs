@@ -1,5 +1,5 @@
-//! Ports: `bind`, and the ports that the kernel chooses for the twins of sockets of ours, so that it
-//! gives them to no other socket.
+//! Ports: `bind`, and the ports that the kernel chooses for the twins of sockets of ours, so that
+//! it gives them to no other socket.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -118,7 +118,12 @@ const PORTS_MAX: usize = 32;
 
 /// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
 /// connections, so it may choose the port of one to the same peer that has just ended.
-pub(super) fn bind_stream(engine: &mut Engine, twin: c_int, family: Family, remote: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+pub(super) fn bind_stream(
+    engine: &mut Engine,
+    twin: c_int,
+    family: Family,
+    remote: SocketAddrV4,
+) -> Result<SocketAddrV4, Errno> {
     // An address without a port is that of `IP_BIND_ADDRESS_NO_PORT`.
     let from = offload::name_of(twin).unwrap_or(ANY);
     let bound = from.port() != 0;

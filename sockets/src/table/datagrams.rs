@@ -75,13 +75,16 @@ impl Sockets {
         self.transmit(id, bytes, remote, cx)
     }
 
-    /// The error of a send that is reported before its bytes are read: a pending one, once, and
-    /// `EPIPE` after `SHUT_WR`.
+    /// A send whose bytes cannot be read: the error that is reported before that, a pending one,
+    /// once, and `EPIPE` after `SHUT_WR`. Without one there is room again, as of the buffer that
+    /// Linux has made for the bytes (`sock_wfree`).
     ///
     /// # Errors
     /// That error; `EBADF`.
     pub fn refuse_datagrams(&mut self, id: SocketId) -> Result<(), Errno> {
-        self.find(id)?.refuse_datagrams()
+        self.find(id)?.refuse_datagrams()?;
+        self.wake_for(id, Ready::OUT);
+        Ok(())
     }
 
     /// Sends a datagram that has passed all checks.

@@ -54,6 +54,19 @@ static void connected(void) {
     close(fd), close(set);
 }
 
+// What came before `shutdown` is read after it.
+static void shut(void) {
+    struct sockaddr_in to = at(peer, 7000);
+    int fd = datagrams();
+    say("connect", connect(fd, (struct sockaddr *)&to, sizeof to));
+    say("send", send(fd, sent, 9000, 0));
+    say("poll", ready(fd, POLLIN, 10000));
+    say("shutdown", shutdown(fd, SHUT_RD));
+    compare("recv", recv(fd, got, sizeof got, 0));
+    say("recv", recv(fd, got, sizeof got, 0));
+    close(fd);
+}
+
 static void group(void) {
     int asks = datagrams(), hears = datagrams();
     struct sockaddr_in to = at(peer, 7010), any = at("0.0.0.0", 7011);
@@ -77,6 +90,6 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     for (unsigned i = 0; i < sizeof sent; i++) sent[i] = i ^ i >> 8;
-    struct part parts[] = {{"unconnected", unconnected}, {"connected", connected}, {"group", group}};
+    struct part parts[] = {{"unconnected", unconnected}, {"connected", connected}, {"shut", shut}, {"group", group}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

@@ -396,7 +396,7 @@ impl Both {
         }
     }
 
-    /// At the end of a script: closes all sockets, and returns how many descriptors each player has.
+    /// At the end of a script: closes all sockets. Returns how many descriptors each player has.
     fn close_all(&mut self) -> [String; 2] {
         let waits = std::mem::take(&mut self.waits);
         [&mut self.kernel, &mut self.ours].map(|side| {
@@ -447,8 +447,8 @@ fn scripts_of_calls_do_what_they_do_on_the_kernels_sockets() {
     assert!(!is_whole || ours * 4 < kernels, "the kernel received {ours} segments of ours, and {kernels} of its own");
 }
 
-/// A limit that the manual names: the kernel keeps a port while a closed connection of it ends, and
-/// gives it to sockets with `SO_REUSEADDR` alone. The script goes no further.
+/// A limit that the manual names: the kernel keeps a port while a closed connection of it ends,
+/// and gives it to sockets with `SO_REUSEADDR` alone. The script goes no further.
 fn is_port_of_a_closed_connection(step: Step, kernel: &str, ours: &str) -> bool {
     matches!(step, Step::Call(Call { op: 1, .. })) && (kernel, ours) == ("-1 EADDRINUSE", "0")
 }
