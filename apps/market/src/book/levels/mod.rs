@@ -1,6 +1,6 @@
 //! Price levels of all books in one pool: for each side of a book a list from the best price on, an
-//! array by price over those that are nearest to the best one ([`window`]), and a balanced tree of
-//! those behind ([`tree`]).
+//! array by price over those that are nearest to the best one (`window`), and a balanced tree of
+//! those behind (`tree`).
 //!
 //! A level keeps its index in the pool while it lives, so an order stores its level's index. Near
 //! the best price a level is found, added and removed in a few steps. Prices far from it need a
