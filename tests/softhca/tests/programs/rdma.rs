@@ -1,6 +1,7 @@
 //! RDMA programs, a process at each end of a veth: ibverbs-utils' pingpongs, and perftest's tools
 //! for SEND, WRITE, READ and atomics. They agree on their queue pairs by TCP, over the loopback.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use softhca::testing::testpmd::counter;
@@ -29,13 +30,19 @@ fn run(options: &str, program: &str) -> [Ended; 2] {
     let (name, rest) = program.split_once(' ').unwrap();
     let command = |more: &str| format!("{name} -d mlx5_0 {rest}{more}");
     let mut server = Running::start(&format!("{options} --stats --wire veth0"), &command(""));
-    let begin = Instant::now();
-    while !std::fs::read_to_string("/proc/net/tcp").unwrap().contains(LISTENS) {
-        assert!(begin.elapsed() < TIMEOUT && server.is_running(), "{program}: {}", server.said());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    await_listener(&mut server);
     let client = Running::start(&format!("{options} --stats --wire veth1"), &command(" 127.0.0.1"));
     [server, client].map(|end| end.end(TIMEOUT))
+}
+
+/// Waits until a server listens.
+#[track_caller]
+fn await_listener(server: &mut Running) {
+    let begin = Instant::now();
+    while !std::fs::read_to_string("/proc/net/tcp").unwrap().contains(LISTENS) {
+        assert!(begin.elapsed() < TIMEOUT && server.is_running(), "{}", server.said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Both ends are content. perftest ends with 1 where it cannot make out the speed of the
@@ -113,6 +120,53 @@ fn perftest_moves_every_message() {
         let ends = check("--strict", &format!("{program} -x 1 -F"));
         let moved: u64 = ends.iter().map(|ended| counter(ended, "rdma_rx_packets")).sum();
         assert!(moved >= 100, "{program}: {}", ends[0].said);
+    }
+}
+
+/// The ends are in two namespaces, and agree over another veth: so on this one nobody has asked for
+/// the other's MAC address before the queue pairs want it.
+#[test]
+fn neighbor_that_the_kernel_does_not_know_is_asked_for() {
+    let test = "rdma::neighbor_that_the_kernel_does_not_know_is_asked_for";
+    if !is_inside(test, "ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let there = Namespace::new();
+    let name = &there.0;
+    ip("link set lo up");
+    for (idx, veth) in ["veth", "out"].into_iter().enumerate() {
+        ip(&format!("link add {veth}0 type veth peer name {veth}1 netns {name}"));
+        ip(&format!("addr add 10.{idx}.0.1/24 dev {veth}0"));
+        ip(&format!("-n {name} addr add 10.{idx}.0.2/24 dev {veth}1"));
+        ip(&format!("link set {veth}0 up"));
+        ip(&format!("-n {name} link set {veth}1 up"));
+    }
+    let command = "ibv_rc_pingpong -d mlx5_0 -g 1 -n 20";
+    let mut server = Running::start("--wire veth0", command);
+    await_listener(&mut server);
+    let softhca = softhca::testing::program().unwrap();
+    let mut client = Command::new("ip");
+    client.args(["netns", "exec", name]).arg(softhca).args(["run", "--wire", "veth1", "--"]);
+    let client = client.args(command.split(' ')).arg("10.1.0.1").output().unwrap();
+    let server = server.end(TIMEOUT);
+    let said = String::from_utf8_lossy(&client.stdout).into_owned() + &String::from_utf8_lossy(&client.stderr);
+    assert!(client.status.success() && server.code == Some(0), "{said}\n{}", server.said);
+}
+
+/// A network namespace with a name, as long as this lives.
+struct Namespace(String);
+
+impl Namespace {
+    fn new() -> Self {
+        let name = format!("softhca-{}", std::process::id());
+        ip(&format!("netns add {name}"));
+        Self(name)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
     }
 }
 
