@@ -63,7 +63,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     self.book(event, now_ns);
                 }
                 match message {
-                    VenueMessage::Settled { .. } => Told::Open,
+                    VenueMessage::Settled { .. } => {
+                        // The line may have broken before the cancels of a thrown switch arrived.
+                        self.is_mass_cancel_due |= self.is_killed && self.manager.orders().live_count() > 0;
+                        Told::Open
+                    }
                     _ if events.is_empty() => Told::Nothing,
                     _ => Told::Order(events),
                 }

@@ -92,6 +92,8 @@ pub struct Core<S, M> {
     throws: u64,
     /// All orders are to be canceled as soon as the session takes it.
     is_mass_cancel_due: bool,
+    /// The switch was thrown, and nobody has armed since.
+    is_killed: bool,
     answer_timeout_ns: u64,
     counts: CoreCounts,
     reconciler: Option<Reconciler>,
@@ -137,6 +139,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             throws: kill.throws(),
             kill,
             is_mass_cancel_due: false,
+            is_killed: false,
             answer_timeout_ns,
             counts: CoreCounts::default(),
             reconciler: None,
@@ -163,7 +166,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.throws = self.kill.throws();
-        self.is_mass_cancel_due = false;
+        (self.is_mass_cancel_due, self.is_killed) = (false, false);
         self.manager.arm(now_ns);
     }
 
@@ -239,7 +242,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let throws = self.kill.throws();
         if throws != self.throws {
             self.throws = throws;
-            self.is_mass_cancel_due = true;
+            (self.is_mass_cancel_due, self.is_killed) = (true, true);
             self.disarm(now_ns);
         }
         if self.is_mass_cancel_due && self.session.is_open() {
