@@ -1,10 +1,11 @@
 //! Order reference to resting order: open addressing with linear probing, 16 bytes an entry, four
 //! to a cache line.
 //!
-//! The table is at most half full. Exchanges number orders upwards, and a multiplicative hash
-//! spreads such numbers evenly, so a search looks at one or two entries. A removal moves the
-//! following entries back into the hole, so there are no tombstones, and a day of deletes leaves
-//! the table as fast as it began.
+//! The table is at most half full. Exchanges number orders upwards: four that follow each other
+//! have a cache line together, because the next one is often added while that line is in a cache,
+//! and a multiplicative hash spreads the lines evenly. A search looks at one or two lines. A
+//! removal moves the following entries back into the hole, so there are no tombstones, and a day of
+//! deletes leaves the table as fast as it began.
 
 use super::lazy_table::LazyTable;
 use crate::units::OrderRef;
@@ -41,8 +42,8 @@ pub(super) struct Vacant(usize);
 impl Orders {
     /// Room for `capacity` orders: 32 to 64 bytes each.
     pub(super) fn new(capacity: usize) -> Self {
-        let entries = (capacity * 2).next_power_of_two().max(2);
-        Self { entries: LazyTable::new(entries, EMPTY), shift: 64 - entries.trailing_zeros(), len: 0, capacity }
+        let entries = (capacity * 2).next_power_of_two().max(8);
+        Self { entries: LazyTable::new(entries, EMPTY), shift: 66 - entries.trailing_zeros(), len: 0, capacity }
     }
 
     /// Bytes that [`Orders::new`] allocates.
@@ -112,7 +113,8 @@ impl Orders {
     }
 
     fn home(&self, reference: OrderRef) -> usize {
-        (reference.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        let line = (reference.0 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
+        ((line << 2) | (reference.0 & 3)) as usize
     }
 
     /// The entry that holds the order, or the free one where it belongs. The search ends, because
