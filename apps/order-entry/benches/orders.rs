@@ -115,19 +115,20 @@ fn cancel() -> Duration {
     })
 }
 
-fn intent(id: u64) -> Entry {
+fn new(id: u64) -> Intent {
     let symbol = Symbol(*b"ZIEXT   ");
     let instrument = InstrumentIdx(id as u32 % INSTRUMENTS);
-    Entry::Intent(Intent::New { id, symbol, instrument, side: Side::Buy, qty: 100, price: PRICE })
+    Intent::New { id, symbol, instrument, side: Side::Buy, qty: 100, price: PRICE }
+}
+
+fn intent(id: u64) -> Entry {
+    Entry::Intent(new(id))
 }
 
 fn append() -> Duration {
     // Not zeros, so that the allocator touches the memory before the measurement does.
     let mut journal = Journal::create(vec![1; BATCH as usize * RECORD_LEN], 1, 0, 0).unwrap();
-    batch(BATCH, |id| {
-        let entry = black_box(intent(id));
-        journal.append_request(entry.kind(), Stamp { at_ns: id, event_ns: id }, &entry.encode()).unwrap()
-    })
+    batch(BATCH, |id| journal.append_intent(&black_box(new(id)), Stamp { at_ns: id, event_ns: id }).unwrap())
 }
 
 /// A journal of orders, each with its acknowledgement, a fill and the cancel of what was left.

@@ -68,9 +68,8 @@ impl App for Trader {
     fn on_datagram(&mut self, packet: &Datagram<'_>, cx: &mut Cx<'_>) {
         let (line, heard_ns) = (Line(packet.consumer.0 as usize), cx.now.as_nanos());
         self.feed.on_packet(line, packet.payload, heard_ns, &mut self.books);
-        let books = &self.books.books;
-        let Some(book) = books.find(WIRE.0) else { return };
-        let (top, orders) = (books.top(book), &self.ouch.orders);
+        let (books, orders) = (&self.books.books, &self.ouch.orders);
+        let Some((book, top)) = books.find(WIRE.0).map(|book| (book, books.top(book))) else { return };
         let is_free = orders.orders().live_count() == 0 && orders.risk().position(WIRE.1) < Some(1_000);
         if is_free && top.ask_qty > 0 && top.ask_px < Price::from_cents(1_000) {
             let market = Market { reference: Some(top.ask_px), is_stale: books.is_stale(book), heard_ns };
@@ -98,6 +97,7 @@ impl App for Trader {
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let said = self.ouch.received(data.payload, cx.now.as_nanos());
         self.send(said, cx);
+        let _ = self.order.as_mut().map(|order| cx.tcp().warm(order)); // its code is in the cache again
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -108,7 +108,7 @@ impl App for Trader {
     }
 }
 
-fn main() -> wirepath::Result<()> {
+pub(crate) fn main() -> wirepath::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let port = arguments.next().unwrap_or("eth1".into());
     let venue: SocketAddrV4 = arguments.next().unwrap_or_default().parse().expect("a venue, like 10.0.0.1:9100");

@@ -108,10 +108,13 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The kind of a new order's record.
+    pub(super) const NEW: u16 = 1;
+
     /// The record's kind.
     pub const fn kind(&self) -> u16 {
         match self {
-            Self::Intent(Intent::New { .. }) => 1,
+            Self::Intent(Intent::New { .. }) => Self::NEW,
             Self::Intent(Intent::Replace { .. }) => 2,
             Self::Intent(Intent::Cancel { .. }) => 3,
             Self::Unsent { .. } => 4,

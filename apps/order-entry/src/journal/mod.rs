@@ -14,6 +14,7 @@
 //! [`Entry`] is what an order gateway records, [`Rebuild`] makes order states and risk sums of it
 //! again.
 
+mod cursor;
 mod entry;
 mod layout;
 mod memory;
@@ -21,6 +22,7 @@ mod reader;
 mod rebuild;
 mod writer;
 
+pub(crate) use cursor::Cursor;
 pub use entry::{Entry, EntryBytes, Intent, SessionMark};
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;

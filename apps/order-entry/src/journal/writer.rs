@@ -2,11 +2,9 @@
 
 use std::{error, fmt};
 
-use zerocopy::IntoBytes;
-
-use super::layout::{
-    HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN, RecordHeader, file_header, record_len, sum,
-};
+use super::cursor::Cursor;
+use super::entry::Intent;
+use super::layout::{HEADER_LEN, JournalError, file_header};
 use super::reader::{Record, Records, Tail};
 
 /// The times of a record.
@@ -52,14 +50,7 @@ const WARM_LEN: usize = 192;
 pub struct Journal<M> {
     memory: M,
     id: u64,
-    /// Where the next record goes.
-    end: usize,
-    /// The next record's number; the first has 1.
-    seq: u64,
-    /// The sum of the record before.
-    crc: u32,
-    /// Bytes that requests leave for answers.
-    reserve: usize,
+    next: Cursor,
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
@@ -69,7 +60,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
     pub fn create(mut memory: M, id: u64, created_ns: u64, reserve: usize) -> Result<Self, JournalError> {
         let (header, crc) = file_header(id, created_ns);
         memory.as_mut().get_mut(..HEADER_LEN).ok_or(JournalError::Short)?.copy_from_slice(&header);
-        Ok(Self { memory, id, end: HEADER_LEN, seq: 1, crc, reserve })
+        Ok(Self { memory, id, next: Cursor { end: HEADER_LEN, seq: 1, crc, reserve } })
     }
 
     /// Gives each record of an existing journal to `replay`, up to the first bad one, and goes on
@@ -83,59 +74,41 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
         records.by_ref().for_each(|record| replay(&record));
         let (id, end, seq, crc) = (records.id(), records.end(), records.next_seq(), records.last_sum());
         let recovery = Recovery { records: seq - 1, tail: records.tail() };
-        Ok((Self { memory, id, end, seq, crc, reserve }, recovery))
+        Ok((Self { memory, id, next: Cursor { end, seq, crc, reserve } }, recovery))
     }
 
     /// Appends an answer, or anything else that must not be lost. Returns its number. One copy and
     /// one sum over the record.
     ///
-    /// Panics where the payload is longer than [`PAYLOAD_MAX`].
+    /// Panics where the payload is longer than [`PAYLOAD_MAX`](super::PAYLOAD_MAX).
     pub fn append(&mut self, kind: u16, stamp: Stamp, payload: &[u8]) -> Result<u64, Full> {
-        self.write(kind, stamp, payload, 0)
+        self.next.append(self.memory.as_mut(), (kind, stamp), payload, 0)
     }
 
     /// Appends what is about to be sent. If it does not fit, it must not be sent.
     ///
-    /// Panics where the payload is longer than [`PAYLOAD_MAX`].
+    /// Panics where the payload is longer than [`PAYLOAD_MAX`](super::PAYLOAD_MAX).
     pub fn append_request(&mut self, kind: u16, stamp: Stamp, payload: &[u8]) -> Result<u64, Full> {
-        self.write(kind, stamp, payload, self.reserve)
+        self.next.append(self.memory.as_mut(), (kind, stamp), payload, self.next.reserve)
     }
 
-    fn write(&mut self, kind: u16, stamp: Stamp, payload: &[u8], reserve: usize) -> Result<u64, Full> {
-        assert!(payload.len() <= PAYLOAD_MAX, "a record's payload has {} bytes", payload.len());
-        let total = record_len(payload.len());
-        let memory = self.memory.as_mut();
-        let left = memory.len() - self.end;
-        if left < total + reserve {
-            return Err(Full { needed: total + reserve, left });
-        }
-        let (seq, len) = (self.seq, payload.len() as u32);
-        let record = &mut memory[self.end..self.end + total];
-        let mut header = RecordHeader {
-            crc: 0.into(),
-            len: len.into(),
-            seq: seq.into(),
-            at_ns: stamp.at_ns.into(),
-            event_ns: stamp.event_ns.into(),
-            kind: kind.into(),
-            zero: [0; 6],
-        };
-        // The last word before the payload, so that a shorter payload leaves zeros behind it.
-        record[total - 8..].fill(0);
-        record[..RECORD_HEADER_LEN].copy_from_slice(header.as_bytes());
-        record[RECORD_HEADER_LEN..RECORD_HEADER_LEN + payload.len()].copy_from_slice(payload);
-        self.crc = sum(self.crc, len, record);
-        header.crc = self.crc.into();
-        record[..4].copy_from_slice(header.crc.as_bytes());
-        self.end += total;
-        self.seq += 1;
-        Ok(seq)
+    /// [`Journal::append_request`] of an intent: one sum and one copy of constant length where it
+    /// is a new order.
+    #[inline]
+    pub fn append_intent(&mut self, intent: &Intent, stamp: Stamp) -> Result<u64, Full> {
+        self.next.append_intent(self.memory.as_mut(), intent, stamp)
+    }
+
+    /// Where the next record goes, and the memory.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut Cursor, &mut [u8]) {
+        (&mut self.next, self.memory.as_mut())
     }
 
     /// Writes zeros where the next record goes, so that it finds the memory in the cache; they are
     /// no record. For a moment without hurry.
     pub fn warm(&mut self) {
-        let end = self.end;
+        let end = self.next.end;
         if let Some(room) = self.memory.as_mut().get_mut(end..end + WARM_LEN) {
             room.fill(0);
         }
@@ -145,23 +118,24 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
     /// process's copy of this journal returned. Returns the bytes that were taken, or `None` where
     /// they do not continue this copy.
     pub fn follow(&mut self, bytes: &[u8], mut replay: impl FnMut(&Record<'_>)) -> Option<usize> {
-        let mut records = Records::behind(bytes, self.seq, self.crc);
+        let mut records = Records::behind(bytes, self.next.seq, self.next.crc);
         let mut taken = 0;
         while let Some(record) = records.next() {
-            let place = self.memory.as_mut().get_mut(self.end + taken..self.end + records.end())?;
+            let place = self.memory.as_mut().get_mut(self.next.end + taken..self.next.end + records.end())?;
             place.copy_from_slice(&bytes[taken..records.end()]);
             taken = records.end();
             replay(&record);
         }
         let is_bad = records.is_bad();
-        (self.end, self.seq, self.crc) = (self.end + taken, records.next_seq(), records.last_sum());
+        let Cursor { end, reserve, .. } = self.next;
+        self.next = Cursor { end: end + taken, seq: records.next_seq(), crc: records.last_sum(), reserve };
         (!is_bad).then_some(taken)
     }
 
     /// The bytes of the records from the position `from` on, which [`Journal::end`] returned
     /// before; for a standby, and for a sync.
     pub fn written(&self, from: usize) -> &[u8] {
-        self.memory.as_ref().get(from..self.end).unwrap_or_default()
+        self.memory.as_ref().get(from..self.next.end).unwrap_or_default()
     }
 
     /// The file header, with which a standby begins.
@@ -176,12 +150,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
 
     /// The position behind the last record.
     pub const fn end(&self) -> usize {
-        self.end
+        self.next.end
     }
 
     /// The number of the next record.
     pub const fn next_seq(&self) -> u64 {
-        self.seq
+        self.next.seq
     }
 
     /// The memory, to sync it.

@@ -10,6 +10,7 @@
 //! that passed stands in the journal before its caller can send a byte of it.
 
 mod answers;
+mod rehearsal;
 mod requests;
 
 pub use answers::OrderEvents;
@@ -17,6 +18,7 @@ pub use answers::OrderEvents;
 use core::fmt;
 use std::io;
 
+use self::rehearsal::Rehearsal;
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
 use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
 use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
@@ -88,7 +90,7 @@ impl fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 /// The orders of one session. One thread owns it; after construction no call allocates. A new order
-/// costs some 100 ns, most of it for its record in the journal.
+/// costs some 100 ns: its checks and its record in the journal.
 #[derive(Debug)]
 pub struct OrderManager<M> {
     table: OrderTable,
@@ -100,6 +102,7 @@ pub struct OrderManager<M> {
     alarms: u64,
     last_alarm: Option<Alarm>,
     unjournaled: u64,
+    rehearsal: Box<Rehearsal>,
 }
 
 impl<M: JournalMemory> OrderManager<M> {
@@ -116,6 +119,7 @@ impl<M: JournalMemory> OrderManager<M> {
             alarms: 0,
             last_alarm: None,
             unjournaled: 0,
+            rehearsal: Box::new(Rehearsal::new()),
         }
     }
 
@@ -188,6 +192,14 @@ impl<M: JournalMemory> OrderManager<M> {
         if let Some(slot) = self.table.warm(id) {
             self.gate.warm(slot);
         }
+    }
+
+    /// Has the code of a new order in the cache: another order, of a table, gate and journal of its
+    /// own, passes the same checks, is written down and ends. Changes nothing else. Call it after
+    /// answers, when nothing is urgent; some 600 instructions.
+    pub fn rehearse(&mut self) {
+        let is_passed = self.rehearsal.run();
+        debug_assert!(is_passed, "a rehearsal was refused");
     }
 
     /// The order states.

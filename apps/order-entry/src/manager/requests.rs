@@ -3,9 +3,52 @@
 use market::{Price, Symbol};
 
 use super::{OrderManager, Refusal};
-use crate::journal::{Entry, Intent, JournalMemory};
-use crate::orders::{OrderKey, RequestError, VenueEvent};
-use crate::risk::{InstrumentIdx, Market, NewOrder, Replace, RiskReject, Route};
+use crate::journal::{Cursor, Entry, Intent, JournalMemory, Stamp};
+use crate::orders::{OrderKey, OrderTable, RequestError, VenueEvent};
+use crate::risk::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, RiskGate, RiskReject, Route};
+
+/// What a new order passes, of a session or of a [`Rehearsal`](super::rehearsal::Rehearsal).
+pub(super) struct Passage<'a> {
+    pub(super) table: &'a mut OrderTable,
+    pub(super) gate: &'a mut RiskGate,
+    pub(super) cursor: &'a mut Cursor,
+    pub(super) memory: &'a mut [u8],
+}
+
+impl Passage<'_> {
+    /// State, risk checks, journal. Returns the slot, which is not opened yet. Not inlined, so that
+    /// a rehearsal runs the same instructions, which is what brings them into the cache.
+    #[inline(never)]
+    pub(super) fn pass(
+        self,
+        id: u64,
+        symbol: Symbol,
+        order: &NewOrder,
+        market: &Market,
+        (now_ns, stamp): (u64, Stamp),
+    ) -> Result<usize, Refusal> {
+        let Self { table, gate, cursor, memory } = self;
+        let NewOrder { instrument, side, qty, .. } = *order;
+        let slot = table.may_open(id, instrument).map_err(Refusal::State)?;
+        gate.check_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
+        let price = price_of(order, gate, slot);
+        let intent = Intent::New { id, symbol, instrument, side, qty, price };
+        if let Err(full) = cursor.append_intent(memory, &intent, stamp) {
+            gate.ended(slot);
+            return Err(Refusal::Journal(full));
+        }
+        Ok(slot)
+    }
+}
+
+/// The order's price, or that at which the gate has valued it.
+#[inline(always)]
+fn price_of(order: &NewOrder, gate: &RiskGate, slot: usize) -> Price {
+    match order.price {
+        OrderPrice::Limit(price) => price,
+        OrderPrice::Market => gate.working_price(slot).unwrap_or_default(),
+    }
+}
 
 impl<M: JournalMemory> OrderManager<M> {
     /// Checks an order that is about to be sent as the client id `id`, writes it down and opens it.
@@ -20,16 +63,21 @@ impl<M: JournalMemory> OrderManager<M> {
         market: &Market,
         now_ns: u64,
     ) -> Result<usize, Refusal> {
+        let (stamp, from) = (self.stamp(now_ns), self.journal.end());
+        let Self { table, gate, journal, .. } = self;
+        let (cursor, memory) = journal.parts();
+        let passed = Passage { table, gate, cursor, memory }.pass(id, symbol, order, market, (now_ns, stamp));
+        let slot = match passed {
+            Ok(slot) => slot,
+            Err(Refusal::Risk(reject)) => return Err(self.refused(order.instrument, reject, now_ns)),
+            Err(refusal) => return Err(refusal),
+        };
         let NewOrder { instrument, side, qty, .. } = *order;
-        let slot = self.table.may_open(id, instrument).map_err(Refusal::State)?;
-        if let Err(reject) = self.gate.check_new(slot, order, market, now_ns) {
-            return Err(self.refused(instrument, reject, now_ns));
-        }
-        let price = self.gate.working_price(slot).unwrap_or_default();
-        let intent = Intent::New { id, symbol, instrument, side, qty, price };
-        if let Err(refusal) = self.intend(&intent, now_ns) {
+        let price = price_of(order, &self.gate, slot);
+        if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
+            self.take_back(&Intent::New { id, symbol, instrument, side, qty, price }, now_ns);
             self.gate.ended(slot);
-            return Err(refusal);
+            return Err(Refusal::Disk);
         }
         self.table.open_in(slot, id, (instrument, side), (qty, price), now_ns);
         Ok(slot)
@@ -104,9 +152,8 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Writes down what is about to be sent.
     #[inline]
     fn intend(&mut self, intent: &Intent, now_ns: u64) -> Result<(), Refusal> {
-        let (entry, stamp) = (Entry::Intent(*intent), self.stamp(now_ns));
-        let from = self.journal.end();
-        self.journal.append_request(entry.kind(), stamp, &entry.encode()).map_err(Refusal::Journal)?;
+        let (stamp, from) = (self.stamp(now_ns), self.journal.end());
+        self.journal.append_intent(intent, stamp).map_err(Refusal::Journal)?;
         if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
             self.take_back(intent, now_ns);
             return Err(Refusal::Disk);

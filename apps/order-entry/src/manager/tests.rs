@@ -153,16 +153,18 @@ fn replace_and_cancel_name_the_accepted_order() {
 }
 
 #[test]
-fn warming_changes_no_order_and_no_record() {
+fn warming_and_rehearsing_change_no_order_and_no_record() {
     let [mut warmed, mut other] = [manager(4_096), manager(4_096)];
     for id in 1..=20 {
         warmed.warm(id);
         assert_eq!(buy(&mut warmed, id, 100), buy(&mut other, id, 100), "order {id}");
         warmed.warm(id + 1);
         take(&mut warmed, id, id, VenueEvent::Canceled { reason: 0 });
+        warmed.rehearse();
         take(&mut other, id, id, VenueEvent::Canceled { reason: 0 });
     }
     assert_eq!(entries(&warmed), entries(&other));
+    assert_eq!(warmed.risk().counts(), other.risk().counts());
 }
 
 /// Memory that knows how much of it is on the disk.

@@ -66,35 +66,36 @@ pub struct PendingReplace {
     pub sent_ns: u64,
 }
 
-/// One order. The table writes it; all others read.
+/// One order. The table writes it; all others read. A new order writes the first two cache lines.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub struct Order {
     /// What is traded.
     pub instrument: InstrumentIdx,
     /// Buy or sell.
     pub side: Side,
+    pub(super) is_in_doubt: bool,
+    /// The slot is in the queue of ended orders.
+    pub(super) is_queued: bool,
+    pub(super) life: Life,
     /// Different for each order of the table, unlike its slot: part of an execution's key.
     pub(super) serial: u32,
-    pub(super) life: Life,
     pub(super) qty: u32,
     pub(super) cum: u32,
     pub(super) busted: u32,
     pub(super) price: Price,
     /// The last accepted client id, or the first one before any is accepted.
     pub(super) accepted: u64,
+    pub(super) sent_ns: u64,
     /// Oldest first.
     pub(super) chain: ArrayVec<u64, CHAIN>,
-    pub(super) pending: ArrayVec<PendingReplace, PENDING>,
-    /// Newest last.
-    pub(super) venue_ids: ArrayVec<u64, VENUE_IDS>,
-    pub(super) sent_ns: u64,
     /// When the cancel was sent that is not answered.
     pub(super) cancel_sent_ns: Option<u64>,
     /// When the venue was asked last for the order's status.
     pub(super) queried_ns: u64,
-    pub(super) is_in_doubt: bool,
-    /// The slot is in the queue of ended orders.
-    pub(super) is_queued: bool,
+    /// Newest last.
+    pub(super) venue_ids: ArrayVec<u64, VENUE_IDS>,
+    pub(super) pending: ArrayVec<PendingReplace, PENDING>,
 }
 
 impl Order {

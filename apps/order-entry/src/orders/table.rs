@@ -106,6 +106,9 @@ pub struct OrderTable {
     /// Orders that were ever opened.
     opened: u32,
     by_client: IdMap<u64>,
+    /// No client id above was ever used: sessions number them upwards, so a new one is not looked
+    /// for.
+    id_max: u64,
     by_venue: IdMap<u64>,
     pub(super) executions: Executions,
     pub(super) blocked: Bitmap,
@@ -125,6 +128,7 @@ impl OrderTable {
             live: 0,
             opened: 0,
             by_client: IdMap::new(orders * CHAIN),
+            id_max: 0,
             by_venue: IdMap::new(orders * VENUE_IDS),
             executions: Executions::new(capacity.executions),
             blocked: Bitmap::new(capacity.instruments),
@@ -155,7 +159,7 @@ impl OrderTable {
         if self.blocked.is_set(instrument) {
             return Err(RequestError::Blocked);
         }
-        if self.by_client.find(id).is_some() {
+        if self.is_used(id) {
             return Err(RequestError::IdUsed);
         }
         self.next_slot().ok_or(RequestError::Full)
@@ -167,9 +171,8 @@ impl OrderTable {
         self.by_client.warm(id);
         let slot = self.next_slot()?;
         let order = &self.orders[slot];
-        // Each line of the order: its fields are far apart.
-        black_box((order.life, order.qty, order.accepted, order.sent_ns, order.queried_ns));
-        black_box((order.chain.last(), order.pending.first(), order.venue_ids.first()));
+        // The two lines that are written.
+        black_box((order.life, order.chain.len()));
         Some(slot)
     }
 
@@ -202,9 +205,11 @@ impl OrderTable {
             self.ended.pop_front();
             self.forget(slot);
         }
-        self.by_client.insert(id, slot as u32);
+        self.learn_client_id(slot, id);
+        // All else is as in an order that never was: new slots are, and `forget` leaves it so.
         let order = &mut self.orders[slot];
-        *order = Order { instrument, side, qty, price, accepted: id, sent_ns: now_ns, ..Order::default() };
+        (order.instrument, order.side, order.qty, order.price) = (instrument, side, qty, price);
+        (order.accepted, order.sent_ns) = (id, now_ns);
         (order.life, order.serial) = (Life::Sent, self.opened);
         order.chain.push(id);
         self.opened = self.opened.wrapping_add(1);
@@ -241,7 +246,18 @@ impl OrderTable {
         if self.blocked.is_set(order.instrument) {
             return Err(RequestError::Blocked);
         }
-        if self.by_client.find(id).is_some() { Err(RequestError::IdUsed) } else { Ok(()) }
+        if self.is_used(id) { Err(RequestError::IdUsed) } else { Ok(()) }
+    }
+
+    /// Whether an order that is still found had the client id.
+    #[inline]
+    fn is_used(&self, id: u64) -> bool {
+        id <= self.id_max && self.by_client.find(id).is_some()
+    }
+
+    fn learn_client_id(&mut self, slot: usize, id: u64) {
+        self.by_client.insert(id, slot as u32);
+        self.id_max = self.id_max.max(id);
     }
 
     /// A replace is about to be sent as `id`, with the intended total `qty`. Returns the client id
@@ -264,8 +280,9 @@ impl OrderTable {
         }
         order.chain.push(id);
         order.pending.push(PendingReplace { id, qty, price, sent_ns: now_ns });
-        self.by_client.insert(id, slot as u32);
-        Ok(order.accepted)
+        let target = order.accepted;
+        self.learn_client_id(slot, id);
+        Ok(target)
     }
 
     /// An order whose answer is overdue by `timeout_ns`: the venue should be asked for its status.

@@ -25,13 +25,20 @@ pub struct OuchOrders<M> {
     pub orders: OrderManager<M>,
     /// The number of the order whose memory is in the cache.
     warm_for: u32,
+    /// The code of an order may not be: something was received since it ran.
+    is_cold: bool,
 }
 
 impl<M: JournalMemory> OuchOrders<M> {
     /// A day that begins, with a new journal. Orders pass when the manager is armed.
     pub fn new(client: ClientConfig, manager: ManagerConfig, journal: Journal<M>) -> Self {
         let manager = ManagerConfig { rules: OuchClient::rules(), ..manager };
-        Self { session: OuchClient::new(client), orders: OrderManager::new(manager, journal), warm_for: 0 }
+        Self {
+            session: OuchClient::new(client),
+            orders: OrderManager::new(manager, journal),
+            warm_for: 0,
+            is_cold: true,
+        }
     }
 
     /// The same, armed: for a program that a person starts in order to trade. After a throw of the
@@ -60,6 +67,7 @@ impl<M: JournalMemory> OuchOrders<M> {
     /// connection.
     pub fn received(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), OuchClientError> {
         let mut input = bytes;
+        self.is_cold = true;
         while let Some(event) = self.session.receive(now_ns, &mut input)? {
             match event {
                 SessionEvent::LoggedIn { mark, is_gap } => self.orders.logged_in(&mark, is_gap, now_ns),
@@ -73,7 +81,7 @@ impl<M: JournalMemory> OuchOrders<M> {
     }
 
     /// Heartbeats and timeouts of the session: call it in each turn. The turn of an order has it
-    /// warm the memory of the next one.
+    /// warm the memory of the next one, and that of an answer [rehearse](OrderManager::rehearse).
     ///
     /// # Errors
     ///
@@ -84,6 +92,9 @@ impl<M: JournalMemory> OuchOrders<M> {
         if next != self.warm_for {
             self.warm_for = next;
             self.orders.warm(u64::from(next));
+        }
+        if core::mem::take(&mut self.is_cold) {
+            self.orders.rehearse();
         }
         self.session.tick(now_ns)
     }

@@ -2,13 +2,13 @@
 
 use market::{Price, Side};
 
-use super::exposure::{Exposure, other};
-use super::gate::RiskGate;
-use super::limits::{InstrumentLimits, RateLimits, SelfMatch};
+use super::exposure::{Account, Exposure, Exposures, other};
+use super::gate::{Buckets, RiskGate};
+use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
-use super::reservation::{Held, Reservation, Terms, notional};
+use super::reservation::{Held, Terms, notional};
 
 /// What the sums are asked for.
 #[derive(Clone, Copy)]
@@ -22,12 +22,23 @@ struct Request {
     notional_more: i64,
 }
 
-/// The buckets with the message in them.
-struct Admission {
-    instrument: Bucket,
-    port: Bucket,
-    unit: Bucket,
+/// The sums of an instrument and of the account, with their limits: each looked up once.
+struct Sums<'a> {
+    all: &'a Limits,
+    limits: &'a InstrumentLimits,
+    exposure: &'a mut Exposure,
+    account: &'a mut Account,
 }
+
+/// The buckets that a message fills, with their rates.
+struct Filled<'a> {
+    instrument: (&'a mut Bucket, Rate),
+    port: (&'a mut Bucket, Rate),
+    unit: (&'a mut Bucket, Rate),
+}
+
+/// A port's or unit's buckets, and their limits.
+type Routed<'a> = (&'a mut Buckets, &'a RateLimits);
 
 impl RiskGate {
     /// All checks of a new order. If it passes, `slot` holds its reservation until
@@ -75,91 +86,84 @@ impl RiskGate {
     fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<(), RiskReject> {
         let NewOrder { instrument, side, qty, price, route } = *order;
         self.may_trade(instrument, market, now_ns)?;
-        if self.reservations.get(slot).is_none_or(|reservation| reservation.is_live) {
-            return Err(reject(Limit::OrderSlot, self.reservations.len() as i64, slot as i64));
-        }
-        let terms = Terms { price: check_terms(self.instrument(instrument)?, side, qty, price, market)?, leaves: qty };
-        let request = Request { instrument, side, price: terms.price, qty_more: qty, notional_more: terms.notional() };
-        self.check_sums(&request)?;
-        let window_ns = self.limits.account.duplicate_window_ns;
-        let found = self.duplicates.find((instrument, side), (qty, terms.price), now_ns, window_ns);
+        let Self { limits, exposures, reservations, ports, units, duplicates, .. } = self;
+        let slots = reservations.len();
+        let Some(reservation) = reservations.get_mut(slot).filter(|reservation| !reservation.is_live) else {
+            return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
+        };
+        let sums = Sums::of(limits, exposures, instrument)?;
+        let terms = Terms { price: check_terms(sums.limits, side, qty, price, market)?, leaves: qty };
+        let notional = terms.notional();
+        sums.check(&Request { instrument, side, price: terms.price, qty_more: qty, notional_more: notional })?;
+        let window_ns = limits.account.duplicate_window_ns;
+        let found = duplicates.find((instrument, side), (qty, terms.price), now_ns, window_ns);
         if window_ns == 0 || found.age_ns.is_some() {
             return Err(reject(Limit::Duplicate, window_ns as i64, found.age_ns.unwrap_or(0) as i64));
         }
-        let admission = self.admit(instrument, route, now_ns)?;
+        let (port, unit) = routed(limits, (ports, units), route)?;
+        Filled {
+            instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
+            port: (&mut port.0.orders, port.1.orders),
+            unit: (&mut unit.0.orders, unit.1.orders),
+        }
+        .with_one(now_ns)?;
 
-        self.commit_rates(instrument, route, &admission);
-        self.duplicates.insert(found, now_ns, window_ns);
-        let held = Held { qty, notional: request.notional_more };
-        self.exposures.hold(instrument, side, Held::default(), held);
-        let reservation = &mut self.reservations[slot];
-        reservation.is_live = true;
-        reservation.side = side;
-        reservation.instrument = instrument;
-        reservation.working = terms;
-        reservation.pending.clear();
-        reservation.held = held;
-        self.exposures.instruments[instrument.0 as usize].levels.of_mut(side).add(side, terms.price);
+        duplicates.insert(found, now_ns, window_ns);
+        let held = Held { qty, notional };
+        sums.exposure.hold(side, Held::default(), held);
+        sums.account.hold(side, Held::default(), held);
+        sums.exposure.levels.of_mut(side).add(side, terms.price);
+        // Replaces of the slot's order before ended with it.
+        (reservation.is_live, reservation.side, reservation.instrument) = (true, side, instrument);
+        (reservation.working, reservation.held) = (terms, held);
         Ok(())
     }
 
     fn try_replace(&mut self, slot: usize, order: &Replace, market: &Market, now_ns: u64) -> Result<(), RiskReject> {
-        let Some(Reservation { side, instrument, pending, held, .. }) =
-            self.reservations.get(slot).filter(|reservation| reservation.is_live)
-        else {
-            return Err(reject(Limit::OrderSlot, self.reservations.len() as i64, slot as i64));
+        let slots = self.reservations.len();
+        let Some(reservation) = self.reservations.get(slot).filter(|reservation| reservation.is_live) else {
+            return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
         };
-        let (side, instrument, held) = (*side, *instrument, *held);
-        if pending.is_full() {
-            return Err(reject(Limit::PendingReplaces, pending.capacity() as i64, pending.len() as i64 + 1));
+        let (side, instrument, held) = (reservation.side, reservation.instrument, reservation.held);
+        if reservation.pending.is_full() {
+            let (room, count) = (reservation.pending.capacity() as i64, reservation.pending.len() as i64);
+            return Err(reject(Limit::PendingReplaces, room, count + 1));
         }
         self.may_trade(instrument, market, now_ns)?;
-        let price = OrderPrice::Limit(order.price);
-        check_terms(self.instrument(instrument)?, side, order.qty, price, market)?;
+        let Self { limits, exposures, reservations, ports, units, .. } = self;
+        let sums = Sums::of(limits, exposures, instrument)?;
+        check_terms(sums.limits, side, order.qty, OrderPrice::Limit(order.price), market)?;
         let terms = Terms { price: order.price, leaves: order.qty.saturating_sub(order.cum) };
         let needed = held.or(terms);
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
-        self.check_sums(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
-        let admission = self.admit(instrument, order.route, now_ns)?;
+        sums.check(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
+        let (port, unit) = routed(limits, (ports, units), order.route)?;
+        Filled {
+            instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
+            port: (&mut port.0.orders, port.1.orders),
+            unit: (&mut unit.0.orders, unit.1.orders),
+        }
+        .with_one(now_ns)?;
 
-        self.commit_rates(instrument, order.route, &admission);
-        self.exposures.hold(instrument, side, held, needed);
-        self.reservations[slot].held = needed;
-        self.reservations[slot].pending.push((order.id, terms));
-        self.exposures.instruments[instrument.0 as usize].levels.of_mut(side).add(side, terms.price);
+        sums.exposure.hold(side, held, needed);
+        sums.account.hold(side, held, needed);
+        sums.exposure.levels.of_mut(side).add(side, terms.price);
+        let reservation = &mut reservations[slot];
+        reservation.held = needed;
+        reservation.pending.push((order.id, terms));
         Ok(())
     }
 
     fn try_cancel(&mut self, instrument: InstrumentIdx, route: Route, now_ns: u64) -> Result<(), RiskReject> {
-        let limits = self.instrument(instrument)?.rates.cancels;
-        let (port_limits, unit_limits) = self.route(route)?;
-        let (port, unit) = (route.port as usize, route.unit as usize);
-        let exposure = &mut self.exposures.instruments[instrument.0 as usize];
-        let of_instrument = pour(&mut exposure.cancels_bucket, limits, now_ns, Limit::InstrumentRate)?;
-        let of_port = pour(&mut self.ports[port].cancels, port_limits.cancels, now_ns, Limit::PortRate)?;
-        let of_unit = pour(&mut self.units[unit].cancels, unit_limits.cancels, now_ns, Limit::UnitRate)?;
-        exposure.cancels_bucket.commit(of_instrument);
-        self.ports[port].cancels.commit(of_port);
-        self.units[unit].cancels.commit(of_unit);
-        Ok(())
-    }
-
-    fn instrument(&self, instrument: InstrumentIdx) -> Result<&InstrumentLimits, RiskReject> {
-        let limits = self.limits.instruments.get(instrument.0 as usize);
-        let count = self.limits.instruments.len();
-        limits.ok_or_else(|| reject(Limit::UnknownInstrument, count as i64, i64::from(instrument.0)))
-    }
-
-    fn route(&self, route: Route) -> Result<(RateLimits, RateLimits), RiskReject> {
-        let Route { port, unit } = route;
-        let (ports, units) = (&self.limits.ports, &self.limits.units);
-        let Some(of_port) = ports.get(port as usize) else {
-            return Err(reject(Limit::UnknownPort, ports.len() as i64, i64::from(port)));
-        };
-        let Some(of_unit) = units.get(unit as usize) else {
-            return Err(reject(Limit::UnknownUnit, units.len() as i64, i64::from(unit)));
-        };
-        Ok((*of_port, *of_unit))
+        let Self { limits, exposures, ports, units, .. } = self;
+        let sums = Sums::of(limits, exposures, instrument)?;
+        let (port, unit) = routed(limits, (ports, units), route)?;
+        Filled {
+            instrument: (&mut sums.exposure.cancels_bucket, sums.limits.rates.cancels),
+            port: (&mut port.0.cancels, port.1.cancels),
+            unit: (&mut unit.0.cancels, unit.1.cancels),
+        }
+        .with_one(now_ns)
     }
 
     /// The switch, the list of restricted instruments, and the state of the feed.
@@ -181,31 +185,43 @@ impl RiskGate {
         }
         Ok(())
     }
+}
+
+impl<'a> Sums<'a> {
+    #[inline(always)]
+    fn of(all: &'a Limits, exposures: &'a mut Exposures, instrument: InstrumentIdx) -> Result<Self, RiskReject> {
+        let Exposures { instruments, account } = exposures;
+        let idx = instrument.0 as usize;
+        match (all.instruments.get(idx), instruments.get_mut(idx)) {
+            (Some(limits), Some(exposure)) => Ok(Self { all, limits, exposure, account }),
+            _ => Err(reject(Limit::UnknownInstrument, all.instruments.len() as i64, i64::from(instrument.0))),
+        }
+    }
 
     /// Position, credit and own orders.
-    fn check_sums(&self, request: &Request) -> Result<(), RiskReject> {
+    #[inline(always)]
+    fn check(&self, request: &Request) -> Result<(), RiskReject> {
         let Request { instrument, side, price, qty_more, notional_more } = *request;
-        let exposure = &self.exposures.instruments[instrument.0 as usize];
-        let limits = self.instrument(instrument)?;
         let qty_more = i64::from(qty_more);
-        let (limit, allowed, value) = exposure.worst(side, qty_more, limits);
+        let (limit, allowed, value) = self.exposure.worst(side, qty_more, self.limits);
         if value > allowed {
             return Err(reject(limit, allowed, value));
         }
         // A sale is short as far as it goes beyond the position.
-        if side == Side::Sell && qty_more > 0 && value > 0 && !self.limits.shortable.is_set(instrument) {
+        if side == Side::Sell && qty_more > 0 && value > 0 && !self.all.shortable.is_set(instrument) {
             return Err(reject(Limit::ShortSale, 0, value));
         }
-        let (limit, allowed, value) = self.exposures.account.used(side, notional_more, &self.limits.account);
+        let (limit, allowed, value) = self.account.used(side, notional_more, &self.all.account);
         if value > allowed {
             return Err(reject(limit, allowed, value));
         }
-        self.check_own_orders(exposure, side, price)
+        self.check_own_orders(side, price)
     }
 
-    fn check_own_orders(&self, exposure: &Exposure, side: Side, price: Price) -> Result<(), RiskReject> {
-        let opposite = exposure.levels.of(other(side)).best(other(side));
-        if self.limits.account.self_match == SelfMatch::Refuse
+    #[inline(always)]
+    fn check_own_orders(&self, side: Side, price: Price) -> Result<(), RiskReject> {
+        let opposite = self.exposure.levels.of(other(side)).best(other(side));
+        if self.all.account.self_match == SelfMatch::Refuse
             && let Some(own) = opposite
             && match side {
                 Side::Buy => price >= own,
@@ -214,34 +230,47 @@ impl RiskGate {
         {
             return Err(reject(Limit::SelfMatch, own.0, price.0));
         }
-        if !exposure.levels.of(side).has_room(side, price) {
+        if !self.exposure.levels.of(side).has_room(side, price) {
             let levels = super::own_levels::LEVELS as i64;
             return Err(reject(Limit::OwnLevels, levels, levels + 1));
         }
         Ok(())
     }
+}
 
-    /// The three buckets with one more order.
-    fn admit(&mut self, instrument: InstrumentIdx, route: Route, now_ns: u64) -> Result<Admission, RiskReject> {
-        let (port_limits, unit_limits) = self.route(route)?;
-        let (port, unit) = (route.port as usize, route.unit as usize);
-        let rate = self.instrument(instrument)?.rates.orders;
-        let bucket = &mut self.exposures.instruments[instrument.0 as usize].orders_bucket;
-        Ok(Admission {
-            instrument: pour(bucket, rate, now_ns, Limit::InstrumentRate)?,
-            port: pour(&mut self.ports[port].orders, port_limits.orders, now_ns, Limit::PortRate)?,
-            unit: pour(&mut self.units[unit].orders, unit_limits.orders, now_ns, Limit::UnitRate)?,
-        })
-    }
-
-    fn commit_rates(&mut self, instrument: InstrumentIdx, route: Route, admission: &Admission) {
-        self.exposures.instruments[instrument.0 as usize].orders_bucket.commit(admission.instrument);
-        self.ports[route.port as usize].orders.commit(admission.port);
-        self.units[route.unit as usize].orders.commit(admission.unit);
+impl Filled<'_> {
+    /// Puts one message more into all three buckets, or into none.
+    #[inline(always)]
+    fn with_one(self, now_ns: u64) -> Result<(), RiskReject> {
+        let instrument = pour(&mut *self.instrument.0, self.instrument.1, now_ns, Limit::InstrumentRate)?;
+        let port = pour(&mut *self.port.0, self.port.1, now_ns, Limit::PortRate)?;
+        let unit = pour(&mut *self.unit.0, self.unit.1, now_ns, Limit::UnitRate)?;
+        self.instrument.0.commit(instrument);
+        self.port.0.commit(port);
+        self.unit.0.commit(unit);
+        Ok(())
     }
 }
 
+/// The port and the unit of `route`.
+#[inline(always)]
+fn routed<'a>(
+    limits: &'a Limits,
+    (ports, units): (&'a mut [Buckets], &'a mut [Buckets]),
+    route: Route,
+) -> Result<(Routed<'a>, Routed<'a>), RiskReject> {
+    let Route { port, unit } = route;
+    let Some(port) = ports.get_mut(port as usize).zip(limits.ports.get(port as usize)) else {
+        return Err(reject(Limit::UnknownPort, limits.ports.len() as i64, i64::from(port)));
+    };
+    let Some(unit) = units.get_mut(unit as usize).zip(limits.units.get(unit as usize)) else {
+        return Err(reject(Limit::UnknownUnit, limits.units.len() as i64, i64::from(unit)));
+    };
+    Ok((port, unit))
+}
+
 /// Quantity, collar and notional of one order. Returns the price at which it is valued.
+#[inline(always)]
 fn check_terms(
     limits: &InstrumentLimits,
     side: Side,
@@ -282,6 +311,7 @@ fn edge(reference: Price, side: Side, collar_bps: u32) -> Price {
 }
 
 /// The bucket with one message more, or the limit that it would break.
+#[inline(always)]
 fn pour(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Limit) -> Result<Bucket, RiskReject> {
     bucket.with_one(rate, now_ns).map_err(|Overflow(messages)| reject(limit, rate.burst() as i64, messages as i64))
 }

@@ -25,6 +25,8 @@ struct Set([Entry; WAYS]);
 pub(super) struct Found {
     key: u64,
     set: usize,
+    /// The entry with the key, else a free one, else the oldest one.
+    way: usize,
     /// Age of an equal order inside the window.
     pub(super) age_ns: Option<u64>,
 }
@@ -44,6 +46,7 @@ impl Duplicates {
     }
 
     /// Looks for an equal order that is younger than `window_ns`.
+    #[inline]
     pub(super) fn find(
         &self,
         (instrument, side): (InstrumentIdx, Side),
@@ -53,26 +56,29 @@ impl Duplicates {
     ) -> Found {
         let key = key(instrument, side, qty, price);
         let set = (key >> 32) as usize & (self.sets.len() - 1);
-        // A clock that stepped back makes an entry of the future, whose age is 0.
-        let equal = self.sets[set].0.iter().find(|entry| entry.key == key);
-        let age_ns = equal.map(|entry| now_ns.saturating_sub(entry.at_ns)).filter(|age| *age < window_ns);
-        Found { key, set, age_ns }
+        let (entries, mut way) = (&self.sets[set].0, 0);
+        for (idx, entry) in entries.iter().enumerate() {
+            if entry.key == key {
+                // A clock that stepped back makes an entry of the future, whose age is 0.
+                let age_ns = Some(now_ns.saturating_sub(entry.at_ns)).filter(|age| *age < window_ns);
+                return Found { key, set, way: idx, age_ns };
+            }
+            // Ways are filled in order, so nothing is behind a free one.
+            if entry.key == 0 {
+                way = idx;
+                break;
+            }
+            if entry.at_ns < entries[way].at_ns {
+                way = idx;
+            }
+        }
+        Found { key, set, way, age_ns: None }
     }
 
     /// Remembers the order of `found`.
+    #[inline]
     pub(super) fn insert(&mut self, found: Found, now_ns: u64, window_ns: u64) {
-        let entries = &mut self.sets[found.set].0;
-        let mut oldest = 0;
-        for (way, entry) in entries.iter().enumerate() {
-            if entry.key == found.key || entry.key == 0 {
-                oldest = way;
-                break;
-            }
-            if entry.at_ns < entries[oldest].at_ns {
-                oldest = way;
-            }
-        }
-        let entry = &mut entries[oldest];
+        let entry = &mut self.sets[found.set].0[found.way];
         if entry.key != 0 && entry.key != found.key && now_ns.saturating_sub(entry.at_ns) < window_ns {
             self.evicted += 1;
         }

@@ -43,8 +43,10 @@ pub(super) const fn other(side: Side) -> Side {
     }
 }
 
-/// What one instrument has traded and has open.
+/// What one instrument has traded and has open: one cache line, and the first of each side's own
+/// prices.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Exposure {
     /// Bought less sold.
     pub(super) position: i64,
@@ -64,6 +66,11 @@ impl Exposure {
             cancels_bucket: Bucket::default(),
             levels: BySide::new(OwnLevels::EMPTY, OwnLevels::EMPTY),
         }
+    }
+
+    /// Moves what an order holds from `held` to `needed`.
+    pub(super) fn hold(&mut self, side: Side, held: Held, needed: Held) {
+        *self.open.of_mut(side) += i64::from(needed.qty) - i64::from(held.qty);
     }
 
     /// The limit, its value and the position with all open orders of `side` and `more` filled.
@@ -86,6 +93,11 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Moves what an order holds from `held` to `needed`.
+    pub(super) fn hold(&mut self, side: Side, held: Held, needed: Held) {
+        *self.open.of_mut(side) += needed.notional - held.notional;
+    }
+
     /// The limit, its value and the credit used with `more`. An open sell gives no room to a buy,
     /// because it may never trade.
     pub(super) const fn used(&self, side: Side, more: i64, limits: &AccountLimits) -> (Limit, i64, i64) {
@@ -113,9 +125,8 @@ impl Exposures {
 
     /// Moves what an order holds from `held` to `needed`.
     pub(super) fn hold(&mut self, instrument: InstrumentIdx, side: Side, held: Held, needed: Held) {
-        let open = self.instruments[instrument.0 as usize].open.of_mut(side);
-        *open += i64::from(needed.qty) - i64::from(held.qty);
-        *self.account.open.of_mut(side) += needed.notional - held.notional;
+        self.instruments[instrument.0 as usize].hold(side, held, needed);
+        self.account.hold(side, held, needed);
     }
 
     /// Books a trade; `sign` −1 reverses one.

@@ -35,16 +35,19 @@ pub(super) struct Held {
     pub(super) notional: i64,
 }
 
+/// All but replaces is in the first cache line, which is all that a new order writes.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Reservation {
     pub(super) is_live: bool,
     pub(super) side: Side,
     pub(super) instrument: InstrumentIdx,
     /// What the venue accepted last, or was asked for first.
     pub(super) working: Terms,
-    /// Replaces without an answer, the oldest first, by the client's id.
-    pub(super) pending: ArrayVec<(u64, Terms), PENDING>,
     pub(super) held: Held,
+    /// Replaces without an answer, the oldest first, by the client's id. A slot without a live
+    /// order has none.
+    pub(super) pending: ArrayVec<(u64, Terms), PENDING>,
 }
 
 impl Reservation {
@@ -53,8 +56,8 @@ impl Reservation {
         side: Side::Buy,
         instrument: InstrumentIdx(0),
         working: Terms { price: Price(0), leaves: 0 },
-        pending: ArrayVec::new_const(),
         held: Held { qty: 0, notional: 0 },
+        pending: ArrayVec::new_const(),
     };
 
     /// What the order needs now: the greatest quantity and the greatest notional of its terms.

@@ -52,6 +52,25 @@ fn each_entry_comes_back_as_it_was() {
 }
 
 #[test]
+fn intent_is_appended_as_the_record_of_its_entry() {
+    let (mut one, mut other) = (empty(1_024), empty(1_024));
+    for entry in all() {
+        let Entry::Intent(intent) = entry else { continue };
+        assert_eq!(one.append_intent(&intent, STAMP), other.append(entry.kind(), STAMP, &entry.encode()));
+        assert_eq!(one.memory(), other.memory(), "{intent:?}");
+    }
+}
+
+#[test]
+fn new_order_leaves_the_room_that_is_kept_for_answers() {
+    let symbol = Symbol(*b"ZIEXT   ");
+    let new = Intent::New { id: 1, symbol, instrument: InstrumentIdx(0), side: Side::Buy, qty: 1, price: Price(1) };
+    let mut journal = Journal::create(vec![0; HEADER_LEN + 80 + 15], 77, 1, 16).unwrap();
+    assert_eq!(journal.append_intent(&new, STAMP), Err(Full { needed: 96, left: 95 }));
+    assert_eq!(journal.end(), HEADER_LEN);
+}
+
+#[test]
 fn entry_that_is_cut_or_too_long_is_none() {
     for entry in all() {
         let mut payload = entry.encode();
