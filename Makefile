@@ -199,6 +199,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,ib_write_bw,perftest,for a guest with the RoCE of Linux,:)
 	$(call want,rping,rdmacm-utils,for a guest with the RoCE of Linux,:)
 	cargo test --release -p wirepath-tests --test rdma_rxe -- --include-ignored --nocapture
+	cargo test --release -p wirepath-cli --test rdma -- --include-ignored --nocapture --test-threads 1
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload_scripts
 

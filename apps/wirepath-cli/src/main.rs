@@ -14,6 +14,7 @@ mod namespace;
 mod obstacle;
 mod ping;
 mod program;
+mod rdma;
 mod root;
 mod run;
 mod sockets;
@@ -43,6 +44,7 @@ enum Command {
     Doctor(doctor::DoctorOptions),
     Guard(guard::GuardOptions),
     Ping(ping::PingOptions),
+    Rdma(rdma::RdmaOptions),
     Run(run::RunOptions),
     Sockets(sockets::SocketsOptions),
     Stats(stats::StatsOptions),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Guard(options) => guard::run(&options),
         Command::Ping(options) => ping::run(&options),
+        Command::Rdma(options) => rdma::run(&options),
         Command::Run(options) => run::run(&options),
         Command::Sockets(options) => sockets::run(&options),
         Command::Stats(options) => stats::run(&options),

@@ -1,0 +1,249 @@
+//! One end: a port with a RoCE device, a queue pair, and memory that the peer may reach.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use ::rdma::port::{PathState, RoceNode, largest_mtu, subscription};
+use ::rdma::roce::{
+    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes,
+    QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation, SendRequest, Sge, Status, WorkCompletion,
+};
+use ::rdma::wire::opcode::Transport;
+use ::rdma::wire::psn::Psn;
+use ::rdma::wire::qpn::Qpn;
+use wirepath::port::{EmbeddedPort, Port};
+use wirepath::worker::StopFlag;
+
+/// READs and atomic operations at once, in each direction: as many as the device has.
+pub(super) const RD_ATOMICS: u8 = 16;
+/// Receives that wait.
+pub(super) const RECEIVES: u32 = 512;
+/// How long ARP may take.
+const NEIGHBOR_SPAN: Duration = Duration::from_secs(5);
+/// The longest time without any completion: a peer that is gone ends its queue pair earlier.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+// The values of ibv_rc_pingpong: 0.64 ms for a peer without a receive, 67 ms for an
+// acknowledgment, and as many retries as there can be.
+const MIN_RNR_TIMER: u8 = 12;
+const TIMEOUT: u8 = 14;
+const RETRIES: u8 = 7;
+
+/// One end of a connection.
+pub(super) struct End {
+    port: EmbeddedPort<RoceNode>,
+    cq: CqHandle,
+    qp: QpHandle,
+    mr: Mr,
+    mtu: Mtu,
+    psn: Psn,
+    stop: StopFlag,
+}
+
+/// What an end knows of its peer's queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerQp {
+    pub(super) qpn: Qpn,
+    pub(super) psn: Psn,
+    /// Of the port that it is on.
+    pub(super) address: Ipv4Addr,
+    /// The largest payload that the peer takes.
+    pub(super) mtu: Mtu,
+    /// READs that it answers at once.
+    pub(super) rd_atomics: u8,
+}
+
+impl End {
+    /// Opens the port; messages have up to `size` bytes, and `depth` of them are sent at once.
+    pub(super) fn open(via: &str, size: u32, depth: u32, stop: &StopFlag) -> Result<Self, Box<dyn Error>> {
+        let mtu = mtu_of(via)?;
+        let node = RoceNode::new(&DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() });
+        let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
+        let mut port = port.embed(node)?;
+        let device = port.app_mut().device_mut();
+        let pd = device.create_pd()?;
+        let cq = device.create_cq(2 * (RECEIVES + depth))?;
+        // perftest's tools reach for the whole of a page, whatever the message's length. The
+        // registration keeps the memory.
+        let memory = Buffer::zeroed(size.max(4096) as usize);
+        let access = Access::LOCAL_WRITE | remote_access();
+        let mr = device.register(pd, Region::from(&memory), access)?;
+        let qp = device.create_qp(&QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: depth,
+            recv_depth: RECEIVES,
+            signals_all: true,
+        })?;
+        device.modify_qp(qp, &init())?;
+        let psn = Psn::new(first_psn());
+        Ok(Self { port, cq, qp, mr, mtu, psn, stop: stop.clone() })
+    }
+
+    /// The way to `peer`: turns the worker until the neighbor is known.
+    pub(super) fn path(&mut self, peer: Ipv4Addr) -> Result<Path, Box<dyn Error>> {
+        let begun = Instant::now();
+        while begun.elapsed() < NEIGHBOR_SPAN && !self.stop.is_stopping() {
+            if let PathState::Known(path) = self.port.with_app(|node, cx| node.path(peer, cx))? {
+                return Ok(path);
+            }
+            self.turn();
+        }
+        Err(format!("{peer} does not answer ARP: is the address right, and the link up?").into())
+    }
+
+    /// Our address on a path.
+    pub(super) fn address(path: &Path) -> Ipv4Addr {
+        match path.addresses {
+            Addresses::Ipv4 { source, .. } => source,
+            _ => Ipv4Addr::UNSPECIFIED,
+        }
+    }
+
+    /// Leads the queue pair to RTS.
+    pub(super) fn connect(&mut self, peer: &PeerQp, path: Path) -> Result<(), Box<dyn Error>> {
+        self.mtu = self.mtu.min(peer.mtu);
+        let rtr = QpAttributes {
+            path: Some(path),
+            mtu: Some(self.mtu),
+            destination: Some(peer.qpn),
+            rq_psn: Some(peer.psn),
+            max_dest_rd_atomic: Some(RD_ATOMICS),
+            min_rnr_timer: Some(MIN_RNR_TIMER),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(self.psn),
+            max_rd_atomic: Some(peer.rd_atomics.min(RD_ATOMICS)),
+            retry_cnt: Some(RETRIES),
+            rnr_retry: Some(RETRIES),
+            timeout: Some(TIMEOUT),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        let qp = self.qp;
+        self.device().modify_qp(qp, &rtr)?;
+        Ok(self.device().modify_qp(qp, &rts)?)
+    }
+
+    fn device(&mut self) -> &mut Device {
+        self.port.app_mut().device_mut()
+    }
+
+    pub(super) fn qpn(&self) -> Qpn {
+        self.port.app().device().qpn(self.qp).unwrap_or(Qpn::new(0))
+    }
+
+    pub(super) fn psn(&self) -> Psn {
+        self.psn
+    }
+
+    /// The largest payload of a packet: that of the link, and of both once they are connected.
+    pub(super) fn mtu(&self) -> Mtu {
+        self.mtu
+    }
+
+    /// Our memory, as the peer names it.
+    pub(super) fn remote(&self) -> Remote {
+        Remote { address: self.mr.address, rkey: self.mr.key }
+    }
+
+    /// What the queue pair counted.
+    pub(super) fn counters(&self) -> QpCounters {
+        self.port.app().device().qp_counters(self.qp).unwrap_or_default()
+    }
+
+    /// One turn of the worker; yields the core while nothing arrives.
+    pub(super) fn turn(&mut self) {
+        if self.port.poll() == 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn sge(&self, len: u32) -> Sge {
+        Sge { address: self.mr.address, len, lkey: self.mr.key }
+    }
+
+    /// Posts a request from, or into, the beginning of our memory.
+    pub(super) fn post(&mut self, operation: SendOperation, len: u32) -> Result<(), Box<dyn Error>> {
+        let (qp, sge) = (self.qp, [self.sge(len)]);
+        Ok(self.device().post_send(qp, &SendRequest::new(0, operation, Data::Sges(&sge)))?)
+    }
+
+    /// Posts a receive of `len` bytes.
+    pub(super) fn post_recv(&mut self, len: u32) -> Result<(), Box<dyn Error>> {
+        let (qp, sge) = (self.qp, [self.sge(len)]);
+        Ok(self.device().post_recv(qp, 0, &sge)?)
+    }
+
+    /// A completion that is there.
+    pub(super) fn poll(&mut self) -> Result<Option<WorkCompletion>, Box<dyn Error>> {
+        let cq = self.cq;
+        match self.device().poll_cq(cq) {
+            Some(done) if done.status != Status::Success => Err(failure(done).into()),
+            done => Ok(done),
+        }
+    }
+
+    /// Turns the worker until something completes.
+    pub(super) fn wait(&mut self) -> Result<WorkCompletion, Box<dyn Error>> {
+        let begun = Instant::now();
+        while begun.elapsed() < SILENCE_MAX {
+            if let Some(done) = self.poll()? {
+                return Ok(done);
+            }
+            if self.stop.is_stopping() {
+                return Err("stopped before the end".into());
+            }
+            self.turn();
+        }
+        Err(format!("nothing completed for {} s: the peer is silent", SILENCE_MAX.as_secs()).into())
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.is_stopping()
+    }
+}
+
+fn init() -> QpAttributes {
+    QpAttributes {
+        pkey_index: Some(0),
+        port: Some(1),
+        access: Some(remote_access()),
+        ..QpAttributes::to(QpState::Init)
+    }
+}
+
+fn remote_access() -> Access {
+    Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+}
+
+/// The largest payload on the port's link: 1024 bytes where the kernel knows no such interface.
+fn mtu_of(via: &str) -> Result<Mtu, String> {
+    let interface = via.rsplit(':').next().unwrap_or(via);
+    let link = fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
+    match link.and_then(|mtu| mtu.trim().parse().ok()) {
+        None => Ok(Mtu::B1024),
+        Some(mtu) => {
+            largest_mtu(mtu).ok_or_else(|| format!("{interface} has an MTU of {mtu}: RoCE needs 336 at least"))
+        }
+    }
+}
+
+/// The number of the first packet: another one each time, so that packets of an earlier connection
+/// are not taken for ours.
+fn first_psn() -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff
+}
+
+fn failure(done: WorkCompletion) -> String {
+    let what = match done.kind {
+        CompletionKind::Receive | CompletionKind::ReceiveWriteImm => "a receive",
+        _ => "a request",
+    };
+    format!("{what} of queue pair {:#x} failed: {}", done.qpn.get(), done.status)
+}

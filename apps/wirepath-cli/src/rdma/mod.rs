@@ -1,0 +1,101 @@
+//! `wirepath rdma`: RoCE in software on a port, against the examples of rdma-core and perftest, or
+//! against itself.
+//!
+//! The queue pairs of both ends are told by TCP over the kernel's sockets; the packets of RoCE go
+//! past the kernel.
+
+mod end;
+mod exchange;
+mod pingpong;
+mod serve;
+mod transfer;
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+
+use ::rdma::exchange::EXCHANGE_PORT;
+use clap::{Args, Subcommand};
+use wirepath::worker::StopFlag;
+
+/// Messages longer than this are of no use here.
+const SIZE_MAX: u32 = 64 << 20;
+
+/// Speaks RoCE in software on a port: messages, reads and writes of a peer's memory, atomics.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    wirepath rdma write --serve --via eth1                       waits for the peer, which may be ib_write_bw\n  \
+    wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
+    wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
+    wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
+    ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
+The peer's address is that of its port; both ends listen and connect by TCP port 18515.\n\
+Exit code: 0 when all is done, 1 if something failed, 2 for a wrong command line.")]
+pub(crate) struct RdmaOptions {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Sends messages into receives of the peer; speaks with ib_send_bw
+    Send(EndOptions),
+    /// Writes memory of the peer; speaks with ib_write_bw
+    Write(EndOptions),
+    /// Reads memory of the peer; speaks with ib_read_bw
+    Read(EndOptions),
+    /// Adds to a number of the peer; speaks with ib_atomic_bw
+    Atomic(EndOptions),
+    /// Messages back and forth; speaks with ibv_rc_pingpong
+    Pingpong(EndOptions),
+}
+
+/// What both ends need.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct EndOptions {
+    /// The peer's address
+    #[arg(required_unless_present = "serve")]
+    peer: Option<Ipv4Addr>,
+    /// Wait for one peer instead of asking one
+    #[arg(long, conflicts_with = "peer")]
+    serve: bool,
+    /// The port: eth1 (AF_XDP), mlx5:eth1
+    #[arg(long, value_name = "PORT")]
+    via: String,
+    /// Bytes of a message
+    #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
+    size: u32,
+    /// Messages
+    #[arg(short, long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Messages at once
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: u32,
+    /// The TCP port by which the ends find each other
+    #[arg(short, long, value_name = "PORT", default_value_t = EXCHANGE_PORT)]
+    port: u16,
+}
+
+/// What is measured, once the ends are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Send,
+    Write,
+    Read,
+    Atomic,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
+    let stop = StopFlag::on_signals()?;
+    let (operation, options) = match &options.verb {
+        Verb::Send(options) => (Operation::Send, options),
+        Verb::Write(options) => (Operation::Write, options),
+        Verb::Read(options) => (Operation::Read, options),
+        Verb::Atomic(options) => (Operation::Atomic, &EndOptions { size: 8, ..options.clone() }),
+        Verb::Pingpong(options) => return pingpong::run(options, &stop),
+    };
+    match options.peer {
+        Some(peer) => transfer::run(operation, peer, options, &stop),
+        None => serve::run(options, &stop),
+    }
+}

@@ -1,0 +1,169 @@
+//! The client of a test: requests of one kind, each from its post to its completion.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use ::rdma::exchange::perftest::{self, PerftestAddress};
+use ::rdma::exchange::{DONE, gid};
+use ::rdma::roce::{Mtu, Path, Remote, SendOperation};
+use hdrhistogram::Histogram;
+use wirepath::worker::StopFlag;
+
+use super::end::{End, PeerQp, RD_ATOMICS};
+use super::exchange::Connection;
+use super::{EndOptions, Operation};
+
+/// The longest latency that the histogram tells from longer ones, in ns: an hour.
+const LATENCY_MAX: u64 = 3_600_000_000_000;
+
+/// Runs the client.
+pub(super) fn run(
+    operation: Operation,
+    peer: Ipv4Addr,
+    options: &EndOptions,
+    stop: &StopFlag,
+) -> Result<(), Box<dyn Error>> {
+    let mut end = End::open(&options.via, options.size, options.depth, stop)?;
+    let path = end.path(peer)?;
+    let mut connection = Connection::connect(peer, options.port)?;
+    let ours = address(&end, &path);
+    let theirs = greet(&mut end, &mut connection, &ours, path)?;
+    // Both wait for each other before the first request; perftest's tools of SEND once more, until
+    // the receives are posted, and they tell no figures.
+    let is_send = operation == Operation::Send;
+    for _ in 0..if is_send { 3 } else { 2 } {
+        connection.ask(&ours.encode())?;
+    }
+    let remote = Remote { address: theirs.address, rkey: theirs.rkey };
+    let (latencies, span) = measure(&mut end, request(operation, remote), options)?;
+    if !is_send {
+        connection.ask(&ours.encode())?;
+        for _ in 0..perftest::FIGURES {
+            connection.ask(&[0; perftest::FIGURE_LEN])?;
+        }
+    }
+    connection.ask(&ours.encode())?;
+    connection.ask(&DONE)?;
+    report(&end, operation, options, &latencies, span)
+}
+
+/// How we are named to the peer.
+pub(super) fn address(end: &End, path: &Path) -> PerftestAddress {
+    let Remote { address, rkey } = end.remote();
+    PerftestAddress {
+        lid: 0,
+        rd_atomics: u16::from(RD_ATOMICS),
+        qpn: end.qpn(),
+        psn: end.psn(),
+        rkey,
+        address,
+        gid: gid(End::address(path)),
+        srqn: 0,
+    }
+}
+
+/// The steps up to the addresses, and the connection of the queue pair.
+fn greet(
+    end: &mut End,
+    connection: &mut Connection,
+    ours: &PerftestAddress,
+    path: Path,
+) -> Result<PerftestAddress, Box<dyn Error>> {
+    connection.ask(&perftest::VERSION)?;
+    connection.ask(&perftest::CYCLE_BUFFER.to_be_bytes())?;
+    connection.ask(&perftest::CACHE_LINE.to_be_bytes())?;
+    let mtu = mtu_of_text(connection.ask(&mtu_text(end.mtu()))?)?;
+    let theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
+    end.connect(&peer_qp(&theirs, mtu)?, path)?;
+    Ok(theirs)
+}
+
+/// What a peer's text says about its queue pair.
+pub(super) fn peer_qp(theirs: &PerftestAddress, mtu: Mtu) -> Result<PeerQp, Box<dyn Error>> {
+    let address = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
+    let rd_atomics = u8::try_from(theirs.rd_atomics).unwrap_or(u8::MAX).max(1);
+    Ok(PeerQp { qpn: theirs.qpn, psn: theirs.psn, address, mtu, rd_atomics })
+}
+
+/// The text of an MTU.
+pub(super) fn mtu_text(mtu: Mtu) -> [u8; perftest::MTU_LEN] {
+    [b'0' + mtu as u8, 0]
+}
+
+/// The MTU of a text.
+pub(super) fn mtu_of_text(text: [u8; perftest::MTU_LEN]) -> Result<Mtu, Box<dyn Error>> {
+    let sizes = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
+    let found = sizes.into_iter().find(|mtu| mtu_text(*mtu) == text);
+    found.ok_or_else(|| "the peer speaks another exchange: its MTU cannot be read".into())
+}
+
+fn request(operation: Operation, remote: Remote) -> SendOperation {
+    match operation {
+        Operation::Send => SendOperation::Send,
+        Operation::Write => SendOperation::Write(remote),
+        Operation::Read => SendOperation::Read(remote),
+        Operation::Atomic => SendOperation::FetchAdd { remote, add: 1 },
+    }
+}
+
+/// Posts all requests, `depth` at once; returns their latencies in ns, and the whole span.
+fn measure(
+    end: &mut End,
+    request: SendOperation,
+    options: &EndOptions,
+) -> Result<(Histogram<u64>, Duration), Box<dyn Error>> {
+    let mut latencies = Histogram::new_with_bounds(1, LATENCY_MAX, 3)?;
+    let mut posted_at = VecDeque::with_capacity(options.depth as usize);
+    let (begun, mut posted) = (Instant::now(), 0);
+    for _ in 0..options.count {
+        while posted < options.count && posted_at.len() < options.depth as usize {
+            end.post(request, options.size)?;
+            posted_at.push_back(Instant::now());
+            posted += 1;
+        }
+        end.wait()?;
+        // Requests of a queue pair complete in order.
+        if let Some(at) = posted_at.pop_front() {
+            latencies.saturating_record(at.elapsed().as_nanos() as u64);
+        }
+    }
+    Ok((latencies, begun.elapsed()))
+}
+
+fn report(
+    end: &End,
+    operation: Operation,
+    options: &EndOptions,
+    latencies: &Histogram<u64>,
+    span: Duration,
+) -> Result<(), Box<dyn Error>> {
+    let (us, seconds) = (|ns: u64| ns as f64 / 1e3, span.as_secs_f64());
+    let counters = end.counters();
+    let mut out = io::stdout().lock();
+    let EndOptions { count, size, depth, via, .. } = options;
+    writeln!(
+        out,
+        "{operation:?} of {size} bytes, {count} times, {depth} at once; RoCEv2 in software over {via}, MTU {}",
+        end.mtu()
+    )?;
+    writeln!(
+        out,
+        "post to completion: min {:.1} us, p50 {:.1}, p99 {:.1}, max {:.1}",
+        us(latencies.min()),
+        us(latencies.value_at_quantile(0.5)),
+        us(latencies.value_at_quantile(0.99)),
+        us(latencies.max())
+    )?;
+    let rate = f64::from(*count) / seconds;
+    writeln!(out, "{rate:.0} a second, {:.3} Gbit/s", rate * f64::from(*size) * 8.0 / 1e9)?;
+    let naks: u32 = counters.naks_rx.iter().sum();
+    writeln!(
+        out,
+        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs",
+        counters.retransmits, counters.timeouts, counters.rnr_naks_rx
+    )?;
+    Ok(())
+}

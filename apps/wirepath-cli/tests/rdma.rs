@@ -1,0 +1,152 @@
+//! `wirepath rdma` against the RoCE of Linux (rxe) in a guest, and against itself, over AF_XDP.
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
+
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire, has_program, wait_until};
+use wirepath_tests::netns::Namespace;
+use wirepath_tests::rxe::{Guest, GuestConfig};
+
+const WIREPATH: &str = env!("CARGO_BIN_EXE_wirepath");
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
+/// The packets of RoCE that a lossy wire drops: each 13th of both directions together.
+const LOSS: &str = "table bridge loss {\n chain forward {\n type filter hook forward priority 0;\n \
+    ether type ip udp dport 4791 numgen inc mod 13 0 drop\n }\n}\n";
+
+/// Starts the tool in a namespace.
+fn start(namespace: &Namespace, arguments: &str) -> Child {
+    Command::new("ip")
+        .args(["netns", "exec", namespace.name(), WIREPATH, "rdma"])
+        .args(arguments.split(' '))
+        // Tests of other subcommands read all counters of this machine.
+        .env("WIREPATH_SHM", env!("CARGO_TARGET_TMPDIR"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn check(output: &Output, word: &str) {
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains(word), "{said}");
+}
+
+/// Waits until somebody in the namespace listens at the exchange's port.
+fn wait_for_listener(namespace: &Namespace) {
+    wait_until("a listener at the exchange's port", || {
+        let listeners = namespace.command("cat", &["/proc/net/tcp"]).unwrap();
+        // 18515, and the state of a listener.
+        String::from_utf8_lossy(&listeners.stdout).lines().any(|line| line.contains(":4853 ") && line.contains(" 0A "))
+    });
+}
+
+/// Both ends are ours.
+fn plays_with_itself(wire: &Wire, verb: &str, options: &str) {
+    let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
+    wait_for_listener(&wire.far);
+    let client = start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}"));
+    check(&client.wait_with_output().unwrap(), "MTU 1024");
+    check(&server.wait_with_output().unwrap(), "MTU 1024");
+}
+
+#[test]
+fn each_verb_plays_with_itself() {
+    let Some(wire) = Wire::new("each_verb_plays_with_itself") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for verb in ["send", "write", "read"] {
+        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4");
+    }
+    plays_with_itself(&wire, "atomic", "--count 50");
+    plays_with_itself(&wire, "pingpong", "--size 3000 --count 50");
+}
+
+#[test]
+fn peer_that_does_not_listen_is_named() {
+    let Some(wire) = Wire::new("peer_that_does_not_listen_is_named") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let output = start(&wire.near, &format!("write {THEIRS} --via {NEAR}")).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("start the other end there first, with --serve"), "{said}");
+}
+
+/// A guest behind a bridge at the far end of the cable.
+fn guest(test: &str, wire: &Wire) -> Option<Guest> {
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    wire.far.ip(&["link", "add", "br0", "type", "bridge"]).unwrap();
+    let guest = Guest::start(test, &wire.far, &GuestConfig { tap: "tap0", address: GUEST, mtu: 1500 })?;
+    for interface in [FAR, "tap0"] {
+        wire.far.ip(&["link", "set", interface, "master", "br0"]).unwrap();
+    }
+    wire.far.ip(&["link", "set", "br0", "up"]).unwrap();
+    Some(guest)
+}
+
+/// The guest listens, and we ask.
+fn ask_guest(wire: &Wire, guest: &mut Guest, program: &str, arguments: &str) {
+    guest.begin(program);
+    // The guest's listener is not to be seen from here: the tool says when there is none yet.
+    let asks = || {
+        let output = start(&wire.near, arguments).wait_with_output().unwrap();
+        let is_early = String::from_utf8_lossy(&output.stderr).contains("start the other end there first");
+        (!is_early).then_some(output)
+    };
+    let output = (0..100).find_map(|_| {
+        let asked = asks();
+        if asked.is_none() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        asked
+    });
+    check(&output.expect("the guest listens"), "MTU 1024");
+    let finished = guest.finish();
+    assert_eq!(finished.code, 0, "{program}: {finished:?}");
+}
+
+/// We listen, and the guest asks.
+fn serve_guest(wire: &Wire, guest: &mut Guest, arguments: &str, program: &str) {
+    let server = start(&wire.near, arguments);
+    wait_for_listener(&wire.near);
+    let finished = guest.run(&format!("{program} 10.9.0.1"));
+    assert_eq!(finished.code, 0, "{program}: {finished:?}");
+    check(&server.wait_with_output().unwrap(), "MTU 1024");
+}
+
+/// All tools of Linux that the verbs speak with, in both roles.
+fn play_all(wire: &Wire, guest: &mut Guest) {
+    let ping_pong = "ibv_rc_pingpong -d rxe0 -g 1 -n 50";
+    ask_guest(wire, guest, ping_pong, &format!("pingpong {GUEST} --via {NEAR} --size 4096 --count 50"));
+    serve_guest(wire, guest, &format!("pingpong --serve --via {NEAR} --size 4096 --count 50"), ping_pong);
+    for (verb, size) in [("send", " -s 4096"), ("write", " -s 4096"), ("read", " -s 4096"), ("atomic", "")] {
+        let program = format!("ib_{verb}_bw -d rxe0 -x 1 -n 50{size}");
+        ask_guest(wire, guest, &program, &format!("{verb} {GUEST} --via {NEAR} --size 4096 --count 50 --depth 4"));
+        serve_guest(wire, guest, &format!("{verb} --serve --via {NEAR} --size 4096"), &program);
+    }
+}
+
+/// The short case: both roles.
+#[test]
+fn ping_pong_and_write_with_linux() {
+    let test = "ping_pong_and_write_with_linux";
+    let Some(wire) = Wire::new(test) else { return };
+    let Some(mut guest) = guest(test, &wire) else { return };
+    let ping_pong = "ibv_rc_pingpong -d rxe0 -g 1 -n 20";
+    ask_guest(&wire, &mut guest, ping_pong, &format!("pingpong {GUEST} --via {NEAR} --size 4096 --count 20"));
+    let write = "ib_write_bw -d rxe0 -x 1 -n 20 -s 4096";
+    serve_guest(&wire, &mut guest, &format!("write --serve --via {NEAR} --size 4096"), write);
+}
+
+#[test]
+#[ignore = "a minute and more: make soak"]
+fn each_verb_with_linux_loses_nothing_over_a_lossy_wire() {
+    let test = "each_verb_with_linux_loses_nothing_over_a_lossy_wire";
+    let Some(wire) = Wire::new(test).filter(|_| has_program(test, "nft")) else { return };
+    let Some(mut guest) = guest(test, &wire) else { return };
+    play_all(&wire, &mut guest);
+    let lossy = wire.far.command("nft", &[LOSS]).unwrap();
+    assert!(lossy.status.success(), "{}", String::from_utf8_lossy(&lossy.stderr));
+    play_all(&wire, &mut guest);
+}
