@@ -172,7 +172,7 @@ figures: tools ## docs/figures.md and its plots from docs/figures/history.jsonl,
 	cargo run --release -p wirepath-benches --bin figures
 
 .PHONY: sim
-sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; an order gateway, its standby and its exchange that die; SEED=n replays one with its trace
+sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; an order gateway, its standby and its exchange that die; RDMA over a wire with every fault; SEED=n replays one with its trace
 	cargo build --release -p wirepath-tests --bin sim
 	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
 

@@ -1,8 +1,8 @@
 //! `make sim`: TCP in virtual time, and compared with smoltcp's TCP over the same segments, and an
-//! order gateway with its standby and its exchange over our TCP: 10,000 seeds of each, or the
-//! number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n begins at that seed. A
-//! failed seed is printed at once, and the run goes on. If any failed, the program lists them at
-//! the end and exits with 1.
+//! order gateway with its standby and its exchange over our TCP, and two RoCE devices: 10,000
+//! seeds of each, or the number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n
+//! begins at that seed. A failed seed is printed at once, and the run goes on. If any failed, the
+//! program lists them at the end and exits with 1.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -29,6 +29,7 @@ fn replay(seed: u64) -> ExitCode {
     let mut report = run_seed(seed, true);
     report.faults.extend(differential::run(seed).err());
     report.faults.extend(trading::run_seed(seed).err());
+    report.faults.extend(rdma::testing::run_seed(seed).err());
     report.faults.iter().for_each(|fault| println!("sim: seed {seed}: {fault}"));
     println!(
         "sim: seed {seed}: {} frames, {} bytes, {:.3} s of virtual time",
@@ -55,7 +56,9 @@ fn run(from: u64, seeds: u64) -> ExitCode {
     );
     let parted = compare(from, seeds);
     let untrue = trade(from, seeds);
-    let failed: BTreeSet<u64> = summary.failures.iter().map(|(seed, _)| *seed).chain(parted).chain(untrue).collect();
+    let torn = reach(from, seeds);
+    let failed: BTreeSet<u64> =
+        summary.failures.iter().map(|(seed, _)| *seed).chain(parted).chain(untrue).chain(torn).collect();
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -133,6 +136,39 @@ fn trade(from: u64, seeds: u64) -> Vec<u64> {
         begin.elapsed().as_secs_f64()
     );
     sum.failures.into_iter().map(|(seed, _)| seed).collect()
+}
+
+/// Reaches for memory by RDMA over a wire with every fault, and returns the seeds in which memory
+/// or completions differ from the model.
+fn reach(from: u64, seeds: u64) -> Vec<u64> {
+    let (begin, sum) = (Instant::now(), Mutex::new((rdma::testing::Summary::default(), Vec::new())));
+    on_all_cores(
+        from..from + seeds,
+        &AtomicBool::new(false),
+        |_| (),
+        |seed| {
+            let result = rdma::testing::run_seed(seed);
+            let mut sum = sum.lock().expect("nobody panics with the sum in hand");
+            match result {
+                Ok(summary) => sum.0.add(&summary),
+                Err(why) => {
+                    println!("sim: RDMA: seed {seed}: {why}; replay it with: make sim SEED={seed}");
+                    sum.1.push(seed);
+                }
+            }
+        },
+    );
+    let (sum, failed) = sum.into_inner().expect("nobody panics with the sum in hand");
+    println!(
+        "sim: {seeds} wires of RDMA, {} failed; {} requests, {} packets, {} sent again, {} connections broken; {:.1} s",
+        failed.len(),
+        sum.requests,
+        sum.packets,
+        sum.retransmits,
+        sum.failures,
+        begin.elapsed().as_secs_f64()
+    );
+    failed
 }
 
 fn seconds(ns: u128) -> f64 {

@@ -3,3 +3,4 @@
 mod faults;
 mod pair;
 mod rc;
+mod states;
