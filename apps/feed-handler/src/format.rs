@@ -10,10 +10,12 @@ use market::framing::cboe_unit::{CboeUnit, UnitHeader};
 use market::framing::iex_tp::{IexHeader, IexTp};
 use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::framing::pillar::{PillarHeader, PillarPacket};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
 use market::mdp3::Mdp3;
+use market::pillar::Pillar;
 use market::pitch::Pitch;
 use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quotes};
 
@@ -33,14 +35,23 @@ pub enum Format {
     CboePitch,
     /// CME's MDP 3.0: incremental feeds, snapshots and definitions.
     CmeMdp3,
+    /// NYSE Pillar's Integrated Feed in XDP packets.
+    NysePillar,
     /// A plain file of ITCH 5.0 messages, two bytes of length before each.
     Itch50File,
 }
 
 impl Format {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 6] =
-        [Self::MoldItch50, Self::IexTops, Self::IexDeep, Self::CboePitch, Self::CmeMdp3, Self::Itch50File];
+    pub const ALL: [Self; 7] = [
+        Self::MoldItch50,
+        Self::IexTops,
+        Self::IexDeep,
+        Self::CboePitch,
+        Self::CmeMdp3,
+        Self::NysePillar,
+        Self::Itch50File,
+    ];
 
     /// The word on the command line and in the configuration.
     pub const fn name(self) -> &'static str {
@@ -50,6 +61,7 @@ impl Format {
             Self::IexDeep => "iex-deep",
             Self::CboePitch => "cboe-pitch",
             Self::CmeMdp3 => "cme-mdp3",
+            Self::NysePillar => "nyse-pillar",
             Self::Itch50File => "itch50-file",
         }
     }
@@ -62,6 +74,7 @@ impl Format {
             Self::IexDeep => IexDeep::memory(capacity.over(IexDeep::capacity())),
             Self::CboePitch => CboePitch::memory(capacity.over(CboePitch::capacity())),
             Self::CmeMdp3 => CmeMdp3::memory(capacity.over(CmeMdp3::capacity())),
+            Self::NysePillar => NysePillar::memory(capacity.over(NysePillar::capacity())),
         }
     }
 
@@ -69,7 +82,7 @@ impl Format {
     /// unit of Cboe); `None` where the header has no such field.
     pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
-            Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 => None,
+            Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 | Self::NysePillar => None,
             Self::IexTops | Self::IexDeep => Some(u32::MAX),
             Self::CboePitch => Some(u8::MAX as u32),
         }
@@ -84,6 +97,7 @@ impl Format {
                 Some(name) => format!("{kind} {name}"),
                 None => kind.to_string(),
             },
+            Self::NysePillar => kind.to_string(),
             _ => kind.escape_ascii().to_string(),
         }
     }
@@ -158,6 +172,10 @@ pub enum CboePitch {}
 /// See [`Format::CmeMdp3`].
 #[derive(Debug)]
 pub enum CmeMdp3 {}
+
+/// See [`Format::NysePillar`].
+#[derive(Debug)]
+pub enum NysePillar {}
 
 impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
@@ -278,5 +296,30 @@ impl Protocol for CmeMdp3 {
     /// The largest channels of options have some ten thousands of instruments: 18 MB.
     fn capacity() -> Capacity {
         Capacity { books: 16_384, orders: 0, levels: 0 }
+    }
+}
+
+impl Protocol for NysePillar {
+    type Framing = PillarPacket;
+    type Codec = Pillar;
+    type Books = OrderBooks;
+    /// A channel is a group; its packets do not name it.
+    const HAS_SESSIONS: bool = false;
+
+    fn carries(_raw: &PillarHeader) -> bool {
+        true
+    }
+
+    fn books(capacity: Capacity) -> OrderBooks {
+        OrderBooks::new(capacity)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        OrderBooks::memory(capacity)
+    }
+
+    /// One channel of some ten: 20 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 4_096, orders: 1 << 18, levels: 1 << 16 }
     }
 }

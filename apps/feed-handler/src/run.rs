@@ -18,7 +18,7 @@ use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
-use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, Protocol};
+use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
 use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
@@ -216,7 +216,8 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
             + Node<Feed<IexTops, S>>
             + Node<Feed<IexDeep, S>>
             + Node<Feed<CboePitch, S>>
-            + Node<Feed<CmeMdp3, S>>,
+            + Node<Feed<CmeMdp3, S>>
+            + Node<Feed<NysePillar, S>>,
     {
         match plan.format {
             Format::MoldItch50 | Format::Itch50File => {
@@ -226,6 +227,7 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
             Format::IexDeep => self.feed::<IexDeep, _, _, _>(&plan, builder, worker, frames, nodes),
             Format::CboePitch => self.feed::<CboePitch, _, _, _>(&plan, builder, worker, frames, nodes),
             Format::CmeMdp3 => self.feed::<CmeMdp3, _, _, _>(&plan, builder, worker, frames, nodes),
+            Format::NysePillar => self.feed::<NysePillar, _, _, _>(&plan, builder, worker, frames, nodes),
         }
     }
 

@@ -11,7 +11,7 @@ use flate2::read::MultiGzDecoder;
 use market::framing::Framing;
 use market::framing::itch_file::ItchFile;
 use market::itch50::Itch50;
-use market::{Codec, Decoder, MessageCounts};
+use market::{Codec, Decoder, MessageCounts, MessageError};
 use wirepath::device::pcap::{Problem, Reader};
 use wirepath::wire::ethernet::EthernetFrame;
 use wirepath::wire::ipv4::Ipv4Packet;
@@ -19,7 +19,7 @@ use wirepath::wire::udp::UdpHeader;
 use wirepath::wire::{EtherType, Protocol as IpProtocol};
 
 use crate::error::Error;
-use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, Protocol};
+use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
 use crate::plan::ReplayPlan;
 
 /// Frames that are tried: enough to get past other traffic, few enough to cost no noticeable time.
@@ -52,8 +52,8 @@ struct CaptureContents {
 }
 
 /// The formats that captures hold, in the order of [`CaptureContents::decodes`].
-const CAPTURED: [Format; 5] =
-    [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch, Format::CmeMdp3];
+const CAPTURED: [Format; 6] =
+    [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch, Format::CmeMdp3, Format::NysePillar];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it
 /// passes: the worker will find out.
@@ -163,6 +163,7 @@ impl CaptureContents {
             decodes::<IexDeep>(payload),
             decodes::<CboePitch>(payload),
             decodes::<CmeMdp3>(payload),
+            decodes::<NysePillar>(payload),
         ];
         for (count, decodes) in self.decodes.iter_mut().zip(decodes) {
             *count += u64::from(decodes);
@@ -198,12 +199,16 @@ fn datagram(frame: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
     Some((SocketAddrV4::new(destination, udp.destination_port()), payload))
 }
 
-/// The payload is a whole packet of the format, and all its messages are known.
+/// The payload is a whole packet of the format, and all its messages are known. A capture may begin
+/// behind the definitions of its instruments.
 fn decodes<P: Protocol>(payload: &[u8]) -> bool {
     let Ok(packet) = P::Framing::parse(payload) else { return false };
     let (mut codec, mut counts) = (P::Codec::default(), MessageCounts::new());
     P::carries(&packet.raw)
-        && packet.messages().all(|message| codec.decode_each(message, &mut counts, &mut |_| ()).is_ok())
+        && packet.messages().all(|message| {
+            let decoded = codec.decode_each(message, &mut counts, &mut |_| ());
+            matches!(decoded, Ok(()) | Err(MessageError::Undefined { .. }))
+        })
 }
 
 /// Plain or gzip; the beginning is whole messages, and most of them ITCH.

@@ -107,6 +107,11 @@ pub enum MessageError {
         /// Bytes that arrived.
         found: usize,
     },
+    /// About an instrument whose definition has not arrived, without which its prices mean nothing.
+    Undefined {
+        /// The type byte.
+        kind: u8,
+    },
 }
 
 impl fmt::Display for MessageError {
@@ -116,6 +121,9 @@ impl fmt::Display for MessageError {
             Self::Unknown { kind } => write!(f, "unknown message type {}", kind.escape_ascii()),
             Self::Length { kind, expected, found } => {
                 write!(f, "message {} has {found} bytes instead of {expected}", kind.escape_ascii())
+            }
+            Self::Undefined { kind } => {
+                write!(f, "message {} about an instrument that was not defined", kind.escape_ascii())
             }
         }
     }
@@ -134,12 +142,14 @@ pub struct MessageCounts {
     pub unknown: u64,
     /// Messages of a known type with a wrong length.
     pub wrong_length: u64,
+    /// Messages about instruments that were not defined.
+    pub undefined: u64,
 }
 
 impl MessageCounts {
     /// All zero.
     pub const fn new() -> Self {
-        Self { by_type: [0; 256], empty: 0, unknown: 0, wrong_length: 0 }
+        Self { by_type: [0; 256], empty: 0, unknown: 0, wrong_length: 0, undefined: 0 }
     }
 
     /// Messages that became events.
@@ -149,7 +159,7 @@ impl MessageCounts {
 
     /// All messages that were decoded or refused.
     pub fn total(&self) -> u64 {
-        self.decoded() + self.empty + self.unknown + self.wrong_length
+        self.decoded() + self.empty + self.unknown + self.wrong_length + self.undefined
     }
 
     /// The types that occurred, with their counts, in the order of the type byte.
@@ -163,6 +173,7 @@ impl MessageCounts {
             MessageError::Empty => self.empty += 1,
             MessageError::Unknown { .. } => self.unknown += 1,
             MessageError::Length { .. } => self.wrong_length += 1,
+            MessageError::Undefined { .. } => self.undefined += 1,
         }
     }
 }

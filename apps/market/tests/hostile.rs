@@ -4,10 +4,12 @@
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::IexTp;
 use market::framing::mold_udp64::MoldUdp64;
+use market::framing::pillar::{PillarHeader, PillarPacket};
 use market::framing::{Framing, PacketWriter, cboe_unit, iex_tp, mold_udp64};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
+use market::pillar::Pillar;
 use market::pitch::Pitch;
 use market::{Action, Books, Capacity, Codec, LevelBooks, MessageCounts, OrderBooks, Policy, Quotes, Sequence};
 use proptest::prelude::*;
@@ -18,6 +20,7 @@ fn known(feed: &str) -> &'static [(u8, usize)] {
         "itch50" => market::itch50::Message::LENGTHS,
         "tops16" => market::iex::tops16::Message::LENGTHS,
         "deep10" => market::iex::deep10::Message::LENGTHS,
+        "pillar" => market::pillar::LENGTHS,
         _ => market::pitch::Message::LENGTHS,
     }
 }
@@ -38,6 +41,11 @@ fn message((choice, truth, mut body): (usize, u8, Vec<u8>), feed: &str, type_at:
     if type_at == 1 {
         body.resize(body.len().max(2), 0);
         body[0] = body.len() as u8;
+    }
+    // One of Pillar too, in two bytes, and its type has two.
+    if type_at == 2 {
+        body.resize(body.len().max(4), 0);
+        (body[0], body[1], body[3]) = (body.len() as u8, 0, body[3] & 1);
     }
     body
 }
@@ -88,5 +96,7 @@ proptest! {
         check::<IexTp, Deep10>(iex, &of("deep10", 0), LevelBooks::new(4, 8))?;
         let unit = cboe_unit::UnitHeader { unit: 1, count: 0, seq: 1 };
         check::<CboeUnit, Pitch>(unit, &of("pitch", 1), OrderBooks::new(capacity))?;
+        let xdp = PillarHeader { delivery_flag: PillarHeader::ORIGINAL, count: 0, seq: 1, sent_ns: 9 };
+        check::<PillarPacket, Pillar>(xdp, &of("pillar", 2), OrderBooks::new(capacity))?;
     }
 }

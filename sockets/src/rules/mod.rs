@@ -45,4 +45,4 @@ mod tests;
 pub use broker::{Names, load_broker, parse_broker};
 pub use error::RulesError;
 pub use query::{Decision, Query, Role, Traffic};
-pub use set::{ENGINES_MAX, Rules};
+pub use set::Rules;

@@ -156,6 +156,15 @@ pub struct Undecoded {
     pub wrong_length: u64,
     /// Without a type.
     pub empty: u64,
+    /// About instruments whose definition has not arrived.
+    pub undefined: u64,
+}
+
+impl Undecoded {
+    /// All of them.
+    pub(super) fn total(&self) -> u64 {
+        self.unknown_type + self.wrong_length + self.empty + self.undefined
+    }
 }
 
 impl Summary {
@@ -252,6 +261,7 @@ fn decoded(format: Format, channels: &[ChannelTally]) -> (BTreeMap<String, u64>,
         undecoded.unknown_type += counts.unknown;
         undecoded.wrong_length += counts.wrong_length;
         undecoded.empty += counts.empty;
+        undecoded.undefined += counts.undefined;
     }
     (by_type, undecoded)
 }

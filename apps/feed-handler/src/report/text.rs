@@ -154,8 +154,8 @@ impl Summary {
 
     /// Messages that were not decoded, not believed or not kept.
     fn write_refused_messages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let undecoded = self.undecoded.unknown_type + self.undecoded.wrong_length + self.undecoded.empty;
-        if undecoded > 0 {
+        let undecoded = self.undecoded.total();
+        if undecoded > self.undecoded.undefined {
             writeln!(
                 f,
                 "  messages not decoded: {} of unknown type, {} of wrong length, {} empty",
@@ -163,6 +163,10 @@ impl Summary {
                 grouped(self.undecoded.wrong_length),
                 grouped(self.undecoded.empty)
             )?;
+        }
+        if self.undecoded.undefined > 0 {
+            let count = grouped(self.undecoded.undefined);
+            writeln!(f, "  messages not decoded: {count} about instruments whose definition has not arrived")?;
         }
         if self.message_account.doubted > 0 {
             let count = grouped(self.message_account.doubted);

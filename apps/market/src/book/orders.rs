@@ -102,6 +102,16 @@ impl Orders {
         self.len -= 1;
     }
 
+    /// Slots of the table, each with one order or none.
+    pub(super) fn slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The order in a slot below [`Orders::slots`].
+    pub(super) fn in_slot(&self, slot: usize) -> Option<Position> {
+        (self.entries.get(slot).level != FREE).then_some(Position(slot))
+    }
+
     /// Costs the same however many there are.
     pub(super) fn clear(&mut self) {
         self.entries.clear();

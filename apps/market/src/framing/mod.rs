@@ -6,9 +6,9 @@
 //! ```
 //!
 //! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP
-//! 3.0 packet, and the length-prefixed file. A packet whose counts and lengths disagree with its
-//! size is refused whole with a [`FramingError`], so a consumer never sees the first half of a bad
-//! packet. Nothing is copied or allocated.
+//! 3.0 packet, NYSE's XDP packet, and the length-prefixed file. A packet whose counts and lengths
+//! disagree with its size is refused whole with a [`FramingError`], so a consumer never sees the
+//! first half of a bad packet. Nothing is copied or allocated.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -18,6 +18,7 @@ pub mod iex_tp;
 pub mod itch_file;
 pub mod mdp3;
 pub mod mold_udp64;
+pub mod pillar;
 
 /// One way of putting messages into packets.
 pub trait Framing: Sized {

@@ -4,6 +4,7 @@ use super::cboe_unit::CboeUnit;
 use super::iex_tp::IexTp;
 use super::itch_file::{FileEnd, FileMessages, ItchFile, whole_blocks};
 use super::mold_udp64::{MoldHeader, MoldUdp64, Request};
+use super::pillar::{PillarHeader, PillarPacket};
 use super::*;
 
 const SESSION: [u8; 10] = *b"000001059B";
@@ -182,6 +183,11 @@ proptest! {
             packet[..3].copy_from_slice(&lengths);
         }
         check_hostile::<CboeUnit>(&packet)?;
+        if packet.len() >= 16 {
+            let lengths = [packet.len() as u8, 0, packet[2], packet[3] % 4];
+            packet[..4].copy_from_slice(&lengths);
+        }
+        check_hostile::<PillarPacket>(&packet)?;
     }
 
     #[test]
@@ -197,5 +203,9 @@ proptest! {
         let own_length: Vec<_> =
             messages.iter().map(|body| [&[body.len() as u8 + 2, 0x20], &body[..]].concat()).collect();
         check_round_trip::<CboeUnit>(cboe_unit::UnitHeader { unit: 1, count: 0, seq: 1 }, &own_length)?;
+        let own_length: Vec<_> =
+            messages.iter().map(|body| [&[body.len() as u8 + 4, 0, 100, 0], &body[..]].concat()).collect();
+        let raw = PillarHeader { delivery_flag: PillarHeader::ORIGINAL, count: 0, seq: 1, sent_ns: 1_000_000_005 };
+        check_round_trip::<PillarPacket>(raw, &own_length)?;
     }
 }

@@ -55,6 +55,7 @@ impl Books for OrderBooks {
             Event::Delete(delete) => self.delete(delete.order),
             Event::Replace(replace) => self.replace(replace),
             Event::Modify(modify) => self.modify(modify),
+            Event::BookReset(reset) => self.reset(reset.symbol),
             Event::Directory(directory) => {
                 self.book(directory.locate, directory.symbol);
                 return None;
@@ -187,6 +188,26 @@ impl OrderBooks {
         let Err(vacant) = self.orders.place(modify.order) else { return Some(gone) };
         let came = self.rest(vacant, modify.order, modify.qty, LevelKey { price: modify.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
+    }
+
+    /// All orders of one instrument are gone. Looks at every slot of the order table, some
+    /// milliseconds for a large one: venues do it after a failure, not while they trade.
+    #[cold]
+    fn reset(&mut self, symbol: Symbol) -> Option<Change> {
+        let book = self.symbols.find(symbol)?;
+        let mut slot = 0;
+        while slot < self.orders.slots() {
+            let of_book = self.orders.in_slot(slot).filter(|&at| {
+                let level = self.orders.get(at).level;
+                self.levels.get_mut(level).book == book.0
+            });
+            match of_book {
+                // The removal may move the next order into this slot.
+                Some(at) => drop(self.remove(at)),
+                None => slot += 1,
+            }
+        }
+        Some(Change { book, is_top: true })
     }
 
     fn find_order(&mut self, order: OrderRef) -> Option<Position> {

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Cancel, Clear, Delete};
+use crate::event::{BookReset, Cancel, Clear, Delete};
 
 const SMALL: Capacity = Capacity { books: 2, orders: 4, levels: 3 };
 const BOOK: BookIdx = BookIdx(0);
@@ -165,6 +165,25 @@ fn change_says_whether_the_top_may_have_moved() {
     assert!(!is_top(cancel(1, 1)));
     assert!(is_top(delete(3)));
     assert!(is_top(replace(2, 4, 5, 101)));
+}
+
+#[test]
+fn book_reset_takes_the_orders_of_one_instrument_alone() {
+    let other = |order, price| {
+        let Event::Add(add) = buy(order, 1, price) else { unreachable!() };
+        Event::Add(Add { symbol: named("MSFT"), locate: Locate(2), ..add })
+    };
+    let mut books = OrderBooks::new(Capacity { books: 2, orders: 64, levels: 64 });
+    for order in 1..=20 {
+        books.apply(&buy(order, 5, 100 + order as i64 % 3));
+        books.apply(&other(100 + order, 200));
+    }
+    let change = books.apply(&Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol: named("AAPL") }));
+    assert_eq!(change, Some(Change { book: BOOK, is_top: true }));
+    assert_eq!((books.orders_count(), books.levels_count(), books.top(BOOK).bid_qty), (20, 1, 0));
+    for order in 1..=20 {
+        assert!(books.apply(&delete(100 + order)).is_some(), "order {order} of the other book is there");
+    }
 }
 
 #[test]
