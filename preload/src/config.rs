@@ -235,33 +235,37 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    let engines = engines_of(&port)?;
+    let engines = engines_of(&port, rules.engines(&program, application_id.as_deref()))?;
     let gather_ns = match &port {
-        PortConfig::AfXdp(_) => {
-            let gather_us = microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US);
-            // The last answer of a thread would have the frames of its engine alone leave, and
-            // those of its other answers would wait in theirs.
-            if engines > 1 { 0 } else { gather_us * 1_000 }
-        }
+        // The last answer of a thread would have the frames of its engine alone leave, and those of
+        // its other answers would wait in theirs.
+        PortConfig::AfXdp(_) if engines > 1 => 0,
+        PortConfig::AfXdp(_) => microseconds(GATHER_US, GATHER_US_MAX)?.unwrap_or(DEFAULT_GATHER_US) * 1_000,
         // Its doorbell is a store.
         _ => 0,
     };
     Ok(Config { port, own, program, application_id, rules, policy, spin, gather_ns, engines })
 }
 
-/// The engines that the environment asks for. Each has a queue of its own, and must get all frames
-/// of its sockets: a broker that passes frames on sees to that, and no NIC does, which spreads them
-/// by a hash.
-fn engines_of(port: &PortConfig) -> Result<usize, String> {
-    let Some(text) = variable(ENGINES) else { return Ok(1) };
-    match (text.parse(), port) {
-        (Ok(1), _) => Ok(1),
-        (Ok(engines @ 2..=ENGINES_MAX), PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. })) => Ok(engines),
-        (Ok(2..=ENGINES_MAX), _) => Err(format!(
-            "{ENGINES} is {text}, and each engine needs a queue of a broker that passes frames on: start the program \
-             by `wirepath run --engines {text}`, or unset {ENGINES}"
+/// The engines that the environment asks for, or else the file of rules. Each has a queue of its
+/// own, and must get all frames of its sockets: a broker that passes frames on sees to that, and no
+/// NIC does, which spreads them by a hash.
+fn engines_of(port: &PortConfig, by_rules: Option<usize>) -> Result<usize, String> {
+    let (engines, whence) = match (variable(ENGINES), by_rules) {
+        (Some(text), _) => match text.parse() {
+            Ok(engines @ 1..=ENGINES_MAX) => (engines, ENGINES),
+            _ => return Err(format!("{ENGINES} is {text:?}: set it to a number of engines, {ENGINES_MAX} at most")),
+        },
+        (None, Some(engines)) => (engines, "engines in the file of rules"),
+        (None, None) => return Ok(1),
+    };
+    match port {
+        _ if engines == 1 => Ok(1),
+        PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. }) => Ok(engines),
+        _ => Err(format!(
+            "{whence} is {engines}, and each engine needs a queue of a broker that passes frames on: start the \
+             program by `wirepath run --engines {engines}`, or remove {whence}"
         )),
-        _ => Err(format!("{ENGINES} is {text:?}: set it to a number of engines, {ENGINES_MAX} at most")),
     }
 }
 

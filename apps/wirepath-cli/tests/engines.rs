@@ -28,8 +28,12 @@ impl Rig {
 
     /// `wirepath run` of a program with so many engines.
     fn command(&self, engines: u32, program: &[&str]) -> Command {
+        self.command_with(["--engines", &engines.to_string()], program)
+    }
+
+    fn command_with(&self, option: [&str; 2], program: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
-        command.args(["run", "--interface", NEAR, "--policy", "refuse", "--engines", &engines.to_string()]);
+        command.args(["run", "--interface", NEAR, "--policy", "refuse"]).args(option);
         command.arg("--broker").arg(self.folder.path().join("socket")).arg("--").args(program);
         command.env("WIREPATH_PRELOAD", library()).env("WIREPATH_SHM", self.folder.path().join("shm"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -154,6 +158,19 @@ fn listener_in_the_sets_of_four_threads_has_connections_on_four_engines() {
 }
 
 #[test]
+fn file_of_rules_gives_a_program_its_engines() {
+    let test = "file_of_rules_gives_a_program_its_engines";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "threads.c", directory.path()) else { return };
+    let Some(rig) = Rig::new(test) else { return };
+    let rules = rig.folder.path().join("rules.toml");
+    fs::write(&rules, "engines = 2\n[[programs]]\nname = \"thr*\"\nengines = 4\n").unwrap();
+    let mut command = rig.command_with(["--rules", rules.to_str().unwrap()], &[&program, &THEIRS.to_string(), "sets"]);
+    let _program = Ended(rig.wire.near.run(|| command.spawn()).unwrap());
+    rig.until_it_listens(7_100);
+}
+
+#[test]
 fn memcached_with_four_threads_and_engines_answers_forty_connections() {
     let test = "memcached_with_four_threads_and_engines_answers_forty_connections";
     if !has_program(test, "memcached") {
@@ -193,6 +210,13 @@ fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
     command.env("WIREPATH_POLICY", "refuse");
     let said = text(&rig.wire.near.run(|| command.output()).unwrap());
     assert!(said.contains("each engine needs a queue of a broker that passes frames on"), "{said}");
+    let rules = rig.folder.path().join("rules.toml");
+    fs::write(&rules, "engines = 3\n").unwrap();
+    let mut by_rules = Command::new("true");
+    by_rules.env("LD_PRELOAD", library()).env("WIREPATH_INTERFACE", NEAR).env("WIREPATH_RULES", &rules);
+    by_rules.env("WIREPATH_POLICY", "refuse");
+    let said = text(&rig.wire.near.run(|| by_rules.output()).unwrap());
+    assert!(said.contains("engines in the file of rules is 3, and each engine needs a queue"), "{said}");
     // One that lends the queues of the NIC.
     let socket = rig.folder.path().join("lends");
     fs::create_dir_all(rig.folder.path().join("shm")).unwrap();
@@ -202,5 +226,5 @@ fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
     let _broker = Ended(rig.wire.near.run(|| broker.spawn()).unwrap());
     wait_until("the broker listens", || socket.exists());
     let said = text(&rig.wire.near.run(|| command.env("WIREPATH_BROKER", &socket).output()).unwrap());
-    assert!(said.contains("start the broker with --forward, or omit --engines (WIREPATH_ENGINES)"), "{said}");
+    assert!(said.contains("start the broker with --forward, or omit --engines (WIREPATH_ENGINES) and"), "{said}");
 }

@@ -300,7 +300,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
     if config::engines() > 1 && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
         return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \
                     each thread must get all frames of its sockets: start the broker with --forward, or omit --engines \
-                    (WIREPATH_ENGINES)"
+                    (WIREPATH_ENGINES) and the line engines of the rules"
             .into());
     }
     stack.call(|sockets, _| sockets.follow_system(*config::system()));

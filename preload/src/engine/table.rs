@@ -36,8 +36,8 @@ impl FileId {
     }
 }
 
-/// The most engines of a process.
-pub(crate) const ENGINES_MAX: usize = 15;
+pub(crate) use sockets::rules::ENGINES_MAX;
+
 /// The room of epoll sets, which belong to no engine, because sockets of several may be in one.
 pub(crate) const SETS: usize = ENGINES_MAX;
 /// The room is in the bits below [`KEPT`].

@@ -132,7 +132,7 @@ impl BrokerFile<'_> {
         kind: &str,
         find: impl Fn(&str) -> Option<u32>,
     ) -> Result<u32, RulesError> {
-        if let Some(number) = integer(value) {
+        if let Some(number) = toml::integer(value) {
             return number.ok_or_else(|| self.expected(value.span(), WHO));
         }
         let name = self.reader.string(value, WHO)?;
@@ -162,7 +162,7 @@ impl BrokerFile<'_> {
     }
 
     fn queues(&self, value: Value<'_, '_>) -> Result<usize, RulesError> {
-        let number = integer(value).flatten().map(|number| number as usize);
+        let number = toml::integer(value).flatten().map(|number| number as usize);
         number.filter(|number| (1..=QUEUES_MAX).contains(number)).ok_or_else(|| self.expected(value.span(), QUEUES))
     }
 
@@ -173,15 +173,6 @@ impl BrokerFile<'_> {
 
     fn expected(&self, span: Range<usize>, what: &str) -> RulesError {
         self.reader.at(span, format_args!("expected {what}"))
-    }
-}
-
-/// The number of a value that is one: without a sign, and of no other base.
-fn integer(value: Value<'_, '_>) -> Option<Option<u32>> {
-    match value.get_ref() {
-        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().parse().ok()),
-        DeValue::Integer(_) => Some(None),
-        _ => None,
     }
 }
 

@@ -45,4 +45,4 @@ mod tests;
 pub use broker::{Names, load_broker, parse_broker};
 pub use error::RulesError;
 pub use query::{Decision, Query, Role, Traffic};
-pub use set::Rules;
+pub use set::{ENGINES_MAX, Rules};

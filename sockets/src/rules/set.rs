@@ -9,6 +9,10 @@ use super::query::{Decision, Query, Role, Traffic};
 use super::rule::{Endpoints, Network, Rule, TrafficSet};
 use super::{pattern, toml, vma};
 
+/// The most engines of a program under the preload library: a file's number has four bits for its
+/// engine, of whose values one is that of epoll sets.
+pub const ENGINES_MAX: usize = 15;
+
 /// Rules, in the order in which they are tried.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -26,14 +30,16 @@ pub(super) struct Section {
     pub(super) rules: Vec<Rule>,
     /// The decision where none of the rules matches; without it, the next section is consulted.
     pub(super) otherwise: Option<(Role, String)>,
+    /// The engines for the program's threads; without it, the next section is consulted.
+    pub(super) engines: Option<usize>,
 }
 
 impl Section {
     /// As in VMA (`__vma_match_user_defined_id`), a program without an id matches only sections for
     /// every id, and one with the id `*` matches all sections.
-    fn fits(&self, query: &Query<'_>) -> bool {
-        let by_id = self.id == "*" || query.application_id.is_some_and(|id| id == "*" || id == self.id);
-        by_id && pattern::matches(&self.program, query.program)
+    fn fits(&self, program: &str, application_id: Option<&str>) -> bool {
+        let by_id = self.id == "*" || application_id.is_some_and(|id| id == "*" || id == self.id);
+        by_id && pattern::matches(&self.program, program)
     }
 }
 
@@ -62,7 +68,7 @@ impl Rules {
     /// The decision about a socket, and the rule that made it. Called where a program names an
     /// address; allocates nothing.
     pub fn role(&self, query: &Query<'_>) -> Decision<'_> {
-        for section in self.sections.iter().filter(|section| section.fits(query)) {
+        for section in self.sections_of(query.program, query.application_id) {
             if let Some(rule) = section.rules.iter().find(|rule| rule.fits(query)) {
                 return Decision { role: rule.role, why: &rule.why };
             }
@@ -71,6 +77,16 @@ impl Rules {
             }
         }
         Decision { role: Role::Offload, why: "no rule fits" }
+    }
+
+    /// The engines that the file asks for, for the threads of a program; `None` if it says nothing
+    /// of them. The names are those of [`Query`].
+    pub fn engines(&self, program: &str, application_id: Option<&str>) -> Option<usize> {
+        self.sections_of(program, application_id).find_map(|section| section.engines)
+    }
+
+    fn sections_of(&self, program: &str, application_id: Option<&str>) -> impl Iterator<Item = &Section> {
+        self.sections.iter().filter(move |section| section.fits(program, application_id))
     }
 }
 
@@ -92,8 +108,8 @@ impl Default for Rules {
     /// DNS (UDP to port 53) stays with the kernel, because the resolver belongs to the machine; all
     /// other traffic is offloaded.
     fn default() -> Self {
-        let all = Section { program: "*".to_owned(), id: "*".to_owned(), rules: vec![dns()], otherwise: None };
-        Self { sections: vec![all] }
+        let (program, id) = ("*".to_owned(), "*".to_owned());
+        Self { sections: vec![Section { program, id, rules: vec![dns()], otherwise: None, engines: None }] }
     }
 }
 

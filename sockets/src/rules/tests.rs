@@ -181,6 +181,21 @@ fn first_rule_of_toml_that_fits_decides() {
 }
 
 #[test]
+fn program_has_its_own_engines_or_those_of_all() {
+    let text = "engines = 2\n[[programs]]\nname = \"mem*\"\nid = \"B1\"\nengines = 15\n[[programs]]\nname = \"mem*\"\n";
+    let of = |text, program, id| rules(text).engines(program, id);
+    assert_eq!(of(text, "memcached", Some("B1")), Some(15));
+    assert_eq!(of(text, "memcached", None), Some(2), "the second section says nothing of them");
+    assert_eq!(of("default = \"os\"", "memcached", None), None);
+    assert_eq!(of("use os tcp_server *:1", "memcached", None), None, "libvma.conf has no word for them");
+    for value in ["0", "16", "-1", "0x2", "\"per_thread\"", "[2]"] {
+        refused(&format!("# all\nengines = {value}"), 2, 11, "expected a number of engines from 1 to 15");
+    }
+    refused("[[programs]]\nname = \"x\"\n  engines = 1.5", 3, 13, "expected a number of engines from 1 to 15");
+    refused("engine = 2", 1, 1, "expected default or engines or rules or programs, and found \"engine\"");
+}
+
+#[test]
 fn program_of_toml_is_asked_before_the_rules_for_all() {
     let rules = rules(
         r#"
@@ -212,7 +227,7 @@ fn dns_is_the_kernels_unless_a_rule_takes_it() {
 #[test]
 fn errors_of_toml_say_where_and_what_was_expected() {
     refused("default = \"vma\"", 1, 11, "\"offload\", \"os\", \"both\" or \"refuse\", and found \"vma\"");
-    refused("defualt = \"os\"", 1, 1, "default or rules or programs, and found \"defualt\"");
+    refused("defualt = \"os\"", 1, 1, "default or engines or rules or programs, and found \"defualt\"");
     refused("[rules]\nuse = \"os\"", 1, 1, "two brackets");
     refused("[[rules]]\nlocal = \"*:1\"", 1, 1, "expected use");
     refused("[[rules]]\nuse = \"os\"\ntraffic = \"tcp\"", 3, 11, "\"tcp-server\"");

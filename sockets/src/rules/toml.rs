@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! default = "offload"              # where no rule fits; offload where this line is missing
+//! engines = 1                      # for the threads of each program; 1 where this line is missing
 //!
 //! [[rules]]                        # the first that fits decides
 //! use = "os"                       # offload, os, both, refuse
@@ -13,6 +14,7 @@
 //! name = "redis-*"
 //! id = "B1"                        # WIREPATH_APPLICATION_ID; any where it is missing
 //! default = "os"                   # without it, the rules for all are asked next
+//! engines = 4                      # without it, as many as all have
 //! rules = [{ use = "offload", traffic = "tcp-server", local = "*:6379" }]
 //! ```
 //! A default of `offload` or `both` leaves DNS to the kernel, unless a rule says otherwise.
@@ -26,7 +28,7 @@ use ::toml::de::{DeArray, DeTable, DeValue};
 use super::error::RulesError;
 use super::query::{Role, Traffic};
 use super::rule::{Endpoints, Network, Rule, TrafficSet};
-use super::set::{Section, dns};
+use super::set::{ENGINES_MAX, Section, dns};
 
 const ROLES: &str = "\"offload\", \"os\", \"both\" or \"refuse\"";
 const TRAFFIC: &str = "\"tcp-server\", \"tcp-client\", \"udp-receiver\", \"udp-sender\" or \"udp-connect\"";
@@ -53,7 +55,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&self, table: &DeTable<'_>) -> Result<Vec<Section>, RulesError> {
-        self.keys(table, &["default", "rules", "programs"])?;
+        self.keys(table, &["default", "engines", "rules", "programs"])?;
         let mut sections = Vec::new();
         if let Some(programs) = table.get("programs") {
             for program in self.tables(programs, "programs")? {
@@ -61,19 +63,20 @@ impl Reader<'_> {
             }
         }
         let mut rules = self.rules(table, &format!("of {}", self.file))?;
-        let role = self.role(table, "default")?.unwrap_or(Role::Offload);
+        let (role, engines) = (self.role(table, "default")?.unwrap_or(Role::Offload), self.engines(table)?);
         leave_dns(&mut rules, role);
         let why = match table.contains_key("default") {
             true => format!("default of {}", self.file),
             false => format!("no rule of {} fits", self.file),
         };
-        sections.push(Section { program: "*".to_owned(), id: "*".to_owned(), rules, otherwise: Some((role, why)) });
+        let otherwise = Some((role, why));
+        sections.push(Section { program: "*".to_owned(), id: "*".to_owned(), rules, otherwise, engines });
         Ok(sections)
     }
 
     fn program(&self, program: &Spanned<DeValue<'_>>) -> Result<Section, RulesError> {
         let table = self.table(program)?;
-        self.keys(table, &["name", "id", "default", "rules"])?;
+        self.keys(table, &["name", "id", "default", "engines", "rules"])?;
         let Some(name) = table.get("name") else {
             return Err(self.at(program.span(), "expected a name: [[programs]] says for which program it is"));
         };
@@ -85,7 +88,16 @@ impl Reader<'_> {
             leave_dns(&mut rules, role);
         }
         let otherwise = role.map(|role| (role, format!("default of {name} in {}", self.file)));
-        Ok(Section { program: name.to_owned(), id: id.to_owned(), rules, otherwise })
+        let engines = self.engines(table)?;
+        Ok(Section { program: name.to_owned(), id: id.to_owned(), rules, otherwise, engines })
+    }
+
+    fn engines(&self, table: &DeTable<'_>) -> Result<Option<usize>, RulesError> {
+        let Some(value) = table.get("engines") else { return Ok(None) };
+        let count = integer(value).flatten().and_then(|count| usize::try_from(count).ok());
+        let count = count.filter(|count| (1..=ENGINES_MAX).contains(count));
+        let expected = format_args!("expected a number of engines from 1 to {ENGINES_MAX}");
+        Ok(Some(count.ok_or_else(|| self.at(value.span(), expected))?))
     }
 
     fn rules(&self, table: &DeTable<'_>, whose: &str) -> Result<Vec<Rule>, RulesError> {
@@ -227,6 +239,15 @@ pub(super) fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (number(first)?, number(last)?);
     (first <= last).then_some(first..=last)
+}
+
+/// The number of a value that is one: without a sign, and of no other base.
+pub(super) fn integer(value: &Spanned<DeValue<'_>>) -> Option<Option<u32>> {
+    match value.get_ref() {
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().parse().ok()),
+        DeValue::Integer(_) => Some(None),
+        _ => None,
+    }
 }
 
 /// Digits alone: `parse` would take a sign, too.

@@ -60,7 +60,8 @@ fn section(sections: &mut Vec<Section>, file: &str, program: &str, id: &str) -> 
     let found = sections.iter().position(|section| section.program == program && section.id == id);
     found.unwrap_or_else(|| {
         let otherwise = Some((Role::Offload, format!("no line of {file} fits")));
-        sections.push(Section { program: program.to_owned(), id: id.to_owned(), rules: Vec::new(), otherwise });
+        let (program, id) = (program.to_owned(), id.to_owned());
+        sections.push(Section { program, id, rules: Vec::new(), otherwise, engines: None });
         sections.len() - 1
     })
 }

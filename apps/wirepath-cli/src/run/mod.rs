@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
-use sockets::rules::Rules;
+use sockets::rules::{ENGINES_MAX, Rules};
 use wirepath::counters::{environment, printable};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
@@ -31,10 +31,6 @@ const SPIN_US_MAX: i64 = 10_000_000;
 /// The longest time that answers wait for others: more than a server computes between two.
 const GATHER_US_MAX: i64 = 1_000_000;
 
-/// The most engines of a program: a file's number has four bits for its engine, of whose values one
-/// is that of epoll sets.
-const ENGINES_MAX: i64 = 15;
-
 /// The variable that the preloaded library reads.
 const INTERFACE: &str = "WIREPATH_INTERFACE";
 const BROKER: &str = "WIREPATH_BROKER";
@@ -43,6 +39,7 @@ const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const GATHER_US: &str = "WIREPATH_GATHER_US";
 const ENGINES: &str = "WIREPATH_ENGINES";
+const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
@@ -89,9 +86,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=GATHER_US_MAX))]
     gather: Option<i64>,
     /// Engines for its threads, each with a queue and a lock of its own, so that threads do not
-    /// wait for each other: a broker passes frames on to them, as with --share; one by default
+    /// wait for each other: a broker passes frames on to them, as with --share; by default as many
+    /// as --rules say, or one
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["address", "gather"])]
-    #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX))]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX as i64))]
     engines: Option<i64>,
     /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
     /// sent ones
@@ -198,9 +196,9 @@ impl RunOptions {
         let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
-        let rules = rules.map(|path| check_rules(&path)).transpose()?;
+        let (rules, engines) = rules.map(|path| self.check_rules(&path)).transpose()?.unzip();
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
-        let new = self.new_broker(user);
+        let new = self.new_broker(user, engines.flatten());
         let broker = privilege::broker(&root, &interface, broker, new)?;
         let own = self.address.map(|address| address.to_string());
         if own.is_some() && broker.is_some() {
@@ -225,18 +223,21 @@ impl RunOptions {
     }
 
     /// The broker to start where none listens, if one is wanted.
-    fn new_broker(&self, user: Option<User>) -> Option<NewBroker> {
-        let forward = self.share || self.engines.is_some_and(|engines| engines > 1);
+    fn new_broker(&self, user: Option<User>, engines_by_rules: Option<usize>) -> Option<NewBroker> {
+        let engines = self.engines.or(engines_by_rules.map(|engines| engines as i64));
+        let forward = self.share || engines.is_some_and(|engines| engines > 1);
         (forward || user.is_some()).then(|| NewBroker { forward, uid: user.map(|user| user.uid) })
     }
-}
 
-/// Checks the file and returns its absolute path, because the program may change its directory
-/// before its first socket.
-fn check_rules(path: &Path) -> Result<PathBuf, Obstacle> {
-    match Rules::load(path) {
-        Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
-        Err(error) => Err(Obstacle::new(error.to_string(), "correct the file, or omit --rules")),
+    /// Checks the file and returns its absolute path, because the program may change its directory
+    /// before its first socket, and the engines that the file asks for.
+    fn check_rules(&self, path: &Path) -> Result<(PathBuf, Option<usize>), Obstacle> {
+        let rules = Rules::load(path);
+        let rules = rules.map_err(|error| Obstacle::new(error.to_string(), "correct the file, or omit --rules"))?;
+        let program = Path::new(&self.program).file_name().unwrap_or_default().to_string_lossy();
+        let id = environment(APPLICATION_ID);
+        let engines = rules.engines(&program, id.as_deref().map(OsStr::to_string_lossy).as_deref());
+        Ok((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), engines))
     }
 }
 
