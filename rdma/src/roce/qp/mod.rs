@@ -178,7 +178,7 @@ impl Qp {
             return;
         }
         self.state = QpState::Err;
-        self.requester.stop();
+        self.requester.stop(self.sq.tail);
         self.answers = Answers::default();
         while !self.sq.is_empty() {
             let wqe = self.sq.at(self.sq.head);

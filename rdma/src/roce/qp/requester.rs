@@ -89,8 +89,11 @@ impl Requester {
         self.rnr_retries_left = settings.rnr_retry;
     }
 
-    /// Sends nothing any more, and waits for nothing.
-    pub(super) fn stop(&mut self) {
+    /// Sends nothing any more, and waits for nothing: all requests before `tail` are flushed, and
+    /// none is under way, so that whoever completes requests right now finds no more.
+    pub(super) fn stop(&mut self, tail: u32) {
+        (self.wqe, self.offset, self.started) = (tail, 0, tail);
+        self.waits_for_receive = false;
         self.deadline = NEVER;
         self.fault = None;
     }

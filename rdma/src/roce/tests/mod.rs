@@ -1,5 +1,6 @@
 //! Two devices and the wire between them, in virtual time.
 
+mod bounds;
 mod faults;
 mod pair;
 mod rc;

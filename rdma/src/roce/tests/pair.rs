@@ -33,7 +33,7 @@ impl End {
     pub(super) fn new(config: &DeviceConfig) -> Self {
         let mut device = Device::new(config);
         let pd = device.create_pd().unwrap();
-        let cq = device.create_cq(256).unwrap();
+        let cq = device.create_cq(config.cqes.min(256)).unwrap();
         let memory = Buffer::zeroed(MEMORY);
         let mr = device.register(pd, Region::from(&memory), all_access()).unwrap();
         let options = QpOptions {
@@ -167,8 +167,13 @@ impl Pair {
 
     /// A pair of which both ends have attributes that `change` has changed.
     pub(super) fn with(change: impl Fn(&mut QpAttributes)) -> Self {
-        let config = DeviceConfig::default();
-        let (mut a, mut b) = (End::new(&config), End::new(&config));
+        Self::of(&DeviceConfig::default(), change)
+    }
+
+    /// As [`Pair::with`], of devices with another configuration; a completion queue has 256 entries
+    /// at most.
+    pub(super) fn of(config: &DeviceConfig, change: impl Fn(&mut QpAttributes)) -> Self {
+        let (mut a, mut b) = (End::new(config), End::new(config));
         let (mut of_a, mut of_b) = (attributes(1, 2, &b), attributes(2, 1, &a));
         change(&mut of_a);
         change(&mut of_b);
