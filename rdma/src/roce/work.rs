@@ -108,8 +108,8 @@ pub enum PostError {
     QueueFull,
     /// More than [`SGES_MAX`] pieces, or more inline bytes than [`INLINE_MAX`].
     TooManySges,
-    /// A message of more than [`MESSAGE_MAX`] bytes; an atomic operation whose answer has not
-    /// eight.
+    /// A message or a receive of more than [`MESSAGE_MAX`] bytes; an atomic operation whose answer
+    /// has not eight.
     Length,
     /// The service has no such operation, or it takes no inline data.
     Operation,
@@ -221,7 +221,7 @@ impl fmt::Display for PostError {
             Self::State => "queue pair in a state that takes no such request: receives from INIT on, sends from RTS on",
             Self::QueueFull => "queue full: poll the completion queue first, or create a longer queue",
             Self::TooManySges => "too many pieces of memory, or too many inline bytes",
-            Self::Length => "message too long, or the answer of an atomic operation not of eight bytes",
+            Self::Length => "message or receive too long, or the answer of an atomic operation not of eight bytes",
             Self::Operation => "operation that the queue pair's service does not have",
         })
     }

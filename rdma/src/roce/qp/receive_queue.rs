@@ -1,6 +1,6 @@
 //! The receive queue: where messages of the peer go, one after the other.
 
-use crate::roce::work::{PostError, SGES_MAX, Sge};
+use crate::roce::work::{MESSAGE_MAX, PostError, SGES_MAX, Sge};
 
 /// A ring of receives. The first is in use while a message arrives, and leaves when it is
 /// complete.
@@ -31,8 +31,13 @@ impl ReceiveQueue {
         }
         let mut sges = [Sge::default(); SGES_MAX];
         sges.get_mut(..list.len()).ok_or(PostError::TooManySges)?.copy_from_slice(list);
+        let receive = ReceiveWqe { wr_id, sges };
+        // So a message that fits is none too long, and its length fits into 32 bits.
+        if receive.len() > MESSAGE_MAX.into() {
+            return Err(PostError::Length);
+        }
         let at = self.tail as usize & (self.ring.len() - 1);
-        self.ring[at] = ReceiveWqe { wr_id, sges };
+        self.ring[at] = receive;
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }

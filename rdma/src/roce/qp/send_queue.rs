@@ -148,11 +148,10 @@ impl SendWqe {
     }
 }
 
-/// Packets of a message.
+/// Packets of a message, of any length that a header may say.
 #[inline]
 pub(crate) const fn packet_count(len: u32, mtu_shift: u32) -> u32 {
-    // Up to 2³¹ bytes and 2¹² more fit.
-    let count = (len + ((1 << mtu_shift) - 1)) >> mtu_shift;
+    let count = len.div_ceil(1 << mtu_shift);
     if count == 0 { 1 } else { count }
 }
 

@@ -1,6 +1,6 @@
 //! What a peer, or its silence, cannot make a queue pair do.
 
-use super::pair::Pair;
+use super::pair::{Pair, seal};
 use crate::roce::*;
 
 #[test]
@@ -14,4 +14,29 @@ fn overrun_with_requests_that_wait_flushes_each_once() {
     pair.run();
     assert_eq!((pair.a.state(), pair.a.completions().len()), (QpState::Err, 2));
     assert_eq!(pair.a.device.counters().cq_overruns, 30, "the others, each once");
+}
+
+#[test]
+fn duplicate_read_of_any_length_is_counted_and_answered_only_within_its_first() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    let mut request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    while pair.b.frame(pair.now).is_some() {}
+    for len in [3001, MESSAGE_MAX, MESSAGE_MAX + 1, u32::MAX] {
+        seal(&mut request, |frame| frame[66..70].copy_from_slice(&len.to_be_bytes()));
+        pair.b.receive(pair.now, &request);
+        assert_eq!(pair.b.frame(pair.now), None, "{len} bytes");
+    }
+    assert_eq!((pair.b.counters().duplicates, pair.b.state()), (4, QpState::Rts));
+}
+
+#[test]
+fn receive_longer_than_any_message_is_not_taken() {
+    let mut pair = Pair::new();
+    let half = pair.b.sge(0, MESSAGE_MAX / 2);
+    let one = pair.b.sge(0, 1);
+    assert_eq!(pair.b.device.post_recv(pair.b.qp, 1, &[half, half, one]), Err(PostError::Length));
+    assert_eq!(pair.b.device.post_recv(pair.b.qp, 1, &[half, half]), Ok(()));
 }

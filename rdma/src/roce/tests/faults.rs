@@ -1,6 +1,6 @@
 //! Each refusal, each status and each timer of a reliable connection, provoked.
 
-use super::pair::Pair;
+use super::pair::{Pair, seal};
 use crate::roce::*;
 
 /// Posts one request of `a` with a request before it and one behind, and expects the first to
@@ -386,15 +386,6 @@ fn packets_that_are_not_for_the_queue_pair_are_dropped_and_counted() {
     pair.b.device.modify_qp(pair.b.qp, &QpAttributes::to(QpState::Err)).unwrap();
     pair.b.receive(pair.now, &frame);
     assert_eq!(pair.b.device.counters().qp_state, 1);
-}
-
-/// Changes a frame over IPv4, and gives it the ICRC that it has then.
-fn seal(frame: &mut [u8], change: impl Fn(&mut [u8])) {
-    change(frame);
-    let end = frame.len() - 4;
-    let read = RoceFrame::parse(frame).unwrap();
-    let icrc = crate::wire::icrc::icrc(read.network, &read.roce[..read.roce.len() - 4]).to_le_bytes();
-    frame[end..].copy_from_slice(&icrc);
 }
 
 #[test]
