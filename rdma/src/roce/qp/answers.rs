@@ -201,7 +201,7 @@ impl Qp {
                 Some(len)
             }
             None => {
-                // The memory went away while it was read: this packet is refused, and all after it.
+                // The memory or the right went away while it was read: this packet is refused, and all after it.
                 let psn = resource.psn.plus(resource.next);
                 self.answers.clear();
                 self.refuse(tables, psn, Nak::RemoteAccess);
@@ -232,9 +232,12 @@ impl Qp {
         Some(builder.finish(template))
     }
 
-    /// The next part of a READ; `None` if its memory can no longer be read.
+    /// The next part of a READ; `None` if its memory, or any, can no longer be read.
     fn build_read_response(&self, tables: &Tables, resource: &Resource, frame: &mut [u8]) -> Option<usize> {
         let ResourceData::Read { address, rkey, len } = resource.data else { return None };
+        if !self.settings.access.has(Access::REMOTE_READ) {
+            return None;
+        }
         let shift = u32::from(self.settings.mtu_shift);
         let offset = resource.next << shift;
         let part = (len - offset).min(1 << shift);
@@ -265,7 +268,7 @@ impl Qp {
     }
 
     /// Refuses the packet `psn` for good: behind the answers that are still to be sent, the NAK is
-    /// the last word, and the queue pair fails.
+    /// the last word, and the queue pair fails. No others come: it takes no packet any more.
     pub(super) fn refuse(&mut self, tables: &mut Tables, psn: Psn, nak: Nak) {
         self.counters.naks_tx[nak as usize] += 1;
         let mut answers = core::mem::take(&mut self.answers);

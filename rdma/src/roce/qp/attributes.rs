@@ -305,7 +305,11 @@ impl Qp {
     fn enter(&mut self, tables: &mut Tables, to: QpState) {
         match to {
             QpState::Reset => self.reset(),
-            QpState::Err => self.enter_error(tables),
+            QpState::Err => {
+                self.enter_error(tables);
+                // Also those that a refusal left: it was in the state ERR already.
+                self.answers.clear();
+            }
             QpState::Sqd if self.state != QpState::Sqd => {
                 self.state = QpState::Sqd;
                 self.check_drained(tables);

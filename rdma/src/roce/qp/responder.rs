@@ -114,17 +114,21 @@ impl Qp {
         }
     }
 
-    /// A request that was executed: it is acknowledged, or answered again, and changes nothing.
+    /// A request that was executed: it is acknowledged, or answered again if the peer has the right
+    /// still, and changes nothing.
     fn take_duplicate(&mut self, psn: Psn, message: &Message<'_>) {
         self.counters.duplicates += 1;
+        let access = self.settings.access;
         match message.operation {
             Operation::ReadRequest => {
-                if let Some(reth) = message.reth {
+                if let Some(reth) = message.reth.filter(|_| access.has(Access::REMOTE_READ)) {
                     self.answers.replay_read(psn, reth, self.settings.mtu_shift.into());
                 }
             }
             Operation::CompareSwap | Operation::FetchAdd => {
-                self.answers.replay_atomic(psn);
+                if access.has(Access::REMOTE_ATOMIC) {
+                    self.answers.replay_atomic(psn);
+                }
             }
             // Also behind a NAK that was sent: where it was lost, the peer may have no room for the
             // packet that it named before the others are acknowledged.

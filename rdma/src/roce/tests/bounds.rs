@@ -40,3 +40,65 @@ fn receive_longer_than_any_message_is_not_taken() {
     assert_eq!(pair.b.device.post_recv(pair.b.qp, 1, &[half, half, one]), Err(PostError::Length));
     assert_eq!(pair.b.device.post_recv(pair.b.qp, 1, &[half, half]), Ok(()));
 }
+
+/// Takes a right of the peer's of `b` back.
+fn withdraw(pair: &mut Pair, access: Access) {
+    let rights = QpAttributes { access: Some(access), ..QpAttributes::to(QpState::Rts) };
+    pair.b.device.modify_qp(pair.b.qp, &rights).unwrap();
+}
+
+#[test]
+fn withdrawn_right_to_read_ends_a_read_that_is_answered() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    let request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    let first = pair.b.frame(pair.now).unwrap();
+    pair.a.receive(pair.now, &first);
+    withdraw(&mut pair, Access::REMOTE_WRITE);
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::RemoteAccess)]);
+    assert_eq!(pair.b.device.next_event(), Some(Event::QpAccessError(pair.b.qp)));
+}
+
+#[test]
+fn withdrawn_right_answers_no_duplicate() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    pair.a.post(2, SendOperation::FetchAdd { remote, add: 1 }, sge);
+    let requests = [pair.a.frame(pair.now).unwrap(), pair.a.frame(pair.now).unwrap()];
+    for request in &requests {
+        pair.b.receive(pair.now, request);
+    }
+    while pair.b.frame(pair.now).is_some() {}
+    for (request, other) in requests.iter().zip([Access::REMOTE_ATOMIC, Access::REMOTE_READ]) {
+        withdraw(&mut pair, other);
+        pair.b.receive(pair.now, request);
+        assert_eq!((pair.b.frame(pair.now), pair.b.state()), (None, QpState::Rts));
+    }
+    assert_eq!(pair.b.counters().duplicates, 2);
+}
+
+#[test]
+fn answers_before_a_refusal_go_once_and_none_behind_the_state_err_that_the_user_sets() {
+    for is_ended in [false, true] {
+        let mut pair = Pair::new();
+        let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+        pair.a.post(1, SendOperation::Read(remote), sge);
+        pair.a.post(2, SendOperation::Write(Remote { rkey: remote.rkey ^ 1, ..remote }), sge);
+        let requests = [pair.a.frame(pair.now).unwrap(), pair.a.frame(pair.now).unwrap()];
+        for request in &requests {
+            pair.b.receive(pair.now, request);
+        }
+        assert!(pair.b.frame(pair.now).is_some());
+        pair.b.receive(pair.now, &requests[0]);
+        if is_ended {
+            pair.b.device.modify_qp(pair.b.qp, &QpAttributes::to(QpState::Err)).unwrap();
+        }
+        let frames = core::iter::from_fn(|| pair.b.frame(pair.now)).count();
+        assert_eq!(frames, if is_ended { 0 } else { 3 }, "two answers and the NAK, or nothing");
+        assert_eq!(pair.b.state(), QpState::Err);
+    }
+}
