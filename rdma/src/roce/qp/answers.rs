@@ -136,8 +136,11 @@ impl Answers {
         self.replay(is_it, 1)
     }
 
+    /// The newest first: when all numbers were used, an old one may have the number of another.
     fn replay(&mut self, part: impl Fn(&Resource) -> Option<u32>, count: u32) -> bool {
-        let found = self.resources.iter_mut().find_map(|resource| Some((part(resource)?, resource)));
+        let (newer, older) = self.resources.split_at_mut(self.oldest.into());
+        let mut newest_first = newer.iter_mut().rev().chain(older.iter_mut().rev());
+        let found = newest_first.find_map(|resource| Some((part(resource)?, resource)));
         let Some((first, resource)) = found else { return false };
         self.pending += u8::from(!resource.is_pending());
         (resource.first, resource.next, resource.end) = (first, first, first + count);
@@ -277,5 +280,31 @@ impl Qp {
             self.fail_by_peer(tables, nak);
         }
         self.answers = answers;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_of_two_with_one_number_is_answered_again() {
+        let psn = Psn::new(5);
+        for before in 0..4 {
+            let mut answers = Answers::new(4);
+            for original in 0..before {
+                answers.push(ResourceData::Atomic { original }, Psn::new(100), 0, 1);
+            }
+            for original in [10, 11] {
+                // The number comes again when all numbers were used.
+                answers.push(ResourceData::Atomic { original }, psn, 0, 1);
+            }
+            while let Some(place) = answers.first_pending() {
+                answers.advance(place);
+            }
+            assert!(answers.replay_atomic(psn));
+            let place = answers.first_pending().unwrap();
+            assert!(answers.resources[place].data == ResourceData::Atomic { original: 11 }, "{before} before");
+        }
     }
 }
