@@ -1,13 +1,16 @@
 //! What was counted.
 
 /// The packets of a device. Each packet that arrived is in `packets_rx`, and either reached a
-/// queue pair or is in one of the drops.
+/// queue pair, is a congestion notification, or is in one of the drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Packets that arrived.
     pub packets_rx: u64,
     /// Packets that were sent.
     pub packets_tx: u64,
+    /// Congestion notifications for one of the queue pairs. Nothing is sent slower for them: there
+    /// is no congestion control yet.
+    pub cnps_rx: u64,
     /// Dropped: no packet of RoCE, or of an unknown opcode.
     pub malformed: u64,
     /// Dropped: the ICRC is wrong.

@@ -13,7 +13,8 @@ pub struct Path {
     pub link: Link,
     /// The addresses, and the version of RoCE with them.
     pub addresses: Addresses,
-    /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
+    /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two. Keep the lower two
+    /// zero (not ECT): nothing here listens to marks, and what is marked is not dropped.
     pub traffic_class: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
@@ -56,15 +57,13 @@ pub enum Addresses {
     },
 }
 
-/// ECN-capable: switches mark instead of dropping, and the receiver answers by a CNP.
-const ECT_0: u8 = 0b10;
 const VLAN_ETHERTYPE: u16 = 0x8100;
 const UDP_LEN: usize = 8;
 
 impl Path {
-    /// The way to `destination`, with a hop limit of 64 and marked as ECN-capable.
+    /// The way to `destination`, with a traffic class of 0 and a hop limit of 64.
     pub const fn new(link: Link, addresses: Addresses) -> Self {
-        Self { link, addresses, traffic_class: ECT_0, hop_limit: 64 }
+        Self { link, addresses, traffic_class: 0, hop_limit: 64 }
     }
 }
 

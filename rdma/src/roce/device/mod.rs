@@ -16,7 +16,7 @@ use super::tables::Tables;
 use super::timers::Timers;
 use super::work::{PostError, SendRequest, Sge};
 use crate::wire::icrc::Network;
-use crate::wire::packet::{Body, Message, Packet};
+use crate::wire::packet::{Body, Packet};
 
 /// A RoCE device without I/O and clock.
 ///
@@ -78,18 +78,20 @@ impl Device {
             self.tables.counters.icrc_errors += 1;
             return;
         }
-        let Body::Message(message) = packet.body else { return };
-        if let Some(idx) = self.receiver(&packet, &message, network)
-            && let Some(qp) = self.qps.at_mut(idx)
-        {
-            qp.receive(&mut self.tables, now, packet.bth, &message);
-            self.settle(idx);
+        let Some(idx) = self.receiver(&packet, network) else { return };
+        match packet.body {
+            Body::Message(message) => {
+                let Some(qp) = self.qps.at_mut(idx) else { return };
+                qp.receive(&mut self.tables, now, packet.bth, &message);
+                self.settle(idx);
+            }
+            Body::CongestionNotification => self.tables.counters.cnps_rx += 1,
         }
     }
 
-    /// The place of the queue pair that takes the packet.
+    /// The place of the queue pair that takes the packet; a packet that none takes is counted.
     #[inline]
-    fn receiver(&mut self, packet: &Packet<'_>, message: &Message<'_>, network: Network<'_>) -> Option<u32> {
+    fn receiver(&mut self, packet: &Packet<'_>, network: Network<'_>) -> Option<u32> {
         let qpn = packet.bth.destination();
         let idx = (qpn.get() & ((1 << self.qpn_bits) - 1)).wrapping_sub(FIRST_QPN);
         let counters = &mut self.tables.counters;
@@ -101,7 +103,7 @@ impl Device {
             &mut counters.qp_state
         } else if (packet.bth.pkey() ^ qp.pkey()) & 0x7fff != 0 {
             &mut counters.pkey_violations
-        } else if message.transport != qp.options().transport {
+        } else if matches!(packet.body, Body::Message(message) if message.transport != qp.options().transport) {
             &mut counters.wrong_transport
         } else if !qp.is_of_peer(network) {
             &mut counters.wrong_address
