@@ -6,9 +6,17 @@
 //!    is dropped: an [`Allocation`] lives as long, or the caller of [`Region::from_raw`] promises
 //!    it.
 //! 2. Nobody makes a reference to plain bytes of the range. All access is by atomic operations:
-//!    of aligned words of eight bytes, and of single bytes at the ends. So another thread that
-//!    reads or writes the same bytes causes no undefined behavior, only a surprising value.
+//!    of aligned words of eight bytes, and of single bytes at the ends. So threads that read and
+//!    write the same word, or the same byte, at once cause no undefined behavior, only a surprising
+//!    value.
 //! 3. A [`Place`] is within its region, and borrows it.
+//!
+//! What does not hold by the rules of the language: where one thread reaches a byte of a word alone
+//! while another reaches the whole word, and one of them writes, the accesses have two sizes, and
+//! Rust defines nothing for them ([`core::sync::atomic`], "Memory model for atomic accesses").
+//! The processors that wirepath runs on do: each access is one plain load or store there, and the
+//! word is a mix of both values. Who wants to be on the safe side has messages begin and end at
+//! multiples of eight.
 //!
 //! Safe code has no memory that two may write at once and that is not made of atomics from the
 //! start; a registered hugepage pool is not.
@@ -25,8 +33,12 @@ const WORD: usize = size_of::<u64>();
 /// Owned memory to register: zeroed, aligned to 64 bytes. A clone is the same memory.
 ///
 /// Reads and writes go by words, so that they may happen at any time, also while a peer writes. A
-/// value of eight bytes at a multiple of eight is never torn. Bytes that a peer writes appear in
-/// the order of its packets, and within a packet the last aligned word appears last.
+/// value of eight bytes at a multiple of eight that is written and read as a whole is never torn.
+///
+/// In which order the bytes of a peer appear is promised to one reader alone: who finds the last
+/// aligned word of a packet by [`load_u64`](Self::load_u64) finds all bytes before it, of that
+/// packet and of those before. Who reads by [`read`](Self::read) while a peer writes may find any
+/// mix of old and new words; a completion, or such a word, says first that all is there.
 #[derive(Clone)]
 pub struct Buffer(Arc<Allocation>);
 
