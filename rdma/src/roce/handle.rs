@@ -3,6 +3,7 @@
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
+use std::collections::VecDeque;
 
 /// Names an object of a device. A handle of an object that was destroyed names none, also when
 /// another object has its place.
@@ -50,7 +51,9 @@ impl<K> Handle<K> {
 /// Objects of one kind: as many as the device was made for.
 pub(super) struct Table<K, T> {
     slots: Vec<Slot<T>>,
-    free: Vec<u32>,
+    /// The place that is free for the longest time is used next: an old key or number of it means
+    /// nothing for as long as possible.
+    free: VecDeque<u32>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -62,12 +65,12 @@ struct Slot<T> {
 impl<K, T> Table<K, T> {
     pub(super) fn new(capacity: u32) -> Self {
         let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
-        Self { slots, free: (0..capacity).rev().collect(), kind: PhantomData }
+        Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 
     /// Puts in what `make` returns for its handle; `None` if the table is full.
     pub(super) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
-        let idx = self.free.pop()?;
+        let idx = self.free.pop_front()?;
         let slot = &mut self.slots[idx as usize];
         let handle = Handle { idx, generation: slot.generation, kind: PhantomData };
         slot.value = Some(make(handle));
@@ -102,7 +105,7 @@ impl<K, T> Table<K, T> {
         self.get(handle)?;
         let slot = &mut self.slots[handle.idx as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(handle.idx);
+        self.free.push_back(handle.idx);
         slot.value.take()
     }
 
@@ -153,5 +156,16 @@ mod tests {
         let second = table.insert_with(|_| 3).unwrap();
         assert_eq!(table.remove(first), None);
         assert_eq!((table.get(first), table.get(second)), (None, Some(&3)));
+    }
+
+    #[test]
+    fn place_is_used_again_when_all_others_were() {
+        let mut table = Table::<kind::Pd, ()>::new(3);
+        let mut next = || {
+            let handle = table.insert_with(|_| ()).unwrap();
+            table.remove(handle);
+            handle.idx()
+        };
+        assert_eq!([next(), next(), next(), next()], [0, 1, 2, 0]);
     }
 }

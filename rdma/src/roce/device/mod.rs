@@ -42,9 +42,11 @@ impl Device {
     /// A device with room for what the configuration says.
     ///
     /// # Panics
-    /// If it has more than 2²² queue pairs: a queue pair's number has 24 bits.
+    /// If it has more than 2²² queue pairs: a queue pair's number has 24 bits. If it has more than
+    /// 2²⁴ memory regions: a key has 24 bits for their places.
     pub fn new(config: &DeviceConfig) -> Self {
         assert!(config.qps <= 1 << 22, "more queue pairs than numbers");
+        assert!(config.regions <= 1 << 24, "more memory regions than keys");
         // One more than there are places, so that none is the number of all groups.
         let qpn_bits = (config.qps + FIRST_QPN + 1).next_power_of_two().trailing_zeros();
         Self {
