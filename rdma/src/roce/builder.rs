@@ -6,13 +6,17 @@ use super::path::Template;
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::icrc::ICRC_LEN;
 
-/// Bytes of the longest headers behind the BTH: an AtomicETH.
-const EXTENDED_MAX: usize = 28;
+/// Bytes of the longest headers between the BTH and a payload: a RETH and immediate data. An
+/// AtomicETH is longer, and has no payload behind it.
+const EXTENDED_MAX: usize = 20;
 
 /// The bytes that a frame may have for payloads of `mtu` bytes.
 pub(super) const fn frame_len_max(mtu: u32) -> usize {
     Template::LEN_MAX + Bth::LEN + EXTENDED_MAX + mtu as usize + ICRC_LEN
 }
+
+// As the documentation of `Mtu` says.
+const _: () = assert!(frame_len_max(0) == 102);
 
 /// Writes behind the place of the path's headers.
 pub(super) struct Builder<'a> {

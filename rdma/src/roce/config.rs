@@ -48,8 +48,7 @@ impl Default for DeviceConfig {
     }
 }
 
-/// The largest payload of a packet: with Ethernet, IP and UDP around it a frame is up to 94 bytes
-/// longer.
+/// The largest payload of a packet: with all headers around it a frame is up to 102 bytes longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mtu {
     /// 256 bytes.

@@ -108,8 +108,10 @@ pub enum PostError {
     QueueFull,
     /// More than [`SGES_MAX`] pieces, or more inline bytes than [`INLINE_MAX`].
     TooManySges,
-    /// A message or a receive of more than [`MESSAGE_MAX`] bytes; an atomic operation whose answer
-    /// has not eight.
+    /// A message or a receive of more than [`MESSAGE_MAX`] bytes; a READ whose answers are half of
+    /// all sequence numbers, together with the
+    /// [packets under way](crate::roce::DeviceConfig::unacknowledged_packets); an atomic operation
+    /// whose answer has not eight.
     Length,
     /// The service has no such operation, or it takes no inline data.
     Operation,

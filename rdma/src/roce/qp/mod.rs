@@ -26,7 +26,7 @@ use super::events::Event;
 use super::handle::{CqHandle, PdHandle, QpHandle};
 use super::path::Template;
 use super::tables::Tables;
-use super::work::{CompletionKind, PostError, SendRequest, Sge, Status, WorkCompletion};
+use super::work::{CompletionKind, MESSAGE_MAX, PostError, SendRequest, Sge, Status, WorkCompletion};
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::icrc::Network;
 use crate::wire::opcode::{Opcode, Operation, Transport};
@@ -122,13 +122,24 @@ impl Qp {
             QpState::Rts | QpState::Sqd if request.operation.needs_response() && self.settings.max_rd_atomic == 0 => {
                 Err(PostError::Operation)
             }
-            QpState::Rts | QpState::Sqd => self.sq.post(request, request.signaled || self.options.signals_all),
+            QpState::Rts | QpState::Sqd => {
+                let len_max = if request.operation.needs_response() { self.read_len_max(tables) } else { MESSAGE_MAX };
+                self.sq.post(request, request.signaled || self.options.signals_all, len_max)
+            }
             QpState::Err => {
                 self.complete(tables, self.options.send_cq, request.wr_id, request.operation.kind(), Status::Flushed);
                 Ok(())
             }
             _ => Err(PostError::State),
         }
+    }
+
+    /// The longest READ. It is sent behind up to the window's packets, and its answers take a number
+    /// each: so many are told apart that all together are fewer than 2²³.
+    #[inline]
+    fn read_len_max(&self, tables: &Tables) -> u32 {
+        let packets = (1 << 23) - 1 - u64::from(tables.unacknowledged_packets);
+        (packets << self.settings.mtu_shift).min(MESSAGE_MAX.into()) as u32
     }
 
     /// Takes a receive.

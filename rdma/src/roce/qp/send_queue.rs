@@ -1,8 +1,6 @@
 //! The send queue: requests from their post to their completion.
 
-use crate::roce::work::{
-    CompletionKind, Data, INLINE_MAX, MESSAGE_MAX, PostError, SGES_MAX, SendOperation, SendRequest, Sge,
-};
+use crate::roce::work::{CompletionKind, Data, INLINE_MAX, PostError, SGES_MAX, SendOperation, SendRequest, Sge};
 use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
 
@@ -62,14 +60,14 @@ impl SendQueue {
         Self { ring, head: 0, tail: 0, depth }
     }
 
-    /// Takes a request in.
+    /// Takes a request of up to `len_max` bytes in.
     #[inline]
-    pub(crate) fn post(&mut self, request: &SendRequest<'_>, is_signaled: bool) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, request: &SendRequest<'_>, is_signaled: bool, len_max: u32) -> Result<(), PostError> {
         if self.tail.wrapping_sub(self.head) >= self.depth {
             return Err(PostError::QueueFull);
         }
         let (payload, len) = Payload::new(&request.data)?;
-        if u64::from(MESSAGE_MAX) < len || request.operation.is_atomic() && len != 8 {
+        if u64::from(len_max) < len || request.operation.is_atomic() && len != 8 {
             return Err(PostError::Length);
         }
         if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
