@@ -54,6 +54,8 @@ pub struct NodeCounters {
     /// Turns in which frames waited because the ring was full, the pool empty, or a turn's 64
     /// frames had left.
     pub deferred: u64,
+    /// Frames that the ring refused although it had said that it has room: lost, as on a wire.
+    pub refused: u64,
 }
 
 impl RoceNode {
@@ -107,8 +109,8 @@ impl RoceNode {
             let Some(len) = len else { return mbuf.free() };
             mbuf.trim_to(len);
             if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
-                // The ring has less room than it said: the packet is lost, as on a wire.
                 mbuf.free();
+                self.counters.refused += 1;
                 break;
             }
         }

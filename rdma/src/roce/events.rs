@@ -58,6 +58,11 @@ impl Events {
         }
     }
 
+    /// Forgets a completion queue that is destroyed, so that it takes no place from the others.
+    pub(super) fn forget(&mut self, cq: CqHandle) {
+        self.notified.retain(|notified| *notified != cq);
+    }
+
     pub(super) fn pop_notified(&mut self) -> Option<CqHandle> {
         self.notified.pop_front()
     }

@@ -109,6 +109,7 @@ impl Device {
             return Err(DeviceError::InUse("completion queue"));
         }
         self.tables.cqs.remove(handle);
+        self.tables.events.forget(handle);
         Ok(())
     }
 

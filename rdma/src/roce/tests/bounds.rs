@@ -127,3 +127,38 @@ fn congestion_notification_is_counted_by_whom_it_is_for() {
     assert_eq!((counters.cnps_rx, counters.wrong_address, counters.unknown_qp), (1, 1, 1));
     assert_eq!((counters.packets_rx, pair.b.counters().packets_rx), (3, 0));
 }
+
+#[test]
+#[should_panic(expected = "more memory regions than keys")]
+fn device_has_no_more_regions_than_keys() {
+    Device::new(&DeviceConfig { regions: (1 << 24) + 1, ..DeviceConfig::default() });
+}
+
+#[test]
+fn destroyed_completion_queue_notifies_no_more() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.device.arm_cq(pair.a.cq, Notify::Any).unwrap();
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    pair.run();
+    pair.a.device.destroy_qp(pair.a.qp).unwrap();
+    pair.a.device.destroy_cq(pair.a.cq).unwrap();
+    assert_eq!(pair.a.device.next_notification(), None);
+}
+
+#[test]
+fn read_as_long_as_half_of_the_numbers_is_not_taken() {
+    let config = DeviceConfig::default();
+    let mut pair = Pair::of(&config, |attributes| attributes.mtu = Some(Mtu::B256));
+    let remote = pair.b.remote(0);
+    let longest = ((1 << 23) - 1 - config.unacknowledged_packets) << 8;
+    for (operation, len, taken) in [
+        (SendOperation::Read(remote), longest, Ok(())),
+        (SendOperation::Read(remote), longest + 1, Err(PostError::Length)),
+        (SendOperation::Write(remote), MESSAGE_MAX, Ok(())),
+    ] {
+        let sges = [pair.a.sge(0, len)];
+        let request = SendRequest::new(1, operation, Data::Sges(&sges));
+        assert_eq!(pair.a.device.post_send(pair.a.qp, &request), taken, "{len} bytes");
+    }
+}
