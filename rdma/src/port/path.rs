@@ -32,8 +32,9 @@ pub enum PathError {
     Group(Ipv4Addr),
     /// No route leads there.
     NoRoute(Ipv4Addr),
-    /// The neighbor's address is not known, and cannot be requested: the table is full, or this
-    /// port resolves none.
+    /// The neighbor's MAC address is not known, and was not requested: too many requests were sent
+    /// just now, which a later turn mends; or the table of neighbors is full, or this port resolves
+    /// none.
     NeighborMissing(Ipv4Addr),
     /// The port's frames have two VLAN tags, and a frame of RoCE at most one.
     TwoTags,
@@ -82,7 +83,11 @@ impl fmt::Display for PathError {
             Self::Group(group) => write!(f, "{group} is a group, and a connection has one peer"),
             Self::NoRoute(peer) => write!(f, "no route leads to {peer}: add a route for its network"),
             Self::NeighborMissing(hop) => {
-                write!(f, "the MAC address of {hop} is not known, and is not resolved here: add it as a neighbor")
+                write!(
+                    f,
+                    "the MAC address of {hop} is not known, and no request for it was sent: ask again in a later \
+                     turn, or add it as a neighbor"
+                )
             }
             Self::TwoTags => write!(f, "a frame of RoCE has at most one VLAN tag, and those of this port have two"),
         }

@@ -204,7 +204,8 @@ impl Qp {
                 Some(len)
             }
             None => {
-                // The memory or the right went away while it was read: this packet is refused, and all after it.
+                // The memory or the right to read went away meanwhile: this packet is refused, and
+                // all after it.
                 let psn = resource.psn.plus(resource.next);
                 self.answers.clear();
                 self.refuse(tables, psn, Nak::RemoteAccess);

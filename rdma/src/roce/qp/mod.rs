@@ -134,8 +134,8 @@ impl Qp {
         }
     }
 
-    /// The longest READ. It is sent behind up to the window's packets, and its answers take a number
-    /// each: so many are told apart that all together are fewer than 2²³.
+    /// The longest READ: each of its answers takes a sequence number, behind those of the window's
+    /// packets, and fewer than 2²³ numbers in a row can be compared.
     #[inline]
     fn read_len_max(&self, tables: &Tables) -> u32 {
         let packets = (1 << 23) - 1 - u64::from(tables.unacknowledged_packets);
