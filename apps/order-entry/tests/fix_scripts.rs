@@ -300,6 +300,7 @@ fn show(event: &Event<'_>) -> String {
             format!("message {} {seq}{again}", text(message.msg_type()))
         }
         Event::Rejected(message) => format!("rejected {}", message.number(45).unwrap()),
+        Event::Refused { seq, .. } => format!("refused {seq}"),
         Event::NotResent { seq } => format!("not resent {seq}"),
         Event::ResendRequested { begin } => format!("resend requested from {begin}"),
         Event::Disconnect(end) => format!("end {end}"),

@@ -47,6 +47,11 @@ pub(super) fn read(event: &Event<'_>, numbers: &Numbers, changes: &Changes) -> S
             let message = refused(message, tags::SESSION_REJECT_REASON, numbers, changes);
             Said::Message { seq, message }
         }
+        // Of a type that we do not know: nothing that is read of others would stand in it.
+        Event::Refused { seq, defect: Defect { reason: Reason::MsgType, .. }, .. } => {
+            Said::Message { seq: *seq, message: VenueMessage::Other }
+        }
+        Event::Refused { msg_type, seq, defect } => Said::Broken { seq: *seq, msg_type: *msg_type, defect: *defect },
         Event::Disconnect(end) => Said::End(*end),
         _ => Said::Nothing,
     }

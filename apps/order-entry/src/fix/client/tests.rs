@@ -1,7 +1,7 @@
 use market::{Price, Side, Symbol};
 
 use super::*;
-use crate::fix::codec::Decimal;
+use crate::fix::codec::{Decimal, Writer};
 use crate::fix::orders::{ExecTransType, ExecType, ExecutionReport, OrdStatus, Side as FixSide};
 use crate::fix::session::{Event, MemoryStore, Version};
 use crate::orders::{OrderKey, StatedTerms, VenueEvent};
@@ -279,6 +279,41 @@ fn report_that_breaks_a_rule_ends_the_connection_and_is_not_passed_over() {
     }
 }
 
+/// Each defect is one that the session itself finds: an empty field, a tag of the header behind the
+/// body, one that comes twice, and a Reject (3) of an order.
+#[test]
+fn report_that_the_session_refuses_ends_the_connection_and_is_not_passed_over() {
+    type Body = fn(&mut Writer<'_>);
+    let bodies: [(&str, Body, &str); 4] = [
+        ("8", |out| drop(out.field(37, b"1").field(58, b"")), "8: Tag specified without a value, field 58"),
+        ("8", |out| drop(out.field(37, b"1").field(97, b"Y")), "8: Tag specified out of required order, field 97"),
+        ("9", |out| drop(out.field(97, b"Y").field(97, b"Y")), "9: Tag appears more than once, field 97"),
+        ("3", |out| drop(out.number(45, 3).field(58, b"")), "3: Tag specified without a value, field 58"),
+    ];
+    for (msg_type, body, words) in bodies {
+        let (mut client, mut venue) = open(Version::Fix44);
+        let number = client.session.store().next_in();
+        venue.session.send(Venue::now(1), msg_type, body).unwrap();
+        for second in 1..3 {
+            let error = try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
+            assert_eq!(error.to_string(), format!("the venue's message {words}"));
+            assert_eq!(VenueSession::mark(&client).next_inbound, number);
+            disconnect(&mut client, &mut venue);
+            venue.session.connected(Venue::now(second * SECOND));
+            VenueSession::connected(&mut client, second * SECOND).unwrap();
+        }
+    }
+}
+
+#[test]
+fn message_of_a_type_that_fix_has_not_is_passed_over() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let number = client.session.store().next_in();
+    venue.session.send(Venue::now(1), "ZZ", |out| drop(out.field(58, b"text"))).unwrap();
+    let events = pump(&mut client, &mut venue, 1);
+    assert_eq!(events, [SessionEvent::Message { number, message: VenueMessage::Other }]);
+}
+
 #[test]
 fn cancel_takes_a_number_of_its_own_and_its_refusal_names_the_order() {
     let (mut client, mut venue) = open(Version::Fix44);
@@ -287,7 +322,7 @@ fn cancel_takes_a_number_of_its_own_and_its_refusal_names_the_order() {
     pump(&mut client, &mut venue, 1);
     assert_eq!(venue.requests, [("D".to_owned(), id), ("F".to_owned(), id + 1)]);
     let seq = id + 1 - client.session.store().id_of(0);
-    let body = |out: &mut crate::fix::codec::Writer<'_>| {
+    let body = |out: &mut Writer<'_>| {
         out.number(45, seq).number(372, 1).number(380, 8);
     };
     venue.session.send(Venue::now(1), "j", body).unwrap();

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::store::StoreFull;
 use crate::fix::codec::{Message, TemplateError};
+use crate::fix::orders::Defect;
 
 /// The time of a call. Timers follow the steady clock, so that a step of the other moves none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,16 @@ pub enum Event<'a> {
     },
     /// The peer refuses a message of ours by a rule of the session (3).
     Rejected(Message<'a>),
+    /// A message of the peer that is for the caller, of the application or a Reject (3), breaks a
+    /// rule of the session. It was refused, and its number is taken: what it says is lost here.
+    Refused {
+        /// MsgType (35), its first byte.
+        msg_type: u8,
+        /// Its number.
+        seq: u64,
+        /// The rule.
+        defect: Defect,
+    },
     /// The peer asked for a message of ours that is too old to be sent again, and was told to go on
     /// behind it: the peer has not processed it, and never will.
     NotResent {

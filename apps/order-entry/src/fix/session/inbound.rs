@@ -42,7 +42,7 @@ impl<S: MessageStore> Session<S> {
             return self.close(End::NoSeq);
         };
         if !header.is_begin_string_ours {
-            self.advance_if_next(now, seq);
+            self.pass_over(now, &header, Defect { tag: tags::BEGIN_STRING, reason: Reason::Value });
             return self.begin_logout(now, "BeginString (8) is that of another version", End::BeginString);
         }
         // Where a field of the three is missing, that is the defect.
@@ -202,6 +202,17 @@ impl<S: MessageStore> Session<S> {
         let seq = header.seq.unwrap_or(0);
         let sent = self.sender.reject(now, (header.msg_type.as_bytes(), seq), defect);
         self.note(sent);
+        self.pass_over(now, header, defect);
+    }
+
+    /// Takes the number of a message that is not taken itself, where it is the next. The caller
+    /// hears of one that was for it.
+    fn pass_over(&mut self, now: Now, header: &Header, defect: Defect) {
+        let seq = header.seq.unwrap_or(0);
+        if seq == self.sender.store.next_in() && matches!(header.kind, Kind::Application | Kind::Reject) {
+            let msg_type = header.msg_type.as_bytes().first().copied().unwrap_or(b'?');
+            self.steps.push_back(Step::Refused { msg_type, seq, defect });
+        }
         self.advance_if_next(now, seq);
     }
 

@@ -57,6 +57,7 @@ pub(super) enum Step {
     Reset,
     Message { place: Place, seq: u64, poss_dup: bool },
     Rejected(Place),
+    Refused { msg_type: u8, seq: u64, defect: Defect },
     NotResent { seq: u64 },
     ResendRequested { begin: u64 },
     Answered { id: u64 },
@@ -173,6 +174,7 @@ impl<S: MessageStore> Session<S> {
                 Event::Message { message: self.receiver.message(place), seq, poss_dup }
             }
             Step::Rejected(place) => Event::Rejected(self.receiver.message(place)),
+            Step::Refused { msg_type, seq, defect } => Event::Refused { msg_type, seq, defect },
             Step::NotResent { seq } => Event::NotResent { seq },
             Step::ResendRequested { begin } => Event::ResendRequested { begin },
             Step::Answered { id } => Event::Answered { id },
