@@ -301,6 +301,7 @@ fn show(event: &Event<'_>) -> String {
         }
         Event::Rejected(message) => format!("rejected {}", message.number(45).unwrap()),
         Event::Refused { seq, .. } => format!("refused {seq}"),
+        Event::Skipped { from } => format!("skipped from {from}"),
         Event::NotResent { seq } => format!("not resent {seq}"),
         Event::ResendRequested { begin } => format!("resend requested from {begin}"),
         Event::Disconnect(end) => format!("end {end}"),

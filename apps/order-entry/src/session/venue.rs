@@ -57,7 +57,7 @@ pub struct WireTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The login was accepted.
+    /// The login was accepted. It comes once more where a gap shows behind it.
     LoggedIn {
         /// Where the session stands: for the journal.
         mark: SessionMark,

@@ -19,7 +19,7 @@ mod numbers;
 mod read;
 mod venue;
 
-use core::mem;
+use core::{fmt, mem};
 
 use market::Symbol;
 
@@ -52,6 +52,17 @@ impl FixClientConfig {
     }
 }
 
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// No answer to the Logon has come.
+    LoggingOn,
+    /// The venue was asked what it has processed.
+    Asking,
+    /// It has answered.
+    Settled,
+}
+
 /// One session of FIX, over any number of connections, one after the other. All memory is allocated
 /// at construction: some 2 MiB, and 1,500 bytes for each instrument.
 #[derive(Debug)]
@@ -60,9 +71,9 @@ pub struct FixClient {
     templates: Templates,
     changes: Changes,
     epoch_offset_ns: u64,
-    /// The question of this connection was answered.
-    is_settled: bool,
-    /// The numbers began anew with this connection: what was under way has no answer.
+    stage: Stage,
+    /// The numbers began anew, or reports were passed over, which the next login is to tell: what
+    /// was under way has no answer.
     is_gap: bool,
     /// A question is to be asked behind the answer to a request for a resend.
     is_question_due: bool,
@@ -81,7 +92,7 @@ impl FixClient {
             templates,
             changes: Changes::new(),
             epoch_offset_ns,
-            is_settled: false,
+            stage: Stage::LoggingOn,
             is_gap: false,
             is_question_due: false,
             processed_below: 0,
@@ -98,7 +109,7 @@ impl FixClient {
     }
 
     fn is_open(&self) -> bool {
-        self.is_settled && self.session.is_logged_on()
+        self.stage == Stage::Settled && self.session.is_logged_on()
     }
 
     /// The numbers go on at `mark`, that of the journal.
@@ -108,7 +119,7 @@ impl FixClient {
 
     fn connected(&mut self, now: Now) -> Result<(), SessionError> {
         self.session.store_mut().begin(now.utc_ns);
-        (self.is_settled, self.is_question_due) = (false, false);
+        (self.stage, self.is_question_due) = (Stage::LoggingOn, false);
         self.session.connected(now);
         self.expect_all();
         self.tick(now)
@@ -116,7 +127,7 @@ impl FixClient {
 
     fn disconnected(&mut self) {
         self.session.disconnected();
-        (self.is_settled, self.is_question_due) = (false, false);
+        (self.stage, self.is_question_due) = (Stage::LoggingOn, false);
     }
 
     fn tick(&mut self, now: Now) -> Result<(), SessionError> {
@@ -155,18 +166,21 @@ impl FixClient {
     fn take(&mut self, now: Now, said: Said) -> Result<Option<SessionEvent>, SessionError> {
         Ok(match said {
             Said::Reset => {
-                self.is_gap = true;
                 self.expect_all();
-                if self.is_settled {
-                    return Err(SessionError::new("the numbers began anew within the session"));
+                self.gap("the numbers began anew within the session")?
+            }
+            Said::Skipped { from } => {
+                if self.stage == Stage::Settled {
+                    // The next logon asks for them.
+                    self.session.store_mut().set_next_in(from);
                 }
-                None
+                self.gap(format_args!("the venue passes over its messages from number {from} on (SequenceReset)"))?
             }
             Said::LoggedOn => {
                 self.ask(now);
                 Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: mem::take(&mut self.is_gap) })
             }
-            Said::Asked { .. } if self.is_settled => {
+            Said::Asked { .. } if self.stage == Stage::Settled => {
                 let why = "the venue asks for messages within the session, and will not have them in order: the next \
                            logon says which it has";
                 return Err(SessionError::new(why));
@@ -177,9 +191,9 @@ impl FixClient {
                 let from = self.session.store().id_of(begin);
                 Some(SessionEvent::Message { number: 0, message: VenueMessage::NotProcessed { from } })
             }
-            Said::Answered if self.is_settled => None,
+            Said::Answered if self.stage == Stage::Settled => None,
             Said::Answered => {
-                self.is_settled = true;
+                self.stage = Stage::Settled;
                 let (next_id, is_final) = (self.processed_below, false);
                 Some(SessionEvent::Message { number: 0, message: VenueMessage::Settled { next_id, is_final } })
             }
@@ -195,6 +209,21 @@ impl FixClient {
         })
     }
 
+    /// Reports are lost. Behind the login it is told by another one, and ends a settled session.
+    fn gap(&mut self, why: impl fmt::Display) -> Result<Option<SessionEvent>, SessionError> {
+        match self.stage {
+            Stage::LoggingOn => {
+                self.is_gap = true;
+                Ok(None)
+            }
+            Stage::Asking => Ok(Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: true })),
+            Stage::Settled => {
+                self.is_gap = true;
+                Err(SessionError::new(why))
+            }
+        }
+    }
+
     fn ended(&self, end: End) -> SessionError {
         match (end, self.session.logout_text()) {
             (End::PeerLoggedOut, text @ [_, ..]) => {
@@ -206,6 +235,7 @@ impl FixClient {
 
     fn ask(&mut self, now: Now) {
         let id = self.session.store().next_id();
+        self.stage = Stage::Asking;
         self.session.ask(now, id);
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum Said {
     LoggedOn,
     /// The numbers began anew.
     Reset,
+    /// Messages of the venue from this number on never come.
+    Skipped { from: u64 },
     /// The venue has taken what was before this number, and asks for what follows.
     Asked { begin: u64 },
     /// The venue has answered our question.
@@ -39,6 +41,7 @@ pub(super) fn read(event: &Event<'_>, numbers: &Numbers, changes: &Changes) -> S
     match event {
         Event::LoggedOn => Said::LoggedOn,
         Event::Reset => Said::Reset,
+        Event::Skipped { from } => Said::Skipped { from: *from },
         Event::ResendRequested { begin } => Said::Asked { begin: *begin },
         Event::Answered { .. } => Said::Answered,
         Event::Message { message, seq, .. } => about_orders(message, *seq, numbers, changes),

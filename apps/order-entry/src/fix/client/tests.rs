@@ -8,6 +8,8 @@ use crate::orders::{OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
 use crate::session::{SendError, VenueSession, WireOrder, WireTarget};
 
+mod faults;
+
 const SECOND: u64 = 1_000_000_000;
 const UTC: u64 = 1_795_727_114 * SECOND;
 const SYMBOL: Symbol = Symbol(*b"WIRE    ");
@@ -257,61 +259,6 @@ fn another_process_goes_on_with_the_numbers_of_the_journal() {
     let said = messages(&connect(&mut next, &mut venue, SECOND));
     // What a process heard and did not write down comes again, and so do heartbeats as gaps.
     assert_eq!(said, [VenueMessage::NotProcessed { from: lost }, accepted(id), settled(lost + 1)]);
-}
-
-#[test]
-fn report_that_breaks_a_rule_ends_the_connection_and_is_not_passed_over() {
-    let (mut client, mut venue) = open(Version::Fix44);
-    let number = client.session.store().next_in();
-    venue
-        .session
-        .send(Venue::now(1), "8", |out| {
-            out.field(37, b"1").field(17, b"E1");
-        })
-        .unwrap();
-    for second in 1..3 {
-        let error = try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
-        assert_eq!(error.to_string(), "the venue's message 8: Required tag missing, field 14");
-        assert_eq!(client.session.store().next_in(), number);
-        disconnect(&mut client, &mut venue);
-        venue.session.connected(Venue::now(second * SECOND));
-        VenueSession::connected(&mut client, second * SECOND).unwrap();
-    }
-}
-
-/// Each defect is one that the session itself finds: an empty field, a tag of the header behind the
-/// body, one that comes twice, and a Reject (3) of an order.
-#[test]
-fn report_that_the_session_refuses_ends_the_connection_and_is_not_passed_over() {
-    type Body = fn(&mut Writer<'_>);
-    let bodies: [(&str, Body, &str); 4] = [
-        ("8", |out| drop(out.field(37, b"1").field(58, b"")), "8: Tag specified without a value, field 58"),
-        ("8", |out| drop(out.field(37, b"1").field(97, b"Y")), "8: Tag specified out of required order, field 97"),
-        ("9", |out| drop(out.field(97, b"Y").field(97, b"Y")), "9: Tag appears more than once, field 97"),
-        ("3", |out| drop(out.number(45, 3).field(58, b"")), "3: Tag specified without a value, field 58"),
-    ];
-    for (msg_type, body, words) in bodies {
-        let (mut client, mut venue) = open(Version::Fix44);
-        let number = client.session.store().next_in();
-        venue.session.send(Venue::now(1), msg_type, body).unwrap();
-        for second in 1..3 {
-            let error = try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
-            assert_eq!(error.to_string(), format!("the venue's message {words}"));
-            assert_eq!(VenueSession::mark(&client).next_inbound, number);
-            disconnect(&mut client, &mut venue);
-            venue.session.connected(Venue::now(second * SECOND));
-            VenueSession::connected(&mut client, second * SECOND).unwrap();
-        }
-    }
-}
-
-#[test]
-fn message_of_a_type_that_fix_has_not_is_passed_over() {
-    let (mut client, mut venue) = open(Version::Fix44);
-    let number = client.session.store().next_in();
-    venue.session.send(Venue::now(1), "ZZ", |out| drop(out.field(58, b"text"))).unwrap();
-    let events = pump(&mut client, &mut venue, 1);
-    assert_eq!(events, [SessionEvent::Message { number, message: VenueMessage::Other }]);
 }
 
 #[test]

@@ -44,6 +44,12 @@ pub enum Event<'a> {
         /// The rule.
         defect: Defect,
     },
+    /// The peer raised its next number without filling the gap (SequenceReset, 123=N): whatever it
+    /// had sent in between never comes.
+    Skipped {
+        /// The first number that is passed over.
+        from: u64,
+    },
     /// The peer asked for a message of ours that is too old to be sent again, and was told to go on
     /// behind it: the peer has not processed it, and never will.
     NotResent {

@@ -140,7 +140,13 @@ impl<S: MessageStore> Session<S> {
                 let sent = self.sender.reject(now, (header.msg_type.as_bytes(), seq), defect);
                 self.note(sent);
             }
-            None if new_seq > next_in => self.advance(now, new_seq - 1),
+            None if new_seq > next_in => {
+                // It may stand for itself alone.
+                if new_seq > next_in + u64::from(seq == next_in) {
+                    self.steps.push_back(Step::Skipped { from: next_in });
+                }
+                self.advance(now, new_seq - 1);
+            }
             None => {}
         }
     }

@@ -58,6 +58,7 @@ pub(super) enum Step {
     Message { place: Place, seq: u64, poss_dup: bool },
     Rejected(Place),
     Refused { msg_type: u8, seq: u64, defect: Defect },
+    Skipped { from: u64 },
     NotResent { seq: u64 },
     ResendRequested { begin: u64 },
     Answered { id: u64 },
@@ -175,6 +176,7 @@ impl<S: MessageStore> Session<S> {
             }
             Step::Rejected(place) => Event::Rejected(self.receiver.message(place)),
             Step::Refused { msg_type, seq, defect } => Event::Refused { msg_type, seq, defect },
+            Step::Skipped { from } => Event::Skipped { from },
             Step::NotResent { seq } => Event::NotResent { seq },
             Step::ResendRequested { begin } => Event::ResendRequested { begin },
             Step::Answered { id } => Event::Answered { id },

@@ -1,0 +1,131 @@
+//! What a venue does against the rules, and what is lost by it.
+
+use super::*;
+
+#[test]
+fn report_that_breaks_a_rule_ends_the_connection_and_is_not_passed_over() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let number = client.session.store().next_in();
+    venue
+        .session
+        .send(Venue::now(1), "8", |out| {
+            out.field(37, b"1").field(17, b"E1");
+        })
+        .unwrap();
+    for second in 1..3 {
+        let error = try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
+        assert_eq!(error.to_string(), "the venue's message 8: Required tag missing, field 14");
+        assert_eq!(client.session.store().next_in(), number);
+        disconnect(&mut client, &mut venue);
+        venue.session.connected(Venue::now(second * SECOND));
+        VenueSession::connected(&mut client, second * SECOND).unwrap();
+    }
+}
+
+/// Each defect is one that the session itself finds: an empty field, a tag of the header behind the
+/// body, one that comes twice, and a Reject (3) of an order.
+#[test]
+fn report_that_the_session_refuses_ends_the_connection_and_is_not_passed_over() {
+    type Body = fn(&mut Writer<'_>);
+    let bodies: [(&str, Body, &str); 4] = [
+        (
+            "8",
+            |out| {
+                out.field(37, b"1").field(58, b"");
+            },
+            "8: Tag specified without a value, field 58",
+        ),
+        (
+            "8",
+            |out| {
+                out.field(37, b"1").field(97, b"Y");
+            },
+            "8: Tag specified out of required order, field 97",
+        ),
+        (
+            "9",
+            |out| {
+                out.field(97, b"Y").field(97, b"Y");
+            },
+            "9: Tag appears more than once, field 97",
+        ),
+        (
+            "3",
+            |out| {
+                out.number(45, 3).field(58, b"");
+            },
+            "3: Tag specified without a value, field 58",
+        ),
+    ];
+    for (msg_type, body, words) in bodies {
+        let (mut client, mut venue) = open(Version::Fix44);
+        let number = client.session.store().next_in();
+        venue.session.send(Venue::now(1), msg_type, body).unwrap();
+        for second in 1..3 {
+            let error = try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
+            assert_eq!(error.to_string(), format!("the venue's message {words}"));
+            assert_eq!(VenueSession::mark(&client).next_inbound, number);
+            disconnect(&mut client, &mut venue);
+            venue.session.connected(Venue::now(second * SECOND));
+            VenueSession::connected(&mut client, second * SECOND).unwrap();
+        }
+    }
+}
+
+#[test]
+fn message_of_a_type_that_fix_has_not_is_passed_over() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let number = client.session.store().next_in();
+    venue
+        .session
+        .send(Venue::now(1), "ZZ", |out| {
+            out.field(58, b"text");
+        })
+        .unwrap();
+    let events = pump(&mut client, &mut venue, 1);
+    assert_eq!(events, [SessionEvent::Message { number, message: VenueMessage::Other }]);
+}
+
+/// A SequenceReset without gap fill that raises the venue's next number by three.
+fn skip(venue: &mut Venue) {
+    let number = venue.session.store().next_out();
+    venue
+        .session
+        .send(Venue::now(1), "4", |out| {
+            out.number(36, number + 3);
+        })
+        .unwrap();
+    venue.session.store_mut().set_next_out(number + 3);
+}
+
+#[test]
+fn reset_that_passes_over_reports_ends_the_session_and_the_next_login_tells_it() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let number = client.session.store().next_in();
+    skip(&mut venue);
+    let error = try_pump(&mut client, &mut venue, 1).unwrap_err();
+    let words = format!("the venue passes over its messages from number {number} on (SequenceReset)");
+    assert_eq!((error.to_string(), VenueSession::mark(&client).next_inbound), (words, number));
+    disconnect(&mut client, &mut venue);
+    let events = connect(&mut client, &mut venue, SECOND);
+    assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
+    assert!(VenueSession::is_open(&client));
+}
+
+#[test]
+fn reset_that_passes_over_reports_before_the_session_opens_is_a_gap() {
+    let (mut client, mut venue) = (client(Version::Fix44), Venue::new(Version::Fix44));
+    venue.session.connected(Venue::now(0));
+    VenueSession::connected(&mut client, 0).unwrap();
+    venue.take(client.to_send(), 0);
+    client.sent(client.to_send().len());
+    skip(&mut venue);
+    let next_inbound = venue.session.store().next_out();
+    let told = pump(&mut client, &mut venue, 0);
+    let logins = told.iter().filter_map(|event| match event {
+        SessionEvent::LoggedIn { mark, is_gap } => Some((mark.next_inbound, *is_gap)),
+        _ => None,
+    });
+    assert_eq!(logins.collect::<Vec<_>>(), [(2, false), (next_inbound, true)]);
+    assert!(VenueSession::is_open(&client));
+}
