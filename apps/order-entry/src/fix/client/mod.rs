@@ -52,13 +52,23 @@ impl FixClientConfig {
     }
 }
 
+/// How long the answer to a question may take, where no messages of before are to come first.
+const ANSWER_TIMEOUT_NS: u64 = 10_000_000_000;
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// No answer to the Logon has come.
     LoggingOn,
     /// The venue was asked what it has processed.
-    Asking,
+    Asking {
+        /// The question.
+        id: u64,
+        /// When it was asked, or when a message came that was missing.
+        since_ns: u64,
+        /// It was asked twice.
+        is_again: bool,
+    },
     /// It has answered.
     Settled,
 }
@@ -131,7 +141,27 @@ impl FixClient {
     }
 
     fn tick(&mut self, now: Now) -> Result<(), SessionError> {
-        self.session.tick(now).map_or(Ok(()), |end| Err(self.ended(end)))
+        if let Some(end) = self.session.tick(now) {
+            return Err(self.ended(end));
+        }
+        self.mind_question(now)
+    }
+
+    /// A session that does not settle takes no order and no cancel, so a question without an answer
+    /// is asked once more, and then ends the connection.
+    fn mind_question(&mut self, now: Now) -> Result<(), SessionError> {
+        let Stage::Asking { id, since_ns, is_again } = self.stage else { return Ok(()) };
+        let timeout_ns = self.session.missing_timeout_ns().unwrap_or(ANSWER_TIMEOUT_NS);
+        if !self.session.is_logged_on() || now.steady_ns.saturating_sub(since_ns) < timeout_ns {
+            return Ok(());
+        }
+        if is_again {
+            let why = "the venue does not answer the TestRequest (1) behind the Logon";
+            return Err(SessionError::new(why));
+        }
+        self.stage = Stage::Asking { id, since_ns: now.steady_ns, is_again: true };
+        self.session.ask(now, id);
+        Ok(())
     }
 
     /// The Logon is the last message that was sent: what was before, the venue has, unless it asks
@@ -197,7 +227,13 @@ impl FixClient {
                 let (next_id, is_final) = (self.processed_below, false);
                 Some(SessionEvent::Message { number: 0, message: VenueMessage::Settled { next_id, is_final } })
             }
-            Said::Message { seq, message } => Some(SessionEvent::Message { number: seq, message }),
+            Said::Message { seq, message } => {
+                if let (Stage::Asking { since_ns, .. }, Some(_)) = (&mut self.stage, self.session.missing_timeout_ns())
+                {
+                    *since_ns = now.steady_ns;
+                }
+                Some(SessionEvent::Message { number: seq, message })
+            }
             Said::Broken { seq, msg_type, defect } => {
                 // It comes again with the next logon: what it says of an order must not be lost.
                 self.session.store_mut().set_next_in(seq);
@@ -216,7 +252,9 @@ impl FixClient {
                 self.is_gap = true;
                 Ok(None)
             }
-            Stage::Asking => Ok(Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: true })),
+            Stage::Asking { .. } => {
+                Ok(Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: true }))
+            }
             Stage::Settled => {
                 self.is_gap = true;
                 Err(SessionError::new(why))
@@ -235,7 +273,9 @@ impl FixClient {
 
     fn ask(&mut self, now: Now) {
         let id = self.session.store().next_id();
-        self.stage = Stage::Asking;
+        if self.stage != Stage::Settled {
+            self.stage = Stage::Asking { id, since_ns: now.steady_ns, is_again: false };
+        }
         self.session.ask(now, id);
     }
 }

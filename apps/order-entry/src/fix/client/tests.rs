@@ -81,8 +81,12 @@ impl Venue {
 }
 
 fn client(version: Version) -> FixClient {
+    client_of(SessionConfig { version, heartbeat_s: 1, ..SessionConfig::default() })
+}
+
+fn client_of(session: SessionConfig) -> FixClient {
     let (sender, target) = ("TRADER".to_owned(), "VENUE".to_owned());
-    let session = SessionConfig { version, sender, target, heartbeat_s: 1, ..SessionConfig::default() };
+    let session = SessionConfig { sender, target, ..session };
     let config = FixClientConfig { instruments: vec![SYMBOL], epoch_offset_ns: UTC, ..FixClientConfig::new(session) };
     FixClient::new(config)
 }

@@ -69,6 +69,11 @@ impl<S: MessageStore> Session<S> {
         }
     }
 
+    /// How long missing messages of the peer may take; `None` where none is missing.
+    pub(in crate::fix) fn missing_timeout_ns(&self) -> Option<u64> {
+        self.hole.map(|_| self.config.resend_timeout_ns)
+    }
+
     /// Requests again where the last request is answered and something is missing still, or where
     /// no answer comes.
     pub(super) fn mind_hole(&mut self, now: Now) {

@@ -129,3 +129,64 @@ fn reset_that_passes_over_reports_before_the_session_opens_is_a_gap() {
     assert_eq!(logins.collect::<Vec<_>>(), [(2, false), (next_inbound, true)]);
     assert!(VenueSession::is_open(&client));
 }
+
+/// A client that is logged on, and whose question the line has lost.
+fn ask_in_vain() -> (FixClient, Venue) {
+    let (mut client, mut venue) = (client_of(SessionConfig::default()), Venue::new(Version::Fix44));
+    venue.session.connected(Venue::now(0));
+    VenueSession::connected(&mut client, 0).unwrap();
+    venue.take(client.to_send(), 0);
+    client.sent(client.to_send().len());
+    let mut input = venue.session.output();
+    while VenueSession::receive(&mut client, 0, &mut input).unwrap().is_some() {}
+    venue.session.consume(venue.session.output().len());
+    assert!(client.to_send().windows(6).any(|window| window == b"\x0135=1\x01"));
+    // As if the question had no TestReqID: taken, and not answered.
+    let lost = client.to_send().len();
+    client.sent(lost);
+    let number = venue.session.store().next_in();
+    venue.session.store_mut().set_next_in(number + 1);
+    (client, venue)
+}
+
+#[test]
+fn question_is_asked_again_and_its_answer_opens_the_session() {
+    let (mut client, mut venue) = ask_in_vain();
+    VenueSession::tick(&mut client, 10 * SECOND - 1).unwrap();
+    assert_eq!(client.to_send(), b"");
+    VenueSession::tick(&mut client, 10 * SECOND).unwrap();
+    let said = messages(&pump(&mut client, &mut venue, 10 * SECOND));
+    assert_eq!(said, [settled(client.processed_below)]);
+    assert!(VenueSession::is_open(&client));
+}
+
+#[test]
+fn second_question_without_an_answer_ends_the_connection() {
+    let (mut client, _) = ask_in_vain();
+    for second in [10, 19] {
+        VenueSession::tick(&mut client, second * SECOND).unwrap();
+    }
+    let error = VenueSession::tick(&mut client, 20 * SECOND).unwrap_err();
+    assert_eq!(error.to_string(), "the venue does not answer the TestRequest (1) behind the Logon");
+}
+
+/// A venue may take long to send a day again: while messages are missing, each that comes begins
+/// the time anew, which is that of a request for a resend.
+#[test]
+fn question_waits_for_the_messages_that_are_missing() {
+    let (mut client, mut venue) = ask_in_vain();
+    let number = venue.session.store().next_out();
+    let asked = |client: &FixClient| client.to_send().windows(3).filter(|window| window == b"ASK").count();
+    // The second of three is missing still.
+    for (skipped, second) in [(number + 2, 1), (number, 25)] {
+        venue.session.store_mut().set_next_out(skipped);
+        venue.accept(1);
+        let mut input = venue.session.output();
+        while VenueSession::receive(&mut client, second * SECOND, &mut input).unwrap().is_some() {}
+        venue.session.consume(venue.session.output().len());
+    }
+    VenueSession::tick(&mut client, 55 * SECOND - 1).unwrap();
+    assert_eq!(asked(&client), 0);
+    VenueSession::tick(&mut client, 55 * SECOND).unwrap();
+    assert_eq!(asked(&client), 1);
+}
