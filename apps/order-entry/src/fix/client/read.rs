@@ -160,10 +160,14 @@ fn cancel_reject(message: &Message<'_>) -> Result<VenueMessage, Defect> {
     })
 }
 
-/// A Reject (3) or a BusinessMessageReject (j) names the number of our message.
+/// A Reject (3) or a BusinessMessageReject (j) names the number of our message, or where a j leaves
+/// it out the id (379).
 fn refused(message: &Message<'_>, reason: u32, numbers: &Numbers, changes: &Changes) -> VenueMessage {
     let reason = message.number(reason).map_or(0, |reason| reason as u16);
-    let id = message.number(tags::REF_SEQ_NUM).map_or(0, |seq| numbers.id_of(seq));
+    let id = match message.number(tags::REF_SEQ_NUM) {
+        Some(seq) => numbers.id_of(seq),
+        None => id_of(message.get(tags::BUSINESS_REJECT_REF_ID)),
+    };
     match changes.get(id) {
         Some(Change::Cancel(target)) => {
             VenueMessage::answer(OrderKey::Client(target), VenueEvent::CancelRefused { reason })

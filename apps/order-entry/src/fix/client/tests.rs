@@ -3,7 +3,7 @@ use market::{Price, Side, Symbol};
 use super::*;
 use crate::fix::codec::{Decimal, Writer};
 use crate::fix::orders::{ExecTransType, ExecType, ExecutionReport, OrdStatus, Side as FixSide};
-use crate::fix::session::{Event, MemoryStore, Version};
+use crate::fix::session::{Event, MemoryStore, Schedule, Version};
 use crate::orders::{OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
 use crate::session::{SendError, VenueSession, WireOrder, WireTarget};

@@ -2,6 +2,9 @@
 
 use crate::fix::codec::Precision;
 
+/// The longest HeartBtInt (108) in seconds, a day.
+pub(super) const HEARTBEAT_S_MAX: u32 = 86_400;
+
 /// Which FIX.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
@@ -58,8 +61,8 @@ pub struct SessionConfig {
     pub username: Option<String>,
     /// Password (554) of our Logon. By default none.
     pub password: Option<String>,
-    /// HeartBtInt (108) of our Logon in seconds; 0 is none. An acceptor takes the initiator's. By
-    /// default 30.
+    /// HeartBtInt (108) of our Logon in seconds, at most a day; 0 is none. An acceptor takes the
+    /// initiator's. By default 30.
     pub heartbeat_s: u32,
     /// Both numbers begin anew with our Logon (141=Y). By default no.
     pub reset_on_logon: bool,

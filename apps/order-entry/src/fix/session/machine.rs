@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 
-use super::config::{Role, SessionConfig};
+use super::config::{HEARTBEAT_S_MAX, Role, SessionConfig};
 use super::event::{End, Event, Now, SendError, SessionCounts};
 use super::receiver::{Place, Receiver};
 use super::recovery::Skipped;
@@ -97,6 +97,7 @@ pub struct Session<S> {
 impl<S: MessageStore> Session<S> {
     /// A session without a connection, whose numbers are the store's.
     pub fn new(config: SessionConfig, store: S) -> Self {
+        let config = SessionConfig { heartbeat_s: config.heartbeat_s.min(HEARTBEAT_S_MAX), ..config };
         Self {
             sender: Sender::new(&config, store),
             receiver: Receiver::new(&config),
@@ -139,12 +140,15 @@ impl<S: MessageStore> Session<S> {
         }
     }
 
-    /// The connection is gone. What waited to be written is discarded: the peer asks for it later.
+    /// The connection is gone. What waited to be written is discarded: the peer asks for it later. A
+    /// reset of the numbers that was not polled is told with the next connection.
     pub fn disconnected(&mut self) {
         self.state = State::Down;
         self.receiver.clear();
         self.sender.discard_output();
+        let is_reset = self.steps.iter().any(|step| matches!(step, Step::Reset));
         self.steps.clear();
+        self.steps.extend(is_reset.then_some(Step::Reset));
         (self.hole, self.resending, self.closing, self.question) = (None, None, None, None);
         self.tests_sent = 0;
     }

@@ -1,7 +1,7 @@
 //! The header and the session's own fields of a message that was received, and which rule they
 //! break.
 
-use super::config::Version;
+use super::config::{HEARTBEAT_S_MAX, Version};
 use crate::fix::codec::{Message, parse_number, parse_utc};
 use crate::fix::orders::{Defect, Reason};
 use crate::fix::tag::tags;
@@ -147,7 +147,7 @@ fn kind_of(message: &Message<'_>) -> (Kind, Option<Defect>) {
         b"4" => Kind::SequenceReset { new_seq: number(tags::NEW_SEQ_NO), gap_fill: message.flag(tags::GAP_FILL_FLAG) },
         b"5" => Kind::Logout,
         b"A" => Kind::Logon {
-            heartbeat_s: number(tags::HEART_BT_INT).min(86_400) as u32,
+            heartbeat_s: number(tags::HEART_BT_INT).min(HEARTBEAT_S_MAX.into()) as u32,
             reset: message.flag(tags::RESET_SEQ_NUM_FLAG),
             next_expected: message.number(tags::NEXT_EXPECTED_MSG_SEQ_NUM),
         },

@@ -190,3 +190,48 @@ fn question_waits_for_the_messages_that_are_missing() {
     VenueSession::tick(&mut client, 55 * SECOND).unwrap();
     assert_eq!(asked(&client), 1);
 }
+
+/// The numbers begin anew while the connection ends, at an hour that is in the next span already.
+#[test]
+fn numbers_that_begin_anew_at_the_end_of_the_day_are_a_gap() {
+    let midnight = (UTC / (86_400 * SECOND) + 1) * 86_400 * SECOND - UTC;
+    let schedule = Some(Schedule::daily(0, 0));
+    let session = SessionConfig { heartbeat_s: 0, schedule, ..SessionConfig::default() };
+    let (mut client, mut venue) = (client_of(session), Venue::new(Version::Fix44));
+    connect(&mut client, &mut venue, 0);
+    order(&mut client, 1);
+    let error = VenueSession::tick(&mut client, midnight).unwrap_err();
+    assert_eq!(error.to_string(), "the session is not open now");
+    disconnect(&mut client, &mut venue);
+    let events = connect(&mut client, &mut Venue::new(Version::Fix44), midnight + 1);
+    assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
+}
+
+#[test]
+fn refusal_that_names_an_id_alone_is_that_of_its_request() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let (refused, canceled) = (order(&mut client, 1), order(&mut client, 1));
+    let cancel = client.next_id();
+    client.cancel_order(1, &target(canceled)).unwrap();
+    pump(&mut client, &mut venue, 1);
+    for id in [refused, cancel] {
+        let body = |out: &mut Writer<'_>| {
+            out.display(379, format_args!("{id:016}")).number(380, 8);
+        };
+        venue.session.send(Venue::now(1), "j", body).unwrap();
+    }
+    let cancel_refused = VenueMessage::answer(OrderKey::Client(canceled), VenueEvent::CancelRefused { reason: 8 });
+    let said = messages(&pump(&mut client, &mut venue, 1));
+    assert_eq!(said, [VenueMessage::Refused { id: refused, reason: 8 }, cancel_refused]);
+}
+
+#[test]
+fn longest_heartbeat_of_a_configuration_is_a_day() {
+    let mut client = client_of(SessionConfig { heartbeat_s: u32::MAX, ..SessionConfig::default() });
+    let mut venue = Venue::new(Version::Fix44);
+    venue.session.connected(Venue::now(0));
+    VenueSession::connected(&mut client, 0).unwrap();
+    assert!(client.to_send().windows(11).any(|window| window == b"\x01108=86400\x01"));
+    pump(&mut client, &mut venue, 0);
+    VenueSession::tick(&mut client, 0).unwrap();
+}
