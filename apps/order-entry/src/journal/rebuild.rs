@@ -17,6 +17,10 @@ pub struct RebuildCounts {
     pub refused: u64,
 }
 
+/// When a replayed request was sent, by the clock of the process that replays it: before all that
+/// it does itself. The records' times are of another clock.
+const SENT_NS: u64 = 0;
+
 /// Applies records in order. The table and the gate are empty at first; the gate stays disarmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rebuild {
@@ -39,9 +43,8 @@ impl Rebuild {
             self.counts.unknown += 1;
             return;
         };
-        let now_ns = record.stamp.at_ns;
         let is_taken = match entry {
-            Entry::Intent(intent) => self.request(&intent, now_ns, table, gate),
+            Entry::Intent(intent) => self.request(&intent, table, gate),
             Entry::Unsent { id } => match table.find(OrderKey::Client(id)) {
                 Some(slot) => {
                     table.abandon(slot);
@@ -90,22 +93,22 @@ impl Rebuild {
         self.session.next_inbound = self.session.next_inbound.max(number.saturating_add(u64::from(number > 0)));
     }
 
-    fn request(&mut self, intent: &Intent, now_ns: u64, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
+    fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
         match *intent {
             Intent::New { id, instrument, side, qty, price, .. } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
-                let slot = table.open(id, (instrument, side), (qty, price), now_ns);
+                let slot = table.open(id, (instrument, side), (qty, price), SENT_NS);
                 slot.is_ok_and(|slot| gate.restore_order(slot, instrument, side, (qty, price)))
             }
             Intent::Replace { target, id, qty, price } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let Some(slot) = table.find(OrderKey::Client(target)) else { return false };
                 let cum = table.get(slot).map_or(0, |order| order.cum());
-                table.request_replace(slot, id, (qty, price), now_ns).is_ok()
+                table.request_replace(slot, id, (qty, price), SENT_NS).is_ok()
                     && gate.restore_replace(slot, id, (qty.saturating_sub(cum), price))
             }
             Intent::Cancel { target } => {
-                let asked = table.find(OrderKey::Client(target)).map(|slot| table.request_cancel(slot, now_ns));
+                let asked = table.find(OrderKey::Client(target)).map(|slot| table.request_cancel(slot, SENT_NS));
                 // An order in doubt may be canceled again; doubts are not in the journal.
                 matches!(asked, Some(Ok(_) | Err(RequestError::CancelPending)))
             }

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::OrderManager;
 use crate::journal::{Entry, JournalMemory, SessionMark};
 use crate::orders::{
-    Effect, End, Order, OrderEvent, OrderKey, State, StatedTerms, VenueEvent, VenueMessage, VenueStatus,
+    Alarm, Effect, End, Order, OrderEvent, OrderKey, State, StatedTerms, VenueEvent, VenueMessage, VenueStatus,
 };
 
 /// What one message did: at most an answer, its terms and its end.
@@ -84,7 +84,8 @@ impl<M: JournalMemory> OrderManager<M> {
         now_ns: u64,
     ) -> OrderEvents {
         let mut events = OrderEvents::new();
-        events.push(self.apply(key, event));
+        let applied = self.apply(key, event);
+        events.push(applied);
         let restated = self.restatement(key, terms);
         let is_last = restated.is_none() && !is_dead;
         self.note(&Entry::Answer { number: if is_last { number } else { 0 }, key, event }, now_ns);
@@ -93,6 +94,12 @@ impl<M: JournalMemory> OrderManager<M> {
         }
         if is_dead {
             events.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
+        }
+        let is_unknown_fill =
+            applied.outcome.alarm == Some(Alarm::UnknownOrder) && matches!(event, VenueEvent::Filled { .. });
+        if is_unknown_fill && self.gate.is_armed() {
+            // An order that nobody knows trades past every limit: a person must compare.
+            self.disarm(now_ns);
         }
         events
     }

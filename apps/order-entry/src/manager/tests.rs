@@ -137,6 +137,44 @@ fn manager_goes_on_where_its_journal_ends() {
     assert!(!again.risk().is_armed());
 }
 
+/// The journal has the time since the epoch, and the calls a clock that begins with the process.
+#[test]
+fn order_of_a_journal_is_asked_about_when_time_has_passed_since_the_restart() {
+    let epoch_offset_ns = 1_795_727_114_000_000_000;
+    let config = || ManagerConfig { epoch_offset_ns, ..config() };
+    let mut manager = OrderManager::new(config(), Journal::create(vec![0; 4_096], 1, 0, 0).unwrap());
+    manager.arm(1);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    let (mut again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+    again.take(1, &VenueMessage::Settled { next_id: 2, is_final: false }, 50);
+    assert_eq!(again.poll_unanswered(99, 100), None);
+    assert_eq!(again.poll_unanswered(100, 100), Some(Query { slot, id: 1 }));
+}
+
+#[test]
+fn cancel_of_a_journal_that_the_venue_has_ignored_is_over_after_the_first_question() {
+    let mut manager = manager(4_096);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
+    manager.cancel(slot, Route::default(), 1_000).unwrap();
+    let (mut again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+    again.take(2, &VenueMessage::AnsweredBelow { below: 2, asked_ns: 50 }, 60);
+    assert_eq!(again.orders().get(slot).unwrap().state(), Some(State::Live));
+}
+
+/// An order that nobody knows trades past every limit.
+#[test]
+fn fill_of_an_unknown_order_stops_orders_until_a_person_arms() {
+    let mut manager = manager(4_096);
+    let fill = VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 60, price: TEN };
+    take(&mut manager, 1, 77, fill);
+    assert_eq!((manager.alarms(), manager.last_alarm()), (1, Some(Alarm::UnknownOrder)));
+    let refusal = buy(&mut manager, 3, 100).unwrap_err();
+    assert!(matches!(refusal, Refusal::Risk(reject) if reject.limit == Limit::Disarmed), "{refusal}");
+    manager.arm(40);
+    assert!(buy(&mut manager, 4, 100).is_ok());
+}
+
 #[test]
 fn replace_and_cancel_name_the_accepted_order() {
     let mut manager = manager(4_096);
