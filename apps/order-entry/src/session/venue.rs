@@ -173,6 +173,10 @@ pub trait VenueSession: fmt::Debug {
     /// written, so that afterwards only a broken line can stop it.
     fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError>;
 
+    /// Whether a cancel, of one order or of all, could be written. Asked before the journal is
+    /// written, so that a line that has stopped reading does not fill it.
+    fn may_cancel(&self) -> Result<(), SendError>;
+
     /// Writes an order.
     fn new_order(&mut self, now_ns: u64, order: &WireOrder) -> Result<(), SendError>;
 

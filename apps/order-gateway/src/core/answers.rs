@@ -62,10 +62,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 for event in &events {
                     self.book(event, now_ns);
                 }
+                self.watch_cancels(message, &events);
                 match message {
                     VenueMessage::Settled { .. } => {
                         // The line may have broken before the cancels of a thrown switch arrived.
-                        self.is_mass_cancel_due |= self.is_killed && self.manager.orders().live_count() > 0;
+                        if self.mass_cancel.is_killed && self.manager.orders().live_count() > 0 {
+                            self.mass_cancel.begin();
+                        }
                         Told::Open
                     }
                     _ if events.is_empty() => Told::Nothing,

@@ -2,6 +2,7 @@
 //! risk, journal) and the venue's session.
 
 mod answers;
+mod mass_cancel;
 mod requests;
 
 use core::fmt;
@@ -13,6 +14,7 @@ use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskGate, Rou
 use order_entry::session::VenueSession;
 use order_entry::{ManagerConfig, OrderManager};
 
+use self::mass_cancel::MassCancel;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
 pub(crate) use answers::Told;
@@ -90,10 +92,7 @@ pub struct Core<S, M> {
     kill: KillSwitch,
     /// Throws of the switch that were acted upon.
     throws: u64,
-    /// All orders are to be canceled as soon as the session takes it.
-    is_mass_cancel_due: bool,
-    /// The switch was thrown, and nobody has armed since.
-    is_killed: bool,
+    mass_cancel: MassCancel,
     answer_timeout_ns: u64,
     counts: CoreCounts,
     reconciler: Option<Reconciler>,
@@ -138,8 +137,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             timer_ns: None,
             throws: kill.throws(),
             kill,
-            is_mass_cancel_due: false,
-            is_killed: false,
+            mass_cancel: MassCancel::NONE,
             answer_timeout_ns,
             counts: CoreCounts::default(),
             reconciler: None,
@@ -166,7 +164,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.throws = self.kill.throws();
-        (self.is_mass_cancel_due, self.is_killed) = (false, false);
+        self.mass_cancel = MassCancel::NONE;
         self.manager.arm(now_ns);
     }
 
@@ -238,19 +236,6 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.poll_kill(now_ns);
     }
 
-    fn poll_kill(&mut self, now_ns: u64) {
-        let throws = self.kill.throws();
-        if throws != self.throws {
-            self.throws = throws;
-            (self.is_mass_cancel_due, self.is_killed) = (true, true);
-            self.disarm(now_ns);
-        }
-        if self.is_mass_cancel_due && self.session.is_open() {
-            self.is_mass_cancel_due = false;
-            self.send_cancel_all(now_ns);
-        }
-    }
-
     /// Asks the venue to end the connection.
     pub fn log_out(&mut self, now_ns: u64) {
         self.session.log_out(now_ns);
@@ -275,6 +260,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// The session.
     pub const fn session(&self) -> &S {
         &self.session
+    }
+
+    /// The session, for what its line tells it.
+    pub const fn session_mut(&mut self) -> &mut S {
+        &mut self.session
     }
 
     /// The counts so far.

@@ -5,7 +5,7 @@ use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
 use order_entry::orders::OrderKey;
 use order_entry::risk::{InstrumentIdx, NewOrder, OrderPrice};
-use order_entry::session::{SendError, VenueSession, WireOrder, WireTarget};
+use order_entry::session::{VenueSession, WireOrder, WireTarget};
 
 use super::Core;
 use crate::orders::OrderRequest;
@@ -72,16 +72,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.write_cancel(&target, now_ns)
     }
 
-    fn cancel_past_rates(&mut self, slot: usize, now_ns: u64) -> Result<(), Refusal> {
+    pub(super) fn cancel_past_rates(&mut self, slot: usize, now_ns: u64) -> Result<(), Refusal> {
         let target = self.cancelable(slot)?;
         self.manager.cancel_past_rates(slot, now_ns)?;
         self.write_cancel(&target, now_ns)
     }
 
     fn cancelable(&self, slot: usize) -> Result<WireTarget, Refusal> {
-        if !self.session.is_open() {
-            return Err(Refusal::Session(SendError::Closed));
-        }
+        self.session.may_cancel().map_err(Refusal::Session)?;
         self.target(slot).ok_or(Refusal::Unknown)
     }
 
@@ -94,24 +92,6 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
         self.counts.cancels += 1;
         Ok(())
-    }
-
-    /// Cancels everything, past the rates of the gate: by the venue's mass cancel, or order by
-    /// order. What cannot be written now is done when the line has room.
-    pub(crate) fn send_cancel_all(&mut self, now_ns: u64) {
-        match self.session.cancel_all(now_ns) {
-            Ok(true) => self.counts.cancels += 1,
-            Ok(false) => {
-                for slot in 0..self.manager.orders().used() {
-                    if self.manager.orders().get(slot).is_some_and(|order| order.is_live()) {
-                        self.is_mass_cancel_due |=
-                            matches!(self.cancel_past_rates(slot, now_ns), Err(Refusal::Session(_)));
-                    }
-                }
-            }
-            Err(_) => self.is_mass_cancel_due = true,
-        }
-        self.mark_numbers(now_ns);
     }
 
     /// The order in `slot` by the names that a venue knows.

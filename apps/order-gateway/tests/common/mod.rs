@@ -18,6 +18,7 @@ use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderReque
 pub use limits::limits;
 
 mod limits;
+pub mod line;
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const STOCK: InstrumentIdx = InstrumentIdx(0);

@@ -344,3 +344,15 @@ fn silent_venue_ends_the_session() {
     let ended = (1..60).find_map(|tenth| VenueSession::tick(&mut client, tenth * SECOND / 10).err());
     assert!(ended.is_some_and(|error| error.to_string().contains("nothing from the peer")));
 }
+
+#[test]
+fn cancel_that_may_be_sent_is_written() {
+    let (mut client, _) = open(Version::Fix50Sp2);
+    let id = order(&mut client, SECOND);
+    while client.may_cancel().is_ok() {
+        client.cancel_order(SECOND, &target(id)).unwrap();
+    }
+    assert_eq!(client.may_cancel(), Err(SendError::Room));
+    client.sent(client.to_send().len());
+    assert_eq!(client.may_cancel(), Ok(()));
+}

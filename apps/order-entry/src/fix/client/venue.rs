@@ -13,6 +13,8 @@ use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOr
 
 /// Bytes that an order leaves for its cancel, heartbeats and a logout.
 const SPARE: usize = 2 * 1_024;
+/// Bytes of a cancel, whatever its names.
+const CANCEL_LEN: usize = 1_024;
 /// A template has eight digits for shares.
 const QTY_MAX: u32 = 99_999_999;
 /// A template has eight digits before the point, and four decimals of a price are behind it.
@@ -70,6 +72,11 @@ impl VenueSession for FixClient {
             return Err(SendError::Ids);
         }
         if self.session.output_room() < SPARE { Err(SendError::Room) } else { Ok(()) }
+    }
+
+    fn may_cancel(&self) -> Result<(), SendError> {
+        self.closed()?;
+        if self.session.output_room() < CANCEL_LEN { Err(SendError::Room) } else { Ok(()) }
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {

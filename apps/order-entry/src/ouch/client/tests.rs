@@ -2,7 +2,7 @@ use super::*;
 use crate::orders::{OrderKey, VenueEvent};
 use crate::ouch::FENCE_LEN;
 use crate::ouch::v50::{AccountQueryResponse, Field, Inbound, OrderCanceled};
-use crate::session::Output;
+use crate::session::{Output, SendError, VenueSession};
 use crate::soupbin::{Credentials, Server, ServerConfig, ServerEvent};
 
 /// A venue that accepts each login, and the client.
@@ -175,4 +175,17 @@ fn bytes_that_are_no_ouch_end_the_session_with_the_rule() {
     let mut input: &[u8] = b"\0\x03S?!";
     let error = line.client.receive(1, &mut input).unwrap_err();
     assert_eq!(error.to_string(), "the version has no message '?'");
+}
+
+#[test]
+fn mass_cancel_without_room_uses_no_number() {
+    let (mut line, _) = Line::logged_in();
+    line.settle(7);
+    while line.client.ask(1).is_ok() {}
+    assert_eq!(VenueSession::may_cancel(&line.client), Err(SendError::Room));
+    assert_eq!(VenueSession::cancel_all(&mut line.client, 1), Err(SendError::Room));
+    assert_eq!(line.client.next_id(), 7);
+    line.queries();
+    assert_eq!(VenueSession::may_cancel(&line.client), Ok(()));
+    assert_eq!(VenueSession::cancel_all(&mut line.client, 1), Ok(true));
 }

@@ -9,9 +9,12 @@ use crate::orders::OrderRules;
 use crate::ouch::v50::{EnterOrder, MassCancel, ReplaceOrder};
 use crate::ouch::{Display, PRICE_MAX, QUANTITY_MAX, Side as OuchSide, TimeInForce, YesNo};
 use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::soupbin::HEADER_LEN;
 
 /// Bytes that an order leaves for a heartbeat, an account query and a mass cancel.
 const SPARE: usize = 64;
+/// Bytes of a mass cancel, which is longer than a cancel of one order.
+const CANCEL_LEN: usize = HEADER_LEN + 1 + MassCancel::LEN + 2;
 
 impl OuchClient {
     fn closed(&self) -> Result<(), SendError> {
@@ -78,6 +81,11 @@ impl VenueSession for OuchClient {
         if OUT_LEN - self.out_len < EnterOrder::LEN + SPARE { Err(SendError::Room) } else { Ok(()) }
     }
 
+    fn may_cancel(&self) -> Result<(), SendError> {
+        self.closed()?;
+        if OUT_LEN - self.out_len < CANCEL_LEN { Err(SendError::Room) } else { Ok(()) }
+    }
+
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
         self.may_send(wire.qty, wire.price)?;
         let side = match (wire.side, wire.is_short) {
@@ -114,9 +122,10 @@ impl VenueSession for OuchClient {
         self.cancel(now_ns, target.id as u32).map_err(|_| SendError::Room)
     }
 
+    /// Without a number for a mass cancel each order is canceled by itself, which takes none.
     fn cancel_all(&mut self, now_ns: u64) -> Result<bool, SendError> {
-        self.closed()?;
-        let user_ref = self.account.take().ok_or(SendError::Ids)?.into();
+        self.may_cancel()?;
+        let Some(user_ref) = self.account.take().map(Into::into) else { return Ok(false) };
         let cancel = MassCancel { user_ref, firm: self.firm, symbol: Symbol::NONE };
         let mut message = [0; MassCancel::LEN + 2];
         let len = cancel.emit(&[], &mut message).unwrap_or_default();

@@ -1,0 +1,115 @@
+//! A session whose line takes as many requests as a test says, and that says what a test has it say.
+
+use std::collections::VecDeque;
+
+use market::Price;
+use order_entry::journal::SessionMark;
+use order_entry::orders::{OrderKey, OrderRules, VenueEvent, VenueMessage};
+use order_entry::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+
+/// Cancels each order by itself, as FIX does.
+#[derive(Debug)]
+pub struct Line {
+    next_id: u64,
+    /// Requests that the line still takes.
+    pub room: usize,
+    pub said: VecDeque<SessionEvent>,
+    /// The ids that cancels named.
+    pub canceled: Vec<u64>,
+}
+
+impl Line {
+    pub fn new() -> Self {
+        Self { next_id: 1, room: usize::MAX, said: VecDeque::new(), canceled: Vec::new() }
+    }
+
+    pub fn say(&mut self, id: u64, event: VenueEvent) {
+        let message = VenueMessage::answer(OrderKey::Client(id), event);
+        self.said.push_back(SessionEvent::Message { number: 0, message });
+    }
+
+    fn take_id(&mut self) -> Result<(), SendError> {
+        self.may_cancel()?;
+        self.room -= 1;
+        self.next_id += 1;
+        Ok(())
+    }
+}
+
+impl VenueSession for Line {
+    fn rules(&self) -> OrderRules {
+        OrderRules::default()
+    }
+
+    fn resume(&mut self, mark: &SessionMark) {
+        self.next_id = mark.next_id;
+    }
+
+    fn mark(&self) -> SessionMark {
+        SessionMark { next_id: self.next_id, ..SessionMark::default() }
+    }
+
+    fn connected(&mut self, _now_ns: u64) -> Result<(), SessionError> {
+        Ok(())
+    }
+
+    fn disconnected(&mut self) {}
+
+    fn receive(&mut self, _now_ns: u64, _input: &mut &[u8]) -> Result<Option<SessionEvent>, SessionError> {
+        Ok(self.said.pop_front())
+    }
+
+    fn tick(&mut self, _now_ns: u64) -> Result<(), SessionError> {
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    fn skip_id(&mut self, _now_ns: u64) {
+        self.next_id += 1;
+    }
+
+    fn may_send(&self, _qty: u32, _price: Price) -> Result<(), SendError> {
+        self.may_cancel()
+    }
+
+    fn may_cancel(&self) -> Result<(), SendError> {
+        if self.room == 0 { Err(SendError::Room) } else { Ok(()) }
+    }
+
+    fn new_order(&mut self, _now_ns: u64, _order: &WireOrder) -> Result<(), SendError> {
+        self.take_id()
+    }
+
+    fn replace_order(&mut self, _now_ns: u64, _target: &WireTarget, _order: &WireOrder) -> Result<(), SendError> {
+        self.take_id()
+    }
+
+    fn cancel_order(&mut self, _now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
+        self.take_id()?;
+        self.canceled.push(target.id);
+        Ok(())
+    }
+
+    fn cancel_all(&mut self, _now_ns: u64) -> Result<bool, SendError> {
+        Ok(false)
+    }
+
+    fn ask_status(&mut self, _now_ns: u64, _target: &WireTarget) -> Result<bool, SendError> {
+        Ok(true)
+    }
+
+    fn log_out(&mut self, _now_ns: u64) {}
+
+    fn to_send(&self) -> &[u8] {
+        &[]
+    }
+
+    fn sent(&mut self, _len: usize) {}
+}
