@@ -140,8 +140,8 @@ impl<S: MessageStore> Session<S> {
         }
     }
 
-    /// The connection is gone. What waited to be written is discarded: the peer asks for it later. A
-    /// reset of the numbers that was not polled is told with the next connection.
+    /// The connection is gone. What waited to be written is discarded: the peer asks for it later.
+    /// A reset of the numbers that was not polled is told with the next connection.
     pub fn disconnected(&mut self) {
         self.state = State::Down;
         self.receiver.clear();
