@@ -15,8 +15,8 @@ use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, Sessi
 
 use crate::exchange::{PASSWORD, USER};
 
-/// Marks our query among those of the gateways.
-const OWN_IDX: u8 = 9;
+/// Marks our query among those of the gateways, which draw theirs from 1 to 200.
+const OWN_IDX: u8 = 250;
 
 /// An order as the venue has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
