@@ -1,4 +1,5 @@
-//! A session whose line takes as many requests as a test says, and that says what a test has it say.
+//! A session whose line takes as many requests as a test says, and that says what a test has it
+//! say.
 
 use std::collections::VecDeque;
 
