@@ -118,7 +118,7 @@ fn cancel() -> Duration {
 fn new(id: u64) -> Intent {
     let symbol = Symbol(*b"ZIEXT   ");
     let instrument = InstrumentIdx(id as u32 % INSTRUMENTS);
-    Intent::New { id, symbol, instrument, side: Side::Buy, qty: 100, price: PRICE }
+    Intent::New { id, symbol, instrument, side: Side::Buy, is_short: false, qty: 100, price: PRICE }
 }
 
 fn intent(id: u64) -> Entry {

@@ -3,7 +3,7 @@
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::entry::{Entry, Intent};
+use super::entry::{Entry, Intent, side_byte};
 use super::layout::{PAYLOAD_MAX, RECORD_HEADER_LEN, RecordHeader, record_len, sum};
 use super::writer::{Full, Stamp};
 
@@ -28,11 +28,11 @@ impl Cursor {
     /// unknown length: a third of the instructions.
     #[inline]
     pub(crate) fn append_intent(&mut self, memory: &mut [u8], intent: &Intent, stamp: Stamp) -> Result<u64, Full> {
-        let Intent::New { id, symbol, instrument, side, qty, price } = *intent else {
+        let Intent::New { id, symbol, instrument, side, is_short, qty, price } = *intent else {
             let entry = Entry::Intent(*intent);
             return self.append(memory, (entry.kind(), stamp), &entry.encode(), self.reserve);
         };
-        let (side, qty, price) = (u64::from(side.to_wire()), u64::from(qty), price.0 as u64);
+        let (side, qty, price) = (u64::from(side_byte(side, is_short)), u64::from(qty), price.0 as u64);
         let words = [
             0,
             self.seq,

@@ -22,6 +22,8 @@ pub enum Intent {
         instrument: InstrumentIdx,
         /// Buy or sell.
         side: Side,
+        /// A sale is marked short.
+        is_short: bool,
         /// Shares.
         qty: u32,
         /// The price, or that at which a market order was valued.
@@ -198,13 +200,24 @@ impl Entry {
     }
 }
 
+/// The side of a short sale. What does not know it reads a sale.
+const SHORT: u8 = b'T';
+
+/// The byte of a new order's record for its side.
+pub(super) const fn side_byte(side: Side, is_short: bool) -> u8 {
+    match side {
+        Side::Sell if is_short => SHORT,
+        _ => side.to_wire(),
+    }
+}
+
 fn encode_intent(intent: &Intent, out: &mut Writer) {
     match *intent {
-        Intent::New { id, symbol, instrument, side, qty, price } => {
+        Intent::New { id, symbol, instrument, side, is_short, qty, price } => {
             out.put(id.to_le_bytes());
             out.put(symbol.0);
             out.put(instrument.0.to_le_bytes());
-            out.put([side.to_wire()]);
+            out.put([side_byte(side, is_short)]);
             out.terms(qty, price);
         }
         Intent::Replace { target, id, qty, price } => {
@@ -222,8 +235,9 @@ fn decode_intent(kind: u16, from: &mut Reader<'_>) -> Option<Intent> {
         1 => {
             let symbol = Symbol(from.take()?);
             let instrument = InstrumentIdx(from.u32()?);
-            let side = Side::from_wire(from.u8()?);
-            Intent::New { id: first, symbol, instrument, side, qty: from.u32()?, price: from.price()? }
+            let byte = from.u8()?;
+            let (side, is_short) = (Side::from_wire(byte), byte == SHORT);
+            Intent::New { id: first, symbol, instrument, side, is_short, qty: from.u32()?, price: from.price()? }
         }
         2 => Intent::Replace { target: first, id: from.u64()?, qty: from.u32()?, price: from.price()? },
         _ => Intent::Cancel { target: first },

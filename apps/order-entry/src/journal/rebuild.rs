@@ -95,9 +95,12 @@ impl Rebuild {
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
         match *intent {
-            Intent::New { id, instrument, side, qty, price, .. } => {
+            Intent::New { id, instrument, side, is_short, qty, price, .. } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let slot = table.open(id, (instrument, side), (qty, price), SENT_NS);
+                if let (Ok(slot), true) = (slot, is_short) {
+                    table.mark_short(slot);
+                }
                 slot.is_ok_and(|slot| gate.restore_order(slot, instrument, side, (qty, price)))
             }
             Intent::Replace { target, id, qty, price } => {

@@ -50,7 +50,7 @@ impl Rehearsal {
         let passage = Passage { table: &mut self.table, gate: &mut self.gate, cursor, memory };
         let stamp = Stamp { at_ns: now_ns, event_ns: now_ns };
         let passed = passage.pass(id, Symbol(*b"REHEARSE"), black_box(&order), &market, (now_ns, stamp));
-        let Ok(slot) = passed else { return false };
+        let Ok((slot, _)) = passed else { return false };
         self.table.open_in(slot, id, (instrument, order.side), (order.qty, PRICE), now_ns);
         self.table.abandon(slot);
         self.gate.ended(slot);

@@ -16,7 +16,8 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// State, risk checks, journal. Returns the slot, which is not opened yet. Not inlined, so that
+    /// State, risk checks, journal. Returns the slot, which is not opened yet, and whether the order
+    /// is a short sale. Not inlined, so that
     /// a rehearsal runs the same instructions, which is what brings them into the cache.
     #[inline(never)]
     pub(super) fn pass(
@@ -26,18 +27,19 @@ impl Passage<'_> {
         order: &NewOrder,
         market: &Market,
         (now_ns, stamp): (u64, Stamp),
-    ) -> Result<usize, Refusal> {
+    ) -> Result<(usize, bool), Refusal> {
         let Self { table, gate, cursor, memory } = self;
         let NewOrder { instrument, side, qty, .. } = *order;
         let slot = table.may_open(id, instrument).map_err(Refusal::State)?;
+        let is_short = gate.is_short(order);
         gate.check_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
         let price = price_of(order, gate, slot);
-        let intent = Intent::New { id, symbol, instrument, side, qty, price };
+        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price };
         if let Err(full) = cursor.append_intent(memory, &intent, stamp) {
             gate.ended(slot);
             return Err(Refusal::Journal(full));
         }
-        Ok(slot)
+        Ok((slot, is_short))
     }
 }
 
@@ -67,19 +69,22 @@ impl<M: JournalMemory> OrderManager<M> {
         let Self { table, gate, journal, .. } = self;
         let (cursor, memory) = journal.parts();
         let passed = Passage { table, gate, cursor, memory }.pass(id, symbol, order, market, (now_ns, stamp));
-        let slot = match passed {
-            Ok(slot) => slot,
+        let (slot, is_short) = match passed {
+            Ok(passed) => passed,
             Err(Refusal::Risk(reject)) => return Err(self.refused(order.instrument, reject, now_ns)),
             Err(refusal) => return Err(refusal),
         };
         let NewOrder { instrument, side, qty, .. } = *order;
         let price = price_of(order, &self.gate, slot);
         if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
-            self.take_back(&Intent::New { id, symbol, instrument, side, qty, price }, now_ns);
+            self.take_back(&Intent::New { id, symbol, instrument, side, is_short, qty, price }, now_ns);
             self.gate.ended(slot);
             return Err(Refusal::Disk);
         }
         self.table.open_in(slot, id, (instrument, side), (qty, price), now_ns);
+        if is_short {
+            self.table.mark_short(slot);
+        }
         Ok(slot)
     }
 

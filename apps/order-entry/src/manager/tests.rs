@@ -176,6 +176,29 @@ fn fill_of_an_unknown_order_stops_orders_until_a_person_arms() {
 }
 
 #[test]
+fn short_sale_is_known_as_one_after_a_restart() {
+    let mut limits = limits();
+    limits.instruments[0].short_max = 1_000;
+    limits.shortable.set(InstrumentIdx(0), true);
+    let config = ManagerConfig { limits: Box::new(limits), ..config() };
+    let mut manager = OrderManager::new(config.clone(), Journal::create(vec![0; 4_096], 1, 0, 0).unwrap());
+    manager.arm(1);
+    let fill = VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 100, price: TEN };
+    buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, fill);
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100 };
+    for id in [2, 3] {
+        let order = NewOrder::limit(InstrumentIdx(0), Side::Sell, 60, TEN);
+        manager.new_order(id, SYMBOL, &order, &market, 100 * id).unwrap();
+    }
+    let (again, _) = OrderManager::recover(config, manager.journal().memory().clone(), 0).unwrap();
+    for manager in [manager, again] {
+        let shorts: Vec<bool> = manager.orders().live().map(|(_, order)| order.is_short()).collect();
+        assert_eq!(shorts, [false, true]);
+    }
+}
+
+#[test]
 fn replace_and_cancel_name_the_accepted_order() {
     let mut manager = manager(4_096);
     let slot = buy(&mut manager, 1, 100).unwrap();

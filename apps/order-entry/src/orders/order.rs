@@ -74,6 +74,7 @@ pub struct Order {
     pub instrument: InstrumentIdx,
     /// Buy or sell.
     pub side: Side,
+    pub(super) is_short: bool,
     pub(super) is_in_doubt: bool,
     /// The slot is in the queue of ended orders.
     pub(super) is_queued: bool,
@@ -137,6 +138,11 @@ impl Order {
     /// Replaces without an answer, the oldest first.
     pub fn pending_replaces(&self) -> &[PendingReplace] {
         &self.pending
+    }
+
+    /// Whether the order is a sale that was marked short: its cancels and replaces are too.
+    pub const fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Whether the order may still trade: it was sent, and no end of it is known.

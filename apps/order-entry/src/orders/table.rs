@@ -216,6 +216,11 @@ impl OrderTable {
         self.live += 1;
     }
 
+    /// The order in `slot` is a short sale.
+    pub(crate) fn mark_short(&mut self, slot: usize) {
+        self.orders[slot].is_short = true;
+    }
+
     /// The order in `slot` was not sent after all.
     pub fn abandon(&mut self, slot: usize) {
         if self.orders.get(slot).is_some_and(|order| order.life == Life::Sent) {

@@ -6,7 +6,7 @@ use super::duplicates::Duplicates;
 use super::exposure::Exposures;
 use super::kill::KillSwitch;
 use super::limits::{Limits, StaleLimits};
-use super::order::InstrumentIdx;
+use super::order::{InstrumentIdx, NewOrder};
 use super::rate::Bucket;
 use super::reject::{Limit, RiskReject};
 use super::reservation::Reservation;
@@ -151,6 +151,15 @@ impl RiskGate {
     pub fn open_qty(&self, instrument: InstrumentIdx) -> Option<(i64, i64)> {
         let open = &self.exposures.instruments.get(instrument.0 as usize)?.open;
         Some((*open.of(market::Side::Buy), *open.of(market::Side::Sell)))
+    }
+
+    /// Whether a sale goes beyond the position, with all other open sales filled: it is marked
+    /// short.
+    #[inline]
+    pub fn is_short(&self, order: &NewOrder) -> bool {
+        let open = self.open_qty(order.instrument).map_or(0, |(_, sells)| sells);
+        let position = self.position(order.instrument).unwrap_or(0);
+        order.side == market::Side::Sell && position.saturating_sub(open).saturating_sub(i64::from(order.qty)) < 0
     }
 
     /// The price at which the order in `slot` is valued; that of a market order is the collar's

@@ -49,6 +49,8 @@ pub struct WireTarget {
     pub symbol: Symbol,
     /// Buy or sell.
     pub side: Side,
+    /// It is a sale that was marked short.
+    pub is_short: bool,
     /// The intended total with executions.
     pub qty: u32,
 }

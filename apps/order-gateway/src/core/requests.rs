@@ -1,10 +1,10 @@
 //! Requests: the manager checks them and writes them down, and only then the session writes bytes.
 
-use market::{Price, Side};
+use market::Price;
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
 use order_entry::orders::OrderKey;
-use order_entry::risk::{InstrumentIdx, NewOrder, OrderPrice};
+use order_entry::risk::{NewOrder, OrderPrice};
 use order_entry::session::{VenueSession, WireOrder, WireTarget};
 
 use super::Core;
@@ -26,11 +26,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let idx = instrument.0 as usize;
         let (of, market) = (*self.instruments.get(idx).ok_or(Refusal::Unknown)?, self.markets[idx]);
         self.session.may_send(qty, price).map_err(Refusal::Session)?;
-        let (id, is_short) = (self.session.next_id(), self.is_short(instrument, side, qty));
+        let id = self.session.next_id();
         let order = NewOrder { instrument, side, qty, price: OrderPrice::Limit(price), route: of.route };
         let opened = self.manager.new_order(id, of.symbol, &order, &market, now_ns);
         self.skip_after_disk(&opened, id, now_ns);
-        opened?;
+        let is_short = self.manager.orders().get(opened?).is_some_and(|order| order.is_short());
         let wire = WireOrder { id, instrument, symbol: of.symbol, side, is_short, qty, price, is_ioc };
         let sent = self.session.new_order(now_ns, &wire);
         self.used(id, now_ns);
@@ -46,14 +46,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.session.may_send(qty, price).map_err(Refusal::Session)?;
         let slot = self.manager.orders().find(OrderKey::Client(of)).ok_or(Refusal::Unknown)?;
         let target = self.target(slot).ok_or(Refusal::Unknown)?;
-        let WireTarget { instrument, symbol, side, .. } = target;
+        let WireTarget { instrument, symbol, side, is_short, .. } = target;
         let idx = instrument.0 as usize;
         let (of, market) = (*self.instruments.get(idx).ok_or(Refusal::Unknown)?, self.markets[idx]);
         let id = self.session.next_id();
         let noted = self.manager.replace(slot, id, (qty, price), (&market, of.route), now_ns);
         self.skip_after_disk(&noted, id, now_ns);
         noted?;
-        let wire = WireOrder { id, instrument, symbol, side, is_short: false, qty, price, is_ioc: false };
+        let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, is_ioc: false };
         let sent = self.session.replace_order(now_ns, &target, &wire);
         self.used(id, now_ns);
         if let Err(error) = sent {
@@ -100,7 +100,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let instrument = order.instrument;
         let symbol = self.instruments.get(instrument.0 as usize)?.symbol;
         let (id, venue_id, qty) = (order.accepted_id(), order.venue_id(), order.qty());
-        Some(WireTarget { id, venue_id, instrument, symbol, side: order.side, qty })
+        let (side, is_short) = (order.side, order.is_short());
+        Some(WireTarget { id, venue_id, instrument, symbol, side, is_short, qty })
     }
 
     /// The disk failed under the request `id`, whose id the journal may have: no other takes it.
@@ -118,13 +119,5 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
         self.marked_id = self.marked_id.max(id.saturating_add(1));
         self.mark_numbers(now_ns);
-    }
-
-    /// Whether a sale goes beyond the position, with all other open sales filled.
-    fn is_short(&self, instrument: InstrumentIdx, side: Side, qty: u32) -> bool {
-        let risk = self.manager.risk();
-        let open = risk.open_qty(instrument).map_or(0, |(_, sells)| sells);
-        let position = risk.position(instrument).unwrap_or(0);
-        side == Side::Sell && position.saturating_sub(open).saturating_sub(i64::from(qty)) < 0
     }
 }

@@ -141,7 +141,8 @@ fn order(client: &mut FixClient, now_ns: u64) -> u64 {
 }
 
 fn target(id: u64) -> WireTarget {
-    WireTarget { id, venue_id: None, instrument: InstrumentIdx(0), symbol: SYMBOL, side: Side::Buy, qty: 100 }
+    let (side, instrument) = (Side::Buy, InstrumentIdx(0));
+    WireTarget { id, venue_id: None, instrument, symbol: SYMBOL, side, is_short: false, qty: 100 }
 }
 
 fn messages(events: &[SessionEvent]) -> Vec<VenueMessage> {
@@ -355,4 +356,20 @@ fn cancel_that_may_be_sent_is_written() {
     assert_eq!(client.may_cancel(), Err(SendError::Room));
     client.sent(client.to_send().len());
     assert_eq!(client.may_cancel(), Ok(()));
+}
+
+#[test]
+fn replace_cancel_and_question_of_a_short_sale_have_its_side() {
+    let (mut client, _) = open(Version::Fix50Sp2);
+    let (id, side, is_short) = (client.next_id(), Side::Sell, true);
+    let (instrument, symbol) = (InstrumentIdx(0), SYMBOL);
+    let short = WireTarget { side, is_short, ..target(id) };
+    let (qty, price, is_ioc) = (100, Price::from_cents(1_000), false);
+    let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, is_ioc };
+    client.new_order(SECOND, &wire).unwrap();
+    client.replace_order(SECOND, &short, &WireOrder { id: client.next_id(), ..wire }).unwrap();
+    client.cancel_order(SECOND, &short).unwrap();
+    client.ask_status(SECOND, &short).unwrap();
+    let text = String::from_utf8(client.to_send().to_vec()).unwrap();
+    assert_eq!((text.matches("\x0154=5\x01").count(), text.matches("\x0154=").count()), (4, 4));
 }

@@ -99,8 +99,12 @@ impl VenueSession for FixClient {
     fn cancel_order(&mut self, now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
         self.closed()?;
         let (now, id) = (self.now(now_ns), self.session.store().next_id());
-        let cancel =
-            CancelOrder { id, orig_id: target.id, side: side(target.side, false), quantity: target.qty.into() };
+        let cancel = CancelOrder {
+            id,
+            orig_id: target.id,
+            side: side(target.side, target.is_short),
+            quantity: target.qty.into(),
+        };
         let templates = self.templates.get(target.instrument.0 as usize).ok_or(SendError::Range)?;
         let sent = self.session.send_made(now, |seq, utc_ns| templates.day.cancel(seq, utc_ns, &cancel));
         sent.map_err(failed)?;
@@ -123,7 +127,7 @@ impl VenueSession for FixClient {
         let request = StatusRequest {
             cl_ord_id: digits(target.id, &mut text),
             order_id: None,
-            side: side(target.side, false),
+            side: side(target.side, target.is_short),
             symbol: target.symbol.as_str().as_bytes(),
         };
         self.session.send(now, "H", |out| request.write(out)).map_err(failed)?;

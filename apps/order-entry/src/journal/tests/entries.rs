@@ -29,7 +29,9 @@ pub(super) fn all() -> Vec<Entry> {
     });
     let (symbol, instrument) = (Symbol(*b"ZIEXT   "), InstrumentIdx(9));
     let others = [
-        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, qty, price }),
+        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Buy, is_short: false, qty, price }),
+        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, is_short: false, qty, price }),
+        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, is_short: true, qty, price }),
         Entry::Intent(Intent::Replace { target: 1, id: 2, qty, price }),
         Entry::Intent(Intent::Cancel { target: 2 }),
         Entry::Unsent { id: 3 },
@@ -64,7 +66,8 @@ fn intent_is_appended_as_the_record_of_its_entry() {
 #[test]
 fn new_order_leaves_the_room_that_is_kept_for_answers() {
     let symbol = Symbol(*b"ZIEXT   ");
-    let new = Intent::New { id: 1, symbol, instrument: InstrumentIdx(0), side: Side::Buy, qty: 1, price: Price(1) };
+    let (instrument, side) = (InstrumentIdx(0), Side::Buy);
+    let new = Intent::New { id: 1, symbol, instrument, side, is_short: false, qty: 1, price: Price(1) };
     let mut journal = Journal::create(vec![0; HEADER_LEN + 80 + 15], 77, 1, 16).unwrap();
     assert_eq!(journal.append_intent(&new, STAMP), Err(Full { needed: 96, left: 95 }));
     assert_eq!(journal.end(), HEADER_LEN);

@@ -45,7 +45,7 @@ fn morning() -> Vec<Entry> {
     let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
     let new = |id, side, qty| {
         let symbol = Symbol(*b"ZIEXT   ");
-        Entry::Intent(Intent::New { id, symbol, instrument: STOCK, side, qty, price })
+        Entry::Intent(Intent::New { id, symbol, instrument: STOCK, side, is_short: false, qty, price })
     };
     vec![
         Entry::Session(SessionMark { session: *b"   SESSION", next_inbound: 1, next_id: 1 }),
