@@ -16,9 +16,9 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// State, risk checks, journal. Returns the slot, which is not opened yet, and whether the order
-    /// is a short sale. Not inlined, so that
-    /// a rehearsal runs the same instructions, which is what brings them into the cache.
+    /// State, risk checks, journal. Returns the slot, which is not opened yet, and whether the
+    /// order is a short sale. Not inlined, so that a rehearsal runs the same instructions, which is
+    /// what brings them into the cache.
     #[inline(never)]
     pub(super) fn pass(
         self,
