@@ -6,11 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use market::framing::Framing;
-use market::framing::cboe_unit::{CboeUnit, UnitHeader};
+use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::{IexHeader, IexTp};
-use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
-use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
-use market::framing::pillar::{PillarHeader, PillarPacket};
+use market::framing::mdp3::Mdp3Packet;
+use market::framing::mold_udp64::MoldUdp64;
+use market::framing::pillar::PillarPacket;
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
@@ -68,13 +68,16 @@ impl Format {
 
     /// Bytes that the books of one channel allocate.
     pub(crate) fn memory(self, capacity: CapacityPlan) -> u128 {
+        fn of<P: Protocol>(capacity: CapacityPlan) -> u128 {
+            P::Books::memory(capacity.over(P::capacity()))
+        }
         match self {
-            Self::MoldItch50 | Self::Itch50File => MoldItch50::memory(capacity.over(MoldItch50::capacity())),
-            Self::IexTops => IexTops::memory(capacity.over(IexTops::capacity())),
-            Self::IexDeep => IexDeep::memory(capacity.over(IexDeep::capacity())),
-            Self::CboePitch => CboePitch::memory(capacity.over(CboePitch::capacity())),
-            Self::CmeMdp3 => CmeMdp3::memory(capacity.over(CmeMdp3::capacity())),
-            Self::NysePillar => NysePillar::memory(capacity.over(NysePillar::capacity())),
+            Self::MoldItch50 | Self::Itch50File => of::<MoldItch50>(capacity),
+            Self::IexTops => of::<IexTops>(capacity),
+            Self::IexDeep => of::<IexDeep>(capacity),
+            Self::CboePitch => of::<CboePitch>(capacity),
+            Self::CmeMdp3 => of::<CmeMdp3>(capacity),
+            Self::NysePillar => of::<NysePillar>(capacity),
         }
     }
 
@@ -133,23 +136,68 @@ pub trait Protocol: 'static {
     /// The messages' meaning.
     type Codec: Decoder + Default + Send;
     /// The books built from them.
-    type Books: Books + Send + 'static;
+    type Books: AllocatedBooks + Send + 'static;
 
     /// Whether groups with the same session are lines of one channel. Where packets carry no
     /// session, each group is a separate channel unless the configuration says otherwise.
     const HAS_SESSIONS: bool;
 
     /// Whether the packet carries this format's messages, where its header says so.
-    fn carries(raw: &<Self::Framing as Framing>::Raw) -> bool;
-
-    /// Empty books; allocates all their memory.
-    fn books(capacity: Capacity) -> Self::Books;
-
-    /// Bytes that [`books`](Self::books) allocates.
-    fn memory(capacity: Capacity) -> u128;
+    fn carries(_raw: &<Self::Framing as Framing>::Raw) -> bool {
+        true
+    }
 
     /// The default memory for the books of one channel.
     fn capacity() -> Capacity;
+}
+
+/// Books that take all their memory when they are made.
+pub trait AllocatedBooks: Books {
+    /// Empty books; allocates.
+    fn allocate(capacity: Capacity) -> Self;
+
+    /// Bytes that [`allocate`](Self::allocate) takes.
+    fn memory(capacity: Capacity) -> u128;
+}
+
+impl AllocatedBooks for OrderBooks {
+    fn allocate(capacity: Capacity) -> Self {
+        Self::new(capacity)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Self::memory(capacity)
+    }
+}
+
+impl AllocatedBooks for LevelBooks {
+    fn allocate(capacity: Capacity) -> Self {
+        Self::new(capacity.books, capacity.levels)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Self::memory(capacity.books, capacity.levels)
+    }
+}
+
+impl AllocatedBooks for DepthBooks {
+    fn allocate(capacity: Capacity) -> Self {
+        Self::new(capacity.books)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Self::memory(capacity.books)
+    }
+}
+
+impl AllocatedBooks for Quotes {
+    fn allocate(capacity: Capacity) -> Self {
+        Self::new(capacity.books)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Self::memory(capacity.books)
+    }
 }
 
 /// See [`Format::MoldItch50`]. Plain files travel the same way: see
@@ -183,18 +231,6 @@ impl Protocol for MoldItch50 {
     type Books = OrderBooks;
     const HAS_SESSIONS: bool = true;
 
-    fn carries(_raw: &MoldHeader) -> bool {
-        true
-    }
-
-    fn books(capacity: Capacity) -> OrderBooks {
-        OrderBooks::new(capacity)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        OrderBooks::memory(capacity)
-    }
-
     /// A whole Nasdaq day: some 210 MB.
     fn capacity() -> Capacity {
         Capacity::default()
@@ -209,14 +245,6 @@ impl Protocol for IexTops {
 
     fn carries(raw: &IexHeader) -> bool {
         raw.protocol == IexHeader::TOPS_1_6
-    }
-
-    fn books(capacity: Capacity) -> Quotes {
-        Quotes::new(capacity.books)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        Quotes::memory(capacity.books)
     }
 
     fn capacity() -> Capacity {
@@ -234,14 +262,6 @@ impl Protocol for IexDeep {
         raw.protocol == IexHeader::DEEP_1_0
     }
 
-    fn books(capacity: Capacity) -> LevelBooks {
-        LevelBooks::new(capacity.books, capacity.levels)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        LevelBooks::memory(capacity.books, capacity.levels)
-    }
-
     fn capacity() -> Capacity {
         Capacity { books: 16_384, orders: 0, levels: 1 << 19 }
     }
@@ -255,19 +275,7 @@ impl Protocol for CboePitch {
     /// separate sequences.
     const HAS_SESSIONS: bool = false;
 
-    fn carries(_raw: &UnitHeader) -> bool {
-        true
-    }
-
-    fn books(capacity: Capacity) -> OrderBooks {
-        OrderBooks::new(capacity)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        OrderBooks::memory(capacity)
-    }
-
-    /// One unit of some thirty: 20 MB.
+    /// One unit of some thirty: 14 MB.
     fn capacity() -> Capacity {
         Capacity { books: 2_048, orders: 1 << 18, levels: 1 << 16 }
     }
@@ -280,18 +288,6 @@ impl Protocol for CmeMdp3 {
     /// Packets carry numbers alone: the feeds of a channel (incremental, snapshots, definitions)
     /// are separate sequences on separate groups.
     const HAS_SESSIONS: bool = false;
-
-    fn carries(_raw: &Mdp3Header) -> bool {
-        true
-    }
-
-    fn books(capacity: Capacity) -> DepthBooks {
-        DepthBooks::new(capacity.books)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        DepthBooks::memory(capacity.books)
-    }
 
     /// The largest channels of options have some ten thousands of instruments: 18 MB.
     fn capacity() -> Capacity {
@@ -306,19 +302,7 @@ impl Protocol for NysePillar {
     /// A channel is a group; its packets do not name it.
     const HAS_SESSIONS: bool = false;
 
-    fn carries(_raw: &PillarHeader) -> bool {
-        true
-    }
-
-    fn books(capacity: Capacity) -> OrderBooks {
-        OrderBooks::new(capacity)
-    }
-
-    fn memory(capacity: Capacity) -> u128 {
-        OrderBooks::memory(capacity)
-    }
-
-    /// One channel of some ten: 20 MB.
+    /// One channel of some ten: 15 MB.
     fn capacity() -> Capacity {
         Capacity { books: 4_096, orders: 1 << 18, levels: 1 << 16 }
     }

@@ -18,7 +18,7 @@ use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
-use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
+use crate::format::{AllocatedBooks, CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
 use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
@@ -307,7 +307,7 @@ pub(crate) fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> 
     let capacity = plan.capacity.over(P::capacity());
     // The first fits: memory was checked before it was allocated.
     let learned_max = match clock {
-        ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::memory(capacity)).max(1),
+        ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::Books::memory(capacity)).max(1),
         _ => 0,
     };
     let mut sets = plan.sets.clone();

@@ -12,7 +12,7 @@ use super::app::LINES_MAX;
 use super::counters::FeedCounters;
 use super::index::Key;
 use super::recovery::{ChannelRecovery, MESSAGES_PER_TURN, window_of};
-use crate::format::Protocol;
+use crate::format::{AllocatedBooks, Protocol};
 use crate::recovery::RecoveryPlan;
 
 pub(super) struct Channel<P: Protocol, S> {
@@ -66,7 +66,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             key: Key { set: 0, channel: 0 },
             session: Session::default(),
             arbiter: Arbiter::new(LINES_MAX, policy, window),
-            builder: BookBuilder::with_sink(P::Codec::default(), P::books(capacity), sink),
+            builder: BookBuilder::with_sink(P::Codec::default(), P::Books::allocate(capacity), sink),
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
             not_kept: 0,
             built: 0,

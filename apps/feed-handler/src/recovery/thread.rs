@@ -16,7 +16,7 @@ use super::udp::{Received, UdpRequests};
 use crate::error::Error;
 use crate::event::Event;
 use crate::feed::SetConfig;
-use crate::format::{Format, Protocol};
+use crate::format::{AllocatedBooks, Format, Protocol};
 
 /// How long the thread sleeps when nothing came: short against a round trip to a server, and some
 /// per cent of a core.
@@ -54,7 +54,7 @@ pub(crate) fn start<P: Protocol>(
     }
     let services = sets.iter().map(|set| SetService::open(set, format)).collect::<Result<Vec<_>, _>>()?;
     let has_images = services.iter().any(|service| service.image.is_some());
-    let spare = has_images.then(|| Box::new(P::books(capacity)));
+    let spare = has_images.then(|| Box::new(P::Books::allocate(capacity)));
     let (worker, thread) = link();
     let service = Service::<P> { services, link: thread, spare, jobs: VecDeque::new(), current: None, events };
     let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
