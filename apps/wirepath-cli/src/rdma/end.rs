@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use ::rdma::port::{PathState, RoceNode, largest_mtu, subscription};
+use ::rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes,
     QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation, SendRequest, Sge, Status, WorkCompletion,
@@ -86,13 +86,21 @@ impl End {
     /// The way to `peer`: turns the worker until the neighbor is known.
     pub(super) fn path(&mut self, peer: Ipv4Addr) -> Result<Path, Box<dyn Error>> {
         let begun = Instant::now();
-        while begun.elapsed() < NEIGHBOR_SPAN && !self.stop.is_stopping() {
-            if let PathState::Known(path) = self.port.with_app(|node, cx| node.path(peer, cx))? {
-                return Ok(path);
+        loop {
+            match self.port.with_app(|node, cx| node.path(peer, cx)) {
+                Ok(PathState::Known(path)) => return Ok(path),
+                // Too many requests at once are no reason to give up: a later turn asks.
+                Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => (),
+                Err(error) => return Err(error.into()),
+            }
+            if self.stop.is_stopping() {
+                return Err("stopped before the peer's MAC address was known".into());
+            }
+            if begun.elapsed() >= NEIGHBOR_SPAN {
+                return Err(format!("{peer} does not answer ARP: is the address right, and the link up?").into());
             }
             self.turn();
         }
-        Err(format!("{peer} does not answer ARP: is the address right, and the link up?").into())
     }
 
     /// Our address on a path.
