@@ -15,8 +15,8 @@ use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 /// The memory of the books, all of it allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Instruments. Nasdaq lists some 9,000. About 620 bytes each, for the
-    /// array of the prices near the best. By default 16,384.
+    /// Instruments. Nasdaq lists some 9,000. About 620 bytes each, for the array of the prices near
+    /// the best. By default 16,384.
     pub books: usize,
     /// Orders that rest at one time. Nasdaq's peak is a few millions. 32 to 64 bytes each. By
     /// default 4,194,304.
@@ -191,23 +191,26 @@ impl OrderBooks {
     }
 
     /// All orders of one instrument are gone. Looks at every slot of the order table, some
-    /// milliseconds for a large one: venues do it after a failure, not while they trade.
+    /// milliseconds for a large one, unless the book is empty: venues do it after a failure, not
+    /// while they trade.
     #[cold]
     fn reset(&mut self, symbol: Symbol) -> Option<Change> {
         let book = self.symbols.find(symbol)?;
-        let mut slot = 0;
+        let is_empty = self.books.get(book.0 as usize).iter().all(|ladder| ladder.best() == NONE);
+        let mut slot = if is_empty { self.orders.slots() } else { 0 };
         while slot < self.orders.slots() {
-            let of_book = self.orders.in_slot(slot).filter(|&at| {
-                let level = self.orders.get(at).level;
-                self.levels.get_mut(level).book == book.0
-            });
-            match of_book {
+            match self.orders.in_slot(slot) {
                 // The removal may move the next order into this slot.
-                Some(at) => drop(self.remove(at)),
-                None => slot += 1,
+                Some(at) if self.is_of(book, at) => _ = self.remove(at),
+                _ => slot += 1,
             }
         }
-        Some(Change { book, is_top: true })
+        Some(Change { book, is_top: !is_empty })
+    }
+
+    fn is_of(&mut self, book: BookIdx, at: Position) -> bool {
+        let level = self.orders.get(at).level;
+        self.levels.get(level).book == book.0
     }
 
     fn find_order(&mut self, order: OrderRef) -> Option<Position> {

@@ -181,6 +181,8 @@ fn book_reset_takes_the_orders_of_one_instrument_alone() {
     let change = books.apply(&Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol: named("AAPL") }));
     assert_eq!(change, Some(Change { book: BOOK, is_top: true }));
     assert_eq!((books.orders_count(), books.levels_count(), books.top(BOOK).bid_qty), (20, 1, 0));
+    let change = books.apply(&Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol: named("AAPL") }));
+    assert_eq!(change, Some(Change { book: BOOK, is_top: false }), "an empty book stays empty");
     for order in 1..=20 {
         assert!(books.apply(&delete(100 + order)).is_some(), "order {order} of the other book is there");
     }
