@@ -27,6 +27,10 @@ struct Cli {
     /// The stream of events; that of quotes has -quotes appended.
     #[arg(long, default_value = "MD", value_parser = parse_word)]
     stream: String,
+    /// Mebibytes that each of the two streams keeps, the oldest go first. The server sets them aside
+    /// when a stream is made, and refuses where its disk has less room.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    stream_mib: u32,
     /// When the ring overtakes the publisher: skip and tell, conflate (quotes alone), or
     /// disconnect.
     #[arg(long, value_enum, default_value_t = PolicyWord::Skip)]
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         PolicyWord::Disconnect => Policy::Disconnect,
     };
     let Cli { server, venue, stream, .. } = cli;
+    let stream_bytes_max = i64::from(cli.stream_mib) << 20;
     let ring = match wait_for_ring(&cli.ring) {
         Ok(ring) => ring,
         Err(error) => {
@@ -78,8 +83,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut publisher =
-        Publisher::new(PublisherConfig { server, venue, stream, policy, ..PublisherConfig::default() }, ring);
+    let config = PublisherConfig { server, venue, stream, policy, stream_bytes_max, ..PublisherConfig::default() };
+    let mut publisher = Publisher::new(config, ring);
     let mut was_down = None;
     loop {
         match publisher.turn() {

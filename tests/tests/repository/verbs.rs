@@ -39,6 +39,16 @@ fn failed_test_counts_once() {
 }
 
 #[test]
+fn failed_test_is_followed_by_what_it_panicked_with() {
+    let log = "test wire::a ... FAILED\nfailures:\n\n---- wire::a stdout ----\n\nthread 'wire::a' panicked at a.rs:1:2:\n\
+               assertion failed\nstack backtrace:\n   0: core\n\nfailures:\n    wire::a\n\n\
+               test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n";
+    let expected = "FAILED wire::a\n    thread 'wire::a' panicked at a.rs:1:2:\n    assertion failed\n\
+                    0 passed, 1 failed, 0 skipped\n";
+    check(log, expected, false);
+}
+
+#[test]
 fn skipped_test_is_not_a_passed_one() {
     let log = "test wire::b ... ok\nsuccesses:\n\n---- wire::b stdout ----\nSKIPPED b: no capture\nSKIPPED b: nor the other\n\n\
                successes:\n    wire::b\n\ntest result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
