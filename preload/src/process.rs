@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::counters::unpublish;
 
-use crate::engine::file::OpenFiles;
+use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::{Engine, sets, table, thread};
 use crate::{background, calls, config, engine, sys};
@@ -169,6 +169,18 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
+/// The program is about to close a descriptor. Two loads, until it has duplicated a socket.
+pub(crate) fn about_to_close(fd: c_int) {
+    if let Some(file) = table::find_possible(fd)
+        && file::has_duplicates()
+        && !file.is_set()
+        && !thread::is_inside()
+        && is_owner_by_pid()
+    {
+        calls::epoll_twins::keep_items(file, fd);
+    }
+}
+
 /// The kernel has returned this number, so an older file of it in the table was closed by a call
 /// that we did not see (libc's own `fclose`, a direct system call), and is forgotten. Usually two
 /// loads.
@@ -223,5 +235,8 @@ pub(crate) fn ranges_to_close(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uin
 /// Forgets the descriptors of a range that was closed.
 pub(crate) fn forget_range(first: c_uint, last: c_uint) {
     let fds: Vec<c_int> = table::in_range(first, last).collect();
-    fds.into_iter().for_each(forget);
+    for fd in fds {
+        about_to_close(fd);
+        forget(fd);
+    }
 }

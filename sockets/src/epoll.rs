@@ -141,10 +141,8 @@ impl Epoll {
     /// `ENOENT`: it is not in the set.
     pub(crate) fn delete(&mut self, socket: SocketId, fd: i32) -> Result<usize, Errno> {
         let idx = self.by_key.remove(&(socket, fd)).ok_or(Errno::ENOENT)?;
-        let was_listed = self.items[idx].take().is_some_and(|item| item.is_listed);
-        if was_listed {
-            self.listed.retain(|listed| *listed != idx);
-        }
+        self.take_from_list(idx);
+        self.items[idx] = None;
         self.free.push(idx);
         Ok(idx)
     }
@@ -173,6 +171,22 @@ impl Epoll {
         {
             item.is_listed = true;
             self.listed.push_back(idx);
+        }
+    }
+
+    /// Takes an item out of the list.
+    ///
+    /// # Errors
+    /// `ENOENT`: it is not in the set.
+    pub(crate) fn unlist(&mut self, socket: SocketId, fd: i32) -> Result<(), Errno> {
+        let idx = *self.by_key.get(&(socket, fd)).ok_or(Errno::ENOENT)?;
+        self.take_from_list(idx);
+        Ok(())
+    }
+
+    fn take_from_list(&mut self, idx: usize) {
+        if self.items[idx].as_mut().is_some_and(|item| core::mem::take(&mut item.is_listed)) {
+            self.listed.retain(|listed| *listed != idx);
         }
     }
 

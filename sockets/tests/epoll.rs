@@ -74,6 +74,16 @@ fn edge_is_reported_once_for_each_arrival() {
 }
 
 #[test]
+fn edge_that_was_reported_by_another_way_is_reported_with_the_next_arrival() {
+    let mut scene = scene(EDGE);
+    scene.say(b"ab");
+    scene.wire.right.call(|sockets, _| sockets.epoll_unlist(scene.set, scene.theirs.id(), 5)).unwrap();
+    assert_eq!(scene.wait(), []);
+    scene.say(b"c");
+    assert_eq!([scene.wait(), scene.wait()], [vec![DATA], vec![]]);
+}
+
+#[test]
 fn modified_edge_is_reported_again_while_it_is_ready() {
     let mut scene = scene(EDGE);
     scene.say(b"ab");

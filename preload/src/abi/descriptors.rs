@@ -44,6 +44,7 @@ symbols! {
                 return fail(Errno::EBADF) as c_int;
             }
         } else if table::find(fd).is_some() && process::is_owner_by_pid() {
+            process::about_to_close(fd);
             process::forget(fd);
         }
         if process::is_child_of_fork() {
@@ -86,6 +87,9 @@ symbols! {
         if fd != new && is_kept(new) {
             return fail(Errno(libc::EBUSY)) as c_int;
         }
+        if fd != new {
+            about_to_replace(fd, new);
+        }
         let made = pass!(real::dup2(fd, new));
         if fd != new {
             note_dup(fd, made);
@@ -100,6 +104,9 @@ symbols! {
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
         if is_kept(new) {
             return fail(Errno(libc::EBUSY)) as c_int;
+        }
+        if fd != new {
+            about_to_replace(fd, new);
         }
         let made = pass!(real::dup3(fd, new, flags));
         note_dup(fd, made);
@@ -320,6 +327,13 @@ fn install(signal: c_int, handler: usize, flags: c_int) -> usize {
 fn no_action() -> libc::sigaction {
     // SAFETY: a structure of integers, and of a pointer that may be null.
     unsafe { core::mem::zeroed() }
+}
+
+/// `dup2` is about to close `new`, unless it fails.
+fn about_to_replace(fd: c_int, new: c_int) {
+    if table::find_possible(new).is_some() && pass!(real::fcntl(fd, libc::F_GETFD, 0)) >= 0 {
+        process::about_to_close(new);
+    }
 }
 
 /// Records that `new` duplicates `fd`, if the call succeeded.

@@ -8,7 +8,7 @@ use sockets::rules::Traffic;
 use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendControl, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{self, Direction, Outcome, error_queue, groups, offload};
+use crate::calls::{self, Direction, Outcome, epoll_twins, error_queue, groups, offload};
 use crate::engine::file::{ANY, FileKind, Groups, Owner, Socket};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -645,7 +645,7 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
     let local = offload::name_of(twin).unwrap_or(ANY);
     // The owner of a bound socket was decided by `bind`.
     if local.port() != 0 || !offload::is_ours(engine, file, Traffic::UdpSender, local, Some(to))? {
-        engine.files.keep(file);
+        epoll_twins::leave_to_kernel(engine, file);
         return Ok(());
     }
     let (bytes, len) = address::format(ANY, family);

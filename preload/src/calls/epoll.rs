@@ -10,7 +10,7 @@ use crate::calls::epoll_twins::{control_twin, leave_errors_of_twins, settle_one_
 use crate::calls::listener;
 use crate::calls::member::{State, state_of};
 use crate::calls::offload::{set_of, watched};
-use crate::engine::file::{FileKind, Watch};
+use crate::engine::file::{FileKind, Owner, Watch};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::sets;
 use crate::engine::table::{self, FileId};
@@ -129,6 +129,9 @@ pub(crate) fn wait_for_events(
         if sides == Sides::Both && set.has_kernel {
             sets::hide_events(file)?;
             count = sys::epoll_poll(epfd, events)?;
+            if set.has_edges && count > 0 {
+                sets::of(file, |set| set.note_reported(&events[..count]))?;
+            }
             count = leave_errors_of_twins(engines, file, epfd, &mut events[..count])?;
             settle_one_shots(engines, file, &mut events[..count])?;
         }
@@ -204,9 +207,11 @@ fn remember_watch(
 ) {
     let Ok(socket) = engine.files.socket(target) else { return };
     socket.watches.retain(|watch| watch.set != set || watch.fd != fd);
-    if let Some(event) = event
-        && op != libc::EPOLL_CTL_DEL
-    {
-        socket.watches.push(Watch { set, fd, event, is_off: false });
+    let event = event.filter(|_| op != libc::EPOLL_CTL_DEL);
+    if let Some(event) = event {
+        socket.watches.push(Watch { set, fd, event, is_off: false, is_reported: false });
+    }
+    if socket.place == Owner::Undecided {
+        let _ = sets::of(set, |set| set.note_edge(fd, event));
     }
 }

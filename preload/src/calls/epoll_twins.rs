@@ -9,11 +9,11 @@ use sockets::{Errno, Interest, Kind, Ready, SocketId, Trigger};
 
 use crate::calls::error_queue;
 use crate::calls::member::Member;
-use crate::engine::Engine;
-use crate::engine::file::{Owner, Replica, Watch};
+use crate::engine::file::{File, FileKind, Owner, Replica, Watch};
 use crate::engine::group::Engines;
 use crate::engine::sets::{self, OneShot};
 use crate::engine::table::{self, FileId};
+use crate::engine::{self, Engine, thread};
 use crate::sys;
 
 /// The same for the twin of a socket of ours, which receives by other interfaces. A one-shot item
@@ -57,10 +57,12 @@ pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int
     }
 }
 
-/// Notes which one-shot items the kernel has reported, of sockets that are about to be offloaded.
-/// The kernel's table of the set says so, which is read where there is such an item.
+/// Notes which one-shot and edge-triggered items the kernel has reported, of sockets that are about
+/// to be offloaded. Of one-shot items the kernel's table of the set says so, which is read where
+/// there is such an item.
 pub(crate) fn find_reported(mut watches: Vec<Watch>) -> Vec<Watch> {
     for watch in &mut watches {
+        watch.is_reported = sets::of(watch.set, |set| set.has_reported(watch.fd)).unwrap_or(false);
         if watch.event.events & libc::EPOLLONESHOT as u32 != 0
             && let Ok(epfd) = sets::twin(watch.set)
             && let Ok(table) = fs::read_to_string(format!("/proc/thread-self/fdinfo/{epfd}"))
@@ -83,6 +85,53 @@ fn is_off(table: &str, fd: c_int, data: u64) -> bool {
         let value = after("data:").and_then(|data| u64::from_str_radix(data, 16).ok());
         item == Some(fd) && value == Some(data) && events.is_some_and(|events| events & !(HOW as u32) == 0)
     })
+}
+
+/// A descriptor of a socket is about to be closed, while others name it. Its items stay in the
+/// kernel's sets, where no call could reach them by its number any more once the socket is
+/// offloaded: a duplicate of our own stands in for it.
+pub(crate) fn keep_items(file: FileId, fd: c_int) {
+    let mut engine = engine::enter(file);
+    let Some(File { fds, what: FileKind::Socket(socket), .. }) = engine.files.get(file) else {
+        return;
+    };
+    let is_in_a_set = socket.watches.iter().any(|watch| watch.fd == fd);
+    if fds.len() < 2 || socket.place != Owner::Undecided || !is_in_a_set {
+        return;
+    }
+    let Ok(stand_in) = thread::duplicate_high(fd) else { return };
+    socket.stand_ins.push(stand_in);
+    let watches = core::mem::take(&mut socket.watches).into_iter();
+    let (kept, others) = watches.partition(|watch| watch.fd == fd);
+    socket.watches = others;
+    for mut watch in find_reported(kept) {
+        let Ok(epfd) = sets::twin(watch.set) else { continue };
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, None);
+        watch.fd = stand_in;
+        if !watch.is_off {
+            let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, stand_in, Some(watch.event));
+        }
+        let _ = sets::of(watch.set, |set| {
+            set.note_edge(fd, None);
+            set.note_edge(stand_in, Some(watch.event));
+        });
+        socket.watches.push(watch);
+    }
+}
+
+/// Leaves a socket, and its items, to the kernel for good.
+pub(crate) fn leave_to_kernel(engine: &mut Engine, file: FileId) {
+    if let Ok(socket) = engine.files.socket(file) {
+        forget_reported(&socket.watches);
+    }
+    engine.files.keep(file);
+}
+
+/// Forgets what the kernel's sets have reported of the items of a socket whose owner is decided.
+pub(crate) fn forget_reported(watches: &[Watch]) {
+    for watch in watches.iter().filter(|watch| watch.event.events & libc::EPOLLET as u32 != 0) {
+        let _ = sets::of(watch.set, |set| set.note_edge(watch.fd, None));
+    }
 }
 
 /// Has the twin of a stream of ours be heard from now on, as that of a listener is, or no more: the
@@ -113,7 +162,7 @@ pub(super) fn watches_of(engine: &mut Engine, id: SocketId) -> Vec<Watch> {
         let items = engine.look(|sockets| sockets.epoll_items(part)).unwrap_or_default();
         for (_, fd, interest) in items.into_iter().filter(|(member, ..)| *member == id) {
             let is_off = engine.look(|sockets| sockets.epoll_is_armed(part, id, fd)) == Ok(false);
-            watches.push(Watch { set, fd, event: event_of(interest), is_off });
+            watches.push(Watch { set, fd, event: event_of(interest), is_off, is_reported: false });
         }
     }
     watches

@@ -11,7 +11,7 @@ use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, FileKind, Owner, Replica, ShutdownMask, Socket};
 use crate::engine::options::HandledBy;
-use crate::engine::table::FileId;
+use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking};
 use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::{config, sys};
@@ -60,7 +60,7 @@ const IPV6: &str = "an IPv6 address";
 fn keep(engine: &mut Engine, file: FileId, why: &'static str) -> Result<(), Errno> {
     let twin = engine.files.twin(file)?;
     engine.files.socket(file)?.why = why;
-    engine.files.keep(file);
+    epoll_twins::leave_to_kernel(engine, file);
     offload::say_kept(why, offload::name_of(twin).unwrap_or(ANY));
     Ok(())
 }
@@ -135,7 +135,7 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
             let local = offload::name_of(twin).unwrap_or(ANY);
             if !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
                 // The socket stays with the kernel for good.
-                engine.files.keep(file);
+                epoll_twins::leave_to_kernel(&mut engine, file);
                 return Ok(None);
             }
             let local = match kind {
@@ -289,6 +289,10 @@ struct Closed {
 /// Closes a descriptor of a socket under its engine's lock.
 fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<Closed> {
     let FileKind::Socket(socket) = engine.files.close(file, fd)?.what else { return None };
+    for stand_in in socket.stand_ins.iter().copied() {
+        table::clear(stand_in);
+        sys::close(stand_in);
+    }
     let id = socket.ours()?;
     let closing = engine.call(|sockets, cx| {
         let time = sockets.options(id)?.linger;
@@ -337,9 +341,11 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
     if done.is_ok()
         && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
-        && matches!(socket.place, Owner::Ours { hears_twin: true, .. })
     {
-        error_queue::mirror(twin, level, name, value);
+        if matches!(socket.place, Owner::Ours { hears_twin: true, .. }) {
+            error_queue::mirror(twin, level, name, value);
+        }
+        ports::mirror(twin, level, name, value);
     }
     drop(engine);
     if done.is_ok() {

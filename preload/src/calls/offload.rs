@@ -212,6 +212,7 @@ pub(crate) fn take(
     socket.place = Owner::Ours { id, hears_twin };
     let watches = epoll_twins::find_reported(core::mem::take(&mut socket.watches));
     engine.files.mark(file);
+    epoll_twins::forget_reported(&watches);
     for watch in watches {
         move_watch(engine, id, &watch, hears_twin);
     }
@@ -331,7 +332,8 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
 /// Moves a socket from the kernel's epoll set to the engine's.
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
     let Ok(epfd) = sets::twin(watch.set) else { return };
-    if hears_twin {
+    // An edge that was reported would be again where its item is modified.
+    if hears_twin && !watch.is_reported {
         epoll_twins::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
     }
     if !hears_twin || watch.is_off {
@@ -345,6 +347,9 @@ pub(crate) fn add_watch(engine: &mut Engine, id: SocketId, watch: &Watch) {
     let Ok(set) = set_of(engine, watch.set) else { return };
     let _ = engine.call(|sockets, _| {
         sockets.epoll_add(set, id, watch.fd, watched(watch.event))?;
+        if watch.is_reported {
+            sockets.epoll_unlist(set, id, watch.fd)?;
+        }
         if watch.is_off { sockets.epoll_disarm(set, id, watch.fd) } else { Ok(()) }
     });
 }

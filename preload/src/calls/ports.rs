@@ -103,6 +103,15 @@ fn take_port_back(twin: c_int) {
     let _ = sys::listen(twin, 0).and_then(|()| sys::shutdown(twin, libc::SHUT_RD));
 }
 
+/// Gives a twin an option that a socket of ours has just taken, if it says with whom the socket
+/// shares its port: the kernel judges that by the twins.
+pub(super) fn mirror(twin: c_int, level: c_int, name: c_int, value: &[u8]) {
+    if level == libc::SOL_SOCKET && matches!(name, libc::SO_REUSEADDR | libc::SO_REUSEPORT) {
+        // The engine has checked the value.
+        let _ = sys::setsockopt(twin, level, name, value);
+    }
+}
+
 /// Lets a twin bind an address of a host of our own: the kernel does not have it.
 fn name_own_host(twin: c_int, local: &[u8]) {
     let Some(host) = config::get().and_then(|config| config.own.as_ref()) else { return };

@@ -5,6 +5,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use sockets::{Errno, Kind, SocketId};
@@ -47,6 +48,8 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     /// The kernel's epoll sets that the twin entered before the owner was decided.
     pub(crate) watches: Vec<Watch>,
+    /// Duplicates that stand in these sets for descriptors that the program has closed.
+    pub(crate) stand_ins: Vec<c_int>,
     /// The backlog of a listener that no thread has waited on yet: a process that forks now leaves
     /// the listener to its children.
     pub(crate) backlog: Option<c_int>,
@@ -132,6 +135,16 @@ pub(crate) struct Watch {
     /// A one-shot item that the kernel has reported: off until `EPOLL_CTL_MOD`. Known once it was
     /// [looked for](crate::calls::epoll_twins::find_reported).
     pub(crate) is_off: bool,
+    /// An edge-triggered item that the kernel has reported. Known then as well.
+    pub(crate) is_reported: bool,
+}
+
+/// A file has had more than one descriptor. It stays true.
+static HAS_DUPLICATES: AtomicBool = AtomicBool::new(false);
+
+/// Whether a file may have several descriptors.
+pub(crate) fn has_duplicates() -> bool {
+    HAS_DUPLICATES.load(Ordering::Relaxed)
 }
 
 impl OpenFiles {
@@ -170,6 +183,7 @@ impl OpenFiles {
 
     /// Adds a descriptor (`dup`).
     pub(crate) fn dup(&mut self, id: FileId, fd: c_int) {
+        HAS_DUPLICATES.store(true, Ordering::Relaxed);
         if let Some(file) = self.get(id) {
             file.fds.push(fd);
         }
@@ -322,6 +336,7 @@ impl Socket {
             place: Owner::Undecided,
             options,
             watches,
+            stand_ins: Vec::new(),
             backlog: None,
             is_listener: false,
             replicas: Vec::new(),

@@ -48,6 +48,7 @@ pub(crate) struct View {
     pub(crate) has_kernel: bool,
     pub(crate) has_failed: bool,
     pub(crate) has_one_shots: bool,
+    pub(crate) has_edges: bool,
 }
 
 /// An epoll set.
@@ -64,6 +65,8 @@ pub(crate) struct Set {
     pub(crate) shown_by: EngineMask,
     /// One-shot items of sockets whose twin is in the kernel's set as well.
     pub(crate) one_shots: Vec<OneShot>,
+    /// Edge-triggered items of the kernel's set, of sockets that may be offloaded later.
+    edges: Vec<Edge>,
     /// Threads that sleep on the set, by their descriptors: a first member in another engine wakes
     /// them.
     sleepers: Vec<i32>,
@@ -81,6 +84,14 @@ pub(crate) struct OneShot {
     pub(crate) events: u32,
 }
 
+/// An edge-triggered item of the kernel's set. The engine that takes it over must know whether the
+/// program has had its event.
+struct Edge {
+    fd: c_int,
+    data: u64,
+    is_reported: bool,
+}
+
 impl Set {
     const fn new() -> Self {
         Self {
@@ -90,6 +101,7 @@ impl Set {
             outside: None,
             shown_by: EngineMask::NONE,
             one_shots: Vec::new(),
+            edges: Vec::new(),
             sleepers: Vec::new(),
         }
     }
@@ -101,8 +113,32 @@ impl Set {
 
     /// What a wait needs to know of it.
     pub(crate) fn view(&self) -> View {
-        let Self { parts, has_kernel, has_failed, ref one_shots, .. } = *self;
-        View { parts, has_kernel, has_failed, has_one_shots: !one_shots.is_empty() }
+        let Self { parts, has_kernel, has_failed, ref one_shots, ref edges, .. } = *self;
+        let (has_one_shots, has_edges) = (!one_shots.is_empty(), !edges.is_empty());
+        View { parts, has_kernel, has_failed, has_one_shots, has_edges }
+    }
+
+    /// Notes an item that the kernel's set has from now on, with `event`, or has no more.
+    pub(crate) fn note_edge(&mut self, fd: c_int, event: Option<libc::epoll_event>) {
+        self.edges.retain(|edge| edge.fd != fd);
+        if let Some(libc::epoll_event { events, u64: data }) = event
+            && events & libc::EPOLLET as u32 != 0
+        {
+            self.edges.push(Edge { fd, data, is_reported: false });
+        }
+    }
+
+    /// Notes what the kernel's set has reported. Of several items with one value, all were: the
+    /// program cannot tell them apart either.
+    pub(crate) fn note_reported(&mut self, events: &[libc::epoll_event]) {
+        for edge in &mut self.edges {
+            edge.is_reported |= events.iter().any(|event| event.u64 == edge.data);
+        }
+    }
+
+    /// Whether an edge-triggered item was reported.
+    pub(crate) fn has_reported(&self, fd: c_int) -> bool {
+        self.edges.iter().any(|edge| edge.fd == fd && edge.is_reported)
     }
 
     /// The engines that members live on.

@@ -283,13 +283,19 @@ pub(crate) fn answers_left() -> u32 {
 /// Moves a descriptor of the engine to a high number, which programs do not expect and do not close
 /// in a loop over all of theirs.
 pub(crate) fn move_high(fd: i32) -> i32 {
-    let Ok(high) = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) else {
+    let Ok(high) = duplicate_high(fd) else {
         table::reserve(fd);
         return fd;
     };
     sys::close(fd);
-    table::reserve(high);
     high
+}
+
+/// A duplicate of the engine's own, with a high number as well.
+pub(crate) fn duplicate_high(fd: i32) -> Result<i32, Errno> {
+    let high = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH)?;
+    table::reserve(high);
+    Ok(high)
 }
 
 /// The lowest number of the engine's own descriptors, if the limit of the process allows it (1,024

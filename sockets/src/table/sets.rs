@@ -87,6 +87,15 @@ impl Sockets {
         Ok(())
     }
 
+    /// Notes that what an item has now was reported by another way: an edge-triggered item reports
+    /// it no more.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOENT`.
+    pub fn epoll_unlist(&mut self, set: usize, id: SocketId, fd: i32) -> Result<(), Errno> {
+        self.set(set)?.unlist(id, fd)
+    }
+
     /// Whether an item reports events: not a one-shot item that was reported.
     ///
     /// # Errors

@@ -78,6 +78,11 @@ fn number_that_was_a_socket_is_the_file_that_has_it_now() {
 }
 
 #[test]
+fn item_of_a_set_that_the_kernel_had_goes_on_where_it_was() {
+    says_the_same("item_of_a_set_that_the_kernel_had_goes_on_where_it_was", "early_sets.c");
+}
+
+#[test]
 fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
     let test = "call_is_interrupted_by_a_handler_that_waits_in_calls_itself";
     let directory = tempfile::tempdir().unwrap();

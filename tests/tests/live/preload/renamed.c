@@ -46,6 +46,20 @@ static void reset_by_the_peer(void) {
     }
 }
 
+// Two that share a port by an option that one of them has set while it was connected.
+static void shared(void) {
+    struct sockaddr_in resets = at(peer, 7001);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), other = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    say("connect", connect(fd, (struct sockaddr *)&resets, sizeof resets));
+    say("SO_REUSEADDR", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+    setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    write(fd, "x", 1);
+    until_reset(fd);
+    say("bind", bind_to(fd, 7125));
+    say("bind of another", bind_to(other, 7125));
+    close(fd), close(other);
+}
+
 // The port of a connection is in use.
 static void say_taken(int fd) {
     struct sockaddr_in name = {0};
@@ -129,7 +143,8 @@ int main(int count, char **arguments) {
     peer = arguments[1];
     if (count > 2 && strcmp(arguments[2], "calls") == 0) calls();
     struct part parts[] = {
-        {"reset by the peer", reset_by_the_peer}, {"no listener any more", no_listener_any_more}, {"accepted", accepted},
+        {"reset by the peer", reset_by_the_peer}, {"shared", shared}, {"no listener any more", no_listener_any_more},
+        {"accepted", accepted},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

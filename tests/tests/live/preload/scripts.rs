@@ -287,7 +287,7 @@ struct Script {
 
 impl Script {
     fn keep(&mut self, step: Step, answer: &str) {
-        let Step::Call(Call { op, a, b, .. }) = step else {
+        let Step::Call(Call { op, a, b, c, .. }) = step else {
             self.is_refused |= matches!(step, Step::Act(Act::Close(_) | Act::Reset(_)));
             return;
         };
@@ -295,7 +295,11 @@ impl Script {
         match op {
             0 => self.slots[a] = is_done,
             3 => self.is_refused |= b != 7_000,
-            4 | 8 => self.slots[b] |= is_done,
+            4 | 8 => {
+                self.slots[b] |= is_done;
+                // `dup2` closes what had the number.
+                self.has_closed |= op == 8 && c == 2;
+            }
             9 => (self.slots[a], self.has_closed) = (false, true),
             10 => self.sets[a] = is_done,
             15 => self.waits = Some(a),
