@@ -27,8 +27,8 @@ struct Cli {
     /// The stream of events; that of quotes has -quotes appended.
     #[arg(long, default_value = "MD", value_parser = parse_word)]
     stream: String,
-    /// Mebibytes that each of the two streams keeps, the oldest go first. The server sets them aside
-    /// when a stream is made, and refuses where its disk has less room.
+    /// Mebibytes that each of the two streams keeps, the oldest go first. The server sets them
+    /// aside when a stream is made, and refuses where its disk has less room.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     stream_mib: u32,
     /// When the ring overtakes the publisher: skip and tell, conflate (quotes alone), or

@@ -14,8 +14,8 @@ use market_ring::{Flags, Quote, Record};
 /// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// With small streams: a server sets their whole size aside when they are made, and refuses where the
-/// disk has less room.
+/// With small streams: a server sets their whole size aside when they are made, and refuses where
+/// the disk has less room.
 fn config(server: &Server) -> PublisherConfig {
     PublisherConfig {
         server: server.address(),
