@@ -25,7 +25,7 @@ use wirepath_benches::measure::sampling::{Spread, interleave};
 use wirepath_benches::measure::table::{DemuxMatch, Line, TargetOutcome, heading};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
-use wirepath_benches::{connectx, decoding, handoff, is_quick, sockets, tcp, trading};
+use wirepath_benches::{connectx, decoding, handoff, is_quick, rdma, sockets, tcp, trading};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -38,13 +38,14 @@ const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
 const CALLER: &str = env!("CARGO_BIN_EXE_caller");
 
 /// The parts that may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
     ("sockets", "calls of sockets in memory"),
     ("trading", "books of a feed, in memory"),
+    ("rdma", "RDMA in memory"),
     ("connectx", "mlx5, alone and on software ConnectXs"),
-    ("counts", "of these five what is counted, which is the same on a busy machine"),
+    ("counts", "of these six what is counted, which is the same on a busy machine"),
     ("live", "AF_XDP on a veth pair, and live-tcp"),
     ("live-tcp", "TCP to a kernel over a veth pair"),
     ("live-orders", "of that orders behind a burst"),
@@ -128,6 +129,10 @@ impl Report {
         if is_wanted(&["trading", "counts"]) {
             self.section = Section::Trading;
             trading::lines(self.samples / 4, instructions, |line| self.add(line));
+        }
+        if is_wanted(&["rdma", "counts"]) {
+            self.section = Section::Rdma;
+            rdma::lines(self.samples / 4, &Subject::new(PACKETS), |line| self.add(line));
         }
         if is_wanted(&["connectx", "counts"]) {
             self.connectx();

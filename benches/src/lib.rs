@@ -21,6 +21,7 @@ pub mod forwarder;
 pub mod handoff;
 pub mod live;
 pub mod mlx5;
+pub mod rdma;
 pub mod receiver;
 pub mod single_packets;
 pub mod smoltcp_peer;

@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+use rdma::roce::Mtu;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::Template;
 use wirepath_benches::feed::Channels;
@@ -14,6 +15,7 @@ use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::measure::outside::between_marks;
 use wirepath_benches::mlx5::{Cqes, Posting, Rings, SendRings};
+use wirepath_benches::rdma::pair::{self as rdma_pair, Pair as RdmaPair};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sockets::{OwnExchange, OwnReception, SocketExchange, SocketReception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
@@ -27,7 +29,8 @@ use wirepath_benches::trading::itch_day::{DaySize, ItchDay};
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
-    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500, itch-books, mdp3-books";
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500, itch-books, mdp3-books, \
+    rdma-send, rdma-write, rdma-bulk-4096, rdma-bulk-1024";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -73,6 +76,10 @@ fn main() -> ExitCode {
         "sockets-tcp" => sockets_tcp(rounds),
         "itch-books" => itch_books(rounds),
         "mdp3-books" => mdp3_books(rounds),
+        "rdma-send" => rdma_messages(measured_rdma_sends, rounds),
+        "rdma-write" => rdma_messages(measured_rdma_writes, rounds),
+        "rdma-bulk-4096" => rdma_bulk(Mtu::B4096, rounds),
+        "rdma-bulk-1024" => rdma_bulk(Mtu::B1024, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -147,6 +154,23 @@ fn mdp3_books(rounds: usize) {
     let end = feed.messages() + (rounds * ROUND) as u64;
     while feed.messages() < end {
         measured_mdp3_books(&mut feed);
+    }
+}
+
+/// A packet is a message, whatever it takes.
+fn rdma_messages(measured: fn(&mut RdmaPair), rounds: usize) {
+    let mut pair = RdmaPair::new(rdma_pair::PairConfig::default());
+    for _ in 0..rounds {
+        between_marks(|| measured(&mut pair));
+    }
+}
+
+/// A packet is one of a message of as many as a round has.
+fn rdma_bulk(mtu: Mtu, rounds: usize) {
+    let message_len = ROUND * mtu.bytes() as usize;
+    let mut pair = RdmaPair::new(rdma_pair::PairConfig { mtu, message_len, ..Default::default() });
+    for _ in 0..rounds {
+        measured_rdma_bulk(&mut pair);
     }
 }
 
@@ -409,6 +433,24 @@ fn measured_mlx5_urgent(rings: &mut SendRings) {
 #[inline(never)]
 fn measured_mlx5_reap(rings: &mut SendRings) -> usize {
     rings.reap()
+}
+
+#[inline(never)]
+fn measured_rdma_sends(pair: &mut RdmaPair) {
+    (0..ROUND).for_each(|_| pair.send());
+}
+
+#[inline(never)]
+fn measured_rdma_writes(pair: &mut RdmaPair) {
+    for _ in 0..ROUND {
+        pair.write(0);
+        pair.complete();
+    }
+}
+
+#[inline(never)]
+fn measured_rdma_bulk(pair: &mut RdmaPair) {
+    pair.write_bulk(1);
 }
 
 #[inline(never)]

@@ -22,17 +22,20 @@ pub enum Section {
     LiveSockets,
     /// The libraries of the trading loop in plain memory.
     Trading,
+    /// RDMA in plain memory, both ends on one core.
+    Rdma,
     /// TCP echoes over a veth pair that loses much.
     LiveEcho,
 }
 
 impl Section {
     /// All, in the order of the page.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Memory,
         Self::Tcp,
         Self::Sockets,
         Self::Trading,
+        Self::Rdma,
         Self::Mlx5,
         Self::Live,
         Self::LiveTcp,
@@ -51,6 +54,7 @@ impl Section {
             Self::Sockets => "Sockets in memory",
             Self::LiveSockets => "Unmodified programs over a veth pair",
             Self::Trading => "The trading loop in memory",
+            Self::Rdma => "RDMA in memory",
             Self::LiveEcho => "TCP over a wire that loses much",
         }
     }
@@ -94,6 +98,10 @@ impl Section {
                 "From the bytes of a datagram to the books that they make, on one core. `PART=trading`; the \
                  instructions alone: `PART=counts`."
             }
+            Self::Rdma => {
+                "Two [RoCE devices](rdma.md) in software on one core, without a port between them: what one writes \
+                 the other takes. `PART=rdma`; what is counted alone: `PART=counts`."
+            }
             Self::LiveEcho => "Ten minutes, so it is measured only where it is asked for. As root, `PART=live-echo`.",
         }
     }
@@ -109,6 +117,7 @@ impl Section {
             Self::Sockets => "sockets.svg",
             Self::LiveSockets => "live-sockets.svg",
             Self::Trading => "trading.svg",
+            Self::Rdma => "rdma.svg",
             Self::LiveEcho => "live-echo.svg",
         }
     }

@@ -36,8 +36,16 @@ impl End {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mr = device.register(pd, Region::from(&memory), access).unwrap();
         let transport = Transport::Rc;
-        let options =
-            QpOptions { transport, pd, send_cq: cq, recv_cq: cq, send_depth: 4, recv_depth: 4, signals_all: true };
+        let options = QpOptions {
+            transport,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 4,
+            recv_depth: 4,
+            srq: None,
+            signals_all: true,
+        };
         let qp = device.create_qp(&options).unwrap();
         Self { port, memory, mr, cq, qp }
     }

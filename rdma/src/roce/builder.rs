@@ -26,10 +26,10 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Begins with the BTH.
+    /// Begins with the path's headers and the BTH.
     #[inline]
     pub(super) fn new(frame: &'a mut [u8], template: &Template, fields: &BthFields) -> Self {
-        let roce_at = template.len();
+        let roce_at = template.copy_to(frame);
         let mut builder = Self { frame, roce_at, end: roce_at };
         builder.push(&Bth::new(fields));
         builder
@@ -51,14 +51,15 @@ impl<'a> Builder<'a> {
         &mut self.frame[from..from + len]
     }
 
-    /// Adds pad and ICRC, and the headers in front; returns the bytes of the frame.
+    /// Adds pad and ICRC, and to the headers in front the length; returns the bytes of the frame.
     #[inline]
     pub(super) fn finish(self, template: &Template) -> usize {
         let Self { frame, roce_at, end } = self;
         let roce_end = roce_at + (end - roce_at).next_multiple_of(4);
-        frame[end..roce_end].fill(0);
+        // The ICRC goes where there are more than the pad.
+        frame[end..end + ICRC_LEN].copy_from_slice(&[0; ICRC_LEN]);
         let (headers, roce) = frame.split_at_mut(roce_at);
-        template.write(headers, roce_end - roce_at + ICRC_LEN);
+        template.complete(headers, roce_end - roce_at + ICRC_LEN);
         let icrc = template.icrc(headers, &roce[..roce_end - roce_at]);
         roce[roce_end - roce_at..][..ICRC_LEN].copy_from_slice(&icrc);
         roce_end + ICRC_LEN

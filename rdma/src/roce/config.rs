@@ -13,6 +13,12 @@ pub struct DeviceConfig {
     pub cqs: u32,
     /// Queue pairs. By default 64.
     pub qps: u32,
+    /// Shared receive queues. By default 16.
+    pub srqs: u32,
+    /// Address handles. By default 256.
+    pub ahs: u32,
+    /// Attachments of queue pairs to multicast groups. By default 64.
+    pub attachments: u32,
     /// The most work requests of a send queue or of a receive queue. By default 4096.
     pub wrs_per_queue: u32,
     /// The most entries of a completion queue. By default 65,536.
@@ -38,6 +44,9 @@ impl Default for DeviceConfig {
             regions: 256,
             cqs: 64,
             qps: 64,
+            srqs: 16,
+            ahs: 256,
+            attachments: 64,
             wrs_per_queue: 4096,
             cqes: 65_536,
             rd_atomics: 16,

@@ -25,6 +25,10 @@ pub struct DeviceCounters {
     pub wrong_transport: u64,
     /// Dropped: not from the queue pair's peer.
     pub wrong_address: u64,
+    /// Dropped: a datagram with another Q_Key than the queue pair's.
+    pub qkey_violations: u64,
+    /// Datagrams to a multicast group that reached no queue pair.
+    pub unknown_groups: u64,
     /// Events that found no room in their queue.
     pub events_lost: u64,
     /// Completions that found no room in their queue.
@@ -46,6 +50,9 @@ pub struct QpCounters {
     pub out_of_sequence: u64,
     /// Answers that answer nothing that is under way, and were dropped.
     pub stale_responses: u64,
+    /// Messages of a service without acknowledgments that were dropped: there was no receive, or a
+    /// shorter one, or no right, or a part of the message was missing.
+    pub dropped: u64,
     /// Times that no answer came in time.
     pub timeouts: u32,
     /// Times that an answer was missing before a later one.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::handle::{CqHandle, QpHandle};
+use super::handle::{CqHandle, QpHandle, SrqHandle};
 
 /// Something happened that no completion says (`ibv_get_async_event.3`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub enum Event {
     CommunicationEstablished(QpHandle),
     /// The last send is done, and the state SQD is reached.
     SendQueueDrained(QpHandle),
+    /// A shared receive queue has fewer receives than its limit, which is none again now.
+    SrqLimitReached(SrqHandle),
+    /// A queue pair is in the state ERR, and takes no more receives of its shared queue.
+    LastWqeReached(QpHandle),
 }
 
 /// Events, and completion queues that notify, until somebody takes them.

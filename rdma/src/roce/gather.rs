@@ -47,13 +47,21 @@ impl Regions {
 /// The pieces of `len` bytes of a list, behind its first `skip` bytes.
 #[inline]
 fn parts(sges: &[Sge], mut skip: u32, mut len: u32) -> impl Iterator<Item = (Range, u32)> {
-    sges.iter().filter_map(move |sge| {
-        let skipped = skip.min(sge.len);
-        skip -= skipped;
-        let part = len.min(sge.len - skipped);
-        len -= part;
-        // An address that wraps is outside of every region.
-        let range = Range { address: sge.address.wrapping_add(u64::from(skipped)), len: part };
-        (part > 0).then_some((range, sge.lkey))
+    let mut sges = sges.iter();
+    core::iter::from_fn(move || {
+        // What is behind the last byte is not looked at.
+        while len > 0 {
+            let sge = sges.next()?;
+            let skipped = skip.min(sge.len);
+            skip -= skipped;
+            let part = len.min(sge.len - skipped);
+            len -= part;
+            if part > 0 {
+                // An address that wraps is outside of every region.
+                let range = Range { address: sge.address.wrapping_add(u64::from(skipped)), len: part };
+                return Some((range, sge.lkey));
+            }
+        }
+        None
     })
 }

@@ -5,6 +5,8 @@ use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use std::collections::VecDeque;
 
+use super::prefetch::prefetch;
+
 /// Names an object of a device. A handle of an object that was destroyed names none, also when
 /// another object has its place.
 pub struct Handle<K> {
@@ -23,6 +25,10 @@ pub mod kind {
     pub enum Cq {}
     /// A queue pair.
     pub enum Qp {}
+    /// A shared receive queue.
+    pub enum Srq {}
+    /// An address handle.
+    pub enum Ah {}
 }
 
 /// Names a protection domain.
@@ -33,6 +39,10 @@ pub type MrHandle = Handle<kind::Mr>;
 pub type CqHandle = Handle<kind::Cq>;
 /// Names a queue pair.
 pub type QpHandle = Handle<kind::Qp>;
+/// Names a shared receive queue.
+pub type SrqHandle = Handle<kind::Srq>;
+/// Names an address handle: the way to the receivers of datagrams.
+pub type AhHandle = Handle<kind::Ah>;
 
 impl<K> Handle<K> {
     /// The place in its table.
@@ -57,6 +67,8 @@ pub(super) struct Table<K, T> {
     kind: PhantomData<fn() -> K>,
 }
 
+/// Aligned, so that it has no more cache lines than it needs.
+#[repr(align(64))]
 struct Slot<T> {
     generation: u32,
     value: Option<T>,
@@ -99,6 +111,14 @@ impl<K, T> Table<K, T> {
     #[inline]
     pub(super) fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
         self.slots.get_mut(idx as usize)?.value.as_mut()
+    }
+
+    /// Asks the CPU for the object at a place, which is looked at soon.
+    #[inline]
+    pub(super) fn prefetch(&self, idx: u32) {
+        if let Some(slot) = self.slots.get(idx as usize) {
+            prefetch(slot);
+        }
     }
 
     pub(super) fn remove(&mut self, handle: Handle<K>) -> Option<T> {

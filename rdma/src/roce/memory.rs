@@ -29,6 +29,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::Arc;
 
 const WORD: usize = size_of::<u64>();
+/// Words of a step: the compiler takes no two atomic accesses together, so a step has many.
+const GROUP: usize = 8;
 
 /// Owned memory to register: zeroed, aligned to 64 bytes. A clone is the same memory.
 ///
@@ -210,14 +212,22 @@ impl<'a> Place<'a> {
         let (words, tail) = rest.as_chunks::<WORD>();
         self.write_bytes(0, head);
         if let [words @ .., last] = words {
-            for (idx, word) in words.iter().enumerate() {
-                // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
-                let at = unsafe { self.word_at(head.len() + idx * WORD) };
-                at.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            let (groups, singles) = words.as_chunks::<GROUP>();
+            let mut at = head.len();
+            // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
+            let store =
+                |at, word: &[u8; WORD], order| unsafe { self.word_at(at) }.store(u64::from_ne_bytes(*word), order);
+            for group in groups {
+                for (idx, word) in group.iter().enumerate() {
+                    store(at + idx * WORD, word, Ordering::Relaxed);
+                }
+                at += GROUP * WORD;
             }
-            // SAFETY: as above.
-            let at = unsafe { self.word_at(head.len() + words.len() * WORD) };
-            at.store(u64::from_ne_bytes(*last), Ordering::Release);
+            for word in singles {
+                store(at, word, Ordering::Relaxed);
+                at += WORD;
+            }
+            store(at, last, Ordering::Release);
         }
         self.write_bytes(bytes.len() - tail.len(), tail);
     }
@@ -228,13 +238,21 @@ impl<'a> Place<'a> {
         let len = bytes.len().min(self.len);
         let (head, rest) = bytes[..len].split_at_mut(self.until_word().min(len));
         let (words, tail) = rest.as_chunks_mut::<WORD>();
-        let head_len = head.len();
+        let mut at = head.len();
         let tail_at = len - tail.len();
         self.read_bytes(0, head);
-        for (idx, word) in words.iter_mut().enumerate() {
-            // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
-            let at = unsafe { self.word_at(head_len + idx * WORD) };
-            *word = at.load(Ordering::Relaxed).to_ne_bytes();
+        // SAFETY: invariants 2 and 3: aligned behind the head, and within the place.
+        let load = |at| unsafe { self.word_at(at) }.load(Ordering::Relaxed).to_ne_bytes();
+        let (groups, singles) = words.as_chunks_mut::<GROUP>();
+        for group in groups {
+            for (idx, word) in group.iter_mut().enumerate() {
+                *word = load(at + idx * WORD);
+            }
+            at += GROUP * WORD;
+        }
+        for word in singles {
+            *word = load(at);
+            at += WORD;
         }
         self.read_bytes(tail_at, tail);
     }

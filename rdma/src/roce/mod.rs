@@ -12,6 +12,8 @@
 
 #[allow(unsafe_code)]
 mod memory;
+#[allow(unsafe_code)]
+mod prefetch;
 
 mod builder;
 mod config;
@@ -22,10 +24,13 @@ mod due;
 mod events;
 mod frame;
 mod gather;
+mod groups;
 mod handle;
 mod keys;
 mod path;
 mod qp;
+mod receive_queue;
+mod srq;
 mod tables;
 mod timers;
 mod work;
@@ -39,12 +44,12 @@ pub use cq::Notify;
 pub use device::{Device, DeviceError};
 pub use events::Event;
 pub use frame::{FrameError, RoceFrame};
-pub use handle::{CqHandle, Handle, MrHandle, PdHandle, QpHandle, kind};
+pub use handle::{AhHandle, CqHandle, Handle, MrHandle, PdHandle, QpHandle, SrqHandle, kind};
 pub use keys::{Access, Mr};
 pub use memory::{Buffer, Region};
 pub use path::{Addresses, Link, Path};
 pub use qp::{ModifyError, QpAttributes, QpOptions, QpState};
 pub use work::{
-    CompletionKind, Data, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX, SendOperation, SendRequest, Sge,
-    Status, WorkCompletion,
+    CompletionKind, Data, Destination, GRH_LEN, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX, SendOperation,
+    SendRequest, Sge, Status, WorkCompletion,
 };

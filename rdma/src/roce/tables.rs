@@ -3,13 +3,23 @@
 use super::counters::DeviceCounters;
 use super::cq::{Cq, Pushed};
 use super::events::{Event, Events};
-use super::handle::{CqHandle, Table, kind};
+use super::handle::{CqHandle, PdHandle, Table, kind};
 use super::keys::Regions;
+use super::path::Template;
+use super::srq::Srq;
 use super::work::WorkCompletion;
+
+/// An address handle.
+pub(super) struct Ah {
+    pub(super) pd: PdHandle,
+    pub(super) template: Template,
+}
 
 pub(super) struct Tables {
     pub(super) regions: Regions,
     pub(super) cqs: Table<kind::Cq, Cq>,
+    pub(super) srqs: Table<kind::Srq, Srq>,
+    pub(super) ahs: Table<kind::Ah, Ah>,
     pub(super) events: Events,
     pub(super) counters: DeviceCounters,
     /// Packets that a queue pair sends ahead of the acknowledgments.

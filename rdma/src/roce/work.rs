@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::handle::AhHandle;
 use crate::wire::aeth::Nak;
 use crate::wire::qpn::Qpn;
 
@@ -9,6 +10,9 @@ use crate::wire::qpn::Qpn;
 pub const SGES_MAX: usize = 4;
 /// The most bytes that a request can carry itself.
 pub const INLINE_MAX: usize = SGES_MAX * size_of::<Sge>();
+/// Bytes in front of a datagram in its receive: the global route header, or that of IPv6, or in
+/// the last twenty bytes that of IPv4.
+pub const GRH_LEN: usize = 40;
 /// The longest message.
 pub const MESSAGE_MAX: u32 = 1 << 31;
 
@@ -30,6 +34,17 @@ pub struct Remote {
     pub address: u64,
     /// The key that the peer gave.
     pub rkey: u32,
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The way there.
+    pub ah: AhHandle,
+    /// The queue pair; [`Qpn::MULTICAST`] for all of a group.
+    pub qpn: Qpn,
+    /// The key that the receivers have. One whose highest bit is set stands for the sender's own.
+    pub qkey: u32,
 }
 
 /// What a request of the send queue does.
@@ -87,12 +102,20 @@ pub struct SendRequest<'a> {
     pub solicited: bool,
     /// It begins when all READs and atomic operations before it are complete.
     pub fence: bool,
+    /// Where a datagram goes; `None` over a connection.
+    pub destination: Option<Destination>,
 }
 
 impl<'a> SendRequest<'a> {
     /// A request with a completion.
     pub const fn new(wr_id: u64, operation: SendOperation, data: Data<'a>) -> Self {
-        Self { wr_id, operation, data, signaled: true, solicited: false, fence: false }
+        Self { wr_id, operation, data, signaled: true, solicited: false, fence: false, destination: None }
+    }
+
+    /// The same as a datagram.
+    #[must_use]
+    pub const fn to(self, destination: Destination) -> Self {
+        Self { destination: Some(destination), ..self }
     }
 }
 
@@ -111,10 +134,16 @@ pub enum PostError {
     /// A message or a receive of more than [`MESSAGE_MAX`] bytes; a READ whose answers are half of
     /// all sequence numbers, together with the
     /// [packets under way](crate::roce::DeviceConfig::unacknowledged_packets); an atomic operation
-    /// whose answer has not eight.
+    /// whose answer has not eight; a datagram longer than a packet.
     Length,
-    /// The service has no such operation, or it takes no inline data.
+    /// The service has no such operation, or it takes no inline data. The receives of the queue
+    /// pair come from a shared queue.
     Operation,
+    /// A datagram without a destination, or by an address handle that was destroyed or is of
+    /// another protection domain; a destination over a connection.
+    Destination,
+    /// No such shared receive queue.
+    UnknownSrq,
 }
 
 /// How a request ended; the numbers are those of `ibv_wc_status`.
@@ -195,6 +224,8 @@ pub struct WorkCompletion {
     pub qpn: Qpn,
     /// Immediate data.
     pub imm: Option<[u8; 4]>,
+    /// The sender of a datagram, of which the first [`GRH_LEN`] bytes of the receive are a header.
+    pub source: Option<Qpn>,
 }
 
 impl fmt::Display for Status {
@@ -225,6 +256,10 @@ impl fmt::Display for PostError {
             Self::TooManySges => "too many pieces of memory, or too many inline bytes",
             Self::Length => "message or receive too long, or the answer of an atomic operation not of eight bytes",
             Self::Operation => "operation that the queue pair's service does not have",
+            Self::Destination => {
+                "a datagram needs a destination by an address handle of its protection domain, and a connection none"
+            }
+            Self::UnknownSrq => "no such shared receive queue: it was destroyed, or belongs to another device",
         })
     }
 }

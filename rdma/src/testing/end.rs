@@ -133,6 +133,7 @@ impl Connection {
             recv_cq: cq,
             send_depth: DEPTH as u32,
             recv_depth: DEPTH as u32,
+            srq: None,
             signals_all: true,
         };
         let qp = device.create_qp(&options).expect("room for a queue pair");

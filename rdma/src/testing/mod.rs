@@ -8,13 +8,17 @@
 //!
 //! A run fails where memory or completions differ from the model, where an atomic operation is
 //! executed twice, or where a connection that nobody broke does not complete all.
+//!
+//! [`run_hostile`] is another test: a peer that sends anything, by the bytes of an input.
 
 mod end;
 mod flow;
+mod hostile;
 mod random;
 mod wire;
 mod world;
 
+pub use hostile::run_hostile;
 pub use world::{Summary, run_seed};
 
 #[cfg(test)]

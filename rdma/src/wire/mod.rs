@@ -9,6 +9,7 @@
 
 pub mod aeth;
 pub mod bth;
+mod crc32;
 pub mod extended;
 pub mod icrc;
 pub mod opcode;

@@ -105,17 +105,6 @@ impl Operation {
         Op::AtomicWrite,
     ];
 
-    /// The operations by their numbers.
-    const BY_NUMBER: [Option<Self>; 32] = {
-        let mut table = [None; 32];
-        let mut idx = 0;
-        while idx < Self::ALL.len() {
-            table[Self::ALL[idx] as usize] = Some(Self::ALL[idx]);
-            idx += 1;
-        }
-        table
-    };
-
     /// True for the packet that begins a message.
     #[inline]
     pub const fn is_first(self) -> bool {
@@ -265,17 +254,23 @@ impl Opcode {
     /// for XRC, and for what no table names.
     #[inline]
     pub const fn operation(self) -> Option<(Transport, Operation)> {
-        let transport = match self.0 >> 5 {
-            0 => Transport::Rc,
-            1 => Transport::Uc,
-            3 => Transport::Ud,
-            _ => return None,
-        };
-        match Op::BY_NUMBER[(self.0 & 0x1f) as usize] {
-            Some(operation) if operation.is_of(transport) => Some((transport, operation)),
-            _ => None,
-        }
+        Self::OPERATIONS[self.0 as usize]
     }
+
+    /// What each byte means.
+    const OPERATIONS: [Option<(Transport, Operation)>; 256] = {
+        let mut table = [None; 256];
+        let transports = [Transport::Rc, Transport::Uc, Transport::Ud];
+        let mut idx = 0;
+        while idx < transports.len() * Op::ALL.len() {
+            let (transport, operation) = (transports[idx / Op::ALL.len()], Op::ALL[idx % Op::ALL.len()]);
+            if operation.is_of(transport) {
+                table[Self::new(transport, operation).0 as usize] = Some((transport, operation));
+            }
+            idx += 1;
+        }
+        table
+    };
 }
 
 impl fmt::Display for Transport {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 static OF_ALL: AtomicU64 = AtomicU64::new(0);
@@ -25,12 +26,14 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
+        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size() as i64));
         OF_ALL.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's contract about `layout` is passed on (1).
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.with(|bytes| bytes.set(bytes.get() - layout.size() as i64));
         // SAFETY: the caller's contract that `pointer` came from `alloc` with `layout` is passed on
         // (1).
         unsafe { System.dealloc(pointer, layout) }
@@ -41,6 +44,12 @@ unsafe impl GlobalAlloc for Counting {
 /// [`Counting`] is not installed. Other threads, such as a test's harness, do not affect it.
 pub fn count() -> u64 {
     COUNT.get()
+}
+
+/// Bytes that this thread has allocated and not freed: those that another thread frees stay in, and
+/// those that it frees for another go out.
+pub fn bytes() -> i64 {
+    BYTES.get()
 }
 
 /// Allocations of all other threads so far.

@@ -75,6 +75,8 @@ const FILES: &[&str] = &[
     "preload/src/real.rs",
     "preload/src/sys.rs",
     "rdma/src/roce/memory.rs",
+    "rdma/src/roce/prefetch.rs",
+    "rdma/src/wire/crc32/clmul.rs",
     "sockets/tests/common/sys.rs",
     "tests/allocations/src/lib.rs",
     "tests/softhca/preload/src/entry.rs",

@@ -76,6 +76,7 @@ impl End {
             recv_cq: cq,
             send_depth: depth,
             recv_depth: RECEIVES,
+            srq: None,
             signals_all: true,
         })?;
         device.modify_qp(qp, &init())?;

@@ -1,6 +1,8 @@
 //! A device: its tables, and the packets in and out.
 
+mod datagrams;
 mod objects;
+mod shared;
 
 pub use objects::DeviceError;
 
@@ -9,6 +11,7 @@ use super::config::DeviceConfig;
 use super::counters::DeviceCounters;
 use super::due::DueQueue;
 use super::events::Events;
+use super::groups::Groups;
 use super::handle::{QpHandle, Table, kind};
 use super::keys::Regions;
 use super::qp::{Qp, QpState};
@@ -17,6 +20,7 @@ use super::timers::Timers;
 use super::work::{PostError, SendRequest, Sge};
 use crate::wire::icrc::Network;
 use crate::wire::packet::{Body, Packet};
+use crate::wire::qpn::Qpn;
 
 /// A RoCE device without I/O and clock.
 ///
@@ -27,6 +31,7 @@ pub struct Device {
     qps: Table<kind::Qp, Qp>,
     pds: Table<kind::Pd, ()>,
     tables: Tables,
+    groups: Groups,
     due: DueQueue,
     timers: Timers,
     config: DeviceConfig,
@@ -55,10 +60,13 @@ impl Device {
             tables: Tables {
                 regions: Regions::new(config.regions),
                 cqs: Table::new(config.cqs),
+                srqs: Table::new(config.srqs),
+                ahs: Table::new(config.ahs),
                 events: Events::new(config.events, config.cqs),
                 counters: DeviceCounters::default(),
                 unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),
             },
+            groups: Groups::new(config.attachments),
             due: DueQueue::new(config.qps),
             timers: Timers::new(config.qps),
             config: *config,
@@ -76,30 +84,47 @@ impl Device {
             self.tables.counters.malformed += 1;
             return;
         };
+        // Its lines come while the sum is made.
+        let idx = self.place(packet.bth.destination());
+        self.qps.prefetch(idx);
         if !packet.has_valid_icrc(network) {
             self.tables.counters.icrc_errors += 1;
             return;
         }
-        let Some(idx) = self.receiver(&packet, network) else { return };
+        if packet.bth.destination() == Qpn::MULTICAST {
+            self.receive_group(now, &packet, network);
+        } else if self.is_receiver(idx, &packet, network) {
+            self.give(now, idx, &packet, network);
+        }
+    }
+
+    /// Gives a packet to the queue pair that takes it.
+    #[inline]
+    fn give(&mut self, now: u64, idx: u32, packet: &Packet<'_>, network: Network<'_>) {
         match packet.body {
             Body::Message(message) => {
                 let Some(qp) = self.qps.at_mut(idx) else { return };
-                qp.receive(&mut self.tables, now, packet.bth, &message);
+                qp.receive(&mut self.tables, now, network, packet.bth, &message);
                 self.settle(idx);
             }
             Body::CongestionNotification => self.tables.counters.cnps_rx += 1,
         }
     }
 
-    /// The place of the queue pair that takes the packet; a packet that none takes is counted.
+    /// The place of the queue pair with this number, if there is one.
     #[inline]
-    fn receiver(&mut self, packet: &Packet<'_>, network: Network<'_>) -> Option<u32> {
-        let qpn = packet.bth.destination();
-        let idx = (qpn.get() & ((1 << self.qpn_bits) - 1)).wrapping_sub(FIRST_QPN);
+    const fn place(&self, qpn: Qpn) -> u32 {
+        (qpn.get() & ((1 << self.qpn_bits) - 1)).wrapping_sub(FIRST_QPN)
+    }
+
+    /// True if the queue pair at this place takes the packet; one that none takes is counted.
+    #[inline]
+    fn is_receiver(&mut self, idx: u32, packet: &Packet<'_>, network: Network<'_>) -> bool {
         let counters = &mut self.tables.counters;
-        let Some(qp) = self.qps.at(idx).filter(|qp| qp.qpn() == qpn) else {
+        let is_it = |qp: &&Qp| [qp.qpn(), Qpn::MULTICAST].contains(&packet.bth.destination());
+        let Some(qp) = self.qps.at(idx).filter(is_it) else {
             counters.unknown_qp += 1;
-            return None;
+            return false;
         };
         let drop = if !matches!(qp.state(), QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
             &mut counters.qp_state
@@ -110,10 +135,10 @@ impl Device {
         } else if !qp.is_of_peer(network) {
             &mut counters.wrong_address
         } else {
-            return Some(idx);
+            return true;
         };
         *drop += 1;
-        None
+        false
     }
 
     /// Writes the next frame that is due, from its Ethernet header to its ICRC, and returns its
@@ -186,6 +211,7 @@ impl Device {
     /// [`PostError`]; nothing changed then.
     #[inline]
     pub fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.qps.prefetch(handle.idx());
         let qp = self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.tables, request)?;
         self.settle(handle.idx());

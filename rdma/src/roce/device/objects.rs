@@ -13,7 +13,6 @@ use crate::roce::memory::Region;
 use crate::roce::qp::attributes::Limits;
 use crate::roce::qp::{ModifyError, Qp, QpAttributes, QpOptions, QpState};
 use crate::roce::work::WorkCompletion;
-use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
 
 /// Why an object was not made, or not destroyed.
@@ -43,9 +42,13 @@ impl Device {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// If regions or queue pairs use it.
+    /// If regions, queues or address handles use it.
     pub fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
-        if self.tables.regions.uses(pd) || self.qps.iter().any(|qp| qp.options().pd == pd) {
+        let is_used = self.tables.regions.uses(pd)
+            || self.qps.iter().any(|qp| qp.options().pd == pd)
+            || self.tables.srqs.iter().any(|srq| srq.pd == pd)
+            || self.tables.ahs.iter().any(|ah| ah.pd == pd);
+        if is_used {
             return Err(DeviceError::InUse("protection domain"));
         }
         self.pds.remove(pd).ok_or(DeviceError::Unknown("protection domain"))
@@ -145,9 +148,6 @@ impl Device {
     /// If the device has no room for it, an object that it uses does not exist, or its queues are
     /// longer than the device's limit.
     pub fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError> {
-        if options.transport != Transport::Rc {
-            return Err(DeviceError::Value("service: reliable connections only"));
-        }
         self.pds.get(options.pd).ok_or(DeviceError::Unknown("protection domain"))?;
         if options.send_depth.max(options.recv_depth) > self.config.wrs_per_queue {
             return Err(DeviceError::Value("queue depth"));
@@ -155,13 +155,19 @@ impl Device {
         for cq in [options.send_cq, options.recv_cq] {
             self.tables.cqs.get(cq).ok_or(DeviceError::Unknown("completion queue"))?;
         }
+        if let Some(srq) = options.srq {
+            let srq = self.tables.srqs.get_mut(srq).ok_or(DeviceError::Unknown("shared receive queue"))?;
+            if srq.pd != options.pd {
+                return Err(DeviceError::Value("shared receive queue of another protection domain"));
+            }
+        }
         let bits = self.qpn_bits;
         let made = self.qps.insert_with(|handle| {
             let qpn = Qpn::new(handle.generation() << bits | (handle.idx() + FIRST_QPN));
             Qp::new(handle, qpn, options)
         });
         let handle = made.ok_or(DeviceError::Full("queue pairs"))?;
-        self.count_cq_users(options, 1);
+        self.count_users(options, 1);
         Ok(handle)
     }
 
@@ -175,15 +181,19 @@ impl Device {
         if qp.is_queued {
             self.due.remove(handle.idx());
         }
-        self.count_cq_users(qp.options(), -1);
+        self.groups.forget(handle);
+        self.count_users(qp.options(), -1);
         Ok(())
     }
 
-    fn count_cq_users(&mut self, options: &QpOptions, change: i32) {
+    fn count_users(&mut self, options: &QpOptions, change: i32) {
         for handle in [options.send_cq, options.recv_cq] {
             if let Some(cq) = self.tables.cqs.get_mut(handle) {
                 cq.users = cq.users.saturating_add_signed(change);
             }
+        }
+        if let Some(srq) = options.srq.and_then(|handle| self.tables.srqs.get_mut(handle)) {
+            srq.users = srq.users.saturating_add_signed(change);
         }
     }
 

@@ -13,7 +13,7 @@ use super::send_queue::packet_count;
 use crate::roce::builder::Builder;
 use crate::roce::keys::{Access, Range};
 use crate::roce::tables::Tables;
-use crate::wire::aeth::{Aeth, Nak, Syndrome, credit_code};
+use crate::wire::aeth::{Aeth, NO_CREDITS, Nak, Syndrome, credit_code};
 use crate::wire::extended::Reth;
 use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
@@ -268,7 +268,8 @@ impl Qp {
     /// All is well, and so many receives are left.
     #[inline]
     fn ack(&self) -> Syndrome {
-        Syndrome::Ack(credit_code(self.rq.len()))
+        // Those of a shared queue are promised to nobody.
+        Syndrome::Ack(if self.options.srq.is_some() { NO_CREDITS } else { credit_code(self.rq.len()) })
     }
 
     /// Refuses the packet `psn` for good: behind the answers that are still to be sent, the NAK is

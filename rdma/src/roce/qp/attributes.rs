@@ -92,6 +92,7 @@ pub enum ModifyError {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) pkey: u16,
+    pub(crate) qkey: u32,
     pub(crate) access: Access,
     pub(crate) mtu_shift: u8,
     pub(crate) destination: Qpn,
@@ -107,6 +108,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             pkey: Bth::DEFAULT_PKEY,
+            qkey: 0,
             access: Access::LOCAL_READ,
             mtu_shift: Mtu::B256.shift() as u8,
             destination: Qpn::default(),
@@ -265,6 +267,10 @@ impl Qp {
             return Err(ModifyError::Extra(name));
         }
         attributes.check_values(limits)?;
+        if self.options.transport == Transport::Ud {
+            // A datagram is a packet, and has no path whose MTU could be another.
+            self.settings.mtu_shift = limits.mtu.shift() as u8;
+        }
         self.apply(attributes);
         self.enter(tables, to);
         Ok(())
@@ -277,6 +283,7 @@ impl Qp {
             }
         }
         let settings = &mut self.settings;
+        set(&mut settings.qkey, attributes.qkey);
         set(&mut settings.access, attributes.access);
         set(&mut settings.destination, attributes.destination);
         set(&mut settings.mtu_shift, attributes.mtu.map(|mtu| mtu.shift() as u8));

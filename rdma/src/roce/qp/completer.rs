@@ -6,7 +6,7 @@ use super::{Qp, Status, WorkCompletion};
 use crate::roce::tables::Tables;
 use crate::roce::timers::NEVER;
 use crate::wire::aeth::{Aeth, Nak, Syndrome, credits, rnr_timer_ns};
-use crate::wire::opcode::Operation;
+use crate::wire::opcode::{Operation, Transport};
 use crate::wire::packet::Message;
 use crate::wire::psn::Psn;
 
@@ -110,6 +110,7 @@ impl Qp {
             byte_len: if needs_response { wqe.len } else { 0 },
             qpn: self.qpn,
             imm: None,
+            source: None,
         };
         let is_signaled = wqe.is_signaled;
         self.requester.reads -= u8::from(needs_response && self.requester.reads > 0);
@@ -125,7 +126,13 @@ impl Qp {
         let (wr_id, kind) = (wqe.wr_id, wqe.operation.kind());
         self.sq.head = self.sq.head.wrapping_add(1);
         self.complete(tables, self.options.send_cq, wr_id, kind, status);
-        self.enter_error(tables);
+        if self.options.transport == Transport::Rc {
+            self.enter_error(tables);
+        } else if self.state != QpState::Err {
+            // Receives go on.
+            self.state = QpState::Sqe;
+            self.flush_sends(tables);
+        }
     }
 
     fn take_rnr_nak(&mut self, tables: &mut Tables, now: u64, psn: Psn, code: u8) {

@@ -8,23 +8,23 @@
 mod answers;
 pub(super) mod attributes;
 mod completer;
-mod receive_queue;
 mod requester;
 mod responder;
 mod send_queue;
+mod unreliable;
 
 pub use attributes::{ModifyError, QpAttributes, QpState};
 
 use self::answers::Answers;
 use self::attributes::Settings;
-use self::receive_queue::ReceiveQueue;
 use self::requester::Requester;
 use self::responder::Responder;
 use self::send_queue::SendQueue;
 use super::counters::QpCounters;
 use super::events::Event;
-use super::handle::{CqHandle, PdHandle, QpHandle};
+use super::handle::{CqHandle, PdHandle, QpHandle, SrqHandle};
 use super::path::Template;
+use super::receive_queue::ReceiveQueue;
 use super::tables::Tables;
 use super::work::{CompletionKind, MESSAGE_MAX, PostError, SendRequest, Sge, Status, WorkCompletion};
 use crate::wire::bth::{Bth, BthFields};
@@ -49,6 +49,9 @@ pub struct QpOptions {
     pub send_depth: u32,
     /// Receives that its receive queue takes. By default none: say how many.
     pub recv_depth: u32,
+    /// Where its receives come from, instead of a queue of its own; of the same protection domain.
+    /// By default none: say whether.
+    pub srq: Option<SrqHandle>,
     /// Each send has a completion, whatever its request says. By default none: say whether.
     pub signals_all: bool,
 }
@@ -81,7 +84,8 @@ impl Qp {
             settings: Settings::default(),
             template: None,
             sq: SendQueue::new(options.send_depth),
-            rq: ReceiveQueue::new(options.recv_depth),
+            // From a shared queue it holds the one that is in use.
+            rq: ReceiveQueue::new(if options.srq.is_some() { 1 } else { options.recv_depth }),
             requester: Requester::default(),
             responder: Responder::default(),
             answers: Answers::default(),
@@ -112,21 +116,32 @@ impl Qp {
 
     #[inline]
     pub(super) fn is_of_peer(&self, network: Network<'_>) -> bool {
-        self.template.as_ref().is_some_and(|template| template.is_of_peer(network))
+        let is_peer = |template: &Template| template.is_of_peer(network);
+        self.options.transport == Transport::Ud || self.template.as_ref().is_some_and(is_peer)
     }
 
     /// Takes a request for the send queue.
     #[inline]
     pub(super) fn post_send(&mut self, tables: &mut Tables, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let is_datagram = self.options.transport == Transport::Ud;
+        if is_datagram || request.destination.is_some() {
+            self.check_datagram(tables, request)?;
+        }
         match self.state {
             QpState::Rts | QpState::Sqd if request.operation.needs_response() && self.settings.max_rd_atomic == 0 => {
                 Err(PostError::Operation)
             }
             QpState::Rts | QpState::Sqd => {
-                let len_max = if request.operation.needs_response() { self.read_len_max(tables) } else { MESSAGE_MAX };
+                let len_max = if is_datagram {
+                    1 << self.settings.mtu_shift
+                } else if request.operation.needs_response() {
+                    self.read_len_max(tables)
+                } else {
+                    MESSAGE_MAX
+                };
                 self.sq.post(request, request.signaled || self.options.signals_all, len_max)
             }
-            QpState::Err => {
+            QpState::Err | QpState::Sqe => {
                 self.complete(tables, self.options.send_cq, request.wr_id, request.operation.kind(), Status::Flushed);
                 Ok(())
             }
@@ -146,6 +161,7 @@ impl Qp {
     #[inline]
     pub(super) fn post_recv(&mut self, tables: &mut Tables, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         match self.state {
+            _ if self.options.srq.is_some() => Err(PostError::Operation),
             QpState::Reset => Err(PostError::State),
             QpState::Err => {
                 self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
@@ -157,12 +173,20 @@ impl Qp {
 
     /// Takes a packet of the peer.
     #[inline]
-    pub(super) fn receive(&mut self, tables: &mut Tables, now: u64, bth: &Bth, message: &Message<'_>) {
+    pub(super) fn receive(
+        &mut self,
+        tables: &mut Tables,
+        now: u64,
+        network: Network<'_>,
+        bth: &Bth,
+        message: &Message<'_>,
+    ) {
         self.counters.packets_rx += 1;
-        if message.operation.is_response() {
-            self.take_response(tables, now, bth.psn(), message);
-        } else {
-            self.take_request(tables, bth, message);
+        match self.options.transport {
+            Transport::Rc if message.operation.is_response() => self.take_response(tables, now, bth.psn(), message),
+            Transport::Rc => self.take_request(tables, bth, message),
+            Transport::Uc => self.take_unreliable(tables, bth, message),
+            Transport::Ud => self.take_datagram(tables, network, bth, message),
         }
     }
 
@@ -189,17 +213,41 @@ impl Qp {
             return;
         }
         self.state = QpState::Err;
-        self.requester.stop(self.sq.tail);
         self.answers = Answers::default();
+        self.flush_sends(tables);
+        while let Some(wr_id) = self.rq.pop() {
+            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+        }
+        if self.options.srq.is_some() {
+            tables.events.push(Event::LastWqeReached(self.handle));
+        }
+    }
+
+    fn flush_sends(&mut self, tables: &mut Tables) {
+        self.requester.stop(self.sq.tail);
         while !self.sq.is_empty() {
             let wqe = self.sq.at(self.sq.head);
             let (wr_id, kind) = (wqe.wr_id, wqe.operation.kind());
             self.sq.head = self.sq.head.wrapping_add(1);
             self.complete(tables, self.options.send_cq, wr_id, kind, Status::Flushed);
         }
-        while let Some(wr_id) = self.rq.pop() {
-            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+    }
+
+    /// True if there is a receive for a message: the first of the queue, or one that is taken from
+    /// the shared queue now.
+    #[inline]
+    fn has_receive(&mut self, tables: &mut Tables) -> bool {
+        self.rq.first().is_some() || self.take_shared(tables)
+    }
+
+    fn take_shared(&mut self, tables: &mut Tables) -> bool {
+        let Some(handle) = self.options.srq else { return false };
+        let Some((receive, is_limit)) = tables.srqs.get_mut(handle).and_then(|srq| srq.take()) else { return false };
+        if is_limit {
+            tables.events.push(Event::SrqLimitReached(handle));
         }
+        self.rq.put(receive);
+        true
     }
 
     /// Begins anew: nothing is left of what was queued or under way.
@@ -216,7 +264,7 @@ impl Qp {
 
     /// Completes a request that has nothing but its status to say.
     fn complete(&mut self, tables: &mut Tables, cq: CqHandle, wr_id: u64, kind: CompletionKind, status: Status) {
-        let completion = WorkCompletion { wr_id, status, kind, byte_len: 0, qpn: self.qpn, imm: None };
+        let completion = WorkCompletion { wr_id, status, kind, byte_len: 0, qpn: self.qpn, imm: None, source: None };
         self.push_completion(tables, cq, completion, status != Status::Success);
     }
 

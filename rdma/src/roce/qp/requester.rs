@@ -16,6 +16,7 @@ use crate::roce::tables::Tables;
 use crate::roce::timers::NEVER;
 use crate::roce::work::SendOperation;
 use crate::wire::extended::{AtomicEth, Reth};
+use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
 
 /// Packets after which an acknowledgment is asked for within a message: half of the packets that
@@ -174,6 +175,12 @@ impl Qp {
         match self.build(tables, &request, frame) {
             Ok(len) => {
                 self.advance(now, &request);
+                if self.options.transport != Transport::Rc {
+                    // No answer will say that it has arrived: what is sent is done.
+                    self.requester.unacknowledged = self.requester.next;
+                    self.complete_acknowledged(tables);
+                    self.check_drained(tables);
+                }
                 Some(len)
             }
             Err(ProtectionError) => {
@@ -215,13 +222,23 @@ impl Qp {
     #[inline]
     fn build(&self, tables: &Tables, request: &Request, frame: &mut [u8]) -> Result<usize, ProtectionError> {
         let wqe = self.sq.at(self.requester.wqe);
-        let template = self.template.as_ref().ok_or(ProtectionError)?;
+        let template = match wqe.destination {
+            Some(destination) => tables.ahs.get(destination.ah).map(|ah| &ah.template),
+            None => self.template.as_ref(),
+        };
+        let template = template.ok_or(ProtectionError)?;
         let payload_len = if wqe.operation.needs_response() { 0 } else { request.len };
         let operation = wqe.operation.packet(request.is_first, request.is_last);
         let mut bth = self.bth(operation, request.psn, payload_len);
-        bth.ack_request = request.asks_for_ack;
+        bth.ack_request = request.asks_for_ack && self.options.transport == Transport::Rc;
         bth.solicited = wqe.is_solicited && request.is_last;
+        if let Some(destination) = wqe.destination {
+            bth.destination = destination.qpn;
+        }
         let mut builder = Builder::new(frame, template, &bth);
+        if let Some(destination) = wqe.destination {
+            builder.push(&self.deth(destination.qkey));
+        }
         match wqe.operation {
             SendOperation::CompareSwap { remote, compare, swap } => {
                 builder.push(&AtomicEth::new(remote.address, remote.rkey, swap, compare));

@@ -12,26 +12,29 @@ use crate::roce::tables::Tables;
 use crate::roce::work::{CompletionKind, MESSAGE_MAX};
 use crate::wire::aeth::Nak;
 use crate::wire::bth::Bth;
-use crate::wire::opcode::Operation;
+use crate::wire::extended::Deth;
+use crate::wire::opcode::{Operation, Transport};
 use crate::wire::packet::Message;
 use crate::wire::psn::Psn;
 
 #[derive(Default)]
 pub(crate) struct Responder {
     /// The number of the next packet.
-    expected: Psn,
+    pub(super) expected: Psn,
     /// Messages that are done.
     messages: u32,
-    incoming: Incoming,
+    pub(super) incoming: Incoming,
     /// A NAK or an RNR NAK was sent, and until the expected packet comes there is no other.
     is_silent: bool,
     /// A packet came since RTR.
     is_established: bool,
+    /// Over an unreliable connection: the message lacks a part, and is dropped to its end.
+    pub(super) is_dropping: bool,
 }
 
 /// The message that has begun.
 #[derive(Clone, Copy, Default)]
-enum Incoming {
+pub(super) enum Incoming {
     #[default]
     None,
     Send {
@@ -42,7 +45,7 @@ enum Incoming {
 }
 
 #[derive(Clone, Copy)]
-struct Write {
+pub(super) struct Write {
     rkey: u32,
     /// Where the next byte goes.
     address: u64,
@@ -52,7 +55,7 @@ struct Write {
 }
 
 /// Why a request is not executed.
-enum Refusal {
+pub(super) enum Refusal {
     /// There is no receive for it.
     NotReady,
     /// By the peer's fault, or by ours; the receive in use, if any, ends with this status.
@@ -77,12 +80,7 @@ impl Responder {
 impl Qp {
     /// Takes a request.
     pub(super) fn take_request(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) {
-        if !self.responder.is_established {
-            self.responder.is_established = true;
-            if self.state == QpState::Rtr {
-                tables.events.push(Event::CommunicationEstablished(self.handle));
-            }
-        }
+        self.note_first(tables);
         let psn = bth.psn();
         let ahead = psn.since(self.responder.expected);
         if ahead != 0 {
@@ -100,6 +98,16 @@ impl Qp {
             Err(Refusal::Nak(nak, status)) => {
                 self.fail_receive(tables, message.operation, status);
                 self.refuse(tables, psn, nak);
+            }
+        }
+    }
+
+    /// Says once that a packet came in the state RTR.
+    pub(super) fn note_first(&mut self, tables: &mut Tables) {
+        if !self.responder.is_established {
+            self.responder.is_established = true;
+            if self.state == QpState::Rtr {
+                tables.events.push(Event::CommunicationEstablished(self.handle));
             }
         }
     }
@@ -137,7 +145,7 @@ impl Qp {
     }
 
     /// Executes the expected packet.
-    fn execute(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) -> Result<(), Refusal> {
+    pub(super) fn execute(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) -> Result<(), Refusal> {
         let operation = message.operation;
         let continues = match self.responder.incoming {
             Incoming::None => operation.is_first(),
@@ -183,6 +191,7 @@ impl Qp {
 
     fn execute_send(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) -> Result<(), Refusal> {
         let offset = if let Incoming::Send { len } = self.responder.incoming { len } else { 0 };
+        self.has_receive(tables);
         let Some(receive) = self.rq.first() else { return Err(Refusal::NotReady) };
         // What came before is not longer than the receive, and that is at most `MESSAGE_MAX`.
         let len = offset + self.check_len(message)?;
@@ -196,7 +205,7 @@ impl Qp {
         if message.operation.is_last() {
             self.responder.incoming = Incoming::None;
             self.responder.messages = self.responder.messages.wrapping_add(1);
-            self.complete_receive(tables, CompletionKind::Receive, len, bth, message.imm);
+            self.complete_receive(tables, CompletionKind::Receive, len, bth, message);
         } else {
             self.responder.incoming = Incoming::Send { len };
         }
@@ -208,7 +217,7 @@ impl Qp {
             return Err(INVALID);
         }
         let has_imm = message.operation.has_imm();
-        if has_imm && self.rq.first().is_none() {
+        if has_imm && !self.has_receive(tables) {
             return Err(Refusal::NotReady);
         }
         let part = self.check_len(message)?;
@@ -235,7 +244,7 @@ impl Qp {
             self.responder.incoming = Incoming::Write(Write { address, remaining, ..write });
         }
         if has_imm {
-            self.complete_receive(tables, CompletionKind::ReceiveWriteImm, write.len, bth, message.imm);
+            self.complete_receive(tables, CompletionKind::ReceiveWriteImm, write.len, bth, message);
         }
         Ok(())
     }
@@ -299,27 +308,28 @@ impl Qp {
     #[inline]
     fn accept(&mut self, bth: &Bth, count: u32) {
         self.responder.expected = bth.psn().plus(count);
-        if bth.ack_request() {
+        if bth.ack_request() && self.options.transport == Transport::Rc {
             self.answers.acknowledge(bth.psn(), Acknowledgment::Ack);
         }
     }
 
     #[inline]
-    fn complete_receive(
+    pub(super) fn complete_receive(
         &mut self,
         tables: &mut Tables,
         kind: CompletionKind,
         byte_len: u32,
         bth: &Bth,
-        imm: Option<[u8; 4]>,
+        message: &Message<'_>,
     ) {
         let Some(wr_id) = self.rq.pop() else { return };
-        let completion = WorkCompletion { wr_id, status: Status::Success, kind, byte_len, qpn: self.qpn, imm };
+        let (imm, source) = (message.imm, message.deth.map(Deth::source));
+        let completion = WorkCompletion { wr_id, status: Status::Success, kind, byte_len, qpn: self.qpn, imm, source };
         self.push_completion(tables, self.options.recv_cq, completion, bth.is_solicited());
     }
 
     /// The receive that the refused message has, or would have had, ends with the status.
-    fn fail_receive(&mut self, tables: &mut Tables, operation: Operation, status: Status) {
+    pub(super) fn fail_receive(&mut self, tables: &mut Tables, operation: Operation, status: Status) {
         let is_send = matches!(self.responder.incoming, Incoming::Send { .. })
             || matches!(operation, Operation::SendFirst | Operation::SendOnly | Operation::SendOnlyImm);
         if (is_send || operation.has_imm())

@@ -1,6 +1,8 @@
 //! The send queue: requests from their post to their completion.
 
-use crate::roce::work::{CompletionKind, Data, INLINE_MAX, PostError, SGES_MAX, SendOperation, SendRequest, Sge};
+use crate::roce::work::{
+    CompletionKind, Data, Destination, INLINE_MAX, PostError, SGES_MAX, SendOperation, SendRequest, Sge,
+};
 use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
 
@@ -28,6 +30,8 @@ pub(crate) struct SendWqe {
     pub(crate) is_signaled: bool,
     pub(crate) is_solicited: bool,
     pub(crate) has_fence: bool,
+    /// Where a datagram goes.
+    pub(crate) destination: Option<Destination>,
 }
 
 #[derive(Clone)]
@@ -54,6 +58,7 @@ impl SendQueue {
             is_signaled: false,
             is_solicited: false,
             has_fence: false,
+            destination: None,
         };
         // A power of two, so that positions may wrap.
         let ring = vec![empty; depth.next_power_of_two() as usize].into();
@@ -84,6 +89,7 @@ impl SendQueue {
             is_signaled,
             is_solicited: request.solicited,
             has_fence: request.fence,
+            destination: request.destination,
         };
         self.tail = tail.wrapping_add(1);
         Ok(())

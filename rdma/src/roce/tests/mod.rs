@@ -5,3 +5,4 @@ mod faults;
 mod pair;
 mod rc;
 mod states;
+mod unreliable;

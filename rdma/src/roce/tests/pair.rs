@@ -13,7 +13,10 @@ pub(super) const MEMORY: usize = 64 * 1024;
 /// One end: a device with memory that both may do all to, and a queue pair.
 pub(super) struct End {
     pub(super) device: Device,
+    pub(super) pd: PdHandle,
     pub(super) cq: CqHandle,
+    pub(super) srq: Option<SrqHandle>,
+    pub(super) options: QpOptions,
     pub(super) qp: QpHandle,
     pub(super) memory: Buffer,
     pub(super) mr: Mr,
@@ -31,22 +34,29 @@ pub(super) fn all_access() -> Access {
 
 impl End {
     pub(super) fn new(config: &DeviceConfig) -> Self {
+        Self::with(config, Transport::Rc, 0)
+    }
+
+    /// An end of another service; with a shared receive queue of a depth that is not zero.
+    pub(super) fn with(config: &DeviceConfig, transport: Transport, srq_depth: u32) -> Self {
         let mut device = Device::new(config);
         let pd = device.create_pd().unwrap();
         let cq = device.create_cq(config.cqes.min(256)).unwrap();
         let memory = Buffer::zeroed(MEMORY);
         let mr = device.register(pd, Region::from(&memory), all_access()).unwrap();
+        let srq = (srq_depth > 0).then(|| device.create_srq(pd, srq_depth).unwrap());
         let options = QpOptions {
-            transport: Transport::Rc,
+            transport,
             pd,
             send_cq: cq,
             recv_cq: cq,
             send_depth: 32,
             recv_depth: 32,
+            srq,
             signals_all: false,
         };
         let qp = device.create_qp(&options).unwrap();
-        Self { device, cq, qp, memory, mr }
+        Self { device, pd, cq, qp, srq, options, memory, mr }
     }
 
     /// Leads the queue pair to RTS.

@@ -1,6 +1,6 @@
 //! The receive queue: where messages of the peer go, one after the other.
 
-use crate::roce::work::{MESSAGE_MAX, PostError, SGES_MAX, Sge};
+use super::work::{MESSAGE_MAX, PostError, SGES_MAX, Sge};
 
 /// A ring of receives. The first is in use while a message arrives, and leaves when it is
 /// complete.
@@ -36,10 +36,16 @@ impl ReceiveQueue {
         if receive.len() > MESSAGE_MAX.into() {
             return Err(PostError::Length);
         }
+        self.put(receive);
+        Ok(())
+    }
+
+    /// Puts in a receive that was taken out of a shared queue.
+    #[inline]
+    pub(crate) fn put(&mut self, receive: ReceiveWqe) {
         let at = self.tail as usize & (self.ring.len() - 1);
         self.ring[at] = receive;
         self.tail = self.tail.wrapping_add(1);
-        Ok(())
     }
 
     #[inline]

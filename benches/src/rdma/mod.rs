@@ -1,0 +1,6 @@
+//! RDMA in plain memory: two RoCE devices on one core, with nothing between them.
+
+mod lines;
+pub mod pair;
+
+pub use lines::lines;

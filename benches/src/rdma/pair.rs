@@ -1,0 +1,213 @@
+//! Two RoCE devices in plain memory: each frame that one writes the other takes at once.
+
+use std::net::Ipv4Addr;
+
+use rdma::roce::{
+    Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, QpAttributes, QpHandle,
+    QpOptions, QpState, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, Status,
+};
+use rdma::wire::opcode::Transport;
+use rdma::wire::psn::Psn;
+use rdma::wire::qpn::Qpn;
+
+/// What a pair is made for.
+#[derive(Clone, Copy)]
+pub struct PairConfig {
+    /// Connections between the two.
+    pub connections: u32,
+    /// Requests that a queue holds.
+    pub depth: u32,
+    /// The largest payload of a packet.
+    pub mtu: Mtu,
+    /// Bytes of a message.
+    pub message_len: usize,
+}
+
+impl Default for PairConfig {
+    /// One connection, and messages of 64 bytes in packets of up to 1024.
+    fn default() -> Self {
+        Self { connections: 1, depth: 64, mtu: Mtu::B1024, message_len: 64 }
+    }
+}
+
+/// Two devices, and the connections between them.
+pub struct Pair {
+    ends: [End; 2],
+    frame: Vec<u8>,
+    message_len: u32,
+    now: u64,
+}
+
+struct End {
+    device: Device,
+    cq: CqHandle,
+    qps: Vec<QpHandle>,
+    memory: Buffer,
+    mr: Mr,
+}
+
+impl Pair {
+    /// Connects them.
+    pub fn new(config: PairConfig) -> Self {
+        let mut ends = [End::new(config), End::new(config)];
+        for idx in 0..config.connections as usize {
+            let [a, b] = [0, 1].map(|end: usize| ends[end].qpn(idx));
+            ends[0].connect(idx, 0, b, config.mtu);
+            ends[1].connect(idx, 1, a, config.mtu);
+        }
+        let frame = vec![0; ends[0].device.frame_len_max()];
+        Self { ends, frame, message_len: config.message_len as u32, now: 0 }
+    }
+
+    /// A SEND, from both posts to both completions.
+    #[inline]
+    pub fn send(&mut self) {
+        let [a, b] = &mut self.ends;
+        let sge = b.sge(self.message_len);
+        b.device.post_recv(b.qps[0], 1, &[sge]).expect("room for a receive");
+        a.post(0, SendOperation::Send, self.message_len);
+        self.deliver();
+        self.ends[1].expect_completion();
+        self.acknowledge();
+        self.ends[0].expect_completion();
+    }
+
+    /// A WRITE on a connection, from the post until the bytes are at the other end.
+    #[inline]
+    pub fn write(&mut self, connection: usize) {
+        let remote = self.ends[1].remote();
+        self.ends[0].post(connection, SendOperation::Write(remote), self.message_len);
+        self.deliver();
+    }
+
+    /// What follows the bytes: acknowledgments go back, and requests complete.
+    #[inline]
+    pub fn complete(&mut self) {
+        self.acknowledge();
+        while self.ends[0].device.poll_cq(self.ends[0].cq).is_some_and(|done| done.status == Status::Success) {}
+    }
+
+    /// WRITEs of large messages, several at once, until all are complete.
+    pub fn write_bulk(&mut self, messages: usize) {
+        let remote = self.ends[1].remote();
+        for _ in 0..messages {
+            self.ends[0].post(0, SendOperation::Write(remote), self.message_len);
+        }
+        for _ in 0..messages {
+            while !self.ends[0].poll() {
+                self.deliver();
+                self.acknowledge();
+            }
+        }
+    }
+
+    /// Requests go to the second end.
+    #[inline]
+    fn deliver(&mut self) {
+        let [a, b] = &mut self.ends;
+        carry(a, b, self.now, &mut self.frame);
+    }
+
+    /// Answers go to the first.
+    #[inline]
+    fn acknowledge(&mut self) {
+        let [a, b] = &mut self.ends;
+        self.now += 1000;
+        carry(b, a, self.now, &mut self.frame);
+    }
+}
+
+/// Carries all that is due.
+#[inline]
+fn carry(from: &mut End, to: &mut End, now: u64, frame: &mut [u8]) {
+    while let Some(len) = from.device.transmit(now, frame) {
+        let frame = RoceFrame::parse(&frame[..len]).expect("a frame of RoCE");
+        to.device.receive(now, frame.network, frame.roce);
+    }
+}
+
+impl End {
+    fn new(config: PairConfig) -> Self {
+        let PairConfig { connections, depth, mtu, message_len } = config;
+        let mut device = Device::new(&DeviceConfig { qps: connections, mtu, ..DeviceConfig::default() });
+        let pd = device.create_pd().expect("room for a domain");
+        let cq = device.create_cq(2 * depth).expect("room for a queue");
+        let memory = Buffer::zeroed(message_len);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let mr = device.register(pd, Region::from(&memory), access).expect("room for a region");
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: depth,
+            recv_depth: depth,
+            srq: None,
+            signals_all: true,
+        };
+        let qps = (0..connections).map(|_| device.create_qp(&options).expect("room for a queue pair")).collect();
+        Self { device, cq, qps, memory, mr }
+    }
+
+    fn qpn(&self, idx: usize) -> Qpn {
+        self.device.qpn(self.qps[idx]).expect("it was made")
+    }
+
+    fn connect(&mut self, idx: usize, own: u8, peer: Qpn, mtu: Mtu) {
+        let address = |end| Ipv4Addr::new(192, 0, 2, end);
+        let link = Link { destination: [2 - own; 6], source: [1 + own; 6], vlan: None };
+        let addresses = Addresses::Ipv4 { source: address(1 + own), destination: address(2 - own) };
+        let init = QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::REMOTE_WRITE | Access::REMOTE_READ),
+            ..QpAttributes::to(QpState::Init)
+        };
+        let rtr = QpAttributes {
+            path: Some(Path::new(link, addresses)),
+            mtu: Some(mtu),
+            destination: Some(peer),
+            rq_psn: Some(Psn::new(1)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(Psn::new(1)),
+            max_rd_atomic: Some(1),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            timeout: Some(14),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        for step in [init, rtr, rts] {
+            self.device.modify_qp(self.qps[idx], &step).expect("a step of the manual page");
+        }
+    }
+
+    fn sge(&self, len: u32) -> Sge {
+        Sge { address: self.memory.address(), len, lkey: self.mr.key }
+    }
+
+    fn remote(&self) -> Remote {
+        Remote { address: self.mr.address, rkey: self.mr.key }
+    }
+
+    #[inline]
+    fn post(&mut self, connection: usize, operation: SendOperation, len: u32) {
+        let data = [self.sge(len)];
+        let request = SendRequest::new(7, operation, Data::Sges(&data));
+        self.device.post_send(self.qps[connection], &request).expect("room for a request");
+    }
+
+    /// True if a request has completed.
+    #[inline]
+    fn poll(&mut self) -> bool {
+        self.device.poll_cq(self.cq).is_some_and(|done| done.status == Status::Success)
+    }
+
+    #[inline]
+    fn expect_completion(&mut self) {
+        assert!(self.poll(), "a completion that succeeds");
+    }
+}
