@@ -15,12 +15,12 @@ use wirepath::worker::live::{FlowSpec, LiveError, LivePort};
 
 use crate::errno::Errno;
 
-/// When a closed connection is first looked for. Most are gone by then: their peer closed first,
-/// and has acknowledged our FIN. The flow of one that is not gone stays, because the kernel would
-/// answer its segments with resets.
-const FIRST_LOOK: Duration = Duration::from_millis(250);
-/// The time until the next check: a connection is in TIME-WAIT for as long (RFC 9293 3.4.1).
-const NEXT_LOOK: Duration = Duration::from_secs(60);
+/// How often a closed connection is looked for. Most are gone at the first look: their peer closed
+/// first, and has acknowledged our FIN. The flow of one that is not gone stays, because the kernel
+/// would answer its segments with resets.
+const LOOK_SPAN: Duration = Duration::from_millis(250);
+/// The time until one in TIME-WAIT is looked for: the state lasts as long (RFC 9293 3.4.1).
+const TIME_WAIT: Duration = Duration::from_secs(60);
 
 /// A port that steers flows to the worker, and all other frames elsewhere.
 pub trait Steering {
@@ -89,10 +89,10 @@ impl Steering for LivePort {
 pub(crate) struct Flows {
     steering: Box<dyn Steering>,
     held: HashMap<FlowSpec, Users>,
-    /// Closed connections before their first look, the oldest first.
-    closed: VecDeque<Leaving>,
-    /// Those that were not gone at their last one.
+    /// Closed connections, the one that is looked for next first.
     closing: VecDeque<Leaving>,
+    /// Those that were in TIME-WAIT at their last look, the oldest first.
+    in_time_wait: VecDeque<Leaving>,
     /// Flows that were added or removed.
     changes: u64,
 }
@@ -114,17 +114,19 @@ struct Leaving {
 
 impl Flows {
     pub(crate) fn new(steering: Box<dyn Steering>) -> Self {
-        Self { steering, held: HashMap::new(), closed: VecDeque::new(), closing: VecDeque::new(), changes: 0 }
+        let (closing, in_time_wait) = (VecDeque::new(), VecDeque::new());
+        Self { steering, held: HashMap::new(), closing, in_time_wait, changes: 0 }
     }
 
     pub(crate) fn counters(&self) -> Option<Arc<Block>> {
         self.steering.counters()
     }
 
-    /// Adds the flows of a socket: all of them, or none if one fails.
-    pub(crate) fn hold(&mut self, flows: &[FlowSpec]) -> Result<(), Errno> {
+    /// Adds the flows of a socket: all of them, or none if one fails. Where the port has no room
+    /// for one, closed connections in TIME-WAIT lose theirs.
+    pub(crate) fn hold(&mut self, flows: &[FlowSpec], cx: &mut Cx<'_>) -> Result<(), Errno> {
         for (idx, flow) in flows.iter().enumerate() {
-            if let Err(error) = self.hold_one(flow) {
+            if let Err(error) = self.hold_one(flow, cx) {
                 self.release(&flows[..idx]);
                 return Err(error);
             }
@@ -132,13 +134,17 @@ impl Flows {
         Ok(())
     }
 
-    fn hold_one(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
+    fn hold_one(&mut self, flow: &FlowSpec, cx: &mut Cx<'_>) -> Result<(), Errno> {
         if let Some(users) = self.held.get_mut(flow) {
             users.all += 1;
             return Ok(());
         }
         self.changes += 1;
-        self.steering.add_flow(flow.clone())?;
+        while let Err(error) = self.steering.add_flow(flow.clone()) {
+            if error != Errno::ENOBUFS || !self.make_room(cx) {
+                return Err(error);
+            }
+        }
         self.held.insert(flow.clone(), Users { all: 1, listeners: 0 });
         Ok(())
     }
@@ -181,7 +187,23 @@ impl Flows {
 
     /// Releases the flows of a closed connection once it is gone.
     pub(crate) fn release_later(&mut self, connection: ConnectionId, flows: Vec<FlowSpec>, now: Instant) {
-        self.closed.push_back(Leaving { connection, flows, next_look: now + FIRST_LOOK });
+        self.closing.push_back(Leaving { connection, flows, next_look: now + LOOK_SPAN });
+    }
+
+    /// Removes a flow of the connection that has been closed for longest and has nothing left to do
+    /// but to repeat its last acknowledgment, if it is asked to (TIME-WAIT): from now on the kernel
+    /// answers with a reset, at which its peer ends as well. Returns whether there was one.
+    #[cold]
+    fn make_room(&mut self, cx: &mut Cx<'_>) -> bool {
+        let is_alone = |flow: &FlowSpec| self.held.get(flow).is_some_and(|users| users.all == 1);
+        let mut frees_one = |leaving: &Leaving| {
+            leaving.flows.iter().any(&is_alone)
+                && matches!(leaving.state(cx), None | Some(TcpState::TimeWait | TcpState::Closed))
+        };
+        let mut take = |queue: &mut VecDeque<Leaving>| queue.remove(queue.iter().position(&mut frees_one)?);
+        let Some(leaving) = take(&mut self.in_time_wait).or_else(|| take(&mut self.closing)) else { return false };
+        self.release(&leaving.flows);
+        true
     }
 
     /// Whether connections can go to other processes.
@@ -197,13 +219,13 @@ impl Flows {
     /// Closed connections whose flows are not released yet.
     #[inline]
     pub(crate) fn leaving(&self) -> usize {
-        self.closed.len() + self.closing.len()
+        self.closing.len() + self.in_time_wait.len()
     }
 
     /// The time at which a closed connection is next looked for; `Instant::MAX` if there is none.
     pub(crate) fn next_deadline(&self) -> Instant {
         let next = |queue: &VecDeque<Leaving>| queue.front().map_or(Instant::MAX, |leaving| leaving.next_look);
-        next(&self.closed).min(next(&self.closing))
+        next(&self.closing).min(next(&self.in_time_wait))
     }
 
     /// Releases the flows of connections that are gone, at most [`LOOKS_PER_TICK`] of them; costs
@@ -218,15 +240,23 @@ impl Flows {
     fn look(&mut self, cx: &mut Cx<'_>) {
         for _ in 0..LOOKS_PER_TICK {
             let due = |queue: &VecDeque<Leaving>| queue.front().is_some_and(|leaving| leaving.next_look <= cx.now);
-            let from = if due(&self.closed) { &mut self.closed } else { &mut self.closing };
+            let from = if due(&self.closing) { &mut self.closing } else { &mut self.in_time_wait };
             let Some(leaving) = from.pop_front_if(|leaving| leaving.next_look <= cx.now) else { return };
-            let state = cx.tcp().info(leaving.connection).map(|info| info.state);
-            if state.is_none_or(|state| state == TcpState::Closed) {
-                self.release(&leaving.flows);
-            } else {
-                self.closing.push_back(Leaving { next_look: cx.now + NEXT_LOOK, ..leaving });
+            match leaving.state(cx) {
+                None | Some(TcpState::Closed) => self.release(&leaving.flows),
+                Some(TcpState::TimeWait) => {
+                    self.in_time_wait.push_back(Leaving { next_look: cx.now + TIME_WAIT, ..leaving });
+                }
+                Some(_) => self.closing.push_back(Leaving { next_look: cx.now + LOOK_SPAN, ..leaving }),
             }
         }
+    }
+}
+
+impl Leaving {
+    /// `None`: the connection is gone.
+    fn state(&self, cx: &mut Cx<'_>) -> Option<TcpState> {
+        cx.tcp().info(self.connection).map(|info| info.state)
     }
 }
 

@@ -6,6 +6,7 @@
 mod common;
 
 use std::cell::RefCell;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
@@ -15,13 +16,23 @@ use sockets::{Errno, Kind, Steering};
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
 
-/// The installed flows, and whether further ones are refused.
-#[derive(Clone, Default)]
-struct Rules(Rc<RefCell<(Vec<FlowSpec>, bool)>>);
+/// The installed flows, and how many there may be.
+#[derive(Clone)]
+struct Rules(Rc<RefCell<(Vec<FlowSpec>, usize)>>);
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::at_most(usize::MAX)
+    }
+}
 
 impl Rules {
+    fn at_most(max: usize) -> Self {
+        Self(Rc::new(RefCell::new((Vec::new(), max))))
+    }
+
     fn refuse(&self, refuses: bool) {
-        self.0.borrow_mut().1 = refuses;
+        self.0.borrow_mut().1 = if refuses { 0 } else { usize::MAX };
     }
 
     fn standing(&self) -> Vec<FlowSpec> {
@@ -31,8 +42,8 @@ impl Rules {
 
 impl Steering for Rules {
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
-        let (flows, refuses) = &mut *self.0.borrow_mut();
-        if *refuses {
+        let (flows, max) = &mut *self.0.borrow_mut();
+        if flows.len() >= *max {
             return Err(Errno::ENOBUFS);
         }
         flows.push(flow);
@@ -144,6 +155,54 @@ fn flow_of_a_connection_that_its_peer_closed_first_goes_with_it() {
 fn flow_of_a_connection_stays_while_it_is_in_time_wait() {
     assert_eq!(standing_after(true, Duration::from_secs(59)), 1);
     assert_eq!(standing_after(true, Duration::from_secs(61)), 0);
+}
+
+#[test]
+fn client_that_closes_first_connects_more_often_than_there_are_rules() {
+    let rules = Rules::at_most(4);
+    let wire = steered_wire(rules.clone());
+    let listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    let stays = TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+    listener.accept().unwrap();
+    let flow = rules.standing();
+    for _ in 0..12 {
+        let mut ours = TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        ours.write_all(b"?").unwrap();
+        theirs.read_exact(&mut [0]).unwrap();
+        drop(ours);
+        wire.settle();
+        drop(theirs);
+        wire.settle();
+    }
+    assert!(rules.standing().len() == 4 && rules.standing().starts_with(&flow), "{:?}", rules.standing());
+    // The rule of an open connection is no other's.
+    let mut open = vec![stays];
+    while open.len() < 4 {
+        open.push(TcpStream::connect(&wire.right, at(1, 80)).unwrap());
+    }
+    assert_eq!(errno(TcpStream::connect(&wire.right, at(1, 80))), Some(Errno::ENOBUFS));
+}
+
+#[test]
+fn flow_of_a_connection_goes_soon_after_its_peer_has_ended_it() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    let ours = TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    drop(ours);
+    wire.settle();
+    wire.clock.advance(Duration::from_secs(1));
+    wire.settle();
+    assert_eq!(rules.standing().len(), 1, "the peer has not closed");
+    let now = wire.left.call(|sockets, cx| sockets.setsockopt(theirs.id(), 1, 13, &[1, 0, 0, 0, 0, 0, 0, 0], cx));
+    now.unwrap();
+    drop(theirs);
+    wire.settle();
+    wire.clock.advance(Duration::from_millis(300));
+    wire.settle();
+    assert_eq!(rules.standing(), [], "the peer has reset it");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Sockets {
         socket.local = local;
         self.listeners.push((listener, id));
         let flows = flows_to(local, cx.host, FlowSpec::tcp);
-        let needed = self.need(id, flows.clone());
+        let needed = self.need(id, flows.clone(), cx);
         needed.inspect_err(|_| self.unlisten(id, cx))?;
         self.flows.begin_to_listen(&flows);
         self.wake(id);
@@ -171,7 +171,7 @@ impl Sockets {
         }
         self.attach(connection, id);
         // Steers the answers to the worker before the SYN leaves, which is when the call returns.
-        if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
+        if let Err(error) = self.need(id, vec![flow_from(remote, local)], cx) {
             self.by_connection[connection.slot()] = NONE;
             self.refuse(connection, cx);
             self.take_connection(id);
@@ -242,7 +242,7 @@ impl Sockets {
         }
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
         // The listener has these flows installed already: now one more socket needs them.
-        let _ = self.need(id, flows);
+        let _ = self.need(id, flows, cx);
         self.attach(connection, id);
         if let Some(span) = raw.defers_for() {
             return self.defer(at, id, cx.now + span);

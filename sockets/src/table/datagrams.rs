@@ -332,7 +332,7 @@ impl Sockets {
             self.share_memberships(local.port(), cx);
             return Ok(());
         }
-        self.need(id, vec![flow])?;
+        self.need(id, vec![flow], cx)?;
         if let Some(old) = old {
             self.need_no_more(id, old);
         }
@@ -409,7 +409,7 @@ impl Sockets {
             flows.push(flow_of(membership, local.port()));
         }
         socket.local = local;
-        self.need(id, flows)?;
+        self.need(id, flows, cx)?;
         if self.members > 0 {
             self.share_memberships(local.port(), cx);
         }

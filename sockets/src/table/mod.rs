@@ -456,8 +456,8 @@ impl Sockets {
     }
 
     /// Makes the port steer a socket's flows to the worker.
-    fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>) -> Result<(), Errno> {
-        self.flows.hold(&flows)?;
+    fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        self.flows.hold(&flows, cx)?;
         self.find(id)?.flows.extend(flows);
         Ok(())
     }

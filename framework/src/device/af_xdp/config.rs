@@ -20,7 +20,7 @@ pub struct AfXdpConfig {
     pub rx_ring_len: u32,
     /// Transmit ring length in buffers: a power of two. By default 1,024.
     pub tx_ring_len: u32,
-    /// Maximum number of rules; 100 bytes of kernel memory each. By default 4,096.
+    /// Maximum number of rules; 100 bytes of kernel memory each. By default 16,384.
     pub rules_max: usize,
     /// Receive timestamps, by the NIC's clock. Stamping is switched on for all frames of the
     /// interface and restored when the device is dropped. The clock is the unmodified PTP clock of
@@ -49,7 +49,7 @@ impl AfXdpConfig {
     pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
 
     /// The best mode of driver and kernel on `interface`: 2048 frames to receive, 1024 to send,
-    /// 4096 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames last 138 µs: longer than a
+    /// 16,384 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames last 138 µs: longer than a
     /// worker is absent.
     pub fn new(interface: &str) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl AfXdpConfig {
             copying: CopyMode::default(),
             rx_ring_len: 2048,
             tx_ring_len: 1024,
-            rules_max: 4096,
+            rules_max: 16_384,
             rx_timestamps: false,
             rx_hash: false,
             rx_vlan: true,

@@ -28,7 +28,7 @@ pub struct Mlx5Config {
     /// and costs the frames that arrive until the ring has recovered. By default `None`.
     pub frame_len_max: Option<usize>,
     /// Maximum number of rules. The kernel keeps a table for each shape of rule in the NIC; tens of
-    /// thousands fit. By default 4,096.
+    /// thousands fit. By default 16,384.
     pub rules_max: usize,
     /// Receive timestamps, and transmit timestamps for frames that ask for them, by the NIC's
     /// clock. By default off.
@@ -158,7 +158,7 @@ impl Mlx5Config {
             rx_ring_len: 2048,
             tx_ring_len: 1024,
             frame_len_max: None,
-            rules_max: 4096,
+            rules_max: 16_384,
             timestamps: Feature::Off,
             raw_timestamps: false,
             vlan_stripping: Feature::Off,
