@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use order_entry::risk::{InstrumentIdx, KillSwitch, Limits};
+use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits};
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
@@ -19,13 +19,18 @@ use crate::limits::LimitsFile;
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
 
-const COMMANDS: &str = "the commands are arm, disarm, cancel, kill, reload, unblock SYMBOL, alone, handover";
+/// How long the hot core may take to say how it is; it looks once a turn.
+const STATUS_MAX: Duration = Duration::from_secs(2);
+
+const COMMANDS: &str = "the commands are status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone, handover";
 
 /// A command for the hot core.
 #[derive(Debug)]
 pub enum Command {
     /// Let orders pass.
     Arm,
+    /// Say whether orders pass, and what stops them.
+    Status(Sender<String>),
     /// Refuse orders.
     Disarm,
     /// Cancel all orders; new ones pass as before.
@@ -43,8 +48,8 @@ pub enum Command {
 /// What the thread hears.
 #[derive(Clone, Debug, Default)]
 pub struct ControlConfig {
-    /// A socket that takes one command a line: `arm`, `disarm`, `cancel`, `kill`, `reload`,
-    /// `unblock SYMBOL`, `alone`, `handover`. By default none.
+    /// A socket that takes one command a line: `status`, `arm`, `disarm`, `cancel`, `kill`,
+    /// `reload`, `unblock SYMBOL`, `alone`, `handover`. By default none.
     pub socket: Option<PathBuf>,
     /// The kill switch is thrown when this file appears. By default none.
     pub kill_file: Option<PathBuf>,
@@ -129,11 +134,11 @@ impl Control {
     /// One look at everything.
     fn turn(&mut self, listener: Option<&UnixListener>, kill: &AtomicBool, reload: &AtomicBool) {
         if kill.swap(false, Ordering::AcqRel) {
-            self.kill.throw();
+            self.kill.throw_for(KillCause::Signal);
         }
         let is_there = self.config.kill_file.as_deref().is_some_and(Path::exists);
         if is_there && !self.was_there {
-            self.kill.throw();
+            self.kill.throw_for(KillCause::File);
         }
         self.was_there = is_there;
         if reload.swap(false, Ordering::AcqRel)
@@ -152,18 +157,32 @@ impl Control {
     fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         let line = read_line(&stream)?;
-        let answer = match self.obey(String::from_utf8_lossy(&line).trim()) {
-            Ok(()) => "ok".to_owned(),
+        let answer = match self.answer(String::from_utf8_lossy(&line).trim()) {
+            Ok(answer) => answer,
             Err(why) => format!("refused: {why}"),
         };
         writeln!(&stream, "{answer}")
     }
 
+    /// Does what `line` says, and answers.
+    fn answer(&self, line: &str) -> Result<String, String> {
+        if line != "status" {
+            return self.obey(line).map(|()| "ok".to_owned());
+        }
+        let (sender, receiver) = channel();
+        self.tell(Command::Status(sender))?;
+        receiver.recv_timeout(STATUS_MAX).map_err(|_| "the gateway gives no answer".to_owned())
+    }
+
+    fn tell(&self, command: Command) -> Result<(), String> {
+        self.sender.send(command).map_err(|_| "the gateway has ended".to_owned())
+    }
+
     /// Does what `line` says.
-    fn obey(&mut self, line: &str) -> Result<(), String> {
+    fn obey(&self, line: &str) -> Result<(), String> {
         let command = match line.split_once(' ').unwrap_or((line, "")) {
             ("kill", "") => {
-                self.kill.throw();
+                self.kill.throw_for(KillCause::Command);
                 return Ok(());
             }
             ("arm", "") => Command::Arm,
@@ -175,7 +194,7 @@ impl Control {
             ("unblock", symbol) => Command::Unblock(self.instrument(symbol)?),
             _ => return Err(COMMANDS.to_owned()),
         };
-        self.sender.send(command).map_err(|_| "the gateway has ended".to_owned())
+        self.tell(command)
     }
 
     fn limits(&self) -> Result<LimitsFile, String> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use order_entry::ManagerConfig;
-use order_entry::journal::{Journal, JournalMemory, RebuildCounts};
+use order_entry::journal::{Journal, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
 use order_gateway::control::{self, Command, ControlConfig};
@@ -31,7 +31,7 @@ use wirepath::worker::StopFlag;
 const USAGE: &str = "use one of:\n  order-gateway run CONFIG      until SIGINT; starts disarmed\n  \
     order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
-    order-gateway tell SOCKET COMMAND   arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
+    order-gateway tell SOCKET COMMAND   status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV";
 
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
@@ -113,12 +113,14 @@ fn trade_by<S: VenueSession>(
     is_taken_over: bool,
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
-    let (mut core, memory, mut standby) = core(session, (config, limits), &kill, &kernel)?;
+    let (mut core, memory, replayed) = core(session, (config, limits), &kill, &kernel)?;
+    let mut standby = replayed.standby();
     if is_taken_over {
         standby = 0;
         core.set_standby(0, kernel.now_ns())
             .map_err(|error| Error::at("journal", &config.journal.path, error, "nothing was sent"))?;
-        if config.standby.as_ref().is_some_and(|standby| standby.arms) {
+        // What stopped the primary's orders stops ours.
+        if config.standby.as_ref().is_some_and(|standby| standby.arms) && replayed.is_armed() {
             core.arm(kernel.now_ns());
         }
     }
@@ -155,13 +157,13 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
     Ok(Some(StandbyLink::new(listener, section.lease(), standby)))
 }
 
-/// The core with its journal, the journal's file, and the standby that it names.
+/// The core with its journal, the journal's file, and what its replay found.
 fn core<S: VenueSession>(
     session: S,
     (config, limits): (&Config, &LimitsFile),
     kill: &KillSwitch,
     kernel: &Kernel,
-) -> Result<(Core<S, MappedFile>, fs::File, u64), Error> {
+) -> Result<(Core<S, MappedFile>, fs::File, Rebuild), Error> {
     let journal = &config.journal;
     let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
@@ -184,14 +186,14 @@ fn core<S: VenueSession>(
              unknown kinds",
             journal.path.display()
         );
-        return Ok((core, file, rebuild.standby()));
+        return Ok((core, file, rebuild));
     }
     let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
     let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     // A power cut must not leave a file that is no journal.
     journal.memory().sync(journal.end()).map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    Ok((Core::new(core_config, session, journal), file, 0))
+    Ok((Core::new(core_config, session, journal), file, Rebuild::new()))
 }
 
 fn start_audit(path: &Path) -> Result<Audit, Error> {
@@ -238,7 +240,7 @@ fn tell(socket: &Path, command: &str) -> Result<(), Error> {
     writeln!(stream, "{command}").map_err(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
-    if answer.trim_end() != "ok" {
+    if answer.is_empty() || answer.starts_with("refused") {
         return Err(Error::failed(if answer.is_empty() { "the gateway gave no answer" } else { answer.trim_end() }));
     }
     print!("{answer}");

@@ -136,6 +136,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             commanded => commanded == Commanded::Something,
         };
         self.reconcile(report);
+        while let Some(notice) = self.gateway.core_mut().take_notice() {
+            report(&notice.to_string());
+        }
         let may_send = self.follow(report);
         is_busy |= self.feed();
         if self.connection.stream.is_none() && may_send {
@@ -309,6 +312,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let core = self.gateway.core_mut();
         match command {
             Command::Arm => core.arm(now_ns),
+            // Whoever asked may have gone.
+            Command::Status(answer) => drop(answer.send(core.status())),
             Command::Disarm => core.disarm(now_ns),
             Command::CancelAll => core.cancel_all(now_ns),
             Command::Alone => {

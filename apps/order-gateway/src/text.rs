@@ -1,8 +1,9 @@
-//! A journal as text.
+//! A journal and times as text.
 
 use std::io::{self, Write};
 
-use order_entry::journal::{Entry, JournalError, Records};
+use order_entry::fix::codec::{Precision, UtcText};
+use order_entry::journal::{Entry, JournalError, Record, Records};
 
 /// Writes a line of CSV for each record: its number, when it was appended, and what it says. The
 /// names in it are those of this program, and symbols are escaped, so no terminal obeys them.
@@ -11,12 +12,27 @@ pub fn journal_csv(memory: &[u8], mut out: impl Write) -> Result<io::Result<()>,
     let mut write = || {
         writeln!(out, "number,ns,entry")?;
         for record in records.clone() {
-            let entry = Entry::decode(record.kind, record.payload);
-            let text = entry.map_or_else(|| format!("unknown kind {}", record.kind), |entry| format!("{entry:?}"));
-            let text = text.escape_default().to_string().replace("\\\"", "\"\"");
+            let text = text_of(&record).escape_default().to_string().replace("\\\"", "\"\"");
             writeln!(out, "{},{},\"{text}\"", record.seq, record.stamp.at_ns)?;
         }
         Ok(())
     };
     Ok(write())
+}
+
+/// What a record says. Behind a message that could not be read stand its bytes.
+fn text_of(record: &Record<'_>) -> String {
+    match Entry::decode(record.kind, record.payload) {
+        Some(entry @ Entry::Unread { .. }) => {
+            let bytes = record.payload.get(entry.encode().len()..).unwrap_or_default();
+            format!("{entry:?} {}", bytes.escape_ascii())
+        }
+        Some(entry) => format!("{entry:?}"),
+        None => format!("unknown kind {}", record.kind),
+    }
+}
+
+/// A time since 1970 for people.
+pub(crate) fn utc(ns: u64) -> String {
+    format!("{} UTC", String::from_utf8_lossy(UtcText::new(Precision::Millis).write(ns)))
 }

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use market::{Price, Side, Symbol};
 
 use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
-use crate::risk::{InstrumentIdx, Limit, RiskReject};
+use crate::risk::{InstrumentIdx, KillCause, Limit, RiskReject};
 
 /// A payload of an [`Entry`].
 pub type EntryBytes = ArrayVec<u8, 64>;
@@ -107,6 +107,16 @@ pub enum Entry {
         /// Its name; 0 where there is none any more.
         id: u64,
     },
+    /// The kill switch was thrown, at the record's time. It holds until [`Entry::Armed`] lifts it.
+    Killed(KillCause),
+    /// What the venue said may be lost: live orders are in doubt until it has told their status.
+    Gap,
+    /// A message of the venue could not be read, and was passed over. Its bytes follow in the
+    /// payload, as many as a record takes.
+    Unread {
+        /// Its number in the session.
+        number: u64,
+    },
 }
 
 impl Entry {
@@ -128,6 +138,9 @@ impl Entry {
             Self::Unblocked(_) => 10,
             Self::Received { .. } => 11,
             Self::Standby { .. } => 12,
+            Self::Killed(_) => 13,
+            Self::Gap => 14,
+            Self::Unread { .. } => 15,
         }
     }
 
@@ -163,6 +176,9 @@ impl Entry {
             Self::Unblocked(instrument) => out.put(instrument.0.to_le_bytes()),
             Self::Received { number } => out.put(number.to_le_bytes()),
             Self::Standby { id } => out.put(id.to_le_bytes()),
+            Self::Killed(cause) => out.put([cause as u8]),
+            Self::Gap => (),
+            Self::Unread { number } => out.put(number.to_le_bytes()),
         }
         out.0
     }
@@ -194,6 +210,13 @@ impl Entry {
             10 => Self::Unblocked(InstrumentIdx(from.u32()?)),
             11 => Self::Received { number: from.u64()? },
             12 => Self::Standby { id: from.u64()? },
+            13 => Self::Killed(KillCause::from_wire(from.u8()?)),
+            14 => Self::Gap,
+            15 => {
+                let number = from.u64()?;
+                from = Reader(&[]);
+                Self::Unread { number }
+            }
             _ => return None,
         };
         from.0.is_empty().then_some(entry)

@@ -27,7 +27,7 @@ pub use entry::{Entry, EntryBytes, Intent, SessionMark};
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;
 pub use reader::{Record, Records, Tail};
-pub use rebuild::{Rebuild, RebuildCounts};
+pub use rebuild::{Killed, Rebuild, RebuildCounts};
 pub use writer::{Full, Journal, Recovery, Stamp};
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::entry::{Entry, Intent, SessionMark};
 use super::reader::Record;
 use crate::orders::{OrderKey, OrderTable, RequestError};
-use crate::risk::RiskGate;
+use crate::risk::{KillCause, RiskGate};
 
 /// What a replay met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,17 @@ pub struct Rebuild {
     session: SessionMark,
     limits_version: u64,
     standby: u64,
+    is_armed: bool,
+    killed: Option<Killed>,
+}
+
+/// A kill switch that nobody has lifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// When it was thrown, in nanoseconds since 1970.
+    pub since_ns: u64,
+    /// By what.
+    pub cause: KillCause,
 }
 
 impl Rebuild {
@@ -79,7 +90,28 @@ impl Rebuild {
                 table.unblock(instrument);
                 true
             }
-            Entry::Refused { .. } | Entry::Armed(_) => true,
+            Entry::Armed(is_armed) => {
+                self.is_armed = is_armed;
+                // A person lifts a thrown switch.
+                self.killed = self.killed.filter(|_| !is_armed);
+                true
+            }
+            Entry::Killed(cause) => {
+                self.killed = Some(Killed { since_ns: record.stamp.at_ns, cause });
+                self.is_armed = false;
+                true
+            }
+            Entry::Gap => {
+                self.gap(table);
+                true
+            }
+            // A crash may have come before the gap that it is.
+            Entry::Unread { number } => {
+                self.received(number);
+                self.gap(table);
+                true
+            }
+            Entry::Refused { .. } => true,
         };
         if is_taken {
             self.counts.applied += 1;
@@ -91,6 +123,11 @@ impl Rebuild {
     /// The session goes on behind message `number`; 0 is none.
     fn received(&mut self, number: u64) {
         self.session.next_inbound = self.session.next_inbound.max(number.saturating_add(u64::from(number > 0)));
+    }
+
+    fn gap(&mut self, table: &mut OrderTable) {
+        table.gap();
+        self.is_armed = false;
     }
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
@@ -131,6 +168,17 @@ impl Rebuild {
     /// The standby without whose grants nothing may be sent; 0 for none.
     pub const fn standby(&self) -> u64 {
         self.standby
+    }
+
+    /// Whether the gate was armed at the end. One that replaces a process goes on so, or disarmed.
+    pub const fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// The kill switch, where it was thrown and nobody has armed since: nothing but a person may
+    /// arm.
+    pub const fn killed(&self) -> Option<Killed> {
+        self.killed
     }
 
     /// The version of the limits that were in force.

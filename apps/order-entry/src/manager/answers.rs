@@ -8,6 +8,9 @@ use crate::orders::{
     Alarm, Effect, End, Order, OrderEvent, OrderKey, State, StatedTerms, VenueEvent, VenueMessage, VenueStatus,
 };
 
+/// Bytes of a message that cannot be read which the journal gets.
+const UNREAD_MAX: usize = 16 * 1_024;
+
 /// What one message did: at most an answer, its terms and its end.
 pub type OrderEvents = ArrayVec<OrderEvent, 3>;
 
@@ -37,6 +40,7 @@ impl<M: JournalMemory> OrderManager<M> {
                 self.answered_below(below, asked_ns, now_ns);
                 OrderEvents::new()
             }
+            VenueMessage::Unknown { key } => self.unknown(number, key, now_ns),
             VenueMessage::Other => {
                 self.note(&Entry::Received { number }, now_ns);
                 OrderEvents::new()
@@ -48,10 +52,29 @@ impl<M: JournalMemory> OrderManager<M> {
     /// the venue or are no longer there: the gate is disarmed, because a person must compare.
     pub fn logged_in(&mut self, mark: &SessionMark, is_gap: bool, now_ns: u64) {
         if is_gap {
-            self.alarms += 1;
-            self.disarm(now_ns);
+            self.gap(now_ns);
         }
         self.mark(mark, now_ns);
+    }
+
+    /// One side does not know what the other has: the gate is disarmed, because a person must
+    /// compare, and each live order is in doubt until the venue has told its status. Written down,
+    /// so that a restart does not end the doubt.
+    pub fn gap(&mut self, now_ns: u64) {
+        self.alarms += 1;
+        self.table.gap();
+        self.note(&Entry::Gap, now_ns);
+        self.disarm(now_ns);
+    }
+
+    /// The session passed over its message `number`, which cannot be read: what it said of an order
+    /// is lost here. The journal gets its `bytes`, because a person must read them; a
+    /// [`gap`](OrderManager::gap) it is besides.
+    pub fn unread(&mut self, number: u64, bytes: &[u8], now_ns: u64) {
+        let entry = Entry::Unread { number };
+        let payload = [&entry.encode(), &bytes[..bytes.len().min(UNREAD_MAX)]].concat();
+        self.note_bytes(entry.kind(), &payload, now_ns);
+        self.gap(now_ns);
     }
 
     /// Writes down where the session stands: behind requests that are no orders, and take numbers.
@@ -84,6 +107,10 @@ impl<M: JournalMemory> OrderManager<M> {
         now_ns: u64,
     ) -> OrderEvents {
         let mut events = OrderEvents::new();
+        if self.is_stale_status(key, &event) {
+            self.note(&Entry::Received { number }, now_ns);
+            return events;
+        }
         let applied = self.apply(key, event);
         events.push(applied);
         let restated = self.restatement(key, terms);
@@ -95,13 +122,34 @@ impl<M: JournalMemory> OrderManager<M> {
         if is_dead {
             events.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
         }
-        let is_unknown_fill =
-            applied.outcome.alarm == Some(Alarm::UnknownOrder) && matches!(event, VenueEvent::Filled { .. });
-        if is_unknown_fill && self.gate.is_armed() {
+        let is_unknown = applied.outcome.alarm == Some(Alarm::UnknownOrder)
+            && matches!(event, VenueEvent::Filled { .. } | VenueEvent::Accepted { .. });
+        if is_unknown && self.gate.is_armed() {
             // An order that nobody knows trades past every limit: a person must compare.
             self.disarm(now_ns);
         }
         events
+    }
+
+    /// A status of terms that a replace has ended since says nothing of those in force.
+    fn is_stale_status(&self, key: OrderKey, event: &VenueEvent) -> bool {
+        let (VenueEvent::Status(_), OrderKey::Client(id)) = (event, key) else { return false };
+        let order = self.table.find(key).and_then(|slot| self.table.get(slot));
+        order.is_some_and(|order| order.accepted_id() != id)
+    }
+
+    /// The venue does not know an order. One that was sent on this connection may still be on its
+    /// way within the venue: it stays in doubt, and is asked about again. One of before that has no
+    /// answer will have none.
+    fn unknown(&mut self, number: u64, key: OrderKey, now_ns: u64) -> OrderEvents {
+        let order = self.table.find(key).and_then(|slot| self.table.get(slot));
+        if order.is_some_and(|order| order.is_live() && order.is_unacknowledged() && !order.is_settled()) {
+            self.alarms += 1;
+            self.note(&Entry::Received { number }, now_ns);
+            return OrderEvents::new();
+        }
+        let event = VenueEvent::Status(VenueStatus { is_live: false, cum: 0, leaves: 0 });
+        self.answer(number, key, event, (StatedTerms::None, false), now_ns)
     }
 
     /// Writes an event down and applies it.
@@ -172,6 +220,7 @@ impl<M: JournalMemory> OrderManager<M> {
                 self.unsent(id, now_ns);
                 continue;
             }
+            self.table.settled(slot);
             for id in lost {
                 self.replace_unsent(id, now_ns);
             }
@@ -234,7 +283,8 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Ends the doubt about an order whose every request is answered.
     fn confirm(&mut self, slot: usize, now_ns: u64) {
         let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { return };
-        if order.is_unacknowledged() || !order.pending_replaces().is_empty() {
+        let is_unanswered = order.is_unacknowledged() || !order.pending_replaces().is_empty();
+        if is_unanswered || order.is_unconfirmed() {
             return;
         }
         let status = VenueStatus { is_live: true, cum: order.cum(), leaves: order.leaves() };

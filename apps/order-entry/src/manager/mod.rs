@@ -21,7 +21,7 @@ use std::io;
 use self::rehearsal::Rehearsal;
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
 use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
-use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
+use crate::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
 use crate::session::SendError;
 
 /// What an [`OrderManager`] is made of.
@@ -149,6 +149,22 @@ impl<M: JournalMemory> OrderManager<M> {
         self.note(&Entry::Armed(false), now_ns);
     }
 
+    /// The kill switch was thrown. It is on the disk when this returns, so that a process that goes
+    /// on from this journal, whenever it starts, is as disarmed: one sync for each throw. A disk
+    /// that fails is an alarm, and stops no cancel.
+    pub fn killed(&mut self, cause: KillCause, now_ns: u64) {
+        self.note(&Entry::Killed(cause), now_ns);
+        self.disarm(now_ns);
+        if self.journal.memory().sync(self.journal.end()).is_err() {
+            self.alarms += 1;
+        }
+    }
+
+    /// The journal's time of `now_ns`: nanoseconds since 1970.
+    pub const fn utc_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_add(self.epoch_offset_ns)
+    }
+
     /// Puts other limits in force, and returns those before for another thread to free. The block
     /// that is refused comes back with the reason.
     pub fn set_limits(&mut self, limits: Box<Limits>, now_ns: u64) -> Result<Box<Limits>, (StaleLimits, Box<Limits>)> {
@@ -251,8 +267,12 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Appends what must not be lost. A full journal disarms the gate: what cannot be written down
     /// must not happen.
     fn note(&mut self, entry: &Entry, now_ns: u64) {
+        self.note_bytes(entry.kind(), &entry.encode(), now_ns);
+    }
+
+    fn note_bytes(&mut self, kind: u16, payload: &[u8], now_ns: u64) {
         let stamp = self.stamp(now_ns);
-        if self.journal.append(entry.kind(), stamp, &entry.encode()).is_err() {
+        if self.journal.append(kind, stamp, payload).is_err() {
             self.unjournaled += 1;
             self.gate.disarm();
         }

@@ -8,6 +8,8 @@ use crate::risk::{
     SelfMatch,
 };
 
+mod doubt;
+
 const TEN: Price = Price::from_cents(1_000);
 const SYMBOL: Symbol = Symbol(*b"WIRE    ");
 

@@ -164,7 +164,8 @@ pub enum Alarm {
     Overfill,
     /// A live order was rejected.
     RejectOfLive,
-    /// A replace was accepted after the order had ended.
+    /// A replace was accepted after the order had ended, or an order that was taken for one that
+    /// never lived.
     Revived,
     /// The venue's numbers are not ours: the instrument is blocked until a person unblocks it.
     Differs,

@@ -34,22 +34,28 @@ impl OrderTable {
         }
         let order = &mut self.orders[slot];
         // The last answer ends a doubt of silence. One of a restart ends with the venue's account.
-        if order.queried_ns != 0 && order.unanswered_since_ns().is_none() {
+        if order.queried_ns != 0 && !order.is_unconfirmed && order.unanswered_since_ns().is_none() {
             order.queried_ns = 0;
             order.is_in_doubt = false;
         }
         outcome
     }
 
-    /// An acknowledgement that comes after a fill or after the end only adds the venue's id.
+    /// An acknowledgement that comes after a fill or after the end only adds the venue's id. One of
+    /// an order that was taken for one that never lived shows that it does.
     fn accept(&mut self, slot: usize, venue_id: u64, outcome: &mut Outcome) {
         self.learn_venue_id(slot, venue_id);
         let order = &mut self.orders[slot];
-        if order.life == Life::Sent {
-            order.life = Life::Live;
-            outcome.effect = Effect::Accepted;
-        } else {
-            outcome.is_duplicate = true;
+        match order.life {
+            Life::Sent => {
+                order.life = Life::Live;
+                outcome.effect = Effect::Accepted;
+            }
+            Life::Ended(End::Rejected | End::Unsent) if order.cum == 0 => {
+                outcome.alarm = Some(Alarm::Revived);
+                outcome.effect = self.revive(slot);
+            }
+            _ => outcome.is_duplicate = true,
         }
     }
 

@@ -64,6 +64,12 @@ pub enum VenueMessage {
         /// When it was sent, for cancels, which have no ids.
         asked_ns: u64,
     },
+    /// The venue does not know the order. It may not know it yet: a request for a status may
+    /// overtake the order within the venue.
+    Unknown {
+        /// The order.
+        key: OrderKey,
+    },
     /// Nothing about an order.
     Other,
 }

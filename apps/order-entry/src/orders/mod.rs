@@ -14,6 +14,7 @@
 //! All memory is allocated at construction. An ended order stays for late fills and busts until
 //! its slot is needed, the longest ended first.
 
+mod doubt;
 mod event;
 mod executions;
 mod id_map;
@@ -24,10 +25,11 @@ mod table;
 mod totals;
 mod venue_state;
 
+pub use doubt::Query;
 pub use event::{Alarm, Effect, OrderEvent, Outcome, VenueEvent, VenueStatus};
 pub use message::{StatedTerms, VenueMessage};
 pub use order::{End, Order, PendingReplace, State};
-pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError};
+pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, RequestError};
 pub use totals::TradeTotals;
 
 pub use id_map::ExecId;

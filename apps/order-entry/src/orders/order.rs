@@ -76,6 +76,11 @@ pub struct Order {
     pub side: Side,
     pub(super) is_short: bool,
     pub(super) is_in_doubt: bool,
+    /// What the venue said of it may be lost: nothing is known of it until the venue has told its
+    /// status, or a person has compared.
+    pub(super) is_unconfirmed: bool,
+    /// The venue has processed all that was sent before a login behind it.
+    pub(super) is_settled: bool,
     /// The slot is in the queue of ended orders.
     pub(super) is_queued: bool,
     pub(super) life: Life,
@@ -168,6 +173,17 @@ impl Order {
     /// Whether an answer is overdue, or the session restarted since the venue was heard.
     pub const fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
+    }
+
+    /// Whether what the venue said of the order may be lost, and it has not told its status since.
+    pub const fn is_unconfirmed(&self) -> bool {
+        self.is_unconfirmed
+    }
+
+    /// Whether the order was sent before a login whose session has settled, so that it is not on
+    /// its way any more.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// The state; `None` for a slot that was never used.

@@ -12,9 +12,6 @@ use super::id_map::{ExecId, IdMap};
 use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
 use crate::risk::{Bitmap, InstrumentIdx};
 
-/// Orders that one [`OrderTable::poll_unanswered`] looks at: the bound on its work.
-const LOOKS: usize = 8;
-
 /// Sizes of the table. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderCapacity {
@@ -37,6 +34,9 @@ impl Default for OrderCapacity {
 /// How the venue answers where venues differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderRules {
+    /// The venue tells what it has of one order (a status request). By default no: a person
+    /// compares orders whose reports are lost.
+    pub has_status: bool,
     /// A fill of the whole order voids its unanswered replaces without an answer, as OUCH does. By
     /// default no: the order stays live until each greater replace is answered.
     pub full_fill_voids_replaces: bool,
@@ -84,22 +84,13 @@ impl fmt::Display for RequestError {
 
 impl error::Error for RequestError {}
 
-/// An order whose status the venue should be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
-    /// The order's slot.
-    pub slot: usize,
-    /// The client id that the venue knows it by, as far as we know.
-    pub id: u64,
-}
-
 /// All orders of one session.
 #[derive(Clone, Debug)]
 pub struct OrderTable {
     pub(super) rules: OrderRules,
     pub(super) orders: Box<[Order]>,
     /// Slots below were used.
-    used: usize,
+    pub(super) used: usize,
     /// Ended orders, the longest ended first; revived ones are skipped when they come up.
     ended: VecDeque<u32>,
     live: usize,
@@ -113,7 +104,7 @@ pub struct OrderTable {
     pub(super) executions: Executions,
     pub(super) blocked: Bitmap,
     /// The next slot that [`OrderTable::poll_unanswered`] looks at.
-    look: usize,
+    pub(super) look: usize,
 }
 
 impl OrderTable {
@@ -290,42 +281,6 @@ impl OrderTable {
         Ok(target)
     }
 
-    /// An order whose answer is overdue by `timeout_ns`: the venue should be asked for its status.
-    /// The order is in doubt from now on, and nothing else changes. Each call looks at 8 slots, so
-    /// call it in each turn, or in a timer until it has gone round.
-    pub fn poll_unanswered(&mut self, now_ns: u64, timeout_ns: u64) -> Option<Query> {
-        for _ in 0..LOOKS.min(self.used) {
-            let slot = self.look;
-            self.look = if slot + 1 < self.used { slot + 1 } else { 0 };
-            let order = &mut self.orders[slot];
-            let Some(since_ns) = order.is_live().then(|| order.unanswered_since_ns()).flatten() else { continue };
-            if now_ns.saturating_sub(since_ns.max(order.queried_ns)) >= timeout_ns {
-                order.is_in_doubt = true;
-                order.queried_ns = now_ns;
-                return Some(Query { slot, id: order.accepted });
-            }
-        }
-        None
-    }
-
-    /// The session restarted: every live order is in doubt until the venue has told its status.
-    pub fn restart(&mut self) {
-        for order in self.orders[..self.used].iter_mut().filter(|order| order.is_live()) {
-            order.is_in_doubt = true;
-            order.queried_ns = 0;
-        }
-    }
-
-    /// A person has compared the instrument's orders with the venue's: orders may be sent again.
-    pub fn unblock(&mut self, instrument: InstrumentIdx) {
-        self.blocked.set(instrument, false);
-    }
-
-    /// Whether orders of `instrument` are refused because the venue's numbers were not ours.
-    pub fn is_blocked(&self, instrument: InstrumentIdx) -> bool {
-        self.blocked.is_set(instrument)
-    }
-
     /// The slot of the order that `key` names.
     pub fn find(&self, key: OrderKey) -> Option<usize> {
         let slot = match key {
@@ -380,7 +335,7 @@ impl OrderTable {
         let order = &mut self.orders[slot];
         order.life = Life::Ended(end);
         order.cancel_sent_ns = None;
-        order.is_in_doubt = false;
+        (order.is_in_doubt, order.is_unconfirmed) = (false, false);
         if !order.is_queued {
             order.is_queued = true;
             self.ended.push_back(slot as u32);

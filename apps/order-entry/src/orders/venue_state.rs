@@ -10,12 +10,13 @@ impl OrderTable {
     /// with the executions that we know is ordinary: it was canceled while nobody listened.
     pub(super) fn reconcile(&mut self, slot: usize, status: &VenueStatus, outcome: &mut Outcome) {
         let order = &mut self.orders[slot];
+        let was_unconfirmed = core::mem::take(&mut order.is_unconfirmed);
         if order.cum != status.cum {
             self.block(slot, outcome);
             return;
         }
         match (order.is_live(), status.is_live) {
-            (true, true) => self.reconcile_live(slot, status, outcome),
+            (true, true) => self.reconcile_live(slot, status, was_unconfirmed, outcome),
             (true, false) => {
                 let end = if order.life == Life::Sent && order.cum == 0 { End::Rejected } else { End::Canceled };
                 let end = if order.cum >= order.qty { End::Filled } else { end };
@@ -30,7 +31,7 @@ impl OrderTable {
         }
     }
 
-    fn reconcile_live(&mut self, slot: usize, status: &VenueStatus, outcome: &mut Outcome) {
+    fn reconcile_live(&mut self, slot: usize, status: &VenueStatus, was_unconfirmed: bool, outcome: &mut Outcome) {
         let order = &mut self.orders[slot];
         let was_sent = order.life == Life::Sent;
         order.life = Life::Live;
@@ -42,7 +43,7 @@ impl OrderTable {
         // With a replace under way either total is right; its answer decides.
         let of_replace = |qty: u32| qty.saturating_sub(status.cum) == status.leaves;
         if order.pending.iter().any(|pending| of_replace(pending.qty)) {
-            order.is_in_doubt = true;
+            (order.is_in_doubt, order.is_unconfirmed) = (true, was_unconfirmed);
             return;
         }
         order.qty = status.cum.saturating_add(status.leaves);

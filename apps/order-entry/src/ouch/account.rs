@@ -88,10 +88,17 @@ impl Account {
         self.passed += (self.fence[self.passed] == idx) as usize;
     }
 
+    /// Whether `next`, an answer to a query about our index, is above our own next number: another
+    /// program has used the account, or our record was lost. What was sent in the numbers between
+    /// is unknown here. [`Account::told`] goes on behind them.
+    pub const fn lacks_below(&self, next: u32) -> bool {
+        next > self.next
+    }
+
     /// The venue answered an account query about our index with its next free number. Where that is
-    /// above ours, another program has used the account, or our record was lost: we go on from
-    /// there. Returns whether this is the first answer to this connection: the venue has processed
-    /// no number from `next` on, and never will where it was sent before.
+    /// above ours ([`Account::lacks_below`]), we go on from there. Returns whether this is the
+    /// first answer to this connection: the venue has processed no number from `next` on, and never
+    /// will where it was sent before.
     pub const fn told(&mut self, next: u32) -> bool {
         if next > self.next {
             self.next = next;

@@ -74,6 +74,7 @@ impl<M: JournalMemory> OuchOrders<M> {
                 SessionEvent::Message { number, message } => {
                     self.orders.take(number, &message, now_ns);
                 }
+                SessionEvent::Unread { number } => self.orders.unread(number, self.session.unread_bytes(), now_ns),
                 SessionEvent::Ended => self.orders.logged_in(&SessionMark::default(), false, now_ns),
             }
         }

@@ -27,7 +27,7 @@ mod reject;
 mod reservation;
 
 pub use gate::{RiskCapacity, RiskCounts, RiskGate};
-pub use kill::KillSwitch;
+pub use kill::{KillCause, KillSwitch};
 pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, SingleLimits, StaleLimits};
 pub use order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
 pub use rate::Rate;

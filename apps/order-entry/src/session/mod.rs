@@ -17,6 +17,7 @@ mod keep_alive;
 mod output;
 mod reassembly;
 mod recovery;
+mod unread;
 mod venue;
 
 pub use escaped::Escaped;
@@ -24,6 +25,8 @@ pub use keep_alive::KeepAlive;
 pub use output::{Output, OutputFull};
 pub use reassembly::Reassembly;
 pub use recovery::{Fate, Recovery, Resend};
+pub use unread::READ_ATTEMPTS;
+pub(crate) use unread::Unread;
 pub use venue::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Nanoseconds of a second.

@@ -66,6 +66,13 @@ pub enum SessionEvent {
         /// Messages were lost at the venue, or are no longer there: a person must compare.
         is_gap: bool,
     },
+    /// A message of the venue that cannot be read was passed over, after it had come on
+    /// [`READ_ATTEMPTS`](super::READ_ATTEMPTS) connections: what it said of an order is lost here,
+    /// and a person must compare. [`VenueSession::unread`] has its bytes.
+    Unread {
+        /// Its number.
+        number: u64,
+    },
     /// A message of the venue. The session takes orders from [`VenueMessage::Settled`] on.
     Message {
         /// Its number in the session, 0 where it has none.
@@ -80,18 +87,32 @@ pub enum SessionEvent {
 /// The venue, or its line, broke a rule: the connection must be closed. The text names the rule,
 /// and is safe for a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionError(String);
+pub struct SessionError {
+    text: String,
+    is_gap: bool,
+}
 
 impl SessionError {
     /// The sentence of `error`.
     pub fn new(error: impl fmt::Display) -> Self {
-        Self(error.to_string())
+        Self { text: error.to_string(), is_gap: false }
+    }
+
+    /// The sentence of `error`, by which one side does not know what the other has: no order may
+    /// pass until a person has compared.
+    pub fn gap(error: impl fmt::Display) -> Self {
+        Self { is_gap: true, ..Self::new(error) }
+    }
+
+    /// Whether a person must compare before the next order.
+    pub const fn is_gap(&self) -> bool {
+        self.is_gap
     }
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -195,6 +216,11 @@ pub trait VenueSession: fmt::Debug {
     /// Asks the venue what became of an order without an answer. `false` where the protocol has no
     /// such question, and a reconnect must answer it.
     fn ask_status(&mut self, now_ns: u64, target: &WireTarget) -> Result<bool, SendError>;
+
+    /// The bytes of the message that [`SessionEvent::Unread`] told of last. By default none.
+    fn unread(&self) -> &[u8] {
+        &[]
+    }
 
     /// Asks the venue to end the connection.
     fn log_out(&mut self, now_ns: u64);

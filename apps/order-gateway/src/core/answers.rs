@@ -2,10 +2,10 @@
 
 use order_entry::OrderEvents;
 use order_entry::journal::{JournalMemory, SessionMark};
-use order_entry::orders::{Effect, OrderEvent, VenueEvent, VenueMessage};
+use order_entry::orders::{Alarm, Effect, OrderEvent, VenueEvent, VenueMessage};
 use order_entry::session::{SessionError, SessionEvent, VenueSession};
 
-use super::Core;
+use super::{Core, Notice};
 use crate::drop_copy::Trade;
 
 /// What a strategy is told of one message.
@@ -24,6 +24,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// A connection was made.
     pub fn connected(&mut self, now_ns: u64) -> Result<(), SessionError> {
         let connected = self.session.connected(now_ns);
+        self.mind_gap(&connected, now_ns);
         self.mark_numbers(now_ns);
         connected
     }
@@ -37,13 +38,24 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Heartbeats and timeouts of the session.
     pub fn tick_session(&mut self, now_ns: u64) -> Result<(), SessionError> {
         let ticked = self.session.tick(now_ns);
+        self.mind_gap(&ticked, now_ns);
         self.mark_numbers(now_ns);
         ticked
+    }
+
+    /// An error by which one side does not know what the other has stops orders at once: the next
+    /// login, which tells it too, may be one of another process.
+    fn mind_gap<T>(&mut self, result: &Result<T, SessionError>, now_ns: u64) {
+        if result.as_ref().is_err_and(SessionError::is_gap) {
+            self.manager.gap(now_ns);
+            self.notice(Notice::Gap);
+        }
     }
 
     /// Takes one message from the front of `input`; `None` where it is used up.
     pub(crate) fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<Told>, SessionError> {
         let received = self.session.receive(now_ns, input);
+        self.mind_gap(&received, now_ns);
         let told = received.map(|event| event.map(|event| self.take(&event, now_ns)));
         // Behind the event, so that a restart does not pass it over.
         self.mark_numbers(now_ns);
@@ -54,11 +66,18 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         match event {
             SessionEvent::LoggedIn { mark, is_gap } => {
                 self.manager.logged_in(mark, *is_gap, now_ns);
+                if *is_gap {
+                    self.notice(Notice::Gap);
+                }
                 self.marked_id = mark.next_id;
                 Told::Nothing
             }
             SessionEvent::Message { number, message } => {
+                let was_armed = self.manager.risk().is_armed();
                 let events = self.manager.take(*number, message, now_ns);
+                if was_armed && !self.manager.risk().is_armed() && self.last_alarm() == Some(Alarm::UnknownOrder) {
+                    self.notice(Notice::UnknownOrder);
+                }
                 for event in &events {
                     self.book(event, now_ns);
                 }
@@ -74,6 +93,12 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     _ if events.is_empty() => Told::Nothing,
                     _ => Told::Order(events),
                 }
+            }
+            SessionEvent::Unread { number } => {
+                self.manager.unread(*number, self.session.unread(), now_ns);
+                self.counts.unread += 1;
+                self.notice(Notice::Unread { number: *number });
+                Told::Nothing
             }
             SessionEvent::Ended => {
                 let next_id = self.session.next_id();

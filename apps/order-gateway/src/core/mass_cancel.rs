@@ -2,11 +2,11 @@
 //! lives.
 
 use order_entry::Refusal;
-use order_entry::journal::JournalMemory;
+use order_entry::journal::{JournalMemory, Killed};
 use order_entry::orders::{Effect, OrderEvent, VenueEvent, VenueMessage};
 use order_entry::session::{SendError, VenueSession};
 
-use super::Core;
+use super::{Core, Notice};
 
 /// The cancels of a thrown switch are repeated so long after they were sent.
 const PAUSE_NS: u64 = 100_000_000;
@@ -55,13 +55,21 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let throws = self.kill.throws();
         if throws != self.throws {
             self.throws = throws;
-            self.mass_cancel = MassCancel::KILL;
-            self.disarm(now_ns);
+            let (since_ns, cause) = (self.manager.utc_ns(now_ns), self.kill.cause());
+            self.stay_killed(Killed { since_ns, cause });
+            self.manager.killed(cause, now_ns);
         }
         self.mass_cancel.repeat(now_ns);
         if self.mass_cancel.is_due {
             self.go_on_canceling(now_ns);
         }
+    }
+
+    /// The switch is thrown, until somebody arms.
+    pub(super) fn stay_killed(&mut self, killed: Killed) {
+        self.mass_cancel = MassCancel::KILL;
+        self.killed = Some(killed);
+        self.notice(Notice::Killed(killed));
     }
 
     /// Cancels everything, past the rates of the gate: by the venue's mass cancel, or order by

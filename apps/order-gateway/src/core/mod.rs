@@ -3,12 +3,15 @@
 
 mod answers;
 mod mass_cancel;
+mod notice;
 mod requests;
+mod status;
 
 use core::fmt;
 
+use arrayvec::ArrayVec;
 use market::Symbol;
-use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild};
+use order_entry::journal::{Journal, JournalError, JournalMemory, Killed, Rebuild};
 use order_entry::orders::{Alarm, OrderKey, OrderTable, TradeTotals};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskGate, Route, StaleLimits};
 use order_entry::session::VenueSession;
@@ -18,6 +21,7 @@ use self::mass_cancel::MassCancel;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
 pub(crate) use answers::Told;
+pub use notice::Notice;
 
 /// One instrument of the configuration; its position is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +69,18 @@ pub struct CoreCounts {
     pub alarms: u64,
     /// Answers that did not fit the journal.
     pub unjournaled: u64,
+    /// Messages of the venue that cannot be read and were passed over.
+    pub unread: u64,
 }
 
 impl fmt::Display for CoreCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled } = self;
+        let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled, unread } = self;
         writeln!(f, "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused")?;
         writeln!(
             f,
-            "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal"
+            "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal, {unread} \
+             unread"
         )?;
         write!(f, "  account: {trades}")
     }
@@ -93,6 +100,10 @@ pub struct Core<S, M> {
     /// Throws of the switch that were acted upon.
     throws: u64,
     mass_cancel: MassCancel,
+    /// The switch that was thrown, until somebody arms.
+    killed: Option<Killed>,
+    /// What a person was not told yet; with more than it holds, the first ones are.
+    notices: ArrayVec<Notice, 8>,
     answer_timeout_ns: u64,
     counts: CoreCounts,
     reconciler: Option<Reconciler>,
@@ -107,7 +118,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// A disarmed core that goes on where `memory`, an existing journal, ends: with its orders,
-    /// positions and numbers. Live orders are in doubt until the venue has answered.
+    /// positions and numbers. Live orders are in doubt until the venue has answered. A kill switch
+    /// that was thrown and not lifted is in force: all orders are canceled as soon as the session
+    /// takes it, until a person arms.
     pub fn recover(
         config: CoreConfig,
         mut session: S,
@@ -118,7 +131,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let (kill, manager) = (manager.kill.clone(), ManagerConfig { rules: session.rules(), ..manager });
         let (manager, rebuild) = OrderManager::recover(manager, memory, reserve)?;
         session.resume(&rebuild.session());
-        Ok((Self::of(instruments, session, manager, kill, answer_timeout_ns), rebuild))
+        let mut core = Self::of(instruments, session, manager, kill, answer_timeout_ns);
+        if let Some(killed) = rebuild.killed() {
+            core.stay_killed(killed);
+        }
+        Ok((core, rebuild))
     }
 
     fn of(
@@ -138,6 +155,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             throws: kill.throws(),
             kill,
             mass_cancel: MassCancel::NONE,
+            killed: None,
+            notices: ArrayVec::new(),
             answer_timeout_ns,
             counts: CoreCounts::default(),
             reconciler: None,
@@ -164,7 +183,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.throws = self.kill.throws();
-        self.mass_cancel = MassCancel::NONE;
+        (self.mass_cancel, self.killed) = (MassCancel::NONE, None);
         self.manager.arm(now_ns);
     }
 
@@ -240,6 +259,21 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     pub fn log_out(&mut self, now_ns: u64) {
         self.session.log_out(now_ns);
         self.mark_numbers(now_ns);
+    }
+
+    /// What stopped orders and was not told yet.
+    pub fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_at(0)
+    }
+
+    /// The kill switch, where it was thrown and nobody has armed since.
+    pub const fn killed(&self) -> Option<Killed> {
+        self.killed
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        // The first ones name the cause.
+        let _ = self.notices.try_push(notice);
     }
 
     /// The order states.

@@ -206,7 +206,7 @@ impl Venue {
     }
 
     /// Numbers a message, and sends it where somebody is connected.
-    fn say(&mut self, message: &[u8], now_ns: u64) {
+    pub fn say(&mut self, message: &[u8], now_ns: u64) {
         self.log.push(message.to_vec());
         let mut buffer = [0; 256];
         let mut output = Output::new(&mut buffer);

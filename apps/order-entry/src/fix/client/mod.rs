@@ -17,6 +17,7 @@
 mod books;
 mod numbers;
 mod read;
+mod too_low;
 mod venue;
 
 use core::{fmt, mem};
@@ -26,10 +27,12 @@ use market::Symbol;
 use self::books::{Changes, Templates};
 use self::numbers::Numbers;
 use self::read::{Said, read};
+use self::too_low::too_low;
+use self::venue::SEQ_MAX;
 use super::session::{End, MessageStore, Now, Role, Session, SessionConfig};
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
-use crate::session::{Escaped, SessionError, SessionEvent};
+use crate::session::{Escaped, SessionError, SessionEvent, Unread};
 
 /// What a [`FixClient`] is made of.
 #[derive(Clone, Debug)]
@@ -89,6 +92,9 @@ pub struct FixClient {
     is_question_due: bool,
     /// The venue has processed the ids below, but for those that were passed over.
     processed_below: u64,
+    /// The number with which the next login begins, because the venue has used those before.
+    used_below: Option<u64>,
+    unread: Unread,
 }
 
 impl FixClient {
@@ -106,12 +112,14 @@ impl FixClient {
             is_gap: false,
             is_question_due: false,
             processed_below: 0,
+            used_below: None,
+            unread: Unread::default(),
         }
     }
 
     /// How a venue of FIX answers: a replace that comes behind the last fill is refused.
     pub const fn rules() -> OrderRules {
-        OrderRules { full_fill_voids_replaces: false }
+        OrderRules { full_fill_voids_replaces: false, has_status: true }
     }
 
     const fn now(&self, now_ns: u64) -> Now {
@@ -128,7 +136,11 @@ impl FixClient {
     }
 
     fn connected(&mut self, now: Now) -> Result<(), SessionError> {
-        self.session.store_mut().begin(now.utc_ns);
+        let numbers = self.session.store_mut();
+        numbers.begin(now.utc_ns);
+        if let Some(next_out) = self.used_below.take() {
+            numbers.set_next_out(next_out);
+        }
         (self.stage, self.is_question_due) = (Stage::LoggingOn, false);
         self.session.connected(now);
         self.expect_all();
@@ -234,6 +246,9 @@ impl FixClient {
                 }
                 Some(SessionEvent::Message { number: seq, message })
             }
+            Said::Broken { seq, .. } if self.unread.is_to_be_passed_over(seq, self.session.last_bytes()) => {
+                Some(SessionEvent::Unread { number: seq })
+            }
             Said::Broken { seq, msg_type, defect } => {
                 // It comes again with the next logon: what it says of an order must not be lost.
                 self.session.store_mut().set_next_in(seq);
@@ -257,18 +272,32 @@ impl FixClient {
             }
             Stage::Settled => {
                 self.is_gap = true;
-                Err(SessionError::new(why))
+                Err(SessionError::gap(why))
             }
         }
     }
 
-    fn ended(&self, end: End) -> SessionError {
+    fn ended(&mut self, end: End) -> SessionError {
         match (end, self.session.logout_text()) {
             (End::PeerLoggedOut, text @ [_, ..]) => {
-                SessionError::new(format_args!("the venue logged out: {}", Escaped(text)))
+                let words = format!("the venue logged out: {}", Escaped(text));
+                let too_low = too_low(text);
+                too_low.map_or_else(|| SessionError::new(&words), |expected| self.used(&words, expected))
             }
             (end, _) => SessionError::new(end),
         }
+    }
+
+    /// The venue has used numbers that the journal does not have, because a power cut took its end:
+    /// what was sent in them is unknown here. The next login begins behind them, and tells the gap.
+    fn used(&mut self, words: &str, expected: Option<u64>) -> SessionError {
+        self.is_gap = true;
+        let ours = self.session.store().next_out();
+        self.used_below = expected.filter(|expected| (ours..=SEQ_MAX).contains(expected));
+        SessionError::gap(format_args!(
+            "{words}: the venue has messages of ours that the journal does not have; no order passes until a person \
+             has compared, and arms"
+        ))
     }
 
     fn ask(&mut self, now: Now) {

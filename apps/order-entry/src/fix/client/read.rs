@@ -100,6 +100,10 @@ fn execution_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
             let (exec, price) = (exec(report.exec_ref_id)?, to_price(tags::LAST_PX, report.last_px)?);
             VenueMessage::answer(key, VenueEvent::Corrected { exec, qty, price })
         }
+        // Of the terms before a replace.
+        OrderOutcome::Status if status == OrdStatus::Replaced => VenueMessage::Other,
+        // No other status is one of an order that never was. A refusal has a reason of its own.
+        OrderOutcome::Status if status == OrdStatus::Rejected && is_unknown(&report) => VenueMessage::Unknown { key },
         OrderOutcome::Status => {
             let cum = shares(tags::CUM_QTY, Some(report.cum_qty))?;
             let leaves = shares(tags::LEAVES_QTY, Some(report.leaves_qty))?;
@@ -123,6 +127,12 @@ fn execution_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
         }
         OrderOutcome::State(_) => VenueMessage::Other,
     })
+}
+
+/// Whether OrdRejReason (103) is that of an order that the venue does not know, or left out.
+fn is_unknown(report: &ExecutionReport<'_>) -> bool {
+    const UNKNOWN_ORDER: u64 = 5;
+    report.ord_rej_reason.is_none_or(|reason| reason == UNKNOWN_ORDER)
 }
 
 /// The terms in a report of an order that is live by them. An acceptance may come behind a fill, so

@@ -20,7 +20,7 @@ const QTY_MAX: u32 = 99_999_999;
 /// A template has eight digits before the point, and four decimals of a price are behind it.
 const PRICE_MAX: i64 = 99_999_999 * Price::SCALE;
 /// MsgSeqNums of a template, less those that cancels and heartbeats may take after the last order.
-const SEQ_MAX: u64 = 99_000_000;
+pub(super) const SEQ_MAX: u64 = 99_000_000;
 
 impl VenueSession for FixClient {
     fn rules(&self) -> OrderRules {
@@ -133,6 +133,10 @@ impl VenueSession for FixClient {
         self.session.send(now, "H", |out| request.write(out)).map_err(failed)?;
         self.changes.note(id, Change::Question);
         Ok(true)
+    }
+
+    fn unread(&self) -> &[u8] {
+        self.unread.bytes()
     }
 
     fn log_out(&mut self, now_ns: u64) {

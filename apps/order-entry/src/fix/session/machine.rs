@@ -335,6 +335,11 @@ impl<S: MessageStore> Session<S> {
         self.begin_logout(now, text, End::LoggedOut);
     }
 
+    /// The bytes of the message that the last event was about.
+    pub(in crate::fix) fn last_bytes(&self) -> &[u8] {
+        self.receiver.last_bytes()
+    }
+
     /// The numbers and the sent messages.
     pub fn store(&self) -> &S {
         &self.sender.store

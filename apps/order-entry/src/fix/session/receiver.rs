@@ -23,6 +23,8 @@ pub(super) struct Receiver {
     /// Number and place of each message behind the hole, in rising order.
     queued: Vec<(u64, usize, usize)>,
     queue: Vec<u8>,
+    /// The message that was indexed last.
+    last: Place,
 }
 
 /// The next thing in the input.
@@ -40,6 +42,7 @@ impl Receiver {
             taken: 0,
             queued: Vec::with_capacity(config.queue_count_max),
             queue: Vec::with_capacity(config.queue_len_max),
+            last: Place::Input(0, 0),
         }
     }
 
@@ -72,7 +75,10 @@ impl Receiver {
             Frame::Message { len } => {
                 self.taken += len;
                 match self.index.parse(&rest[..len]) {
-                    Ok(_) => Some(Input::Message(Place::Input(at, at + len))),
+                    Ok(_) => {
+                        self.last = Place::Input(at, at + len);
+                        Some(Input::Message(self.last))
+                    }
                     Err(_) => Some(Input::Garbled),
                 }
             }
@@ -92,7 +98,8 @@ impl Receiver {
             return None;
         }
         self.queued.remove(0);
-        Some(Place::Queue(at, end))
+        self.last = Place::Queue(at, end);
+        Some(self.last)
     }
 
     /// Keeps the message behind the hole. `false` where there is no room; one that is kept already
@@ -115,11 +122,20 @@ impl Receiver {
 
     /// The message that was indexed last.
     pub(super) fn message(&self, place: Place) -> Message<'_> {
+        self.index.message(self.bytes(place))
+    }
+
+    /// Its bytes, until more are received.
+    pub(super) fn last_bytes(&self) -> &[u8] {
+        self.bytes(self.last)
+    }
+
+    fn bytes(&self, place: Place) -> &[u8] {
         let bytes = match place {
             Place::Input(at, end) => self.input.get(at..end),
             Place::Queue(at, end) => self.queue.get(at..end),
         };
-        self.index.message(bytes.unwrap_or(&[]))
+        bytes.unwrap_or(&[])
     }
 
     /// Forgets the messages behind the hole.

@@ -2,7 +2,7 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
-use crate::risk::{InstrumentIdx, Limit, RiskReject};
+use crate::risk::{InstrumentIdx, KillCause, Limit, RiskReject};
 
 pub(super) fn all() -> Vec<Entry> {
     let exec = ExecId(u128::MAX / 3);
@@ -40,6 +40,9 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Armed(false),
         Entry::Limits { version: 3 },
         Entry::Standby { id: 11 },
+        Entry::Killed(KillCause::File),
+        Entry::Gap,
+        Entry::Unread { number: 7 },
         Entry::Unblocked(instrument),
         Entry::Received { number: u64::MAX },
     ];
@@ -75,7 +78,8 @@ fn new_order_leaves_the_room_that_is_kept_for_answers() {
 
 #[test]
 fn entry_that_is_cut_or_too_long_is_none() {
-    for entry in all() {
+    // Behind one that was not read stand its bytes, and one without a payload cannot be cut.
+    for entry in all().into_iter().filter(|entry| !matches!(entry, Entry::Unread { .. })) {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");

@@ -165,7 +165,7 @@ impl World {
 }
 
 fn all_rules() -> impl Strategy<Value = OrderRules> {
-    any::<bool>().prop_map(|full_fill_voids_replaces| OrderRules { full_fill_voids_replaces })
+    any::<bool>().prop_map(|full_fill_voids_replaces| OrderRules { full_fill_voids_replaces, has_status: true })
 }
 
 proptest! {

@@ -71,7 +71,7 @@ fn order_filled_in_replace_ends_when_the_replace_is_refused() {
 
 #[test]
 fn order_filled_in_replace_ends_at_once_where_the_venue_is_silent() {
-    let mut table = small(OrderRules { full_fill_voids_replaces: true });
+    let mut table = small(OrderRules { full_fill_voids_replaces: true, ..OrderRules::default() });
     table.open(1, (STOCK, Side::Buy), (100, PRICE), 10).unwrap();
     replace(&mut table, 2, 150);
     assert_eq!(fill(&mut table, 1, 1, 100).ended, Some(End::Filled));

@@ -16,7 +16,7 @@ use super::{Account, Capacity};
 use crate::Text;
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
-use crate::session::{Output, SessionEvent};
+use crate::session::{Output, SessionEvent, Unread};
 use crate::soupbin::{Client, ClientConfig, ClientEvent, SessionId, StartNumber};
 
 pub use error::OuchClientError;
@@ -40,6 +40,9 @@ pub struct OuchClient {
     resume: (SessionId, u64),
     firm: Text<4>,
     capacity: Capacity,
+    /// The message behind the gap that was told before it.
+    behind_gap: Option<SessionEvent>,
+    unread: Unread,
     out: Box<[u8]>,
     out_len: usize,
 }
@@ -56,6 +59,8 @@ impl OuchClient {
             resume: (SessionId::BLANK, 1),
             firm: Text::BLANK,
             capacity: Capacity::AGENCY,
+            behind_gap: None,
+            unread: Unread::default(),
             out: vec![0; OUT_LEN].into_boxed_slice(),
             out_len: 0,
         }
@@ -70,7 +75,7 @@ impl OuchClient {
 
     /// How this venue answers.
     pub const fn rules() -> OrderRules {
-        OrderRules { full_fill_voids_replaces: true }
+        OrderRules { full_fill_voids_replaces: true, has_status: false }
     }
 
     /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin.
@@ -99,6 +104,7 @@ impl OuchClient {
         self.client.disconnected();
         self.account.disconnected();
         (self.is_settled, self.questions, self.out_len) = (false, 0, 0);
+        self.behind_gap = None;
     }
 
     /// Takes one message from the front of `input`; `None` where it is used up. Call it until then.
@@ -107,6 +113,9 @@ impl OuchClient {
     ///
     /// The venue broke a rule, or refused the login: the caller closes the connection.
     pub fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, OuchClientError> {
+        if let Some(event) = self.behind_gap.take() {
+            return Ok(Some(event));
+        }
         loop {
             let Some(event) = self.client.receive(now_ns, input)? else { return Ok(None) };
             return Ok(Some(match event {
@@ -123,10 +132,16 @@ impl OuchClient {
                 }
                 ClientEvent::LoginRejected(reason) => return Err(OuchClientError::LoginRejected(reason)),
                 ClientEvent::Sequenced { number, message } => {
+                    let said = match read(message) {
+                        Err(error) if !self.unread.is_to_be_passed_over(number, message) => return Err(error),
+                        said => said,
+                    };
+                    // Behind it, so that the venue repeats one that was not read.
                     self.resume.1 = number.saturating_add(1);
-                    let said = read(message)?;
-                    let message = self.learn(said);
-                    SessionEvent::Message { number, message }
+                    match said {
+                        Ok(said) => self.learn(number, said),
+                        Err(_) => SessionEvent::Unread { number },
+                    }
                 }
                 ClientEvent::EndOfSession => {
                     self.resume = (SessionId::BLANK, 1);
@@ -139,8 +154,22 @@ impl OuchClient {
 
     /// Keeps what a message says about our numbers. An answer behind the first says that all is
     /// answered that was sent before its query, also what the venue has ignored: a replace of an
-    /// order that was another one by then takes no number.
-    fn learn(&mut self, said: Said) -> VenueMessage {
+    /// order that was another one by then takes no number. An answer by which the venue has used
+    /// numbers that we have not, because a power cut took the journal's end, tells a gap first.
+    fn learn(&mut self, number: u64, said: Said) -> SessionEvent {
+        let is_gap = matches!(said, Said::NextNumber { idx: 0, next } if self.account.lacks_below(next));
+        let message = self.message_of(said);
+        let event = SessionEvent::Message { number, message };
+        if !is_gap {
+            return event;
+        }
+        self.behind_gap = Some(event);
+        // A restart must not pass over the message before it is taken.
+        let mark = SessionMark { next_inbound: number, ..self.mark() };
+        SessionEvent::LoggedIn { mark, is_gap }
+    }
+
+    fn message_of(&mut self, said: Said) -> VenueMessage {
         match said {
             Said::Message(message) => message,
             Said::NextNumber { idx: 0, next } if self.account.told(next) => {
@@ -160,6 +189,11 @@ impl OuchClient {
                 VenueMessage::Other
             }
         }
+    }
+
+    /// The bytes of the message that [`SessionEvent::Unread`] told of last.
+    pub fn unread_bytes(&self) -> &[u8] {
+        self.unread.bytes()
     }
 
     /// Heartbeats and timeouts. Call it once a second or more often.

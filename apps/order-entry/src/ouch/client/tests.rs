@@ -2,7 +2,7 @@ use super::*;
 use crate::orders::{OrderKey, VenueEvent};
 use crate::ouch::FENCE_LEN;
 use crate::ouch::v50::{AccountQueryResponse, Field, Inbound, OrderCanceled};
-use crate::session::{Output, SendError, VenueSession};
+use crate::session::{Output, READ_ATTEMPTS, SendError, VenueSession};
 use crate::soupbin::{Credentials, Server, ServerConfig, ServerEvent};
 
 /// A venue that accepts each login, and the client.
@@ -58,7 +58,11 @@ impl Line {
         let mut output = Output::new(&mut buffer);
         self.server.send(1, message, &mut output).unwrap();
         let mut input = output.written();
-        self.client.receive(1, &mut input).unwrap().unwrap()
+        let mut events = Vec::new();
+        while let Some(event) = self.client.receive(1, &mut input).unwrap() {
+            events.push(event);
+        }
+        events.pop().unwrap()
     }
 
     /// The answers to the account queries of the last login; the event of the last.
@@ -188,4 +192,46 @@ fn mass_cancel_without_room_uses_no_number() {
     line.queries();
     assert_eq!(VenueSession::may_cancel(&line.client), Ok(()));
     assert_eq!(VenueSession::cancel_all(&mut line.client, 1), Ok(true));
+}
+
+/// A power cut took the end of the journal, or another program has used the account.
+#[test]
+fn numbers_that_the_venue_has_seen_and_we_have_not_are_a_gap() {
+    let (mut line, _) = Line::logged_in();
+    let fence = line.asked.split_last().unwrap().1.to_vec();
+    line.answers(&fence, 1);
+    let mut bytes = [0; 32];
+    let answer = AccountQueryResponse { at_ns: 1.into(), next_user_ref: 9.into() };
+    let len = answer.emit(&[], &mut bytes).unwrap();
+    let mut buffer = [0; 64];
+    let mut output = Output::new(&mut buffer);
+    line.server.send(1, &bytes[..len], &mut output).unwrap();
+    let mut input = output.written();
+    let event = line.client.receive(1, &mut input).unwrap().unwrap();
+    let SessionEvent::LoggedIn { mark, is_gap: true } = event else { panic!("{event:?}") };
+    // A crash between the two events repeats the answer.
+    assert_eq!((mark.next_id, mark.next_inbound), (9, 5));
+    let settled = VenueMessage::Settled { next_id: 9, is_final: true };
+    let event = line.client.receive(1, &mut input).unwrap();
+    assert_eq!(event, Some(SessionEvent::Message { number: 5, message: settled }));
+    assert_eq!(line.client.take_id(1), Some(9));
+}
+
+#[test]
+fn message_that_cannot_be_read_comes_again_and_is_passed_over_in_the_end() {
+    let (mut line, _) = Line::logged_in();
+    for attempt in 1..=READ_ATTEMPTS {
+        let mut input: &[u8] = b"\0\x03S?!";
+        let read = line.client.receive(1, &mut input);
+        if attempt == READ_ATTEMPTS {
+            assert_eq!(read, Ok(Some(SessionEvent::Unread { number: 1 })));
+            break;
+        }
+        assert_eq!(read.unwrap_err().to_string(), "the version has no message '?'");
+        assert_eq!(line.client.mark().next_inbound, 1, "it is lost");
+        line.client.disconnected();
+        line.client.connected(2).unwrap();
+        line.accept();
+    }
+    assert_eq!((line.client.unread_bytes(), line.client.mark().next_inbound), (&b"?!"[..], 2));
 }

@@ -139,6 +139,10 @@ impl VenueSession for OuchClient {
         Ok(true)
     }
 
+    fn unread(&self) -> &[u8] {
+        self.unread_bytes()
+    }
+
     fn log_out(&mut self, now_ns: u64) {
         // A connection that is not logged in is closed by its owner alone.
         let _ = Self::log_out(self, now_ns);

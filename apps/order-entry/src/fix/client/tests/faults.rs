@@ -1,6 +1,7 @@
 //! What a venue does against the rules, and what is lost by it.
 
 use super::*;
+use crate::session::READ_ATTEMPTS;
 
 #[test]
 fn report_that_breaks_a_rule_ends_the_connection_and_is_not_passed_over() {
@@ -234,4 +235,71 @@ fn longest_heartbeat_of_a_configuration_is_a_day() {
     assert!(client.to_send().windows(11).any(|window| window == b"\x01108=86400\x01"));
     pump(&mut client, &mut venue, 0);
     VenueSession::tick(&mut client, 0).unwrap();
+}
+
+/// A power cut took the end of the journal: the numbers of its mark were used.
+#[test]
+fn numbers_that_the_venue_has_used_are_a_gap_and_not_climbed_over() {
+    for version in VERSIONS {
+        let (mut before, mut venue) = open(version);
+        let mark = VenueSession::mark(&before);
+        let lost: Vec<u64> = (0..5).map(|_| order(&mut before, 1)).collect();
+        pump(&mut before, &mut venue, 1);
+        venue.session.disconnected();
+        let mut after = client(version);
+        VenueSession::resume(&mut after, &mark);
+        venue.session.connected(Venue::now(SECOND));
+        VenueSession::connected(&mut after, SECOND).unwrap();
+        let error = try_pump(&mut after, &mut venue, SECOND).unwrap_err();
+        assert!(error.is_gap() && error.to_string().contains("the journal does not have"), "{error}");
+        disconnect(&mut after, &mut venue);
+        let events = connect(&mut after, &mut venue, 2 * SECOND);
+        assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
+        assert!(VenueSession::is_open(&after) && after.next_id() > lost[4], "a lost order's number is free");
+    }
+}
+
+#[test]
+fn number_of_a_logout_that_no_session_reaches_is_not_taken() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let next = client.session.store().next_out();
+    venue.session.logout(Venue::now(1), "MsgSeqNum too low, expecting 18446744073709551615 but received 3");
+    let mut input = venue.session.output();
+    let error = VenueSession::receive(&mut client, 1, &mut input).unwrap_err();
+    assert!(error.is_gap(), "{error}");
+    VenueSession::disconnected(&mut client);
+    VenueSession::connected(&mut client, SECOND).unwrap();
+    assert!(client.session.store().next_out() <= next + 2);
+}
+
+#[test]
+fn report_that_stays_unreadable_is_passed_over_with_its_bytes_and_the_session_opens() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let number = client.session.store().next_in();
+    let body = |out: &mut Writer<'_>| {
+        out.field(37, b"1").field(17, b"UNREADABLE");
+    };
+    venue.session.send(Venue::now(1), "8", body).unwrap();
+    for second in 1..READ_ATTEMPTS.into() {
+        try_pump(&mut client, &mut venue, second * SECOND).unwrap_err();
+        disconnect(&mut client, &mut venue);
+        venue.session.connected(Venue::now(second * SECOND));
+        VenueSession::connected(&mut client, second * SECOND).unwrap();
+    }
+    let events = pump(&mut client, &mut venue, 9 * SECOND);
+    assert!(events.contains(&SessionEvent::Unread { number }), "{events:?}");
+    assert!(VenueSession::unread(&client).windows(10).any(|window| window == b"UNREADABLE"));
+    assert!(VenueSession::is_open(&client) && VenueSession::mark(&client).next_inbound > number);
+}
+
+#[test]
+fn status_of_an_order_that_the_venue_does_not_know_says_so_and_not_that_it_is_dead() {
+    for version in [Version::Fix44, Version::Fix50Sp2] {
+        let (mut client, mut venue) = open(version);
+        let id = order(&mut client, 1);
+        pump(&mut client, &mut venue, 1);
+        venue.report(id, (ExecType::OrderStatus, OrdStatus::Rejected), 0, None);
+        let unknown = VenueMessage::Unknown { key: OrderKey::Client(id) };
+        assert_eq!(messages(&pump(&mut client, &mut venue, 2)), [unknown]);
+    }
 }

@@ -1,0 +1,115 @@
+//! Orders of which nothing is known for sure, and a gate that stays disarmed.
+
+use super::*;
+use crate::journal::Killed;
+use crate::orders::VenueStatus;
+
+fn status(manager: &mut OrderManager<Vec<u8>>, id: u64, leaves: u32) {
+    take(manager, 0, id, VenueEvent::Status(VenueStatus { is_live: leaves > 0, cum: 0, leaves }));
+}
+
+fn settle(manager: &mut OrderManager<Vec<u8>>, next_id: u64) {
+    manager.take(0, &VenueMessage::Settled { next_id, is_final: false }, 30);
+}
+
+/// What the venue said of it may be lost with the reports.
+#[test]
+fn order_behind_a_gap_is_in_doubt_until_the_venue_has_told_its_status_also_after_a_restart() {
+    let mut manager = manager(1 << 16);
+    buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    manager.disconnected();
+    manager.logged_in(&SessionMark { next_id: 2, ..SessionMark::default() }, true, 30);
+    settle(&mut manager, 2);
+    let (mut again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+    settle(&mut again, 2);
+    for manager in [&mut manager, &mut again] {
+        let order = manager.orders().get(0).unwrap();
+        assert!(order.is_in_doubt() && order.is_unconfirmed() && !manager.risk().is_armed());
+        status(manager, 1, 100);
+        assert!(!manager.orders().get(0).unwrap().is_in_doubt());
+    }
+}
+
+#[test]
+fn venue_with_a_status_is_asked_about_an_order_behind_a_gap_and_another_is_not() {
+    for has_status in [true, false] {
+        let journal = Journal::create(vec![0; 1 << 12], 1, 0, 0).unwrap();
+        let rules = OrderRules { has_status, ..OrderRules::default() };
+        let mut manager = OrderManager::new(ManagerConfig { rules, ..config() }, journal);
+        manager.arm(1);
+        buy(&mut manager, 1, 100).unwrap();
+        take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+        assert_eq!(manager.poll_unanswered(1_000, 100), None);
+        manager.gap(1_000);
+        assert_eq!(manager.poll_unanswered(1_000, 100).is_some(), has_status);
+    }
+}
+
+#[test]
+fn person_who_has_compared_ends_the_doubt_behind_a_gap() {
+    let mut manager = manager(1 << 12);
+    buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    manager.gap(1_000);
+    manager.unblock(InstrumentIdx(0), 1_001);
+    assert!(!manager.orders().get(0).unwrap().is_in_doubt());
+}
+
+#[test]
+fn answer_that_the_order_is_unknown_ends_none_that_may_be_on_its_way() {
+    let unknown = VenueMessage::Unknown { key: OrderKey::Client(1) };
+    let mut manager = manager(1 << 12);
+    buy(&mut manager, 1, 100).unwrap();
+    manager.take(1, &unknown, 20);
+    assert_eq!(manager.orders().get(0).unwrap().state(), Some(State::PendingNew));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
+    // Its connection is gone, and the venue has processed what came over it.
+    manager.disconnected();
+    settle(&mut manager, 2);
+    manager.take(2, &unknown, 30);
+    assert_eq!(manager.orders().get(0).unwrap().state(), Some(State::Ended(End::Rejected)));
+    let (again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+    assert_eq!(again.orders().live_count(), 0);
+}
+
+#[test]
+fn order_that_was_taken_for_dead_lives_when_the_venue_accepts_it() {
+    let mut manager = manager(1 << 12);
+    buy(&mut manager, 1, 100).unwrap();
+    settle(&mut manager, 2);
+    manager.take(1, &VenueMessage::Unknown { key: OrderKey::Client(1) }, 20);
+    take(&mut manager, 2, 1, VenueEvent::Accepted { venue_id: 9 });
+    assert_eq!(manager.orders().get(0).unwrap().state(), Some(State::Live));
+    assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
+    assert_eq!(manager.last_alarm(), Some(Alarm::Revived));
+}
+
+#[test]
+fn status_of_terms_before_a_replace_says_nothing_of_those_in_force() {
+    let mut manager = manager(1 << 12);
+    buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20 };
+    manager.replace(0, 2, (200, TEN), (&market, Route::default()), 20).unwrap();
+    take(&mut manager, 2, 2, VenueEvent::Replaced { id: 2, venue_id: 9 });
+    status(&mut manager, 1, 100);
+    assert_eq!(manager.orders().get(0).unwrap().leaves(), 200);
+    assert!(!manager.orders().is_blocked(InstrumentIdx(0)));
+}
+
+/// A process that goes on from the journal, whenever and wherever it starts, is as disarmed.
+#[test]
+fn thrown_switch_is_in_the_journal_until_somebody_arms() {
+    let mut manager = manager(1 << 12);
+    let killed = |manager: &OrderManager<Vec<u8>>| {
+        let (_, rebuild) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+        (rebuild.killed(), rebuild.is_armed())
+    };
+    assert_eq!(killed(&manager), (None, true));
+    manager.killed(KillCause::Signal, 77);
+    manager.disarm(78);
+    assert_eq!(killed(&manager), (Some(Killed { since_ns: 77, cause: KillCause::Signal }), false));
+    manager.arm(79);
+    assert_eq!(killed(&manager), (None, true));
+}

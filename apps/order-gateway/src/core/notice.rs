@@ -1,0 +1,42 @@
+//! What stopped orders, for a person.
+
+use core::fmt;
+
+use order_entry::journal::Killed;
+
+use crate::text::utc;
+
+/// Why no order passes until a person arms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The kill switch was thrown, in this process or before it started.
+    Killed(Killed),
+    /// Messages of the venue, or of ours, are lost: live orders are in doubt.
+    Gap,
+    /// The venue's message of this number cannot be read, and was passed over.
+    Unread {
+        /// Its number.
+        number: u64,
+    },
+    /// The venue reported an order that the journal does not have.
+    UnknownOrder,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed(Killed { since_ns, cause }) => {
+                write!(f, "the kill switch was thrown {cause} at {}: all orders are canceled", utc(*since_ns))
+            }
+            Self::Gap => f.write_str("messages between the venue and us are lost: live orders are in doubt"),
+            Self::Unread { number } => write!(
+                f,
+                "the venue's message {number} cannot be read and was passed over, its bytes are in the journal: live \
+                 orders are in doubt"
+            ),
+            Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
+        }?;
+        f.write_str("; no order passes until a person has compared, and arms")
+    }
+}

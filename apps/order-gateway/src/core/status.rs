@@ -1,0 +1,26 @@
+//! How a core is, in a sentence for people.
+
+use order_entry::journal::{JournalMemory, Killed};
+use order_entry::session::VenueSession;
+
+use super::Core;
+use crate::text::utc;
+
+impl<S: VenueSession, M: JournalMemory> Core<S, M> {
+    /// Whether orders pass, what stops them, and what lives. Allocates: for a person who asks.
+    pub fn status(&self) -> String {
+        let orders = self.manager.orders();
+        let gate = match self.killed() {
+            Some(Killed { since_ns, cause }) => format!("killed {cause} since {}, until armed", utc(since_ns)),
+            None if self.manager.risk().is_armed() => "armed".to_owned(),
+            None => "disarmed".to_owned(),
+        };
+        let session = if self.session.is_open() { "open" } else { "closed" };
+        let in_doubt = orders.live().filter(|(_, order)| order.is_in_doubt()).count();
+        let (live, counts) = (orders.live_count(), self.counts());
+        format!(
+            "{gate}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread",
+            counts.alarms, counts.unread
+        )
+    }
+}
