@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 fn replay(seed: u64) -> ExitCode {
     let mut report = run_seed(seed, true);
     report.faults.extend(differential::run(seed).err());
-    report.faults.extend(trading::run_seed(seed).err());
+    report.faults.extend(trading::Protocol::ALL.into_iter().filter_map(|by| trading::run_seed(by, seed).err()));
     report.faults.extend(rdma::testing::run_seed(seed).err());
     report.faults.iter().for_each(|fault| println!("sim: seed {seed}: {fault}"));
     println!(
@@ -55,7 +55,7 @@ fn run(from: u64, seeds: u64) -> ExitCode {
         summary.seeds as f64 / summary.took.as_secs_f64()
     );
     let parted = compare(from, seeds);
-    let untrue = trade(from, seeds);
+    let untrue: Vec<_> = trading::Protocol::ALL.into_iter().flat_map(|by| trade(by, from, seeds)).collect();
     let torn = reach(from, seeds);
     let failed: BTreeSet<u64> =
         summary.failures.iter().map(|(seed, _)| *seed).chain(parted).chain(untrue).chain(torn).collect();
@@ -112,14 +112,14 @@ fn compare(from: u64, seeds: u64) -> Vec<u64> {
 }
 
 /// Trades by a gateway that dies, and returns the seeds in which it and its exchange differ.
-fn trade(from: u64, seeds: u64) -> Vec<u64> {
+fn trade(protocol: trading::Protocol, from: u64, seeds: u64) -> Vec<u64> {
     let (begin, sum) = (Instant::now(), Mutex::new(trading::Summary::default()));
     on_all_cores(
         from..from + seeds,
         &AtomicBool::new(false),
         |_| (),
         |seed| {
-            let result = trading::run_seed(seed);
+            let result = trading::run_seed(protocol, seed);
             if let Err(story) = &result {
                 println!("sim: trading: {story}\nsim: replay it with: make sim SEED={seed}");
             }
@@ -128,7 +128,7 @@ fn trade(from: u64, seeds: u64) -> Vec<u64> {
     );
     let sum = sum.into_inner().expect("nobody panics with the sum in hand");
     println!(
-        "sim: {seeds} days of trading, {} failed; {} requests, {} starts, {} take-overs; {:.1} s",
+        "sim: {seeds} days of trading by {protocol:?}, {} failed; {} requests, {} starts, {} take-overs; {:.1} s",
         sum.failures.len(),
         sum.requests,
         sum.starts,

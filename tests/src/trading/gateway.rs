@@ -6,16 +6,20 @@ use std::io;
 use market::{Price, Side};
 use order_entry::ManagerConfig;
 use order_entry::Text;
+use order_entry::fix::session::SessionConfig;
+use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::{Journal, JournalMemory};
 use order_entry::orders::OrderCapacity;
 use order_entry::ouch::{Capacity, OuchClient};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, Route, SelfMatch,
 };
+use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderRequest, Orders, Strategy};
 
-use super::venue::SYMBOL;
+use super::script::Protocol;
+use super::venue::{EPOCH_NS, SYMBOL};
 use crate::mutate::Random;
 
 /// The instrument.
@@ -27,7 +31,7 @@ const RESERVE: usize = 1 << 16;
 const SECTOR: usize = 512;
 
 /// A gateway of the simulation.
-pub(super) type SimGateway = Gateway<Trader, OuchClient, Disk>;
+pub(super) type SimGateway<S> = Gateway<Trader, S, Disk>;
 
 /// A disk on which each request is before it is sent.
 #[derive(Clone, Debug)]
@@ -163,22 +167,59 @@ fn config(limits: Limits, kill: KillSwitch) -> CoreConfig {
     }
 }
 
-fn session() -> OuchClient {
-    let credentials = Credentials::new("TRADER", "SECRET").expect("6 and 10 letters at most");
-    let firm = Text::new("FIRM").expect("four letters at most");
-    OuchClient::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY)
+/// A session by one of the protocols.
+pub(super) trait SimSession: VenueSession {
+    const PROTOCOL: Protocol;
+
+    /// One that has not been connected.
+    fn start() -> Self;
 }
+
+impl SimSession for OuchClient {
+    const PROTOCOL: Protocol = Protocol::Ouch;
+
+    fn start() -> Self {
+        let credentials = Credentials::new("TRADER", "SECRET").expect("6 and 10 letters at most");
+        let firm = Text::new("FIRM").expect("four letters at most");
+        Self::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY)
+    }
+}
+
+impl SimSession for FixClient {
+    const PROTOCOL: Protocol = Protocol::Fix;
+
+    fn start() -> Self {
+        let session = SessionConfig {
+            sender: "TRADER".to_owned(),
+            target: "EXCHANGE".to_owned(),
+            password: Some("SECRET".to_owned()),
+            heartbeat_s: 2,
+            ..SessionConfig::default()
+        };
+        Self::new(FixClientConfig {
+            instruments: vec![SYMBOL],
+            epoch_offset_ns: EPOCH_NS,
+            ..FixClientConfig::new(session)
+        })
+    }
+}
+
 /// A gateway that begins a journal.
-pub(super) fn begin(seed: u64, limits: Limits, kill: KillSwitch) -> SimGateway {
+pub(super) fn begin<S: SimSession>(seed: u64, limits: Limits, kill: KillSwitch) -> SimGateway<S> {
     let disk = Disk::new(vec![0; JOURNAL_LEN]);
     let journal = Journal::create(disk, seed | 1, 0, RESERVE).expect("there is room for a header");
     journal.memory().sync(journal.end()).expect("the disk works");
-    Gateway::new(Trader::new(seed), Core::new(config(limits, kill), session(), journal))
+    Gateway::new(Trader::new(seed), Core::new(config(limits, kill), S::start(), journal))
 }
 
 /// One that goes on where a journal ends, and the standby that it names.
-pub(super) fn recover(seed: u64, limits: Limits, disk: Disk, kill: KillSwitch) -> Result<(SimGateway, u64), String> {
-    let recovered = Core::recover(config(limits, kill), session(), disk, RESERVE);
+pub(super) fn recover<S: SimSession>(
+    seed: u64,
+    limits: Limits,
+    disk: Disk,
+    kill: KillSwitch,
+) -> Result<(SimGateway<S>, u64), String> {
+    let recovered = Core::recover(config(limits, kill), S::start(), disk, RESERVE);
     let (core, rebuild) = recovered.map_err(|error| format!("the journal does not begin: {error}"))?;
     if rebuild.counts().refused > 0 {
         return Err(format!("the journal cannot be replayed whole: {:?}", rebuild.counts()));

@@ -4,7 +4,7 @@
 //! byte.
 //!
 //! ```text
-//!  seed ─▶ world: gateway (Run) ── TCP ──▶ venue (Soup, OUCH, matching engine)
+//!  seed ─▶ world: gateway (Run) ── TCP ──▶ venue (OUCH or FIX, matching engine)
 //!            │       └─ standby (FollowerLink, then a Run of its own)
 //!            └─▶ checks: nothing twice, no limit exceeded, never both, and at the end both sides' books
 //! ```
@@ -17,3 +17,4 @@ mod venue;
 mod world;
 
 pub use run::{Summary, run_seed, run_seeds};
+pub use script::Protocol;

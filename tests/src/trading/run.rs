@@ -1,6 +1,10 @@
 //! Many seeds, and the shortest story of one that fails.
 
-use super::script::Script;
+use order_entry::fix::FixClient;
+use order_entry::ouch::OuchClient;
+
+use super::gateway::SimSession;
+use super::script::{Protocol, Script};
 use super::world::World;
 
 /// What some seeds came to.
@@ -16,14 +20,21 @@ pub struct Summary {
     pub failures: Vec<(u64, String)>,
 }
 
-/// Runs a seed.
+/// Runs a seed by one protocol.
 ///
 /// # Errors
 ///
 /// The shortest story in which the same rule is broken.
-pub fn run_seed(seed: u64) -> Result<Summary, String> {
+pub fn run_seed(protocol: Protocol, seed: u64) -> Result<Summary, String> {
+    match protocol {
+        Protocol::Ouch => run::<OuchClient>(seed),
+        Protocol::Fix => run::<FixClient>(seed),
+    }
+}
+
+fn run<S: SimSession>(seed: u64) -> Result<Summary, String> {
     let script = Script::new(seed);
-    let mut world = World::new(script.clone());
+    let mut world = World::<S>::new(script.clone());
     match world.run() {
         Ok(()) => Ok(Summary {
             requests: world.arrived(),
@@ -31,14 +42,14 @@ pub fn run_seed(seed: u64) -> Result<Summary, String> {
             starts: world.restarts,
             failures: Vec::new(),
         }),
-        Err(why) => Err(shortest(script, &why)),
+        Err(why) => Err(format!("by {:?}: {}", S::PROTOCOL, shortest::<S>(script, &why))),
     }
 }
 
-/// Runs some seeds one after the other.
-pub fn run_seeds(seeds: core::ops::Range<u64>) -> Summary {
+/// Runs some seeds by one protocol, one after the other.
+pub fn run_seeds(protocol: Protocol, seeds: core::ops::Range<u64>) -> Summary {
     let mut sum = Summary::default();
-    seeds.for_each(|seed| sum.add(seed, run_seed(seed)));
+    seeds.for_each(|seed| sum.add(seed, run_seed(protocol, seed)));
     sum
 }
 
@@ -62,9 +73,9 @@ fn rule(why: &str) -> &str {
 }
 
 /// Leaves out disturbances as long as the same rule is broken.
-fn shortest(mut script: Script, why: &str) -> String {
+fn shortest<S: SimSession>(mut script: Script, why: &str) -> String {
     let fails = |script: &Script| {
-        let mut world = World::new(script.clone());
+        let mut world = World::<S>::new(script.clone());
         let why_now = world.run().err().filter(|now| rule(now) == rule(why))?;
         Some((why_now, world.story))
     };

@@ -26,6 +26,20 @@ pub(super) enum Disturbance {
     HandOver,
 }
 
+/// By what the gateway trades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// OUCH 5.0 over SoupBinTCP.
+    Ouch,
+    /// FIX 4.4.
+    Fix,
+}
+
+impl Protocol {
+    /// Each.
+    pub const ALL: [Self; 2] = [Self::Ouch, Self::Fix];
+}
+
 /// A run that is determined.
 #[derive(Clone, Debug)]
 pub(super) struct Script {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use exchange_sim::{Fault, FaultPlan, FaultRule};
 use market::{Price, Side};
 use order_entry::risk::KillSwitch;
+use order_entry::session::VenueSession;
 use order_gateway::control::Command;
 use order_gateway::host::Host;
 use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
 use order_gateway::{BookEvent, LineConfig, Run};
 
-use super::gateway::{Disk, JOURNAL_LEN, STOCK, SimGateway, Trader, begin, limits, recover};
+use super::gateway::{Disk, JOURNAL_LEN, STOCK, SimGateway, SimSession, Trader, begin, limits, recover};
 use super::network::{Network, Shared, SimHost, address};
 use super::script::{Disturbance, STEPS, Script};
 use super::venue::{OPENING, SimVenue};
@@ -27,16 +28,16 @@ const ORDERS: u16 = 9_000;
 const LINK: u16 = 9_300;
 const LEASE: Duration = Duration::from_millis(400);
 
-enum Process {
+enum Process<S> {
     /// Until this step, with what is on the disk.
     Down(u64, Option<Disk>),
-    Gateway(Box<Run<Trader, order_entry::ouch::OuchClient, Disk>>, Sender<Command>, KillSwitch),
+    Gateway(Box<Run<Trader, S, Disk>>, Sender<Command>, KillSwitch),
     Standby(FollowerLink<Disk>),
 }
 
-struct Machine {
+struct Machine<S> {
     host: SimHost,
-    process: Process,
+    process: Process<S>,
     /// Follows, and does not trade.
     is_standby: bool,
     /// The name of the copy.
@@ -44,11 +45,11 @@ struct Machine {
 }
 
 /// A run.
-pub(super) struct World {
+pub(super) struct World<S> {
     script: Script,
     network: Shared,
     venue: SimVenue,
-    machines: Vec<Machine>,
+    machines: Vec<Machine<S>>,
     active: usize,
     names: u64,
     random: Random,
@@ -62,7 +63,7 @@ pub(super) struct World {
     pub story: Vec<String>,
 }
 
-impl World {
+impl<S: SimSession> World<S> {
     pub(super) fn new(script: Script) -> Self {
         let network: Shared = Rc::new(std::cell::RefCell::new(Network::new(script.seed, 3)));
         network.borrow_mut().per_mille = script.per_mille;
@@ -72,7 +73,7 @@ impl World {
         let rules = rules.into_iter().zip(chances).map(|(fault, chance)| FaultRule::Chance(fault, chance));
         let rules = if script.has_venue_faults { rules.collect() } else { Vec::new() };
         let plan = FaultPlan { seed: script.seed, rules };
-        let venue = SimVenue::new(&network, VENUE, plan, random.below(2) == 0);
+        let venue = SimVenue::new(&network, VENUE, S::PROTOCOL, plan, random.below(2) == 0);
         let machines = (1..3).map(|machine| {
             let rate = 960 + random.below(81) as u64;
             let host = SimHost { network: Rc::clone(&network), machine, rate };
@@ -227,9 +228,12 @@ impl World {
         Ok(())
     }
 
-    fn trade(&mut self, idx: usize, mut gateway: SimGateway, standby: u64, kill: KillSwitch) {
+    fn trade(&mut self, idx: usize, mut gateway: SimGateway<S>, standby: u64, kill: KillSwitch) {
         let host = self.machines[idx].host.clone();
-        gateway.core_mut().arm(host.now_ns());
+        // A person who finds a thrown switch does not always lift it at once.
+        if gateway.core().killed().is_none() || self.random.below(2) == 0 {
+            gateway.core_mut().arm(host.now_ns());
+        }
         self.network.borrow_mut().listen(host.machine, LINK);
         let line = LineConfig { retry: Duration::from_millis(50), ..LineConfig::new(address(VENUE, ORDERS)) };
         let mut run = Run::new(gateway, line, Box::new(host.clone()));
@@ -301,6 +305,11 @@ impl World {
             // The other machine's copy has a new name: the one that the journal names does not run.
             self.command(Command::Alone);
         }
+        // All that was sent is on the disk, so that a power cut loses nothing.
+        let lost = said.iter().find(|what| what.ends_with("and arms") && !what.starts_with("the kill switch"));
+        if let Some(what) = lost {
+            return Err(format!("lost: {what}"));
+        }
         let is_refused = said.iter().any(|what| what.contains("no part of this journal"));
         for what in said {
             self.tell(format!("gateway {idx}: {what}"));
@@ -366,7 +375,7 @@ impl World {
     fn is_settled(&self) -> bool {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return false };
         let core = run.gateway.core();
-        order_entry::session::VenueSession::is_open(core.session())
+        VenueSession::is_open(core.session())
             && core.to_send().is_empty()
             && core.orders().live().all(|(_, order)| {
                 let is_asked = order.is_unacknowledged() || order.is_cancel_pending();
@@ -380,14 +389,14 @@ impl World {
         };
         let core = run.gateway.core();
         let live: Vec<_> = core.orders().live().map(|(_, order)| (order.accepted_id(), order.state())).collect();
-        let is_open = order_entry::session::VenueSession::is_open(core.session());
+        let is_open = VenueSession::is_open(core.session());
         format!("open {is_open}, {live:?}")
     }
 
     /// Both sides, and the journal, have the same orders and the same position.
     fn compare(&self) -> Result<(), String> {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return Ok(()) };
-        let view = |gateway: &SimGateway| {
+        let view = |gateway: &SimGateway<S>| {
             let orders = gateway.core().orders().live();
             let open = orders.map(|(_, it)| (it.accepted_id(), (it.side, it.leaves(), it.price())));
             (open.collect::<std::collections::BTreeMap<_, _>>(), gateway.core().risk().position(STOCK).unwrap_or(0))
@@ -395,7 +404,7 @@ impl World {
         let theirs = (self.venue.open.clone(), self.venue.position);
         let disk = run.gateway.core().journal().memory().clone();
         let limits = limits(self.limits_version, self.position_max);
-        let (again, _) = recover(0, *limits, disk, KillSwitch::new())?;
+        let (again, _) = recover::<S>(0, *limits, disk, KillSwitch::new())?;
         for (who, ours) in [("the gateway", view(&run.gateway)), ("its journal", view(&again))] {
             if ours != theirs {
                 return Err(format!("unequal: {who} has {ours:?}, the venue {theirs:?}"));

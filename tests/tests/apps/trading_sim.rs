@@ -1,14 +1,23 @@
 //! Seeds of the simulation of a gateway, its standby and its exchange; `make sim` runs 10,000.
 
-use wirepath_tests::trading::run_seeds;
+use wirepath_tests::trading::{Protocol, run_seeds};
 
-#[test]
-fn orders_positions_and_journals_agree_after_crashes_and_takeovers() {
-    const COUNT: u64 = 100;
-    let summary = run_seeds(0..COUNT);
+/// Orders, positions and journals agree after crashes and takeovers.
+fn play(protocol: Protocol, count: u64) {
+    let summary = run_seeds(protocol, 0..count);
     for (seed, story) in &summary.failures {
         println!("seed {seed}: {story}\nreplay it with: make sim SEED={seed}\n");
     }
-    assert!(summary.failures.is_empty(), "{} of {COUNT} seeds failed", summary.failures.len());
-    assert!(summary.requests > 100 * COUNT && summary.takeovers > COUNT, "little happened: {summary:?}");
+    assert!(summary.failures.is_empty(), "{} of {count} seeds failed", summary.failures.len());
+    assert!(summary.requests > 50 * count && summary.takeovers > count, "little happened: {summary:?}");
+}
+
+#[test]
+fn orders_positions_and_journals_agree_after_crashes_and_takeovers() {
+    play(Protocol::Ouch, 100);
+}
+
+#[test]
+fn orders_positions_and_journals_agree_by_fix_after_crashes_and_takeovers() {
+    play(Protocol::Fix, 40);
 }

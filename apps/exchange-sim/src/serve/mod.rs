@@ -7,6 +7,7 @@
 mod boe;
 mod connection;
 mod fix;
+mod fix_server;
 mod market_data;
 mod order_port;
 
@@ -31,6 +32,7 @@ use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings
 use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
 use fix::FixSession;
+pub use fix_server::FixServer;
 use market_data::MarketData;
 use order_port::{AnyPort, Clock, OrderPort, OrderSession, Turn};
 

@@ -1,0 +1,82 @@
+//! FIX on the venue's side.
+
+use std::io::Write;
+
+use exchange_sim::{NamedOrder, OrderRefusal, Protocol, Told};
+use market::Price;
+use order_entry::fix::session::End;
+
+use super::{Line, SimVenue, TRADER};
+
+impl SimVenue {
+    /// Takes what was read, and has what is due sent. False where the line has ended.
+    pub(super) fn take_fix(&mut self, line: &mut Line, now_ns: u64) -> bool {
+        let is_taken = self.is_taken();
+        let Some(server) = &mut self.fix else { return false };
+        if !line.is_logged_in {
+            match server.is_logon(&line.input, &self.venue) {
+                None => return true,
+                Some(true) if !is_taken => {
+                    server.connected(&line.input, &mut self.venue, now_ns);
+                    line.is_logged_in = true;
+                }
+                Some(true) => return false,
+                Some(false) => {
+                    self.fault = Some("the gateway's first message is no Logon".to_owned());
+                    return false;
+                }
+            }
+        }
+        match server.turn(&mut line.input, &mut line.out, &mut self.venue, now_ns) {
+            Ok(effect) => self.follow(line, effect, now_ns),
+            Err(why) => {
+                // The Logout, which the gateway reads.
+                let _ = line.stream.write(&line.out);
+                let is_of_line =
+                    |why: &String| [End::Silent, End::LogonTimeout].iter().any(|end| end.to_string() == *why);
+                let broken = why.filter(|why| !is_of_line(why));
+                self.fault = broken.map(|why| format!("the gateway broke a rule of the session: {why}"));
+                false
+            }
+        }
+    }
+
+    /// The position and the open orders by the account's own reports.
+    pub(super) fn count_fix(&mut self) {
+        let answers = self.venue.accounts()[TRADER].answers(Protocol::Fix);
+        for answer in &answers[self.counted..] {
+            let Some(order) = &answer.order else { continue };
+            self.arrived += u64::from(matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_)));
+            match answer.told {
+                Told::Rejected(OrderRefusal::Duplicate) => {
+                    self.fault = Some(format!("sent twice: {}", answer.cl_ord_id.escape_ascii()));
+                }
+                Told::Executed { qty, .. } => {
+                    let sign = if order.side == market::Side::Buy { 1 } else { -1 };
+                    self.position += sign * i64::from(qty);
+                }
+                Told::Replaced => {
+                    let orig = answer.orig_cl_ord_id.as_deref().unwrap_or_default();
+                    self.open.remove(&id_of(orig));
+                }
+                Told::Accepted | Told::Canceled { .. } => (),
+                _ => continue,
+            }
+            let id = id_of(&order.cl_ord_id);
+            match order {
+                NamedOrder { leaves: 0, .. } => {
+                    self.open.remove(&id);
+                }
+                NamedOrder { side, leaves, price, .. } => {
+                    self.open.insert(id, (*side, *leaves, price.unwrap_or(Price(0))));
+                }
+            }
+        }
+        self.counted = answers.len();
+    }
+}
+
+/// The number in a ClOrdID.
+fn id_of(cl_ord_id: &[u8]) -> u64 {
+    std::str::from_utf8(cl_ord_id).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,199 @@
+//! The exchange: one account's orders by OUCH 5.0 over SoupBinTCP or by FIX 4.4, one login at a
+//! time.
+
+mod fix;
+mod ouch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read, Write};
+
+use exchange_sim::{AccountSettings, Effect, FaultPlan, FixServer, Venue, VenueSettings};
+use market::{Price, Side, Symbol};
+use order_entry::ouch::v50::EnterOrder;
+use order_entry::ouch::{Side as OuchSide, TimeInForce};
+use order_entry::soupbin::{Server, ServerConfig};
+
+use super::network::{Shared, SimStream};
+use super::script::Protocol;
+
+/// The instrument and its opening price.
+pub(super) const SYMBOL: Symbol = Symbol(*b"WIRE    ");
+pub(super) const OPENING: Price = Price(100_000);
+/// The time since 1970 at which the clocks begin.
+pub(super) const EPOCH_NS: u64 = 1_795_727_114_000_000_000;
+/// The account that trades, and the one that it trades with.
+const TRADER: usize = 0;
+const OTHER: usize = 1;
+
+struct Line {
+    stream: SimStream,
+    soup: Server,
+    is_logged_in: bool,
+    position: usize,
+    /// What waits to be a whole message.
+    input: Vec<u8>,
+    out: Vec<u8>,
+    /// A fault: nothing is read or sent any more.
+    silent_ns: Option<u64>,
+}
+
+/// The exchange and its connections.
+pub(super) struct SimVenue {
+    pub venue: Venue,
+    network: Shared,
+    machine: usize,
+    lines: Vec<Line>,
+    /// The account's session by FIX, where it does not trade by OUCH.
+    fix: Option<FixServer>,
+    /// Messages of the account that were counted.
+    counted: usize,
+    /// Live orders: side, open shares, price; and the net position.
+    pub open: BTreeMap<u64, (Side, u32, Price)>,
+    sides: BTreeMap<u64, Side>,
+    pub position: i64,
+    numbers: BTreeSet<u32>,
+    other_ref: u32,
+    /// A broken rule of ours.
+    pub fault: Option<String>,
+    /// Orders and replaces that arrived.
+    pub arrived: u64,
+}
+
+impl SimVenue {
+    pub(super) fn new(
+        network: &Shared,
+        machine: usize,
+        protocol: Protocol,
+        faults: FaultPlan,
+        keeps_orders: bool,
+    ) -> Self {
+        let mut accounts = Vec::new();
+        for user in ["TRADER", "OTHER"] {
+            let account = AccountSettings::new(user, "SECRET").expect("6 and 10 letters at most");
+            accounts.push(AccountSettings { cancel_on_disconnect: !keeps_orders, ..account });
+        }
+        let settings = VenueSettings { faults, ..VenueSettings::new(vec![(SYMBOL, OPENING)], accounts) };
+        let mut venue = Venue::new(settings);
+        venue.open(0);
+        Self {
+            venue,
+            network: network.clone(),
+            machine,
+            lines: Vec::new(),
+            fix: (protocol == Protocol::Fix).then(|| FixServer::new(TRADER, EPOCH_NS)),
+            counted: 0,
+            open: BTreeMap::new(),
+            sides: BTreeMap::new(),
+            position: 0,
+            numbers: BTreeSet::new(),
+            other_ref: 0,
+            fault: None,
+            arrived: 0,
+        }
+    }
+
+    /// The process ends and starts again: the day is on its disk.
+    pub(super) fn restart(&mut self, now_ns: u64) {
+        if self.lines.drain(..).any(|line| line.is_logged_in) {
+            self.lost(now_ns);
+        }
+    }
+
+    /// An order of the other account.
+    pub(super) fn trade(&mut self, side: Side, qty: u32, price: Price, now_ns: u64) {
+        self.other_ref += 1;
+        let side = if side == Side::Buy { OuchSide::BUY } else { OuchSide::SELL };
+        let order = EnterOrder::new(side, SYMBOL, TimeInForce::DAY);
+        let (user_ref, quantity) = (self.other_ref.into(), qty.into());
+        let order = EnterOrder { user_ref, quantity, price: (price.0 as u64).into(), ..order };
+        let mut message = [0; 64];
+        let len = order.emit(&[], &mut message).expect("an order has 47 bytes");
+        // A fault of the other account's line does not matter here.
+        let _ = self.venue.receive(OTHER, &message[..len], now_ns);
+    }
+
+    pub(super) fn turn(&mut self, now_ns: u64) {
+        while let Some(stream) = SimStream::accept(&self.network, self.machine) {
+            let mut soup = Server::new(ServerConfig::default());
+            soup.connected(now_ns);
+            let (input, out, silent_ns) = (Vec::new(), Vec::new(), None);
+            self.lines.push(Line { stream, soup, is_logged_in: false, position: 0, input, out, silent_ns });
+        }
+        self.venue.tick(now_ns);
+        for mut line in std::mem::take(&mut self.lines) {
+            if self.poll(&mut line, now_ns) {
+                self.lines.push(line);
+            } else if line.is_logged_in {
+                self.lost(now_ns);
+            }
+        }
+        if self.fix.is_some() { self.count_fix() } else { self.count_ouch() }
+    }
+
+    /// The account is without its connection.
+    fn lost(&mut self, now_ns: u64) {
+        self.fix.iter_mut().for_each(FixServer::disconnected);
+        self.venue.disconnected(TRADER, now_ns);
+    }
+
+    /// Whether another connection has the account.
+    fn is_taken(&self) -> bool {
+        self.lines.iter().any(|line| line.is_logged_in && line.silent_ns.is_none())
+    }
+
+    /// What a message did to its connection. False where it has ended.
+    fn follow(&mut self, line: &mut Line, effect: Effect, now_ns: u64) -> bool {
+        match effect {
+            Effect::None => true,
+            Effect::Break => false,
+            Effect::GoSilent => {
+                line.silent_ns = Some(now_ns);
+                line.is_logged_in = false;
+                self.lost(now_ns);
+                true
+            }
+        }
+    }
+
+    /// False where the line has ended.
+    fn poll(&mut self, line: &mut Line, now_ns: u64) -> bool {
+        if let Some(since_ns) = line.silent_ns {
+            return now_ns - since_ns < 15_000_000_000;
+        }
+        let mut buffer = [0; 4_096];
+        match line.stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(len) => {
+                line.input.extend_from_slice(&buffer[..len]);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => (),
+            Err(_) => return false,
+        }
+        let is_over = if self.fix.is_some() { !self.take_fix(line, now_ns) } else { !self.take_ouch(line, now_ns) };
+        if is_over {
+            return false;
+        }
+        if line.silent_ns.is_some() {
+            return true;
+        }
+        if self.fix.is_none() && !self.pack(line, now_ns) {
+            return false;
+        }
+        match line.stream.write(&line.out) {
+            _ if line.out.is_empty() => true,
+            Ok(len) => {
+                line.out.drain(..len);
+                true
+            }
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
+    /// The position with all open orders of a side filled: long, short.
+    pub(super) fn worst(&self) -> (i64, i64) {
+        let open = |of: Side| -> i64 {
+            self.open.values().filter(|(side, ..)| *side == of).map(|(_, qty, _)| i64::from(*qty)).sum()
+        };
+        (self.position + open(Side::Buy), open(Side::Sell) - self.position)
+    }
+}
