@@ -13,6 +13,7 @@ mod counters;
 mod device;
 mod input;
 mod market;
+mod orders;
 mod pipeline;
 mod proto;
 mod ring;
@@ -63,6 +64,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mdp3_packet", run: market::recovery::mdp3_packet, seeds: market::recovery::mdp3_packet_seeds },
     Target { name: "recovery_servers", run: market::recovery::servers, seeds: market::recovery::server_seeds },
     Target { name: "image", run: market::recovery::image, seeds: seeds::plans },
+    Target { name: "soupbin", run: orders::soupbin, seeds: orders::soupbin_seeds },
+    Target { name: "ouch50", run: orders::ouch50, seeds: orders::ouch50_seeds },
+    Target { name: "ouch42", run: orders::ouch42, seeds: orders::ouch42_seeds },
+    Target { name: "boe2", run: orders::boe2, seeds: orders::boe2_seeds },
+    Target { name: "boe3", run: orders::boe3, seeds: orders::boe3_seeds },
+    Target { name: "ilink3", run: orders::ilink3, seeds: orders::ilink3_seeds },
+    Target { name: "fix", run: orders::fix, seeds: orders::fix_seeds },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
     Target { name: "socket_rules", run: config::socket_rules, seeds: seeds::socket_rules },
