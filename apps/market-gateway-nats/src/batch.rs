@@ -15,12 +15,19 @@ pub(crate) const VENUE_SEQ: &str = "Wp-Venue-Seq";
 pub(crate) const TIMES: &str = "Wp-Exchange-Receive-Ns";
 /// All flags of the records, as their bits.
 pub(crate) const FLAGS: &str = "Wp-Flags";
-/// Records that this publisher has missed before this batch: the first and the last.
-pub(crate) const MISSED: &str = "Wp-Missed";
+/// All records of the channel between these numbers in the ring, first and last, are in the batch. A
+/// consumer that has not had those before the first has missed something: the ring had overwritten
+/// it, a publisher was not there, or the broker has lost it.
+pub(crate) const COVERS: &str = "Wp-Covers";
 
 /// A batch of one channel that is being filled.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenBatch {
+    channel: u16,
+    /// All records of the channel from this one on, or none, are in the batch.
+    from: u64,
+    /// Records before `from` were missed, which no batch has said yet.
+    has_skipped: bool,
     payload: Vec<u8>,
     seq: (u64, u64),
     venue_seq: (u64, u64),
@@ -34,10 +41,18 @@ pub(crate) struct Batch {
     pub(crate) subject: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) payload: Vec<u8>,
+    /// The number of its first record in the ring.
+    pub(crate) first: u64,
     pub(crate) is_acknowledged: bool,
 }
 
 impl OpenBatch {
+    /// A batch of a channel, all of whose records from `from` on are to be in it.
+    pub(crate) fn new(channel: u16, from: u64) -> Self {
+        let (seq, venue_seq, times) = ((0, 0), (0, 0), (0, 0));
+        Self { channel, from, has_skipped: false, payload: Vec::new(), seq, venue_seq, times, flags: 0 }
+    }
+
     pub(crate) fn push(&mut self, seq: u64, record: &Record) {
         if self.payload.is_empty() {
             (self.seq.0, self.venue_seq.0) = (seq, record.venue_seq);
@@ -54,23 +69,40 @@ impl OpenBatch {
         self.payload.len() / ENTRY_LEN
     }
 
-    /// Ends the batch, if there is anything in it.
-    pub(crate) fn take(&mut self, subject: &str, session: u64, missed: Option<(u64, u64)>) -> Option<Batch> {
-        if self.payload.is_empty() {
+    /// Records before this number are not to be had any more; the batch is empty.
+    pub(crate) fn skip_to(&mut self, from: u64) {
+        (self.from, self.has_skipped) = (from, true);
+    }
+
+    /// Ends the batch: all records of the channel from its first to before `until` are in it. `None`
+    /// where it would say nothing.
+    pub(crate) fn take(&mut self, venue: &str, session: u64, until: u64) -> Option<Batch> {
+        if self.payload.is_empty() && !self.has_skipped {
             return None;
         }
-        let Self { payload, seq, venue_seq, times, flags } = core::mem::take(self);
+        Some(core::mem::replace(self, Self::new(self.channel, until)).seal(venue, session, until))
+    }
+
+    fn seal(self, venue: &str, session: u64, until: u64) -> Batch {
+        let Self { channel, from, has_skipped: _, payload, seq, venue_seq, times, flags } = self;
         let pair = |(first, last): (u64, u64)| format!("{first}-{last}");
+        let name = if payload.is_empty() { from.to_string() } else { pair(seq) };
         let mut headers = vec![
-            ("Nats-Msg-Id", format!("{session:016x}-{}", pair(seq))),
+            ("Nats-Msg-Id", format!("{session:016x}-{channel}-{name}")),
             (SESSION, format!("{session:016x}")),
-            (SEQ, pair(seq)),
-            (VENUE_SEQ, pair(venue_seq)),
-            (TIMES, pair(times)),
-            (FLAGS, flags.to_string()),
+            (COVERS, pair((from, until.saturating_sub(1)))),
         ];
-        headers.extend(missed.map(|missed| (MISSED, pair(missed))));
-        Some(Batch { subject: subject.to_owned(), headers, payload, is_acknowledged: false })
+        if !payload.is_empty() {
+            headers.extend([
+                (SEQ, name),
+                (VENUE_SEQ, pair(venue_seq)),
+                (TIMES, pair(times)),
+                (FLAGS, flags.to_string()),
+            ]);
+        }
+        let first = if payload.is_empty() { from } else { seq.0 };
+        let subject = format!("md.{venue}.{channel}.events");
+        Batch { subject, headers, payload, first, is_acknowledged: false }
     }
 }
 

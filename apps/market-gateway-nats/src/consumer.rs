@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use market_ring::{Quote, Record};
 use serde_json::{Value, json};
 
-use crate::batch::{MISSED, SESSION, entries, parse_pair};
+use crate::batch::{COVERS, SESSION, entries, parse_pair};
 use crate::connection::Connection;
 use crate::stream;
 use crate::wire::{Told, header, status};
@@ -22,8 +22,17 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 pub enum ConsumerEvent {
     /// A record, and its number in the publisher's ring.
     Record(u64, Record),
-    /// The publisher has missed these records of its ring.
-    Missed(u64, u64),
+    /// The channel's records with these numbers, if there were any, are not to be had: the ring had
+    /// overwritten them, the publisher was not there, or the broker has lost them or dropped them
+    /// as the oldest. Books built from events are void until the channel's next `Clear`.
+    Missed {
+        /// The channel.
+        channel: u16,
+        /// The first number.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
     /// The publisher's ring is another one: numbers begin anew.
     Restart,
     /// A message that is no batch, or an entry that is no record.
@@ -56,7 +65,7 @@ struct Position {
     /// Messages that the broker has sent on this connection.
     delivered: u64,
     session: Option<u64>,
-    /// The last number of each channel.
+    /// The number from which on nothing of a channel has come.
     channels: BTreeMap<u16, u64>,
 }
 
@@ -175,7 +184,7 @@ impl Position {
     /// Takes a message of the subscription. An error where the broker ends it, or has left a
     /// message out: what is missing is asked for again then.
     fn take(&mut self, told: Told<'_>, subscription: u64, each: &mut impl FnMut(ConsumerEvent)) -> io::Result<()> {
-        let Told::Message { subscription: from, reply, headers, payload, .. } = told else { return Ok(()) };
+        let Told::Message { subject, subscription: from, reply, headers, payload } = told else { return Ok(()) };
         if from != subscription {
             return Ok(());
         }
@@ -188,29 +197,41 @@ impl Position {
             }
             (self.stream_seq, self.delivered) = (stream_seq, delivered);
         }
-        self.take_batch(headers, payload, each);
+        self.take_batch(subject, headers, payload, each);
         Ok(())
     }
 
-    fn take_batch(&mut self, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
+    fn take_batch(&mut self, subject: &str, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
         let session = header(headers, SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
-        let Some(session) = session else { return each(ConsumerEvent::Malformed) };
+        let covers = header(headers, COVERS).and_then(parse_pair);
+        let (Some(session), Some((from, last)), Some(channel)) = (session, covers, channel_of(subject)) else {
+            return each(ConsumerEvent::Malformed);
+        };
         if self.session.replace(session).is_some_and(|before| before != session) {
             self.channels.clear();
             each(ConsumerEvent::Restart);
         }
-        if let Some((first, last)) = header(headers, MISSED).and_then(parse_pair) {
-            each(ConsumerEvent::Missed(first, last));
+        let next = self.channels.entry(channel).or_insert(0);
+        if from > *next {
+            each(ConsumerEvent::Missed { channel, first: *next, last: from - 1 });
+            *next = from;
         }
         for entry in entries(payload) {
-            let Some((seq, record)) = entry else { return each(ConsumerEvent::Malformed) };
-            let is_new = self.channels.get(&record.channel).is_none_or(|&last| seq > last);
-            if is_new {
-                self.channels.insert(record.channel, seq);
+            let Some((seq, record)) = entry.filter(|(seq, record)| record.channel == channel && *seq < u64::MAX) else {
+                return each(ConsumerEvent::Malformed);
+            };
+            if seq >= *next {
+                *next = seq + 1;
                 each(ConsumerEvent::Record(seq, record));
             }
         }
+        *next = (*next).max(last.saturating_add(1));
     }
+}
+
+/// The channel of a subject of events: `md.VENUE.CHANNEL.events`.
+fn channel_of(subject: &str) -> Option<u16> {
+    subject.strip_suffix(".events")?.rsplit('.').next()?.parse().ok()
 }
 
 /// A message's number in its stream, and on its way to this consumer:
@@ -224,6 +245,8 @@ fn parse_place(reply: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use market::event::{Clear, Event};
+
     use super::*;
 
     #[test]
@@ -254,9 +277,39 @@ mod tests {
         };
         let mut position = Position::default();
         let mut take = |told| position.take(told, 2, &mut |event| panic!("{event:?}"));
-        let batch = b"NATS/1.0\r\nWp-Session: 1\r\n\r\n";
+        let batch = b"NATS/1.0\r\nWp-Session: 1\r\nWp-Covers: 0-0\r\n\r\n";
         assert!(take(message(batch, "$JS.ACK.MD.x.1.40.1.0.0")).is_ok());
         assert!(take(message(batch, "$JS.ACK.MD.x.1.42.3.0.0")).is_err());
         assert!(take(message(b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "$JS.ACK.MD.x.1.41.2.0.0")).is_err());
+    }
+
+    #[test]
+    fn records_that_no_batch_of_the_channel_has_are_told_and_repetitions_are_not() {
+        let mut position = Position::default();
+        let mut told = Vec::new();
+        let mut take = |channel: u16, session, covers: &str, seqs: &[u64]| {
+            let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n\r\n");
+            let record = Record { channel, ..Record::new(0, Event::Clear(Clear { at_ns: 0 })) };
+            let entry = |seq: &u64| [&seq.to_le_bytes()[..], &record.to_bytes()].concat();
+            let payload: Vec<u8> = seqs.iter().flat_map(entry).collect();
+            let mut each = |event| match event {
+                ConsumerEvent::Record(seq, record) => told.push((record.channel, seq, seq)),
+                ConsumerEvent::Missed { channel, first, last } => told.push((100 + channel, first, last)),
+                other => panic!("{other:?}"),
+            };
+            position.take_batch(&format!("md.v.{channel}.events"), headers.as_bytes(), &payload, &mut each);
+            core::mem::take(&mut told)
+        };
+        // All is there, a quiet channel begins late, and the same comes again after an outage.
+        assert_eq!(take(0, 1, "0-5", &[0, 3]), [(0, 0, 0), (0, 3, 3)]);
+        assert_eq!(take(1, 1, "0-7", &[7]), [(1, 7, 7)]);
+        assert_eq!(take(0, 1, "0-5", &[0, 3]), []);
+        assert_eq!(take(0, 1, "6-9", &[9]), [(0, 9, 9)]);
+        // A publisher that was away begins further on, in batches of other records.
+        assert_eq!(take(0, 1, "20-22", &[21]), [(100, 10, 19), (0, 21, 21)]);
+        assert_eq!(take(1, 1, "5-8", &[7, 8]), [(1, 8, 8)]);
+        // A batch without records says what was missed.
+        assert_eq!(take(1, 1, "30-29", &[]), [(101, 9, 29)]);
+        assert_eq!(take(1, 1, "30-30", &[30]), [(1, 30, 30)]);
     }
 }

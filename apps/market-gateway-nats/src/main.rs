@@ -1,7 +1,7 @@
 //! `market-gateway-nats`: the command line over the library.
 //!
-//! Exit codes: 0 the ring ended and all is acknowledged, 1 something failed, 2 the command line
-//! makes no sense.
+//! Exit codes: 0 the ring ended and all is acknowledged, 1 something failed or the ring's writer was
+//! killed, 2 the command line makes no sense.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use market_gateway_nats::{Policy, Publisher, PublisherConfig, Turn};
 use market_ring::{OpenError, OpenProblem, RingReader};
 
-/// Publish a market-data ring to NATS with JetStream, until the ring ends.
+/// Publish a market-data ring to NATS with JetStream, until the ring ends, or for ever.
 #[derive(Parser)]
 #[command(arg_required_else_help = true)]
 struct Cli {
@@ -35,6 +35,9 @@ struct Cli {
     /// disconnect.
     #[arg(long, value_enum, default_value_t = PolicyWord::Skip)]
     policy: PolicyWord,
+    /// When the ring ends, or its writer is killed, wait for the next writer and go on.
+    #[arg(long)]
+    follow: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -50,8 +53,8 @@ fn parse_word(text: &str) -> Result<String, String> {
     if is_word { Ok(text.to_owned()) } else { Err("use letters, digits, - and _".to_owned()) }
 }
 
-/// Opens a ring, and waits for its publisher where there is none.
-fn wait_for_ring(path: &Path) -> Result<RingReader, OpenError> {
+/// Opens a ring, and waits for its publisher where there is none, or only the one of `before`.
+fn wait_for_ring(path: &Path, before: Option<u64>) -> Result<RingReader, OpenError> {
     let mut has_said = false;
     loop {
         match RingReader::open(path) {
@@ -60,10 +63,11 @@ fn wait_for_ring(path: &Path) -> Result<RingReader, OpenError> {
                     eprintln!("market-gateway-nats: {error}; waiting");
                     has_said = true;
                 }
-                thread::sleep(Duration::from_millis(10));
             }
+            Ok(ring) if before == Some(ring.session()) => (),
             opened => return opened,
         }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
     };
     let Cli { server, venue, stream, .. } = cli;
     let stream_bytes_max = i64::from(cli.stream_mib) << 20;
-    let ring = match wait_for_ring(&cli.ring) {
+    let ring = match wait_for_ring(&cli.ring, None) {
         Ok(ring) => ring,
         Err(error) => {
             eprintln!("market-gateway-nats: {error}");
@@ -90,9 +94,21 @@ fn main() -> ExitCode {
         match publisher.turn() {
             Ok(Turn::Busy) => (),
             Ok(Turn::Idle) => thread::sleep(Duration::from_micros(100)),
-            Ok(Turn::Ended) => {
+            Ok(end @ (Turn::Ended | Turn::WriterGone)) => {
                 println!("{:?}", publisher.counts());
-                return ExitCode::SUCCESS;
+                if end == Turn::WriterGone {
+                    eprintln!("market-gateway-nats: the writer of {} was killed", cli.ring.display());
+                }
+                if !cli.follow {
+                    return if end == Turn::Ended { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+                }
+                match wait_for_ring(&cli.ring, Some(publisher.session())) {
+                    Ok(ring) => publisher.follow(ring),
+                    Err(error) => {
+                        eprintln!("market-gateway-nats: {error}");
+                        return ExitCode::FAILURE;
+                    }
+                }
             }
             Err(stopped) => {
                 eprintln!("market-gateway-nats: {stopped}");

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use market_ring::{Read, RingReader};
+use market_ring::{Read, Record, RingReader};
 use serde_json::Value;
 
 use crate::batch::{Batch, OpenBatch};
@@ -20,17 +20,19 @@ use crate::wire::Told;
 
 /// Records that a turn reads at most.
 const RECORDS_PER_TURN: usize = 16_384;
+/// A ring in which nothing comes for so long is asked whether its writer lives, a system call.
+const IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// What happens when the broker is so slow, or away for so long, that the ring overtakes us. In
 /// none of the policies the feed waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The missed records are named in the next batch's header `Wp-Missed`.
+    /// The next batch of each channel says by its header `Wp-Covers` what it does not have.
     #[default]
     Skip,
     /// Only the latest quotes are published, never events.
     Conflate,
-    /// The publisher ends, and says where to resume.
+    /// The publisher sends what it has read, ends, and says where to resume.
     Disconnect,
 }
 
@@ -58,6 +60,10 @@ pub struct PublisherConfig {
     pub quotes_every: Duration,
     /// Time between attempts to reach the server. By default 100 ms.
     pub retry_every: Duration,
+    /// A connection by which no batch is acknowledged for so long, although some wait, is made
+    /// anew; so long a publisher that ends by its policy waits for its last acknowledgments. By
+    /// default 10 s.
+    pub patience: Duration,
 }
 
 impl Default for PublisherConfig {
@@ -73,6 +79,7 @@ impl Default for PublisherConfig {
             stream_bytes_max: 1 << 30,
             quotes_every: Duration::from_millis(100),
             retry_every: Duration::from_millis(100),
+            patience: Duration::from_secs(10),
         }
     }
 }
@@ -103,23 +110,27 @@ pub enum Turn {
     Busy,
     /// Nothing came: a caller may sleep for a moment.
     Idle,
-    /// The ring's writer has ended, and all is acknowledged.
+    /// The ring's writer has ended, and all is acknowledged. The next ring of the name is another
+    /// file: [`Publisher::follow`].
     Ended,
+    /// The same, but the writer was killed.
+    WriterGone,
 }
 
 /// The publisher ended by its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The first record that was missed: a consumer resumes here from the journal.
+    /// The first record that the broker has not acknowledged: a consumer resumes here from a
+    /// recording.
     pub first: u64,
-    /// The last.
+    /// The last that the ring had overwritten.
     pub last: u64,
 }
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last } = self;
-        write!(f, "the ring has overwritten records {first} to {last}: resume at {first} from a recording")
+        write!(f, "the ring has overwritten records to {last}: resume at {first} from a recording")
     }
 }
 
@@ -137,7 +148,12 @@ pub struct Publisher {
     config: PublisherConfig,
     ring: RingReader,
     channels: BTreeMap<u16, OpenBatch>,
-    missed: Option<(u64, u64)>,
+    /// The number that follows the last record read; all from `read_from` on were read.
+    read_until: u64,
+    read_from: u64,
+    /// Records that the ring had overwritten, where the policy is to end then.
+    overrun: Option<Stopped>,
+    read_at: Instant,
     /// Oldest first; the first has the number `first`.
     batches: VecDeque<Batch>,
     first: u64,
@@ -150,7 +166,10 @@ pub struct Publisher {
     link: Option<Link>,
     retry_at: Instant,
     why_down: Option<String>,
-    is_ring_over: bool,
+    /// How the ring has ended.
+    end: Option<Turn>,
+    /// When a batch was acknowledged last, or none was waiting.
+    acknowledged_at: Instant,
     counts: PublisherCounts,
 }
 
@@ -158,12 +177,15 @@ impl Publisher {
     /// A publisher of what is in the ring and of what comes. Connects in its first turn.
     pub fn new(config: PublisherConfig, mut ring: RingReader) -> Self {
         ring.rewind();
-        let now = Instant::now();
+        let (now, next) = (Instant::now(), ring.next_seq());
         Self {
             config,
             ring,
             channels: BTreeMap::new(),
-            missed: None,
+            read_until: next,
+            read_from: next,
+            overrun: None,
+            read_at: now,
             batches: VecDeque::new(),
             first: 0,
             next: 0,
@@ -173,7 +195,8 @@ impl Publisher {
             link: None,
             retry_at: now,
             why_down: None,
-            is_ring_over: false,
+            end: None,
+            acknowledged_at: now,
             counts: PublisherCounts::default(),
         }
     }
@@ -183,76 +206,145 @@ impl Publisher {
         &self.counts
     }
 
+    /// The number of the ring's stream: the next ring has another.
+    pub fn session(&self) -> u64 {
+        self.ring.session()
+    }
+
     /// Why there is no connection, where there is none.
     pub fn why_down(&self) -> Option<&str> {
         self.why_down.as_deref()
     }
 
+    /// Goes on with the next ring, after [`Turn::Ended`]: the feed's process was started again, and
+    /// numbers begin anew. Nothing of the old one is sent again.
+    pub fn follow(&mut self, mut ring: RingReader) {
+        ring.rewind();
+        (self.read_from, self.read_until) = (ring.next_seq(), ring.next_seq());
+        self.channels.clear();
+        self.first += self.batches.len() as u64;
+        self.next = self.first;
+        self.batches.clear();
+        (self.ring, self.end, self.read_at) = (ring, None, Instant::now());
+    }
+
     /// Reads, sends, and takes acknowledgments. An outage is no error: it is tried again.
     pub fn turn(&mut self) -> Result<Turn, Stopped> {
-        let has_read = self.config.policy != Policy::Conflate && self.read_ring()?;
-        let is_over = self.is_ring_over || (self.config.policy == Policy::Conflate && self.ring_has_ended());
+        let has_read = match self.config.policy {
+            _ if self.overrun.is_some() || self.end.is_some() => false,
+            Policy::Conflate => self.look_for_end(),
+            _ => self.read_ring(),
+        };
         // The turn that connects has sent nothing yet.
         let was_connected = self.link.is_some();
-        match self.exchange(is_over) {
+        match self.exchange() {
             Ok(()) => (),
             Err(error) => self.fail(&error),
         }
-        let are_acknowledged = self.quotes_waiting == 0 && self.batches.iter().all(|batch| batch.is_acknowledged);
+        let are_acknowledged = self.quotes_waiting == 0 && self.waiting() == 0;
         let is_done = are_acknowledged && was_connected && self.link.is_some();
-        Ok(match (is_over && is_done, has_read) {
-            (true, _) => Turn::Ended,
-            (false, true) => Turn::Busy,
-            (false, false) => Turn::Idle,
+        if let Some(overrun) = self.overrun
+            && (is_done || self.read_at.elapsed() >= self.config.patience)
+        {
+            let first = self.first_unacknowledged().map_or(overrun.first, |first| first.min(overrun.first));
+            return Err(Stopped { first, ..overrun });
+        }
+        Ok(match self.end.filter(|_| is_done) {
+            Some(end) => end,
+            None if has_read => Turn::Busy,
+            None => Turn::Idle,
         })
     }
 
-    fn ring_has_ended(&mut self) -> bool {
-        // A reader that is not interested in records meets the end behind them.
+    /// Batches without an acknowledgment.
+    fn waiting(&self) -> usize {
+        self.batches.iter().filter(|batch| !batch.is_acknowledged).count()
+    }
+
+    fn first_unacknowledged(&self) -> Option<u64> {
+        self.batches.iter().filter(|batch| !batch.is_acknowledged).map(|batch| batch.first).min()
+    }
+
+    /// Reads over the records, because a reader that is not interested in them meets the ring's end
+    /// behind them.
+    fn look_for_end(&mut self) -> bool {
         loop {
             match self.ring.read() {
-                Read::Closed => return true,
-                Read::Empty => return false,
-                _ => (),
+                Read::Closed => break self.end_ring(Turn::Ended),
+                Read::Empty => break self.end_ring_where_its_writer_is_gone(),
+                _ => self.read_at = Instant::now(),
             }
         }
+        false
     }
 
     /// Whether anything was read.
-    fn read_ring(&mut self) -> Result<bool, Stopped> {
-        let waiting = self.batches.iter().filter(|batch| !batch.is_acknowledged).count();
-        if waiting >= self.config.unacknowledged_max {
-            return Ok(false);
+    fn read_ring(&mut self) -> bool {
+        if self.waiting() >= self.config.unacknowledged_max {
+            return false;
         }
         for idx in 0..RECORDS_PER_TURN {
             match self.ring.read() {
-                Read::Record { seq, record } => {
-                    self.counts.records += 1;
-                    let filling = self.channels.entry(record.channel).or_default();
-                    filling.push(seq, &record);
-                    if filling.records() >= self.config.batch_records {
-                        self.close(record.channel);
+                Read::Record { seq, record } => self.take(seq, &record),
+                Read::Overrun { first, last } => {
+                    self.skip(first, last);
+                    if self.config.policy == Policy::Disconnect {
+                        self.close_all();
+                        (self.overrun, self.read_at) = (Some(Stopped { first, last }), Instant::now());
+                        return true;
                     }
                 }
-                Read::Overrun { first, last } if self.config.policy == Policy::Disconnect => {
-                    return Err(Stopped { first, last });
-                }
-                Read::Overrun { first, last } => self.skip(first, last),
                 Read::Unknown { seq } => self.skip(seq, seq),
                 end @ (Read::Empty | Read::Closed) => {
-                    self.is_ring_over = end == Read::Closed;
                     self.close_all();
-                    return Ok(idx > 0);
+                    match end {
+                        Read::Closed => self.end_ring(Turn::Ended),
+                        _ if idx > 0 => self.read_at = Instant::now(),
+                        _ => self.end_ring_where_its_writer_is_gone(),
+                    }
+                    return idx > 0;
                 }
             }
         }
-        Ok(true)
+        self.read_at = Instant::now();
+        true
+    }
+
+    /// The quotes of a ring that is written no more say nothing about the market.
+    fn end_ring(&mut self, end: Turn) {
+        self.quotes.read(&mut self.ring, &self.config.venue);
+        self.quotes.mark_stale();
+        self.end = Some(end);
+    }
+
+    /// A writer that was killed closes no ring. What it had written was read: the ring is empty.
+    fn end_ring_where_its_writer_is_gone(&mut self) {
+        if self.read_at.elapsed() < IDLE_MAX {
+            return;
+        }
+        self.read_at = Instant::now();
+        // A ring that cannot be asked is read on.
+        if self.ring.is_writer_gone().unwrap_or(false) && self.ring.behind() == 0 {
+            self.end_ring(Turn::WriterGone);
+        }
+    }
+
+    fn take(&mut self, seq: u64, record: &Record) {
+        self.counts.records += 1;
+        self.read_until = seq + 1;
+        let (channel, from) = (record.channel, self.read_from);
+        let filling = self.channels.entry(channel).or_insert_with(|| OpenBatch::new(channel, from));
+        filling.push(seq, record);
+        if filling.records() >= self.config.batch_records {
+            self.close(channel);
+        }
     }
 
     fn skip(&mut self, first: u64, last: u64) {
         self.close_all();
         self.counts.missed += last - first + 1;
-        self.missed = Some((self.missed.map_or(first, |(first, _)| first), last));
+        (self.read_from, self.read_until) = (last + 1, last + 1);
+        self.channels.values_mut().for_each(|filling| filling.skip_to(last + 1));
     }
 
     fn close_all(&mut self) {
@@ -261,17 +353,15 @@ impl Publisher {
     }
 
     fn close(&mut self, channel: u16) {
-        let subject = format!("md.{}.{channel}.events", self.config.venue);
-        let session = self.ring.session();
-        let Some(filling) = self.channels.get_mut(&channel) else { return };
-        if let Some(batch) = filling.take(&subject, session, self.missed) {
-            self.missed = None;
+        let (session, until) = (self.ring.session(), self.read_until);
+        let filling = self.channels.get_mut(&channel);
+        if let Some(batch) = filling.and_then(|filling| filling.take(&self.config.venue, session, until)) {
             self.counts.batches += 1;
             self.batches.push_back(batch);
         }
     }
 
-    fn exchange(&mut self, is_over: bool) -> io::Result<()> {
+    fn exchange(&mut self) -> io::Result<()> {
         let Some(Link { connection, batches: inbox, quotes }) = &mut self.link else { return self.connect() };
         while self.next < self.first + self.batches.len() as u64 && connection.queued() < 1 << 20 {
             let batch = &self.batches[(self.next - self.first) as usize];
@@ -281,14 +371,17 @@ impl Publisher {
             self.next += 1;
         }
         let now = Instant::now();
-        if now >= self.quotes_at || is_over {
+        if now >= self.quotes_at || self.end.is_some() {
             self.quotes_at = now + self.config.quotes_every;
-            self.quotes.read(&mut self.ring, &self.config.venue);
+            if self.end.is_none() {
+                self.quotes.read(&mut self.ring, &self.config.venue);
+            }
             let sent = self.quotes.send(connection, &quotes.subject);
             self.counts.quotes += sent;
             self.quotes_waiting += sent;
         }
         connection.flush()?;
+        let acknowledged = self.counts.acknowledged;
         let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
         let waiting = &mut self.quotes_waiting;
         let mut refused = Ok(());
@@ -306,6 +399,17 @@ impl Publisher {
         })?;
         refused?;
         self.forget_oldest();
+        self.look_for_silence(now, acknowledged)
+    }
+
+    /// An error where batches wait and none is acknowledged for too long: they are sent again by
+    /// another connection.
+    fn look_for_silence(&mut self, now: Instant, acknowledged_before: u64) -> io::Result<()> {
+        if self.counts.acknowledged > acknowledged_before || self.waiting() == 0 {
+            self.acknowledged_at = now;
+        } else if now.duration_since(self.acknowledged_at) > self.config.patience {
+            return Err(io::Error::other("JetStream acknowledges no batch"));
+        }
         Ok(())
     }
 
@@ -333,7 +437,7 @@ impl Publisher {
         self.next = self.first;
         self.quotes.forget();
         self.quotes_waiting = 0;
-        self.quotes_at = Instant::now();
+        (self.quotes_at, self.acknowledged_at) = (Instant::now(), Instant::now());
         self.counts.connections += 1;
         (self.link, self.why_down) = (Some(Link { connection, batches, quotes }), None);
         Ok(())

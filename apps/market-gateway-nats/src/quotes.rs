@@ -1,20 +1,34 @@
 //! The latest quotes, each on a subject of its own. Between two rounds only the last one of each
 //! counts.
+//!
+//! A quote is known by its channel and its symbol, not by its place in the ring: after an image the
+//! places are others. One whose instrument has left its place without taking another is sent once
+//! more as stale, because a late joiner would take it for the market.
 
-use market_ring::{Conflated, RingReader};
+use std::collections::BTreeMap;
+
+use market::Symbol;
+use market_ring::{Conflated, Flags, Quote, RingReader};
 
 use crate::connection::Connection;
+
+/// An instrument of a channel.
+type Key = (u16, [u8; 8]);
 
 /// Quotes as they were sent last, so that all can be sent again after an outage.
 #[derive(Debug, Default)]
 pub(crate) struct Quotes {
-    sent: Vec<Option<Latest>>,
+    /// Whose quote is at each place of the ring.
+    places: Vec<Option<Key>>,
+    latest: BTreeMap<Key, Latest>,
 }
 
 #[derive(Debug)]
 struct Latest {
     subject: String,
-    payload: Vec<u8>,
+    quote: Quote,
+    /// Its place in the ring, where it was seen last.
+    place: usize,
     merged: u64,
     is_sent: bool,
 }
@@ -22,36 +36,58 @@ struct Latest {
 impl Quotes {
     /// Takes over what has changed.
     pub(crate) fn read(&mut self, ring: &mut RingReader, venue: &str) {
-        self.sent.resize_with(ring.quotes(), || None);
-        ring.read_quotes(|idx, Conflated { quote, merged }| {
-            let payload = quote.to_bytes().to_vec();
-            match &mut self.sent[idx] {
-                Some(latest) => {
-                    let unsent = if latest.is_sent { 0 } else { latest.merged + 1 };
-                    (latest.payload, latest.merged, latest.is_sent) = (payload, merged + unsent, false);
-                }
-                empty => {
-                    let subject = format!("md.{venue}.{}.quote.{}", quote.channel, token(&quote.symbol.0));
-                    *empty = Some(Latest { subject, payload, merged, is_sent: false });
-                }
-            }
+        self.places.resize(ring.quotes(), None);
+        ring.read_quotes(|place, conflated| self.take(place, conflated, venue));
+    }
+
+    fn take(&mut self, place: usize, Conflated { quote, merged }: Conflated, venue: &str) {
+        let key = (quote.symbol != Symbol::NONE).then_some((quote.channel, quote.symbol.0));
+        let before = core::mem::replace(&mut self.places[place], key);
+        if let Some(gone) = before.filter(|_| before != key).and_then(|key| self.latest.get_mut(&key))
+            && gone.place == place
+        {
+            gone.mark_stale();
+        }
+        let Some(key) = key else { return };
+        let latest = self.latest.entry(key).or_insert_with(|| Latest {
+            subject: format!("md.{venue}.{}.quote.{}", quote.channel, token(&quote.symbol.0)),
+            quote,
+            place,
+            merged: 0,
+            is_sent: true,
         });
+        let unsent = if latest.is_sent { 0 } else { latest.merged + 1 };
+        (latest.quote, latest.place, latest.merged, latest.is_sent) = (quote, place, merged + unsent, false);
+    }
+
+    /// The ring is written no more: its quotes say nothing about the market.
+    pub(crate) fn mark_stale(&mut self) {
+        self.places.clear();
+        self.latest.values_mut().for_each(Latest::mark_stale);
     }
 
     /// All are to be sent again.
     pub(crate) fn forget(&mut self) {
-        self.sent.iter_mut().flatten().for_each(|latest| latest.is_sent = false);
+        self.latest.values_mut().for_each(|latest| latest.is_sent = false);
     }
 
     /// Queues what has changed; the broker acknowledges each on `reply`. Returns how many.
     pub(crate) fn send(&mut self, connection: &mut Connection, reply: &str) -> u64 {
         let mut count = 0;
-        for latest in self.sent.iter_mut().flatten().filter(|latest| !latest.is_sent) {
+        for latest in self.latest.values_mut().filter(|latest| !latest.is_sent) {
             let merged = latest.merged.to_string();
-            connection.publish(&latest.subject, reply, &[("Wp-Merged", &merged)], &latest.payload);
+            connection.publish(&latest.subject, reply, &[("Wp-Merged", &merged)], &latest.quote.to_bytes());
             (latest.is_sent, count) = (true, count + 1);
         }
         count
+    }
+}
+
+impl Latest {
+    fn mark_stale(&mut self) {
+        if !self.quote.flags.contains(Flags::STALE) {
+            (self.quote.flags, self.is_sent) = (self.quote.flags.and(Flags::STALE), false);
+        }
     }
 }
 
@@ -71,6 +107,37 @@ fn token(symbol: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn quote(symbol: &str, bid_qty: u64) -> Conflated {
+        let symbol = Symbol::new(symbol).unwrap_or_default();
+        Conflated { quote: Quote { symbol, bid_qty, ..Quote::default() }, merged: 0 }
+    }
+
+    /// What is to be sent: the last word of the subject, quantity, whether it is stale.
+    fn unsent(quotes: &mut Quotes) -> Vec<(String, u64, bool)> {
+        let unsent = quotes.latest.values_mut().filter(|latest| !latest.is_sent);
+        let line = |latest: &mut Latest| {
+            latest.is_sent = true;
+            let word = latest.subject.rsplit('.').next().unwrap_or_default().to_owned();
+            (word, latest.quote.bid_qty, latest.quote.flags.contains(Flags::STALE))
+        };
+        unsent.map(line).collect()
+    }
+
+    #[test]
+    fn quote_that_moved_to_another_place_of_the_ring_keeps_its_subject() {
+        let mut quotes = Quotes { places: vec![None; 4], ..Quotes::default() };
+        let take = |quotes: &mut Quotes, news: &[(usize, &str, u64)]| {
+            news.iter().for_each(|&(place, symbol, qty)| quotes.take(place, quote(symbol, qty), "v"));
+            unsent(quotes)
+        };
+        let fresh = |symbol: &str, qty| (symbol.to_owned(), qty, false);
+        assert_eq!(take(&mut quotes, &[(0, "MSFT", 1), (1, "AAPL", 2)]), [fresh("AAPL", 2), fresh("MSFT", 1)]);
+        assert_eq!(take(&mut quotes, &[(0, "AAPL", 3), (1, "MSFT", 4)]), [fresh("AAPL", 3), fresh("MSFT", 4)]);
+        // One whose place another has taken is stale until it has a place of its own again.
+        assert_eq!(take(&mut quotes, &[(1, "IBM", 5)]), [fresh("IBM", 5), ("MSFT".to_owned(), 4, true)]);
+        assert_eq!(take(&mut quotes, &[(2, "MSFT", 6), (1, "", 0)]), [("IBM".to_owned(), 5, true), fresh("MSFT", 6)]);
+    }
 
     #[test]
     fn symbols_have_no_byte_that_a_subject_gives_a_meaning_to() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Ring, Server, record};
 use market::{Price, Symbol};
 use market_gateway_nats::{Consumer, ConsumerEvent, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes};
-use market_ring::{Flags, Quote, Record};
+use market_ring::{Flags, Quote, Record, RingConfig, RingReader, RingWriter};
 
 /// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -138,23 +138,89 @@ fn connect(publisher: &mut Publisher) {
     }
 }
 
+/// What a consumer is told until `count` things have come.
+fn told(server: &Server, count: usize) -> Vec<ConsumerEvent> {
+    let (mut consumer, mut items) = (Consumer::new(&server.address(), "MD"), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    while items.len() < count && Instant::now() < until {
+        consumer.turn(Duration::from_millis(10), |item| items.push(item));
+    }
+    items
+}
+
+/// The channels and numbers that consumers miss, and the numbers that they have.
+fn sorted(items: &[ConsumerEvent]) -> (Vec<(u16, u64, u64)>, Vec<u64>) {
+    let missed = items.iter().filter_map(|item| match *item {
+        ConsumerEvent::Missed { channel, first, last } => Some((channel, first, last)),
+        _ => None,
+    });
+    let (mut missed, records) =
+        (missed.collect::<Vec<_>>(), items.iter().filter(|item| matches!(item, ConsumerEvent::Record(..))));
+    let mut seqs: Vec<u64> = records.map(seq).collect();
+    missed.sort_unstable();
+    seqs.sort_unstable();
+    (missed, seqs)
+}
+
 #[test]
-fn records_that_the_ring_has_overwritten_are_told_to_consumers() {
-    let Some(server) = Server::start("records_that_the_ring_has_overwritten_are_told_to_consumers") else { return };
+fn each_channels_next_batch_names_what_the_ring_had_overwritten() {
+    let Some(server) = Server::start("each_channels_next_batch_names_what_the_ring_had_overwritten") else { return };
     let mut ring = Ring::new(64);
     let mut publisher = Publisher::new(config(&server), ring.reader());
     (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
     drop(ring);
     finish(&mut publisher);
-    let (mut consumer, mut items) = (Consumer::new(&server.address(), "MD"), Vec::new());
-    let until = Instant::now() + PATIENCE;
-    while items.len() < 33 && Instant::now() < until {
-        consumer.turn(Duration::from_millis(10), |item| items.push(item));
-    }
-    assert_eq!(items[0], ConsumerEvent::Missed(0, 67));
-    let mut seqs: Vec<u64> = items.iter().filter(|item| matches!(item, ConsumerEvent::Record(..))).map(seq).collect();
-    seqs.sort_unstable();
+    let (missed, seqs) = sorted(&told(&server, 3 + 32));
+    assert_eq!(missed, [(0, 0, 67), (1, 0, 67), (2, 0, 67)]);
     assert_eq!(seqs, (68..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn publisher_that_was_restarted_tells_what_it_missed_meanwhile() {
+    let Some(server) = Server::start("publisher_that_was_restarted_tells_what_it_missed_meanwhile") else { return };
+    let mut ring = Ring::new(64);
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    (0..9).for_each(|number| _ = ring.writer.publish(&record(number)));
+    while publisher.counts().acknowledged < 3 {
+        publisher.turn().unwrap();
+    }
+    drop(publisher);
+    (9..109).for_each(|number| _ = ring.writer.publish(&record(number)));
+    let mut publisher = Publisher::new(config(&server), ring.reader());
+    drop(ring);
+    finish(&mut publisher);
+    let (missed, seqs) = sorted(&told(&server, 3 + 9 + 32));
+    assert_eq!(missed, [(0, 9, 76), (1, 9, 76), (2, 9, 76)]);
+    assert_eq!(seqs, (0..9).chain(77..109).collect::<Vec<_>>());
+}
+
+#[test]
+fn publisher_follows_a_writer_that_was_killed_and_started_again() {
+    let Some(server) = Server::start("publisher_follows_a_writer_that_was_killed_and_started_again") else { return };
+    let mut ring = Ring::new(64);
+    (0..6).for_each(|number| _ = ring.writer.publish(&record(number)));
+    let quote = Quote { symbol: Symbol::new("AAPL").unwrap(), bid_qty: 7, ..Quote::default() };
+    ring.writer.update(0, &quote);
+    // What a killed writer leaves: a file that is not closed, and that nobody has locked.
+    let killed = ring.copy();
+    let mut publisher = Publisher::new(config(&server), RingReader::open(&killed).unwrap());
+    let until = Instant::now() + PATIENCE;
+    while publisher.turn().unwrap() != Turn::WriterGone {
+        assert!(Instant::now() < until, "{:?} {:?}", publisher.counts(), publisher.why_down());
+    }
+    let latest = latest_quotes(&server.address(), "MD-quotes").unwrap();
+    assert_eq!(latest, [Quote { flags: Flags::STALE, ..quote }], "it says nothing about the market");
+    let mut next = RingWriter::create(&killed, &RingConfig { records: 64, ..RingConfig::default() }).unwrap();
+    publisher.follow(RingReader::open(&killed).unwrap());
+    (0..3).for_each(|number| _ = next.publish(&record(number)));
+    drop(next);
+    finish(&mut publisher);
+    let items = told(&server, 6 + 1 + 3);
+    let restart = items.iter().position(|item| *item == ConsumerEvent::Restart).unwrap();
+    assert_eq!(
+        (sorted(&items[..restart]), sorted(&items[restart..])),
+        ((vec![], (0..6).collect()), (vec![], (0..3).collect()))
+    );
 }
 
 fn seq(item: &ConsumerEvent) -> u64 {
@@ -187,16 +253,47 @@ fn late_joiner_gets_the_latest_quote_of_each_instrument() {
     assert_eq!((publisher.counts().batches, publisher.counts().records), (0, 0), "no events are published");
     let mut found = latest_quotes(&server.address(), "MD-quotes").unwrap();
     found.sort_by_key(|quote| quote.symbol.0);
-    assert_eq!(found, [quote("AAPL", 3), quote("BRK.B", 30)]);
+    // The ring has ended.
+    let stale = |quote: Quote| Quote { flags: quote.flags.and(Flags::STALE), ..quote };
+    assert_eq!(found, [stale(quote("AAPL", 3)), stale(quote("BRK.B", 30))]);
 }
 
 #[test]
-fn publisher_that_must_not_skip_ends_and_says_where_to_resume() {
+fn publisher_that_must_not_skip_names_the_first_record_that_was_not_acknowledged() {
+    let away = PublisherConfig {
+        policy: Policy::Disconnect,
+        server: "127.0.0.1:1".to_owned(),
+        patience: Duration::ZERO,
+        ..PublisherConfig::default()
+    };
     let mut ring = Ring::new(64);
-    let reader = ring.reader();
-    let config =
-        PublisherConfig { policy: Policy::Disconnect, server: "127.0.0.1:1".to_owned(), ..PublisherConfig::default() };
-    let mut publisher = Publisher::new(config, reader);
+    let mut publisher = Publisher::new(away.clone(), ring.reader());
     (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
     assert_eq!(publisher.turn(), Err(Stopped { first: 0, last: 67 }));
+    // What was read before the ring overtook it was not acknowledged either.
+    let mut ring = Ring::new(64);
+    let mut publisher = Publisher::new(away, ring.reader());
+    (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
+    assert_eq!(publisher.turn(), Ok(Turn::Busy));
+    (10..110).for_each(|number| _ = ring.writer.publish(&record(number)));
+    assert_eq!(publisher.turn(), Err(Stopped { first: 0, last: 77 }));
+}
+
+#[test]
+fn publisher_that_must_not_skip_ends_when_all_that_it_has_read_is_acknowledged() {
+    let Some(server) = Server::start("publisher_that_must_not_skip_ends_when_all_is_acknowledged") else { return };
+    let mut ring = Ring::new(64);
+    let config = PublisherConfig { policy: Policy::Disconnect, patience: PATIENCE, ..config(&server) };
+    let mut publisher = Publisher::new(config, ring.reader());
+    (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
+    publisher.turn().unwrap();
+    (10..110).for_each(|number| _ = ring.writer.publish(&record(number)));
+    let stopped = loop {
+        if let Err(stopped) = publisher.turn() {
+            break stopped;
+        }
+    };
+    assert_eq!(stopped, Stopped { first: 10, last: 77 });
+    let (missed, seqs) = sorted(&told(&server, 10 + 3));
+    assert_eq!((missed.len(), seqs), (3, (0..10).collect()));
 }

@@ -32,8 +32,15 @@ fn main() {
                 gaps += u64::from(record.flags.contains(Flags::GAP_BEFORE));
                 books.apply(&record.event);
             }
-            Read::Overrun { first, last } => missed += last - first + 1,
-            Read::Unknown { .. } => missed += 1,
+            // What was missed is in no book; a `Clear` makes them whole again.
+            Read::Overrun { first, last } => {
+                books.mark_stale();
+                missed += last - first + 1;
+            }
+            Read::Unknown { .. } => {
+                books.mark_stale();
+                missed += 1;
+            }
             Read::Empty => hint::spin_loop(),
             Read::Closed => break,
         }
@@ -41,7 +48,8 @@ fn main() {
     for book in (0..books.len() as u32).map(BookIdx) {
         let top = books.top(book);
         let bid = format!("{} at {}", top.bid_qty, top.bid_px);
-        println!("{} {bid}, {} at {}", books.symbol(book), top.ask_qty, top.ask_px);
+        let mark = if books.is_stale(book) { ", but some records were missed" } else { "" };
+        println!("{} {bid}, {} at {}{mark}", books.symbol(book), top.ask_qty, top.ask_px);
     }
     println!("{records} events, {missed} missed, {gaps} gaps of the feed");
 }

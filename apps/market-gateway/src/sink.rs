@@ -3,6 +3,12 @@
 //! All channels of a worker share one ring, whose only writer their worker is. Each has its own
 //! part of the quotes. When books become stale, or whole again, the quotes that no event touches
 //! are marked a few at a time, turn by turn, so that no turn is long.
+//!
+//! Books that were rebuilt from an image have orders that no record was about. So a `Clear` and
+//! then all resting orders are published, some in each turn while events go on; readers that build
+//! books of their own have the feed's when no record is stale any more. An order that was replaced
+//! meanwhile is published at once, because the readers need not know the one before it; an order
+//! that comes twice is one that a reader has.
 
 use core::cell::RefCell;
 use core::ops::Range;
@@ -11,8 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use feed_handler::{Error, SinkContext};
-use market::event::{Clear, Event};
-use market::{BookIdx, Books, Change, EventSink, Gap, TopOfBook};
+use market::event::{Add, Clear, Event};
+use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
 use market_ring::{Flags, Quote, Record, RingConfig, RingWriter};
 
 use crate::channels::Channels;
@@ -20,6 +26,8 @@ use crate::counts::GatewayCounts;
 
 /// Quotes that one turn marks: some microseconds.
 const MARKED_PER_TURN: usize = 64;
+/// Parts of the resting orders that one turn publishes; at most every second one has an order.
+const PARTS_PER_TURN: usize = 128;
 
 /// Writes a channel's events to the ring of its worker. Clones share the ring. An event costs a
 /// copy of 128 bytes, a changed best price another one; nothing allocates or waits.
@@ -35,6 +43,8 @@ pub struct RingSink {
     marked: usize,
     /// Quotes that were written anew since the books were rebuilt, which gave them other indices.
     renewed: usize,
+    /// The next part of the resting orders that is published, after the books were rebuilt.
+    image: Option<usize>,
     receive_ns: u64,
     is_gap: bool,
     is_stale: bool,
@@ -58,18 +68,22 @@ impl RingSink {
     ) -> Result<Self, Error> {
         let ring = RefCell::new(RingWriter::create(path, config).map_err(Error::failed)?);
         let channels = Channels::new(&context.plan.sets);
-        let shared = Rc::new(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns });
-        Ok(Self {
-            shared,
+        Ok(Self::over(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns }))
+    }
+
+    fn over(shared: Shared) -> Self {
+        Self {
+            shared: Rc::new(shared),
             channel: 0,
             quotes: 0..0,
             used: 0,
             marked: 0,
             renewed: usize::MAX,
+            image: None,
             receive_ns: 0,
             is_gap: false,
             is_stale: false,
-        })
+        }
     }
 
     #[inline]
@@ -126,11 +140,29 @@ impl RingSink {
             if book < books.len() {
                 self.quote(BookIdx(book as u32), 0, 0, books);
             } else {
+                // Its instrument has another place now, or is none of the books any more.
                 let idx = self.quotes.start + book;
-                self.shared.ring.borrow_mut().revise(idx, |quote| (quote.bid_qty, quote.ask_qty) = (0, 0));
+                self.shared.ring.borrow_mut().revise(idx, |quote| {
+                    (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, marks(true));
+                    quote.symbol = Symbol::default();
+                });
             }
         }
         self.renewed = if until < self.used.max(books.len()) { until } else { usize::MAX };
+    }
+
+    /// Publishes some of the orders that rest in books that were rebuilt.
+    #[cold]
+    fn publish_image(&mut self, from: usize, books: &impl Books) {
+        let until = books.order_parts().min(from + PARTS_PER_TURN);
+        (from..until).for_each(|part| books.orders_of(part, |order| self.publish_resting(order)));
+        self.image = (until < books.order_parts()).then_some(until);
+    }
+
+    #[cold]
+    fn publish_resting(&mut self, order: Add) {
+        let flags = Flags::END_OF_EVENT.and(Flags::SNAPSHOT).and(Flags::STALE);
+        self.publish(0, Event::Add(order), flags);
     }
 
     /// Marks some quotes as stale, or as whole again.
@@ -163,12 +195,15 @@ impl EventSink for RingSink {
 
     #[inline]
     fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
-        let is_stale = change.map_or(self.is_stale, |change| books.is_stale(change.book));
+        let is_stale = change.map_or(self.is_stale, |change| books.is_stale(change.book)) || self.image.is_some();
         let is_end = ends_event(event);
         let flags = if is_end { Flags::END_OF_EVENT } else { Flags::default() };
         let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
         match event {
             Event::Clear(_) => self.clear_quotes(),
+            Event::Replace(replace) if self.image.is_some() => {
+                books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
+            }
             Event::EndOfEvent(_) => {
                 books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
             }
@@ -183,17 +218,22 @@ impl EventSink for RingSink {
     }
 
     fn gap(&mut self, _: Gap, _: &impl Books) {
-        (self.is_gap, self.is_stale, self.marked) = (true, true, 0);
+        (self.is_gap, self.is_stale, self.marked, self.image) = (true, true, 0, None);
         self.shared.counts.add_gap();
     }
 
     fn rebuilt(&mut self, books: &impl Books) {
         self.is_stale = false;
         (self.marked, self.renewed) = (self.used.max(books.len()), 0);
+        if books.order_parts() > 0 {
+            let flags = Flags::END_OF_EVENT.and(Flags::SNAPSHOT).and(Flags::STALE);
+            self.publish(0, Event::Clear(Clear { at_ns: 0 }), flags);
+            self.image = Some(0);
+        }
     }
 
     fn restart(&mut self) {
-        (self.is_stale, self.renewed) = (false, usize::MAX);
+        (self.is_stale, self.renewed, self.image) = (false, usize::MAX, None);
         self.publish(0, Event::Clear(Clear { at_ns: 0 }), Flags::END_OF_EVENT);
         self.clear_quotes();
     }
@@ -209,6 +249,9 @@ impl EventSink for RingSink {
         }
         if self.renewed != usize::MAX {
             self.renew(books);
+        }
+        if let Some(from) = self.image {
+            self.publish_image(from, books);
         }
     }
 }
@@ -232,3 +275,6 @@ fn ends_event(event: &Event) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

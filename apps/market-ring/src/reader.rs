@@ -142,6 +142,11 @@ impl RingReader {
         self.words.load(AT_NEXT, Ordering::Acquire).saturating_sub(self.layout.records / 2)
     }
 
+    /// The sequence of the record that is read next, if it is still there.
+    pub fn next_seq(&self) -> u64 {
+        self.next
+    }
+
     /// Records that the writer has written and this reader has not read.
     pub fn behind(&self) -> u64 {
         self.words.load(AT_NEXT, Ordering::Acquire).saturating_sub(self.next)

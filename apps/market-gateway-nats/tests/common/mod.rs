@@ -84,6 +84,13 @@ impl Ring {
         Self { writer, path, _folder: folder }
     }
 
+    /// A copy of the file as it is now, beside it.
+    pub(crate) fn copy(&self) -> PathBuf {
+        let copy = self.path.with_extension("copy");
+        std::fs::copy(&self.path, &copy).unwrap();
+        copy
+    }
+
     pub(crate) fn reader(&self) -> RingReader {
         RingReader::open(&self.path).unwrap()
     }

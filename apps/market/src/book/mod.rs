@@ -33,8 +33,8 @@ pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};
 pub use quotes::Quotes;
 
-use crate::event::Event;
-use crate::units::{Price, Symbol};
+use crate::event::{Add, Event};
+use crate::units::{OrderRef, Price, Symbol};
 
 /// All books of one channel, built from orders or from levels: the interface for a feed handler.
 pub trait Books {
@@ -80,6 +80,24 @@ pub trait Books {
 
     /// The counts of events.
     fn counts(&self) -> &BookCounts;
+
+    /// Parts that a walk over the resting orders takes one by one, while the books go on changing:
+    /// an order stays in its part for as long as it rests. 0 for books that keep no orders.
+    fn order_parts(&self) -> usize {
+        0
+    }
+
+    /// Shows the orders of a part below [`Books::order_parts`], as they rest now; most parts have
+    /// one or none. Their time is 0.
+    fn orders_of(&self, part: usize, each: impl FnMut(Add)) {
+        let _ = (part, each);
+    }
+
+    /// An order as it rests now. Its time is 0.
+    fn order(&self, order: OrderRef) -> Option<Add> {
+        let _ = order;
+        None
+    }
 }
 
 /// Books that heal one by one, each by a snapshot of its own, while the others stay in use.

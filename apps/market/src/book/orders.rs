@@ -61,6 +61,10 @@ impl Orders {
         self.entries.written_mut(at.0)
     }
 
+    pub(super) fn at(&self, at: Position) -> &Order {
+        self.entries.get(at.0)
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.len == self.capacity
     }
@@ -110,6 +114,15 @@ impl Orders {
     /// The order in a slot below [`Orders::slots`].
     pub(super) fn in_slot(&self, slot: usize) -> Option<Position> {
         (self.entries.get(slot).level != FREE).then_some(Position(slot))
+    }
+
+    /// The orders whose home is this slot, wherever they are. An order's home never changes, while
+    /// removals of others move it: a walk over homes meets each order that stays exactly once.
+    pub(super) fn homed(&self, home: usize) -> impl Iterator<Item = Order> {
+        let mask = self.entries.len() - 1;
+        let slots = (0..self.entries.len()).map(move |distance| (home + distance) & mask);
+        let run = slots.map(|slot| *self.entries.get(slot)).take_while(|entry| entry.level != FREE);
+        run.filter(move |entry| self.home(entry.reference) == home)
     }
 
     /// Costs the same however many there are.
@@ -172,6 +185,12 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(orders.len(), map.len());
+                let mut homed: Vec<u64> =
+                    (0..orders.slots()).flat_map(|home| orders.homed(home)).map(|order| order.reference.0).collect();
+                homed.sort_unstable();
+                let mut known: Vec<u64> = map.keys().map(|reference| reference.0).collect();
+                known.sort_unstable();
+                prop_assert_eq!(homed, known);
                 for (&reference, &qty) in &map {
                     let at = orders.find(reference).unwrap();
                     prop_assert_eq!(orders.get(at).qty, qty);

@@ -38,6 +38,8 @@ pub struct OrderBooks {
     symbols: Symbols,
     /// Book by locate, so that Nasdaq's messages need no lookup by symbol.
     by_locate: Vec<u32>,
+    /// And the other way, for orders that are shown to others.
+    locates: Vec<Locate>,
     books: LazyTable<[Ladder; 2]>,
     orders: Orders,
     levels: Levels<Total>,
@@ -94,6 +96,18 @@ impl Books for OrderBooks {
         self.is_stale = false;
     }
 
+    fn order_parts(&self) -> usize {
+        self.orders.slots()
+    }
+
+    fn orders_of(&self, part: usize, mut each: impl FnMut(Add)) {
+        self.orders.homed(part).for_each(|order| each(self.shown(order)));
+    }
+
+    fn order(&self, order: OrderRef) -> Option<Add> {
+        self.orders.find(order).map(|at| self.shown(*self.orders.at(at)))
+    }
+
     by_symbols!();
 }
 
@@ -103,6 +117,7 @@ impl OrderBooks {
         Self {
             symbols: Symbols::new(capacity.books),
             by_locate: vec![NONE; usize::from(u16::MAX) + 1],
+            locates: vec![Locate::default(); capacity.books],
             books: LazyTable::new(capacity.books, [Ladder::EMPTY; 2]),
             orders: Orders::new(capacity.orders),
             levels: Levels::new(capacity.levels),
@@ -117,6 +132,7 @@ impl OrderBooks {
         let by_locate = (u16::MAX as u128 + 1) * size_of::<u32>() as u128;
         Symbols::memory(books as u128)
             + by_locate
+            + (books * size_of::<Locate>()) as u128
             + LazyTable::<[Ladder; 2]>::memory(books as u128)
             + Orders::memory(orders as u128)
             + Levels::<Total>::memory(levels as u128)
@@ -213,6 +229,12 @@ impl OrderBooks {
         self.levels.get(level).book == book.0
     }
 
+    fn shown(&self, Order { reference: order, qty, level }: Order) -> Add {
+        let level = self.levels.get(level);
+        let (locate, symbol) = (self.locates[level.book as usize], self.symbols.name(BookIdx(level.book)));
+        Add { locate, side: level.side(), qty, at_ns: 0, order, price: level.price(), symbol }
+    }
+
     fn find_order(&mut self, order: OrderRef) -> Option<Position> {
         let at = self.orders.find(order);
         self.counts.unknown_orders += u64::from(at.is_none());
@@ -287,6 +309,7 @@ impl OrderBooks {
         };
         if locate != Locate::default() {
             self.by_locate[usize::from(locate.0)] = book.0;
+            self.locates[book.0 as usize] = locate;
         }
         Some(book)
     }

@@ -1,0 +1,177 @@
+//! What readers of the ring have after an image has healed the books: no message was ever about some
+//! of their orders.
+
+use market::event::{Cancel, Delete, Replace};
+use market::{Capacity, Locate, OrderBooks, OrderRef, Price, Side};
+use market_ring::{Read, RingReader};
+use tempfile::TempDir;
+
+use super::*;
+
+const GAP: Gap = Gap { from: 100, to: 199 };
+
+/// A feed with one channel, and a reader that builds books of its own.
+struct Feed {
+    books: OrderBooks,
+    sink: RingSink,
+    reader: RingReader,
+    read: OrderBooks,
+    last_flags: Flags,
+    seq: u64,
+    _folder: TempDir,
+}
+
+impl Feed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let config = RingConfig { records: 1 << 16, quotes: 256, ..RingConfig::default() };
+        let ring = RefCell::new(RingWriter::create(&path, &config).unwrap());
+        let (channels, counts) = (Channels::default(), Arc::new(GatewayCounts::default()));
+        let mut sink = RingSink::over(Shared { ring, channels, counts, unix_offset_ns: 0 });
+        sink.opened(0, 0);
+        let (books, read) = (books(), books());
+        let reader = RingReader::open(&path).unwrap();
+        Self { books, sink, reader, read, last_flags: Flags::default(), seq: 0, _folder: folder }
+    }
+
+    /// An event that every consumer gets.
+    fn live(&mut self, event: Event) {
+        self.seq += 1;
+        let change = self.books.apply(&event);
+        self.sink.event(self.seq, &event, change, &self.books);
+    }
+
+    /// The reader takes what is in the ring.
+    fn read(&mut self) {
+        while let Read::Record { record, .. } = self.reader.read() {
+            self.read.apply(&record.event);
+            self.last_flags = record.flags;
+        }
+    }
+
+    /// Symbols and quantities of the quotes in the ring.
+    fn quotes(&mut self) -> Vec<(String, u64)> {
+        let mut quotes = Vec::new();
+        self.reader.read_quotes(|_, found| quotes.push((found.quote.symbol.to_string(), found.quote.bid_qty)));
+        quotes
+    }
+}
+
+fn books() -> OrderBooks {
+    OrderBooks::new(Capacity { books: 128, orders: 4_096, levels: 4_096 })
+}
+
+fn add(number: u64) -> Event {
+    let name = format!("S{}", number % 7);
+    Event::Add(Add {
+        locate: Locate(1 + (number % 7) as u16),
+        side: if number % 2 == 0 { Side::Buy } else { Side::Sell },
+        qty: 100 + number as u32,
+        at_ns: number,
+        order: OrderRef(number),
+        price: Price(10_000 + (number % 50) as i64 + if number % 2 == 0 { 0 } else { 100 }),
+        symbol: Symbol::new(&name).unwrap(),
+    })
+}
+
+fn replace(old: u64, new: u64) -> Event {
+    Event::Replace(Replace {
+        locate: Locate(0),
+        at_ns: 0,
+        old: OrderRef(old),
+        new: OrderRef(new),
+        qty: 7,
+        price: Price(10_020),
+    })
+}
+
+fn cancel(order: u64) -> Event {
+    Event::Cancel(Cancel { locate: Locate(0), at_ns: 0, order: OrderRef(order), qty: 5 })
+}
+
+fn delete(order: u64) -> Event {
+    Event::Delete(Delete { locate: Locate(0), at_ns: 0, order: OrderRef(order) })
+}
+
+/// All resting orders, without their times and places.
+fn orders(books: &OrderBooks) -> Vec<Add> {
+    let mut orders = Vec::new();
+    (0..books.order_parts()).for_each(|part| books.orders_of(part, |order| orders.push(order)));
+    orders.sort_by_key(|order| order.order);
+    orders
+}
+
+#[test]
+fn books_in_a_reader_are_the_feeds_after_a_gap_that_an_image_healed() {
+    let mut feed = Feed::new();
+    (0..500).for_each(|number| feed.live(add(number)));
+    feed.books.mark_stale();
+    feed.sink.gap(GAP, &feed.books);
+    // The image: 300 orders that nobody has heard of, and 100 known ones are gone.
+    let mut rebuilt = books();
+    (100..800).for_each(|number| _ = rebuilt.apply(&add(number)));
+    feed.books = rebuilt;
+    feed.sink.rebuilt(&feed.books);
+    feed.read();
+    assert!(feed.last_flags.contains(Flags::SNAPSHOT.and(Flags::STALE)));
+    assert_eq!(feed.read.orders_count(), 0, "what a reader had before the image is gone");
+    // While the orders are published, some turn by turn, the feed goes on.
+    let mut number = 0;
+    while feed.sink.image.is_some() {
+        feed.sink.turn(&feed.books);
+        let known = 100 + 3 * number;
+        [add(1_000 + number), replace(known, 2_000 + number), cancel(known + 1), delete(known + 2)]
+            .into_iter()
+            .for_each(|event| feed.live(event));
+        feed.read();
+        number += 1;
+    }
+    assert!(number > 20, "{number} turns");
+    feed.live(add(5_000));
+    feed.read();
+    assert!(!feed.last_flags.contains(Flags::STALE));
+    let (feeds, readers) = (orders(&feed.books), orders(&feed.read));
+    assert_eq!(feeds.len(), feed.books.orders_count());
+    assert!(feeds == readers, "{} and {} orders", feeds.len(), readers.len());
+    let tops = |books: &OrderBooks| {
+        let mut tops: Vec<_> = (0..books.len() as u32)
+            .map(BookIdx)
+            .map(|book| (books.symbol(book).0, format!("{:?}", books.top(book))))
+            .collect();
+        tops.sort();
+        tops
+    };
+    assert_eq!(tops(&feed.books), tops(&feed.read));
+}
+
+#[test]
+fn second_gap_ends_the_image_and_the_next_one_begins_anew() {
+    let mut feed = Feed::new();
+    (0..500).for_each(|number| feed.live(add(number)));
+    feed.sink.rebuilt(&feed.books);
+    feed.sink.turn(&feed.books);
+    feed.sink.gap(GAP, &feed.books);
+    feed.sink.turn(&feed.books);
+    assert_eq!(feed.sink.image, None);
+    feed.sink.rebuilt(&feed.books);
+    while feed.sink.image.is_some() {
+        feed.sink.turn(&feed.books);
+    }
+    feed.read();
+    assert!(orders(&feed.books) == orders(&feed.read));
+}
+
+#[test]
+fn place_of_a_quote_whose_instrument_has_moved_names_no_instrument() {
+    let mut feed = Feed::new();
+    (0..7).for_each(|number| feed.live(add(number)));
+    feed.quotes();
+    let mut rebuilt = books();
+    [4, 2].into_iter().for_each(|number| _ = rebuilt.apply(&add(number)));
+    feed.books = rebuilt;
+    feed.sink.rebuilt(&feed.books);
+    feed.sink.turn(&feed.books);
+    let expected = [("S4", 104), ("S2", 102), ("", 0), ("", 0), ("", 0), ("", 0), ("", 0)];
+    assert_eq!(feed.quotes(), expected.map(|(symbol, qty)| (symbol.to_owned(), qty)));
+}
