@@ -90,6 +90,9 @@ fn program_reads_the_ring(test: &str, compiler: &str, flags: &[&str]) {
         ..Quote::default()
     };
     writer.update(9, &quote);
+    // What a killed writer leaves: a file that is not closed, and that nobody has locked.
+    let killed = folder.path().join("killed");
+    std::fs::copy(&path, &killed).unwrap();
     drop(writer);
     let lines: String = (2..6)
         .map(|number| {
@@ -103,6 +106,7 @@ fn program_reads_the_ring(test: &str, compiler: &str, flags: &[&str]) {
     let last = last.replace("\0 \0", "\0 ");
     let quotes = "quote 9: 1 updates, MSFT     2 at 1, 4 at 3\n";
     assert_eq!(reader.rest(), format!("{lines}{last}{quotes}"));
+    assert!(Reader::start(&program, &killed).rest().ends_with(&format!("{last}the writer is gone\n")));
 }
 
 #[test]

@@ -28,7 +28,13 @@ int main(int argc, char **argv) {
             printf("missed %llu to %llu\n", (unsigned long long)first, (unsigned long long)last);
             break;
         case MARKET_RING_EMPTY:
-            break;
+            if (!market_ring_writer_is_gone(&ring)) break;
+            /* What it wrote at last is read first. */
+            if (market_ring_load(&ring, MARKET_RING_AT_NEXT, __ATOMIC_ACQUIRE) != ring.next) break;
+            if (market_ring_load(&ring, MARKET_RING_AT_CLOSED, __ATOMIC_ACQUIRE)) break;
+            printf("the writer is gone\n");
+            market_ring_close(&ring);
+            return 0;
         case MARKET_RING_CLOSED:
             for (first = 0; first < ring.quotes; first++)
                 if (market_ring_read_quote(&ring, first, &quote) && quote.updates)
