@@ -15,9 +15,9 @@ pub(crate) const VENUE_SEQ: &str = "Wp-Venue-Seq";
 pub(crate) const TIMES: &str = "Wp-Exchange-Receive-Ns";
 /// All flags of the records, as their bits.
 pub(crate) const FLAGS: &str = "Wp-Flags";
-/// All records of the channel between these numbers in the ring, first and last, are in the batch. A
-/// consumer that has not had those before the first has missed something: the ring had overwritten
-/// it, a publisher was not there, or the broker has lost it.
+/// All records of the channel between these numbers in the ring, first and last, are in the batch.
+/// A consumer that has not had those before the first has missed something: the ring had
+/// overwritten it, a publisher was not there, or the broker has lost it.
 pub(crate) const COVERS: &str = "Wp-Covers";
 
 /// A batch of one channel that is being filled.
@@ -74,8 +74,8 @@ impl OpenBatch {
         (self.from, self.has_skipped) = (from, true);
     }
 
-    /// Ends the batch: all records of the channel from its first to before `until` are in it. `None`
-    /// where it would say nothing.
+    /// Ends the batch: all records of the channel from its first to before `until` are in it.
+    /// `None` where it would say nothing.
     pub(crate) fn take(&mut self, venue: &str, session: u64, until: u64) -> Option<Batch> {
         if self.payload.is_empty() && !self.has_skipped {
             return None;

@@ -1,5 +1,5 @@
-//! What readers of the ring have after an image has healed the books: no message was ever about some
-//! of their orders.
+//! What readers of the ring have after an image has healed the books: no message was ever about
+//! some of their orders.
 
 use market::event::{Cancel, Delete, Replace};
 use market::{Capacity, Locate, OrderBooks, OrderRef, Price, Side};
