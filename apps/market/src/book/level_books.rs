@@ -24,11 +24,14 @@ pub struct LevelBooks {
 struct Book {
     sides: [Ladder; 2],
     published: TopOfBook,
+    /// A level of it found no place.
+    is_lacking: bool,
 }
 
 const EMPTY: Book = Book {
     sides: [Ladder::EMPTY; 2],
     published: TopOfBook { bid_px: Price(0), bid_qty: 0, ask_px: Price(0), ask_qty: 0 },
+    is_lacking: false,
 };
 
 impl Books for LevelBooks {
@@ -49,8 +52,8 @@ impl Books for LevelBooks {
         self.books.get(book.0 as usize).published
     }
 
-    fn is_stale(&self, _book: BookIdx) -> bool {
-        self.is_stale
+    fn is_stale(&self, book: BookIdx) -> bool {
+        self.is_stale || self.books.get(book.0 as usize).is_lacking
     }
 
     fn mark_stale(&mut self) {
@@ -112,7 +115,10 @@ impl LevelBooks {
             (None, 0) => {}
             (None, qty) => match self.levels.insert(ladder, update.side, update.price, Total::none(book.0)) {
                 Some(idx) => self.levels.get_mut(idx).qty = qty.into(),
-                None => self.counts.levels_full += 1,
+                None => {
+                    self.counts.levels_full += 1;
+                    entry.is_lacking = true;
+                }
             },
         }
         self.counts.applied += 1;
@@ -120,7 +126,7 @@ impl LevelBooks {
         if update.complete {
             entry.published = self.levels.top(&entry.sides);
         }
-        Some(Change { book, is_top: entry.published != published })
+        Some(Change { book, is_top: entry.published != published || entry.is_lacking })
     }
 
     fn book(&mut self, symbol: Symbol) -> Option<BookIdx> {
@@ -180,5 +186,8 @@ mod tests {
         books.apply(&level(Side::Buy, 100, 5, true));
         books.apply(&level(Side::Buy, 101, 5, true));
         assert_eq!((books.counts().levels_full, books.top(BookIdx(0)).bid_px), (1, Price(100)));
+        assert!(books.is_stale(BookIdx(0)), "it lacks a level");
+        books.clear();
+        assert!(!books.is_stale(BookIdx(0)));
     }
 }

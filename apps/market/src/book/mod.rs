@@ -8,7 +8,8 @@
 //! ```
 //!
 //! One value holds all instruments of one channel, because a gap or a clear affects a whole
-//! channel. Memory is allocated at construction; a full table refuses a new entry and counts it. No
+//! channel. Memory is allocated at construction; a full table refuses a new entry, counts it, and
+//! the book that lacks it is stale. No
 //! message of a feed causes a panic: unknown references, repeated references and executions beyond
 //! an order's size are counted and the book stays consistent.
 //!
@@ -19,6 +20,7 @@
 //! balanced tree: some ten steps for a thousand prices. The next best price is a link away. So an
 //! update costs a few cache misses, whatever the book's size.
 
+mod book_set;
 mod depth_books;
 mod lazy_table;
 mod level_books;
@@ -38,6 +40,10 @@ use crate::units::{OrderRef, Price, Symbol};
 
 /// All books of one channel, built from orders or from levels: the interface for a feed handler.
 pub trait Books {
+    /// Whether an [`Event::EndOfEvent`] makes public what events before it changed; otherwise each
+    /// event does.
+    const BY_EVENT: bool = false;
+
     /// Applies an event. An event of another kind of book changes nothing and returns `None`.
     fn apply(&mut self, event: &Event) -> Option<Change>;
 
@@ -50,8 +56,16 @@ pub trait Books {
     /// Best bid and offer.
     fn top(&self, book: BookIdx) -> TopOfBook;
 
-    /// The book may be wrong, because messages of its channel are missing.
+    /// The book may be wrong, because messages of its channel are missing, or because an order or a
+    /// level of it found no place.
     fn is_stale(&self, book: BookIdx) -> bool;
+
+    /// The book is not known to be wrong, but may be: see [`Trust::Unconfirmed`]. Only books that
+    /// are judged one by one are ever so.
+    fn is_unconfirmed(&self, book: BookIdx) -> bool {
+        let _ = book;
+        false
+    }
 
     /// Messages of the channel are missing: all books are stale until they are rebuilt.
     fn mark_stale(&mut self);
@@ -171,21 +185,30 @@ pub struct TopOfBook {
 /// The counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BookCounts {
-    /// Events that changed a book.
+    /// Events that changed a book, or made it stale.
     pub applied: u64,
     /// Events about an order that is not known: a late join, a gap, or an order that was refused.
     pub unknown_orders: u64,
-    /// Orders added under a reference that rests already. The new one is refused.
+    /// Orders added under a reference that rests already. The new one is refused, and its book is
+    /// stale.
     pub repeated_orders: u64,
     /// Orders added without shares. They never rest.
     pub empty_orders: u64,
     /// Executions and cancels of more shares than the order had: the order is removed. Also
     /// executions that would leave more shares than the order had: it stays unchanged.
     pub beyond_size: u64,
-    /// Orders refused as the order table is full.
+    /// Orders refused as the order table is full. Their books are stale.
     pub orders_full: u64,
-    /// Orders or price levels refused as all levels are taken.
+    /// Orders or price levels refused as all levels are taken. Their books are stale.
     pub levels_full: u64,
-    /// Events refused as all books are taken.
+    /// Events refused as all books are taken. No other book lacks them.
     pub books_full: u64,
+}
+
+impl BookCounts {
+    /// Orders, levels and books that found no place, because a table is full.
+    #[inline]
+    pub const fn without_place(&self) -> u64 {
+        self.orders_full + self.levels_full + self.books_full
+    }
 }

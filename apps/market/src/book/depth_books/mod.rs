@@ -6,7 +6,14 @@
 //! books that it was about: see [`Trust`]. A hurt book is whole again when each of its levels was
 //! set anew (natural refresh) or a snapshot of it came. What a book publishes changes at the end of
 //! the venue's event, because an event may take several messages.
+//!
+//! *Depth.* A venue publishes so many levels of an instrument, and does not say that a level is
+//! gone because a better one pushed it beyond the last. So the books follow the instrument's
+//! definition ([`Event::Instrument`]). Until it comes, a book in which a new level has pushed
+//! another beyond each position that a message was about is [`Trust::Unconfirmed`]: that other one
+//! may be gone.
 
+mod healing;
 mod numbering;
 mod side;
 
@@ -19,7 +26,7 @@ use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symb
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
 use numbering::{ChannelState, Numbering, Place};
-use side::{OutOfPlace, SideState};
+use side::SideState;
 
 /// The best direct bid and offer of a book, exact to nine decimals. A side without levels has a
 /// quantity of 0.
@@ -46,7 +53,10 @@ pub struct DepthCounts {
     pub healed_by_snapshot: u64,
     /// Snapshots of books that needed none.
     pub snapshots_unneeded: u64,
-    /// Updates beyond [`DEPTH_MAX`] levels, which are left out.
+    /// Snapshots that claim updates of a book far beyond its last one: they are damaged or forged.
+    pub snapshots_doubtful: u64,
+    /// Updates beyond the levels that the venue publishes of the instrument, or beyond
+    /// [`DEPTH_MAX`], which are left out.
     pub beyond_depth: u64,
     /// Updates of a level that the book does not have: messages are missing.
     pub out_of_place: u64,
@@ -58,11 +68,13 @@ struct Book {
     /// By [`Liquidity`], then by side.
     sides: [[SideState; 2]; 2],
     published: DepthTop,
-    /// Levels that the venue publishes of it.
-    depth: u8,
+    /// The most levels of it, by [`Liquidity`]; 0 until its first update.
+    depth: [u8; 2],
     is_touched: bool,
     /// It is among the stale ones that are counted.
     is_hurt: bool,
+    /// Its implied levels are not all known, though its direct ones may be.
+    is_implied_stale: bool,
 }
 
 const EMPTY: Book = Book {
@@ -72,9 +84,10 @@ const EMPTY: Book = Book {
         bid: DepthLevel { price: crate::units::Price9(0), qty: 0, orders: 0 },
         ask: DepthLevel { price: crate::units::Price9(0), qty: 0, orders: 0 },
     },
-    depth: DEPTH_MAX as u8,
+    depth: [0; 2],
     is_touched: false,
     is_hurt: false,
+    is_implied_stale: false,
 };
 
 /// A book's levels, by liquidity and side.
@@ -98,6 +111,8 @@ pub struct DepthBooks {
     symbols: Symbols,
     books: LazyTable<Book>,
     ladders: Vec<Ladders>,
+    /// Levels that the venue publishes of each book, by [`Liquidity`]; 0 until it was defined.
+    depths: Vec<[u8; 2]>,
     channel: ChannelState,
     /// Books that the open event has changed, and after its end those that it changed.
     touched: Vec<BookIdx>,
@@ -112,6 +127,8 @@ pub struct DepthBooks {
 }
 
 impl Books for DepthBooks {
+    const BY_EVENT: bool = true;
+
     #[inline]
     fn apply(&mut self, event: &Event) -> Option<Change> {
         match event {
@@ -147,6 +164,10 @@ impl Books for DepthBooks {
         self.trust(book) == Trust::Stale
     }
 
+    fn is_unconfirmed(&self, book: BookIdx) -> bool {
+        self.trust(book) == Trust::Unconfirmed
+    }
+
     fn mark_stale(&mut self) {
         self.channel.losses = self.channel.losses.wrapping_add(1);
         self.channel.is_anchored = false;
@@ -174,7 +195,8 @@ impl HealingBooks for DepthBooks {
     }
 
     fn are_sure(&self) -> bool {
-        (0..self.symbols.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
+        let is_sure = |book: &Book| book.numbering.trust(self.channel) == Trust::Sure && !book.is_implied_stale;
+        (0..self.symbols.len()).all(|book| is_sure(self.books.get(book)))
     }
 
     fn adopted(&self) -> Option<BookIdx> {
@@ -194,6 +216,7 @@ impl DepthBooks {
             symbols: Symbols::new(books_max),
             books: LazyTable::new(books_max, EMPTY),
             ladders: vec![Ladders::default(); books_max],
+            depths: vec![[0; 2]; books_max],
             channel: ChannelState::default(),
             touched: Vec::with_capacity(books_max),
             is_event_over: false,
@@ -209,7 +232,7 @@ impl DepthBooks {
     pub const fn memory(books_max: usize) -> u128 {
         Symbols::memory(books_max as u128)
             + LazyTable::<Book>::memory(books_max as u128)
-            + (size_of::<Ladders>() + size_of::<BookIdx>()) as u128 * books_max as u128
+            + (size_of::<Ladders>() + size_of::<[u8; 2]>() + size_of::<BookIdx>()) as u128 * books_max as u128
     }
 
     /// The best direct bid and offer as of the last event's end, exact.
@@ -223,9 +246,31 @@ impl DepthBooks {
         self.ladders.get(book.0 as usize).map_or(&[], |book| &book[liquidity as usize][side as usize][..len])
     }
 
-    /// How far a book can be trusted.
+    /// How far a book's direct levels, which are all of its best prices, can be trusted.
     pub fn trust(&self, book: BookIdx) -> Trust {
-        self.books.get(book.0 as usize).numbering.trust(self.channel)
+        self.trust_in(book, Liquidity::Direct)
+    }
+
+    /// How far a book's implied levels can be trusted. A refresh may make the direct ones whole
+    /// before them.
+    pub fn implied_trust(&self, book: BookIdx) -> Trust {
+        let is_stale = self.books.get(book.0 as usize).is_implied_stale;
+        if is_stale { Trust::Stale } else { self.trust_in(book, Liquidity::Implied) }
+    }
+
+    fn trust_in(&self, book: BookIdx, liquidity: Liquidity) -> Trust {
+        let trust = self.books.get(book.0 as usize).numbering.trust(self.channel);
+        let is_guess = trust == Trust::Sure && self.is_guess(book, liquidity);
+        if is_guess { Trust::Unconfirmed } else { trust }
+    }
+
+    /// How many levels the venue publishes is not known, and the book has had more than it has
+    /// spoken of.
+    fn is_guess(&self, book: BookIdx, liquidity: Liquidity) -> bool {
+        let sides = &self.books.get(book.0 as usize).sides[liquidity as usize];
+        let most = |of: fn(SideState) -> u8| sides.iter().map(|&side| of(side)).max();
+        let is_defined = self.depths.get(book.0 as usize).is_none_or(|depths| depths[liquidity as usize] > 0);
+        !is_defined && most(SideState::reach) > most(SideState::named)
     }
 
     /// After an [`Event::EndOfEvent`]: the books that the event changed, until the next update.
@@ -251,31 +296,62 @@ impl DepthBooks {
             _ => self.number(book, update.rpt_seq)?,
         }
         self.touch(book);
+        let (liquidity, side) = (update.liquidity as usize, update.side as usize);
+        let depth = self.depth_max(book, liquidity);
         let idx = usize::from(update.level).wrapping_sub(1);
-        if idx >= DEPTH_MAX {
+        if idx >= usize::from(depth) {
             self.depth_counts.beyond_depth += 1;
             return None;
         }
         let level = DepthLevel { price: update.price, qty: update.qty, orders: update.orders };
-        let (liquidity, side) = (update.liquidity as usize, update.side as usize);
         let levels = &mut self.ladders[book.0 as usize][liquidity][side];
         let entry = self.books.written_mut(book.0 as usize);
         let state = &mut entry.sides[liquidity][side];
         let done = match update.action {
-            DepthAction::New => state.insert(levels, idx, level),
+            DepthAction::New => state.insert(levels, idx, level, depth),
             DepthAction::Change => state.set(levels, idx, level),
             DepthAction::Delete => state.delete(levels, idx),
             DepthAction::DeleteThru => state.delete_thru(levels, idx),
             DepthAction::DeleteFrom => state.delete_from(idx),
             DepthAction::Overlay | DepthAction::Snapshot => state.overlay(levels, idx, level),
         };
-        let is_stale = entry.numbering.is_stale();
-        if is_stale || done.is_err() {
-            self.settle(book, done);
+        if entry.is_hurt || done.is_err() {
+            self.settle(book, update.liquidity, done);
         }
         self.counts.applied += 1;
         let is_top = update.liquidity == Liquidity::Direct && (idx == 0 || update.action == DepthAction::DeleteThru);
         Some(Change { book, is_top })
+    }
+
+    /// The most levels that a book may have.
+    #[inline]
+    fn depth_max(&mut self, book: BookIdx, liquidity: usize) -> u8 {
+        match self.books.written_mut(book.0 as usize).depth[liquidity] {
+            0 => self.look_up_depth(book, liquidity),
+            depth => depth,
+        }
+    }
+
+    /// The same before the first update of a book since all were emptied.
+    #[cold]
+    fn look_up_depth(&mut self, book: BookIdx, liquidity: usize) -> u8 {
+        let depth = match self.depths[book.0 as usize][liquidity] {
+            0 => DEPTH_MAX as u8,
+            depth => depth,
+        };
+        self.books.get_mut(book.0 as usize).depth[liquidity] = depth;
+        depth
+    }
+
+    /// The number of an update that changes no level. It may show that others are missing, or that
+    /// none is: then the book is published anew, with what it is worth.
+    fn number_other(&mut self, symbol: Symbol, number: u32) {
+        let Some(book) = self.book(symbol) else { return };
+        let before = self.trust(book);
+        let _ = self.number(book, number);
+        if self.trust(book) != before {
+            self.touch(book);
+        }
     }
 
     /// Checks an update's number. `None` where the update is to be left out.
@@ -292,50 +368,6 @@ impl DepthBooks {
                 self.lose(book, missing);
                 Some(())
             }
-        }
-    }
-
-    /// Updates before this one are missing: the numbering is stale already.
-    #[cold]
-    fn lose(&mut self, book: BookIdx, missing: u32) {
-        self.depth_counts.lost_updates += u64::from(missing);
-        self.hurt(book);
-    }
-
-    /// A book is stale from here on. Its levels stay, because they may be of use, but none counts
-    /// as known.
-    #[cold]
-    fn hurt(&mut self, book: BookIdx) {
-        let entry = self.books.get_mut(book.0 as usize);
-        entry.numbering.set_stale(true);
-        entry.sides.as_flattened_mut().iter_mut().for_each(SideState::doubt);
-        if !core::mem::replace(&mut entry.is_hurt, true) {
-            self.stale += 1;
-            self.depth_counts.hurt += 1;
-        }
-    }
-
-    /// After an update of a stale book, or one that does not fit: whole again, or stale.
-    #[cold]
-    fn settle(&mut self, book: BookIdx, done: Result<(), OutOfPlace>) {
-        let entry = self.books.get_mut(book.0 as usize);
-        if !entry.numbering.is_stale() {
-            self.depth_counts.out_of_place += u64::from(done.is_err());
-            self.hurt(book);
-            return;
-        }
-        let depth = entry.depth;
-        if entry.sides[Liquidity::Direct as usize].iter().all(|side| side.is_whole(depth)) {
-            self.depth_counts.healed_by_refresh += 1;
-            self.heal(book);
-        }
-    }
-
-    fn heal(&mut self, book: BookIdx) {
-        let entry = self.books.get_mut(book.0 as usize);
-        entry.numbering.set_stale(false);
-        if core::mem::take(&mut entry.is_hurt) {
-            self.stale -= 1;
         }
     }
 
@@ -367,19 +399,12 @@ impl DepthBooks {
     #[cold]
     fn apply_other(&mut self, event: &Event) -> Option<Change> {
         match event {
-            Event::Numbered(numbered) => {
-                let book = self.book(numbered.symbol)?;
-                self.number(book, numbered.rpt_seq)?;
-            }
-            Event::TradeSummary(trade) => {
-                let book = self.book(trade.symbol)?;
-                self.number(book, trade.rpt_seq)?;
-            }
+            Event::Numbered(numbered) => self.number_other(numbered.symbol, numbered.rpt_seq),
+            Event::TradeSummary(trade) => self.number_other(trade.symbol, trade.rpt_seq),
             Event::BookReset(reset) => {
                 let book = self.book(reset.symbol)?;
                 self.number(book, reset.rpt_seq)?;
-                self.empty(book);
-                self.heal(book);
+                self.reset(book);
                 return Some(Change { book, is_top: true });
             }
             Event::Snapshot(snapshot) => {
@@ -391,34 +416,12 @@ impl DepthBooks {
             }
             Event::Instrument(instrument) => {
                 let book = self.book(instrument.symbol)?;
-                if (1..=DEPTH_MAX as u8).contains(&instrument.depth) {
-                    self.books.get_mut(book.0 as usize).depth = instrument.depth;
-                }
+                self.define(book, [instrument.depth, instrument.implied_depth]);
             }
             Event::Clear(_) => self.clear(),
             _ => {}
         }
         None
-    }
-
-    fn begin_snapshot(&mut self, book: BookIdx, number: u32) {
-        let entry = self.books.get_mut(book.0 as usize);
-        let is_taken = entry.numbering.weigh(number, self.channel);
-        (self.snapshot, self.adopted) = (Some((book, is_taken)), None);
-        if !is_taken {
-            self.depth_counts.snapshots_unneeded += 1;
-            return;
-        }
-        self.depth_counts.healed_by_snapshot += u64::from(entry.numbering.is_stale());
-        self.empty(book);
-        self.heal(book);
-        let channel = self.channel;
-        self.books.get_mut(book.0 as usize).numbering.adopt(number, channel);
-    }
-
-    fn empty(&mut self, book: BookIdx) {
-        self.books.get_mut(book.0 as usize).sides = [[SideState::EMPTY; 2]; 2];
-        self.touch(book);
     }
 
     #[inline]

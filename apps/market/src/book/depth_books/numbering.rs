@@ -5,13 +5,18 @@
 //! book is then unconfirmed: its next update has the next number, and nothing of it was lost, or a
 //! later one, and it is stale. The others stay in use.
 
+/// A book's number and that of a message about it are no farther apart, whatever was lost: CME's
+/// busiest instruments have some ten million updates a day. A number beyond is damaged or forged.
+const DISTANCE_MAX: u32 = 1 << 20;
+
 /// How far a book can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Trust {
     /// No update of it is missing.
     #[default]
     Sure,
-    /// Packets of its channel are missing since its last update, which may have been about it.
+    /// Packets of its channel are missing since its last update, which may have been about it. Or
+    /// nobody has said how many levels the venue publishes of it, and its last ones may be gone.
     Unconfirmed,
     /// Updates of it are missing.
     Stale,
@@ -71,7 +76,13 @@ impl Numbering {
     fn take_other(&mut self, number: u32, channel: ChannelState) -> Place {
         let is_first = self.state == State::New;
         if !is_first && number <= self.last {
-            return Place::Old;
+            if self.last - number <= DISTANCE_MAX {
+                return Place::Old;
+            }
+            // No update is so late: the number that the book has was wrong, and would leave out
+            // all that come.
+            (self.last, self.losses, self.state) = (number, channel.losses, State::Stale);
+            return Place::Behind(0);
         }
         let missing = number.saturating_sub(self.last).saturating_sub(1);
         (self.last, self.losses) = (number, channel.losses);
@@ -100,10 +111,17 @@ impl Numbering {
         matches!(self.state, State::Stale)
     }
 
-    /// Whether a snapshot as of `number` says more than the book, and what it means for it.
-    pub(super) fn weigh(&mut self, number: u32, channel: ChannelState) -> bool {
+    /// Whether a snapshot as of `number` can be one of this book. Before the first update any can.
+    pub(super) fn is_plausible(self, number: u32) -> bool {
+        self.state == State::New || number <= self.last.saturating_add(DISTANCE_MAX)
+    }
+
+    /// Whether a snapshot as of `number` says more than the book, and what it means for it. Of a
+    /// book that is `in_doubt` for another reason than its numbers it does, unless it is older.
+    pub(super) fn weigh(&mut self, number: u32, channel: ChannelState, in_doubt: bool) -> bool {
         match (self.state, self.trust(channel)) {
             (State::New, _) | (State::Stale, _) => true,
+            (State::Whole, _) if in_doubt => number >= self.last,
             (State::Whole, Trust::Unconfirmed) if number == self.last => {
                 self.losses = channel.losses;
                 false

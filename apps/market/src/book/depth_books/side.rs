@@ -20,6 +20,10 @@ pub struct DepthLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SideState {
     len: u8,
+    /// The most levels that it had at once, since it was emptied.
+    reach: u8,
+    /// The deepest position that a message was about: the venue publishes that many at least.
+    named: u8,
     /// A bit for each level that was set since the last loss.
     fresh: u16,
 }
@@ -29,10 +33,34 @@ pub(super) struct SideState {
 pub(super) struct OutOfPlace;
 
 impl SideState {
-    pub(super) const EMPTY: Self = Self { len: 0, fresh: 0 };
+    pub(super) const EMPTY: Self = Self { len: 0, reach: 0, named: 0, fresh: 0 };
 
     pub(super) const fn len(self) -> usize {
         self.len as usize
+    }
+
+    /// Its levels are gone. How many the venue publishes is still known.
+    pub(super) fn empty(&mut self) {
+        *self = Self { named: self.named, ..Self::EMPTY };
+    }
+
+    /// The venue publishes `depth` levels, and no more from here on. False where the side has had
+    /// more at some time: then some of those that it has may be gone at the venue.
+    pub(super) fn limit(&mut self, depth: u8) -> bool {
+        let was_within = self.reach <= depth;
+        self.truncate(depth);
+        self.reach = self.len;
+        was_within
+    }
+
+    /// The most levels that it had at once.
+    pub(super) const fn reach(self) -> u8 {
+        self.reach
+    }
+
+    /// The deepest position that a message was about.
+    pub(super) const fn named(self) -> u8 {
+        self.named
     }
 
     /// Nothing that was known is certain any more.
@@ -46,21 +74,31 @@ impl SideState {
         self.fresh & wanted == wanted
     }
 
-    /// A new level at `idx` moves those from there on one down; the one beyond the last is
-    /// dropped.
+    /// A new level at `idx`, which is below `depth`, moves those from there on one down. The one
+    /// beyond `depth` is dropped: the venue does not say so.
     pub(super) fn insert(
         &mut self,
         levels: &mut [DepthLevel; DEPTH_MAX],
         idx: usize,
         level: DepthLevel,
+        depth: u8,
     ) -> Result<(), OutOfPlace> {
-        let in_place = self.reach(levels, idx);
+        let in_place = self.fill_to(levels, idx);
         levels.copy_within(idx..DEPTH_MAX - 1, idx + 1);
         levels[idx] = level;
-        self.len = (self.len + 1).min(DEPTH_MAX as u8);
         let below = self.fresh & mask(idx);
-        self.fresh = (below | 1 << idx | (self.fresh & !mask(idx)) << 1) & mask(DEPTH_MAX);
+        self.fresh = below | 1 << idx | (self.fresh & !mask(idx)) << 1;
+        self.len += 1;
+        self.name(idx);
+        self.truncate(depth);
         in_place
+    }
+
+    /// Drops the levels beyond `depth`.
+    pub(super) fn truncate(&mut self, depth: u8) {
+        self.len = self.len.min(depth);
+        self.fresh &= mask(depth as usize);
+        self.reach = self.reach.max(self.len);
     }
 
     /// The level at `idx` has other contents.
@@ -70,9 +108,10 @@ impl SideState {
         idx: usize,
         level: DepthLevel,
     ) -> Result<(), OutOfPlace> {
-        let in_place = self.reach(levels, idx + 1);
+        let in_place = self.fill_to(levels, idx + 1);
         levels[idx] = level;
         self.fresh |= 1 << idx;
+        self.name(idx);
         in_place
     }
 
@@ -84,10 +123,12 @@ impl SideState {
         idx: usize,
         level: DepthLevel,
     ) -> Result<(), OutOfPlace> {
-        let in_place = self.reach(levels, idx);
+        let in_place = self.fill_to(levels, idx);
         self.len = self.len.max(idx as u8 + 1);
+        self.reach = self.reach.max(self.len);
         levels[idx] = level;
         self.fresh |= 1 << idx;
+        self.name(idx);
         in_place
     }
 
@@ -120,13 +161,20 @@ impl SideState {
     }
 
     /// Makes the side `len` levels long at least; levels that no message has set are empty.
-    fn reach(&mut self, levels: &mut [DepthLevel; DEPTH_MAX], len: usize) -> Result<(), OutOfPlace> {
+    fn fill_to(&mut self, levels: &mut [DepthLevel; DEPTH_MAX], len: usize) -> Result<(), OutOfPlace> {
         if len <= self.len() {
             return Ok(());
         }
         levels[self.len()..len].fill(DepthLevel::default());
         self.len = len as u8;
+        self.reach = self.reach.max(self.len);
         Err(OutOfPlace)
+    }
+
+    /// A message was about the position `idx`.
+    #[inline]
+    fn name(&mut self, idx: usize) {
+        self.named = self.named.max(idx as u8 + 1);
     }
 }
 
@@ -149,12 +197,13 @@ mod tests {
         /// The reference is a list, as the venue describes the actions.
         #[test]
         fn side_agrees_with_a_list(
+            depth in 1..=DEPTH_MAX,
             steps in prop::collection::vec((0_u8..6, 0_usize..DEPTH_MAX), 0..200),
         ) {
             let (mut state, mut levels) = (SideState::EMPTY, [DepthLevel::default(); DEPTH_MAX]);
             let mut list: Vec<DepthLevel> = Vec::new();
             for (price, (action, idx)) in (1..).zip(steps) {
-                let new = level(price);
+                let (new, idx) = (level(price), idx % depth);
                 let is_in_place = match action {
                     0 | 5 => idx <= list.len(),
                     1 | 2 => idx < list.len(),
@@ -166,8 +215,8 @@ mod tests {
                 let done = match action {
                     0 => {
                         list.insert(idx, new);
-                        list.truncate(DEPTH_MAX);
-                        state.insert(&mut levels, idx, new)
+                        list.truncate(depth);
+                        state.insert(&mut levels, idx, new, depth as u8)
                     }
                     1 => {
                         list[idx] = new;
@@ -193,6 +242,7 @@ mod tests {
                 prop_assert_eq!(done, Ok(()));
                 prop_assert_eq!(&levels[..state.len()], &list[..]);
                 prop_assert_eq!(state.fresh, mask(list.len()), "all levels were set, none was lost");
+                prop_assert!(state.len <= state.reach && usize::from(state.reach) <= depth);
             }
         }
 
@@ -205,7 +255,7 @@ mod tests {
             for (action, idx) in steps {
                 let before = state.len();
                 let done = match action {
-                    0 => state.insert(&mut levels, idx, level(1)),
+                    0 => state.insert(&mut levels, idx, level(1), DEPTH_MAX as u8),
                     1 => state.set(&mut levels, idx, level(1)),
                     2 => state.delete(&mut levels, idx),
                     3 => state.delete_thru(&mut levels, idx),
@@ -231,10 +281,10 @@ mod tests {
     fn side_is_whole_again_when_each_level_was_set() {
         let (mut state, mut levels) = (SideState::EMPTY, [DepthLevel::default(); DEPTH_MAX]);
         for idx in 0..3 {
-            state.insert(&mut levels, idx, level(1)).unwrap();
+            state.insert(&mut levels, idx, level(1), 3).unwrap();
         }
         state.doubt();
-        state.insert(&mut levels, 0, level(2)).unwrap();
+        state.insert(&mut levels, 0, level(2), 3).unwrap();
         state.set(&mut levels, 2, level(3)).unwrap();
         assert!(!state.is_whole(3));
         state.delete(&mut levels, 1).unwrap();

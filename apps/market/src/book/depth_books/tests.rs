@@ -38,8 +38,21 @@ fn snapshot(id: u64, rpt_seq: u32, bids: &[i64]) -> Vec<Event> {
     [Event::Snapshot(begin)].into_iter().chain(bids.iter().enumerate().map(level)).chain(end).collect()
 }
 
-/// Books of instruments 1 and 2 that have seen `events`.
+/// The definition of an instrument.
+fn definition(id: u64, depth: u8, implied_depth: u8) -> Event {
+    let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
+    Event::Instrument(Instrument { depth, implied_depth, action: b'A', total: 0, at_ns: 0, symbol, tick, name })
+}
+
+/// Books of instruments 1 and 2, of ten levels, that have seen `events`.
 fn books(events: &[Event]) -> DepthBooks {
+    let mut books = undefined(&[definition(1, 10, 0), definition(2, 10, 0)]);
+    apply(&mut books, events);
+    books
+}
+
+/// Books of instruments without a definition that have seen `events`.
+fn undefined(events: &[Event]) -> DepthBooks {
     let mut books = DepthBooks::new(2);
     apply(&mut books, events);
     books
@@ -116,19 +129,104 @@ fn statistics_count_in_the_numbers_of_their_instrument() {
     assert_eq!(trust(&lost, 1), Trust::Stale, "what was lost may have been a level");
 }
 
+/// Three bids, then a better one, of which the venue publishes three.
+fn pushed_out() -> [Event; 4] {
+    [
+        new(1, 1, Side::Buy, 1, 103),
+        new(1, 2, Side::Buy, 2, 102),
+        new(1, 3, Side::Buy, 3, 101),
+        new(1, 4, Side::Buy, 1, 104),
+    ]
+}
+
+#[test]
+fn new_level_of_a_full_book_drops_the_one_beyond_the_instruments_depth() {
+    let mut books = books(&[definition(1, 3, 0)]);
+    apply(&mut books, &pushed_out());
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![104, 103, 102]));
+    let gone = |rpt_seq| depth(1, rpt_seq, DepthAction::Delete, Side::Buy, 1, 0);
+    apply(&mut books, &[gone(5), new(1, 6, Side::Buy, 3, 101), gone(7), gone(8), gone(9), END]);
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![]));
+    assert_eq!(books.exact_top(BookIdx(0)).bid, DepthLevel::default());
+}
+
+#[test]
+fn depth_is_known_after_a_reset_of_the_channel_too() {
+    let mut books = books(&[definition(1, 3, 0), new(1, 1, Side::Buy, 1, 100), Event::Clear(Clear { at_ns: 0 })]);
+    apply(&mut books, &pushed_out());
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![104, 103, 102]));
+}
+
+#[test]
+fn book_of_unknown_depth_is_unconfirmed_while_a_level_may_have_been_pushed_out() {
+    let mut books = undefined(&pushed_out()[..3]);
+    assert_eq!(trust(&books, 1), Trust::Sure, "the venue has spoken of each of its levels");
+    books.apply(&pushed_out()[3]);
+    assert!(books.is_unconfirmed(BookIdx(0)) && !books.is_stale(BookIdx(0)));
+    books.apply(&depth(1, 5, DepthAction::Change, Side::Buy, 4, 101));
+    assert_eq!(trust(&books, 1), Trust::Sure, "it publishes four");
+}
+
+#[test]
+fn definition_that_comes_after_more_levels_than_it_allows_makes_the_book_stale_once() {
+    let mut books = undefined(&pushed_out());
+    books.apply(&definition(1, 3, 0));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Stale, vec![104, 103, 102]));
+    apply(&mut books, &snapshot(1, 4, &[104, 103, 102]));
+    books.apply(&definition(1, 3, 0));
+    assert_eq!((trust(&books, 1), books.stale_count()), (Trust::Sure, 0));
+}
+
+#[test]
+fn snapshot_of_a_book_of_unknown_depth_says_which_levels_it_has() {
+    let mut books = undefined(&pushed_out());
+    apply(&mut books, &snapshot(1, 3, &[999]));
+    assert_eq!(trust(&books, 1), Trust::Unconfirmed, "it is older than the book");
+    apply(&mut books, &snapshot(1, 4, &[104, 103, 102]));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Sure, vec![104, 103, 102]));
+}
+
+#[test]
+fn book_that_a_statistic_showed_to_be_hurt_is_published_as_such() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), END, statistic(1, 2), END]);
+    assert!(books.touched().is_empty(), "it changed nothing");
+    apply(&mut books, &[statistic(1, 4), END]);
+    assert_eq!((books.touched(), books.is_stale(BookIdx(0))), (&[BookIdx(0)][..], true));
+}
+
+#[test]
+fn refresh_heals_direct_and_implied_levels_apart() {
+    let implied = |rpt_seq, side| match new(1, rpt_seq, side, 1, 300) {
+        Event::Depth(depth) => Event::Depth(Depth { liquidity: Liquidity::Implied, ..depth }),
+        other => other,
+    };
+    let mut books = books(&[definition(1, 1, 1), implied(1, Side::Buy), new(1, 3, Side::Buy, 1, 100)]);
+    books.apply(&new(1, 4, Side::Sell, 1, 101));
+    let both = |books: &DepthBooks| (books.trust(BookIdx(0)), books.implied_trust(BookIdx(0)), books.stale_count());
+    assert_eq!(both(&books), (Trust::Sure, Trust::Stale, 1));
+    apply(&mut books, &[implied(5, Side::Buy), implied(6, Side::Sell)]);
+    assert_eq!(both(&books), (Trust::Sure, Trust::Sure, 0));
+}
+
+#[test]
+fn snapshot_far_beyond_the_books_last_update_is_refused() {
+    let mut books = books(&[new(1, 1, Side::Buy, 1, 100), new(1, 4, Side::Buy, 1, 104)]);
+    apply(&mut books, &snapshot(1, u32::MAX, &[999]));
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Stale, vec![104, 100]));
+    assert_eq!(books.depth_counts().snapshots_doubtful, 1);
+}
+
+#[test]
+fn update_far_behind_the_books_number_makes_it_stale_and_is_not_left_out() {
+    let mut books = DepthBooks::new(2);
+    apply(&mut books, &snapshot(1, u32::MAX, &[999]));
+    apply(&mut books, &[new(1, 7, Side::Buy, 1, 1_000), new(1, 8, Side::Buy, 1, 1_001)]);
+    assert_eq!((trust(&books, 1), bids(&books, 1)), (Trust::Stale, vec![1_001, 1_000, 999]));
+}
+
 #[test]
 fn hurt_book_is_whole_when_each_level_was_set_anew() {
-    let two = Instrument {
-        depth: 2,
-        implied_depth: 0,
-        action: b'A',
-        total: 0,
-        at_ns: 0,
-        symbol: symbol(1),
-        tick: Price9(1),
-        name: Symbol::NONE,
-    };
-    let mut books = books(&[Event::Instrument(two), new(1, 5, Side::Buy, 1, 100)]);
+    let mut books = books(&[definition(1, 2, 0), new(1, 5, Side::Buy, 1, 100)]);
     assert_eq!(trust(&books, 1), Trust::Stale, "it begins in the middle");
     for (rpt_seq, side, level) in [(6, Side::Buy, 2), (7, Side::Sell, 1)] {
         books.apply(&new(1, rpt_seq, side, level, 100));

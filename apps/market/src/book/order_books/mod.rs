@@ -4,6 +4,7 @@
 //! delete. A replacing order inherits side and instrument. Trades against hidden orders change
 //! nothing here. A clear empties all books of the value, so each Cboe unit needs its own.
 
+use super::book_set::BookSet;
 use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, NONE, Total};
 use super::orders::{Order, Orders, Position, Vacant};
@@ -44,6 +45,8 @@ pub struct OrderBooks {
     orders: Orders,
     levels: Levels<Total>,
     is_stale: bool,
+    /// Books that lack an order that was refused.
+    lacking: BookSet,
     counts: BookCounts,
 }
 
@@ -77,8 +80,8 @@ impl Books for OrderBooks {
         self.levels.top(self.books.get(book.0 as usize))
     }
 
-    fn is_stale(&self, _book: BookIdx) -> bool {
-        self.is_stale
+    fn is_stale(&self, book: BookIdx) -> bool {
+        self.is_stale || self.lacking.contains(book)
     }
 
     fn mark_stale(&mut self) {
@@ -93,6 +96,7 @@ impl Books for OrderBooks {
         self.orders.clear();
         self.levels.clear();
         self.books.clear();
+        self.lacking.clear();
         self.is_stale = false;
     }
 
@@ -122,6 +126,7 @@ impl OrderBooks {
             orders: Orders::new(capacity.orders),
             levels: Levels::new(capacity.levels),
             is_stale: false,
+            lacking: BookSet::new(capacity.books),
             counts: BookCounts::default(),
         }
     }
@@ -134,6 +139,7 @@ impl OrderBooks {
             + by_locate
             + (books * size_of::<Locate>()) as u128
             + LazyTable::<[Ladder; 2]>::memory(books as u128)
+            + BookSet::memory(books as u128)
             + Orders::memory(orders as u128)
             + Levels::<Total>::memory(levels as u128)
     }
@@ -158,7 +164,7 @@ impl OrderBooks {
         let book = self.book(add.locate, add.symbol)?;
         let Err(vacant) = self.orders.place(add.order) else {
             self.counts.repeated_orders += 1;
-            return None;
+            return Some(self.lack(book));
         };
         self.rest(vacant, add.order, add.qty, LevelKey { book, side: add.side, price: add.price })
     }
@@ -189,7 +195,7 @@ impl OrderBooks {
         let (place, gone) = self.remove(at);
         let Err(vacant) = self.orders.place(replace.new) else {
             self.counts.repeated_orders += 1;
-            return Some(gone);
+            return Some(self.lack(gone.book));
         };
         let came = self.rest(vacant, replace.new, replace.qty, LevelKey { price: replace.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
@@ -212,6 +218,7 @@ impl OrderBooks {
     #[cold]
     fn reset(&mut self, symbol: Symbol) -> Option<Change> {
         let book = self.symbols.find(symbol)?;
+        let was_lacking = self.lacking.remove(book);
         let is_empty = self.books.get(book.0 as usize).iter().all(|ladder| ladder.best() == NONE);
         let mut slot = if is_empty { self.orders.slots() } else { 0 };
         while slot < self.orders.slots() {
@@ -221,7 +228,7 @@ impl OrderBooks {
                 _ => slot += 1,
             }
         }
-        Some(Change { book, is_top: !is_empty })
+        Some(Change { book, is_top: !is_empty || was_lacking })
     }
 
     fn is_of(&mut self, book: BookIdx, at: Position) -> bool {
@@ -281,20 +288,27 @@ impl OrderBooks {
         }
         if self.orders.is_full() {
             self.counts.orders_full += 1;
-            return None;
+            return Some(self.lack(place.book));
         }
         let LevelKey { book, side, price } = place;
         let ladder = &mut self.books.get_mut(book.0 as usize)[side as usize];
         let found = self.levels.find(ladder, side, price);
         let Some(idx) = found.or_else(|| self.levels.insert(ladder, side, price, Total::none(book.0))) else {
             self.counts.levels_full += 1;
-            return None;
+            return Some(self.lack(book));
         };
         let level = self.levels.get_mut(idx);
         level.qty += u64::from(qty);
         level.orders += 1;
         self.orders.insert(vacant, Order { reference: order, qty, level: idx });
         Some(Change { book, is_top: ladder.best() == idx })
+    }
+
+    /// A book lacks an order from here on, until it is empty: its best price may be another.
+    #[cold]
+    fn lack(&mut self, book: BookIdx) -> Change {
+        self.lacking.insert(book);
+        Change { book, is_top: true }
     }
 
     /// The instrument's book. The locate is a shortcut, used only where the symbol agrees.

@@ -126,7 +126,7 @@ fn best_price_is_first_on_both_sides() {
     // The fourth price found no room.
     assert_eq!(books.counts().levels_full, 1);
     let top = TopOfBook { bid_px: Price(100), bid_qty: 2, ask_px: Price(102), ask_qty: 3 };
-    assert_eq!((books.top(BOOK), books.is_stale(BOOK)), (top, false));
+    assert_eq!((books.top(BOOK), books.is_stale(BOOK)), (top, true));
 }
 
 #[test]
@@ -134,6 +134,27 @@ fn full_order_table_refuses_and_counts() {
     let adds: Vec<_> = (1..=6).map(|order| buy(order, 1, 100)).collect();
     let books = apply(&adds);
     assert_eq!((books.counts().orders_full, books.orders_count(), books.top(BOOK).bid_qty), (2, 4, 4));
+}
+
+#[test]
+fn only_the_book_that_lacks_an_order_is_stale_until_it_is_empty() {
+    let other = BookIdx(1);
+    let in_other = |order| match buy(order, 1, 100) {
+        Event::Add(add) => Event::Add(Add { symbol: named("B"), locate: Locate(2), ..add }),
+        event => event,
+    };
+    let mut books = apply(&[buy(1, 1, 100), in_other(2), in_other(3), in_other(4)]);
+    let change = books.apply(&buy(5, 1, 101));
+    assert_eq!(change, Some(Change { book: BOOK, is_top: true }), "whoever shows its best price is to know");
+    assert_eq!([BOOK, other].map(|book| books.is_stale(book)), [true, false]);
+    books.apply(&replace(2, 3, 1, 99));
+    assert_eq!([BOOK, other].map(|book| books.is_stale(book)), [true, true], "the new order has the name of another");
+    let symbol = books.symbol(BOOK);
+    let change = books.apply(&Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol }));
+    assert_eq!(change, Some(Change { book: BOOK, is_top: true }));
+    assert_eq!([BOOK, other].map(|book| books.is_stale(book)), [false, true]);
+    books.clear();
+    assert!(!books.is_stale(other));
 }
 
 #[test]

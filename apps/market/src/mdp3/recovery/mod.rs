@@ -12,7 +12,8 @@
 //! leave out what each already has, so books that were never hurt stay as they are. An older
 //! snapshot is refused, because nothing covers the numbers between it and the queue; one behind
 //! which more than [`RecoveryConfig::replay_max`] messages are queued is left for a fresher one,
-//! because the worker that applies them serves other books meanwhile.
+//! because the worker that applies them serves other books meanwhile. One that claims to be of a
+//! time far ahead of the live feed ([`RecoveryConfig::distance_max`]) is damaged or forged.
 //!
 //! *Late join.* The first live packet is not the first of the week: [`Recovery::gap`] opens the
 //! queue, every book is hurt by its first update, and the loop of snapshots heals them. *Overflow.*
@@ -43,11 +44,14 @@ pub struct RecoveryConfig {
     /// Messages behind a snapshot that are applied at once at most: a bound on the time that one
     /// takes. By default 16,384, less than a millisecond; CME's loop is some milliseconds behind.
     pub replay_max: usize,
+    /// A snapshot that was taken more than this many packets behind the last live one is doubtful.
+    /// By default 100,000.
+    pub distance_max: u64,
 }
 
 impl Default for RecoveryConfig {
     fn default() -> Self {
-        Self { queue_len_max: 64 << 20, messages_max: 1 << 20, replay_max: 1 << 14 }
+        Self { queue_len_max: 64 << 20, messages_max: 1 << 20, replay_max: 1 << 14, distance_max: 100_000 }
     }
 }
 
@@ -66,6 +70,8 @@ pub struct RecoveryCounts {
     pub too_old: u64,
     /// Snapshots with too many messages behind them: later ones will do.
     pub too_far: u64,
+    /// Snapshots that claim to be from farther ahead than [`RecoveryConfig::distance_max`].
+    pub doubtful: u64,
     /// Messages of the snapshot feed that are no snapshots of books, or broken.
     pub ignored: u64,
     /// Whole loops of snapshots.
@@ -78,7 +84,10 @@ pub struct RecoveryCounts {
 #[derive(Debug)]
 pub struct Recovery {
     replay_max: usize,
+    distance_max: u64,
     queue: LiveQueue,
+    /// One past the last live packet, while the queue is open.
+    live_next: u64,
     /// Every live packet from this number on is in the queue.
     covers_from: u64,
     is_open: bool,
@@ -128,6 +137,8 @@ impl Recovery {
     pub fn new(config: RecoveryConfig) -> Self {
         Self {
             replay_max: config.replay_max,
+            distance_max: config.distance_max,
+            live_next: 0,
             queue: LiveQueue::new(config.queue_len_max, config.messages_max),
             covers_from: 0,
             is_open: false,
@@ -182,6 +193,10 @@ impl Recovery {
         };
         if last_seq + 1 < self.covers_from {
             self.counts.too_old += 1;
+            return;
+        }
+        if last_seq > self.live_next.saturating_add(self.distance_max) {
+            self.counts.doubtful += 1;
             return;
         }
         if self.queue.behind(last_seq).len() > self.replay_max {
@@ -248,7 +263,7 @@ impl Recovery {
     #[cold]
     fn open(&mut self, covers_from: u64) {
         self.close();
-        (self.is_open, self.covers_from) = (true, covers_from);
+        (self.is_open, self.covers_from, self.live_next) = (true, covers_from, covers_from);
     }
 
     fn close(&mut self) {
@@ -262,6 +277,7 @@ impl Recovery {
             // The books are empty, as they should be.
             return self.close();
         }
+        self.live_next = seq + 1;
         let overflowed = self.counts.overflowed;
         let lost_to = self.queue.push(seq, message, &mut self.counts.overflowed);
         self.covers_from = self.covers_from.max(lost_to);

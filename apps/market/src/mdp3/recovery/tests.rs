@@ -7,15 +7,27 @@ use super::super::layout::{
     SnapshotRoot, emit_head,
 };
 use super::*;
-use crate::book::{Books, DepthBooks, Trust};
-use crate::event::Liquidity;
+use crate::book::{Books, DEPTH_MAX, DepthBooks, Trust};
+use crate::event::{Instrument, Liquidity};
 use crate::sbe::{Block, emit_block, emit_group};
-use crate::units::Side;
+use crate::units::{Price9, Side};
 
 const INSTRUMENTS: i32 = 3;
 
 fn symbol(id: i32) -> Symbol {
     Symbol::from_number(id as u32 as u64)
+}
+
+/// Books of instruments that are defined.
+fn books() -> DepthBooks {
+    let mut books = DepthBooks::new(8);
+    for id in 0..INSTRUMENTS {
+        let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
+        let (depth, implied_depth, action, total, at_ns) = (DEPTH_MAX as u8, 0, b'A', 0, 0);
+        let definition = Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name };
+        books.apply(&Event::Instrument(definition));
+    }
+    books
 }
 
 /// The venue: it knows all books, and writes messages as it would.
@@ -27,7 +39,7 @@ struct Venue {
 
 impl Venue {
     fn new() -> Self {
-        Self { books: DepthBooks::new(8), rpt_seq: [0; INSTRUMENTS as usize], counts: MessageCounts::new() }
+        Self { books: books(), rpt_seq: [0; INSTRUMENTS as usize], counts: MessageCounts::new() }
     }
 
     /// A message that changes the best bid of an instrument: a new level, or the best is gone.
@@ -99,7 +111,7 @@ struct Receiver {
 
 impl Receiver {
     fn new(config: RecoveryConfig) -> Self {
-        let (books, counts) = (DepthBooks::new(8), MessageCounts::new());
+        let (books, counts) = (books(), MessageCounts::new());
         Self { books, recovery: Recovery::new(config), counts, next: 1 }
     }
 
@@ -159,6 +171,17 @@ fn snapshot_from_before_the_hole_is_refused() {
     // The last packet in it is the last one that was lost: the queue begins right behind.
     receiver.snapshot(&border);
     assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn snapshot_from_far_ahead_of_the_live_feed_is_refused() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    for seq in [1, 3] {
+        receiver.live(seq, &venue.update(0, seq as i64));
+        venue.update(0, 10);
+    }
+    receiver.snapshot(&venue.snapshot(0, u32::MAX.into()));
+    assert_eq!((receiver.trust(0), receiver.recovery.counts().doubtful), (Some(Trust::Stale), 1));
 }
 
 #[test]
