@@ -16,7 +16,8 @@ use core::marker::PhantomData;
 
 use crate::arbitration::{Arbiter, Line, Output, Slot, Slots, Verdict, Window};
 use crate::book::Books;
-use crate::codec::{Decoder, MessageCounts};
+use crate::codec::{Decoder, MessageCounts, MessageError};
+use crate::event::Event;
 use crate::framing::{Framing, FramingError, Packet};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 use crate::sink::EventSink;
@@ -250,7 +251,8 @@ pub struct BookBuilder<C, B, S = ()> {
     codec: C,
     /// Messages by type, and those that gave no event.
     pub counts: MessageCounts,
-    /// The books. A gap makes them stale, a restart empties them.
+    /// The books. A gap and a message of theirs that cannot be decoded make them stale, a restart
+    /// empties them.
     pub books: B,
     /// Receives each event after the books.
     pub sink: S,
@@ -272,9 +274,12 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
     /// Counts a message, and passes its events to the sink, but leaves the books alone: an image
     /// has it, or it is applied later by [`BookBuilder::apply_queued`].
     pub fn pass_on(&mut self, seq: u64, message: &[u8]) {
-        self.codec.decode_all(message, &mut self.counts, &mut |event| {
+        let decoded = self.codec.decode_each(message, &mut self.counts, &mut |event| {
             self.sink.event(seq, event, None, &self.books);
         });
+        if let Err(error) = decoded {
+            self.refuse(error);
+        }
     }
 
     /// Applies a message that was passed on when it arrived; `counts` is for whatever it is decoded
@@ -284,7 +289,23 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
         let books = &mut self.books;
         C::default().decode_all(message, counts, &mut |event| {
             books.apply(event);
+            if matches!(event, Event::Clear(_)) {
+                // Empty books are right only when the messages behind are applied too.
+                books.mark_stale();
+            }
         });
+    }
+
+    /// A message gave no event. Where books are built from its type they lack it, and it may have
+    /// been about any of them.
+    #[cold]
+    fn refuse(&mut self, error: MessageError) {
+        self.counts.count_error(error);
+        if error.known_kind().is_some_and(|kind| C::BOOK_KINDS.contains(&kind)) {
+            self.counts.lost_to_books += 1;
+            self.books.mark_stale();
+            self.sink.doubted(&self.books);
+        }
     }
 
     /// All messages behind an image are applied: the books are whole.
@@ -297,10 +318,13 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
 impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilder<C, B, S> {
     #[inline]
     fn on_message(&mut self, seq: u64, message: &[u8]) {
-        self.codec.decode_all(message, &mut self.counts, &mut |event| {
+        let decoded = self.codec.decode_each(message, &mut self.counts, &mut |event| {
             let change = self.books.apply(event);
             self.sink.event(seq, event, change, &self.books);
         });
+        if let Err(error) = decoded {
+            self.refuse(error);
+        }
     }
 
     fn on_gap(&mut self, gap: Gap) {
@@ -322,11 +346,16 @@ impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilde
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zerocopy::IntoBytes;
 
     use super::*;
     use crate::framing::PacketWriter;
     use crate::framing::cboe_unit::{CboeUnit, UnitHeader};
     use crate::framing::mold_udp64::{MoldHeader, MoldUdp64};
+    use crate::itch50::Itch50;
+    use crate::pitch::{Head, Pitch, UnitClear};
+    use crate::sequence::StartSequence;
+    use crate::{BookIdx, Capacity, OrderBooks};
 
     /// The calls of a handler as text: numbers, `G1-2` gap, `R` restart, `.` end.
     #[derive(Default)]
@@ -377,6 +406,42 @@ mod tests {
         fn check(&self, story: &str) {
             assert_eq!(self.story.0.join(" "), story);
         }
+    }
+
+    #[test]
+    fn restart_behind_a_late_join_begins_at_one() {
+        let policy = Policy { first: StartSequence::Anywhere, ..Policy::default() };
+        let mut play = Play::new(AbConfig { policy, ..AbConfig::default() });
+        play.bring(Line::A, &packet(1, 500, 2), 0).bring(Line::B, &packet(1, 500, 2), 0).check("500 501");
+        play.bring(Line::A, &packet(2, 3, 1), 1).bring(Line::B, &packet(2, 3, 1), 1);
+        play.channel.tick(2_000_000, &mut play.story);
+        play.check("500 501 R G1-2 3");
+    }
+
+    fn builder<C: Decoder + Default>() -> BookBuilder<C, OrderBooks> {
+        BookBuilder::new(C::default(), OrderBooks::new(Capacity { books: 1, orders: 2, levels: 2 }))
+    }
+
+    #[test]
+    fn message_of_the_books_that_cannot_be_decoded_makes_them_stale_and_no_other_does() {
+        let mut builder = builder::<Itch50>();
+        // A new type, an empty message, and a trade and an order that are too short.
+        for (message, is_stale) in [(&b"z..."[..], false), (b"", false), (b"P", false), (b"A", true)] {
+            builder.on_message(1, message);
+            assert_eq!(builder.books.is_stale(BookIdx(0)), is_stale, "{}", message.escape_ascii());
+        }
+        assert_eq!((builder.counts.total(), builder.counts.lost_to_books), (4, 1));
+    }
+
+    #[test]
+    fn clear_among_queued_messages_leaves_the_books_stale() {
+        let mut builder = builder::<Pitch>();
+        builder.books.mark_stale();
+        let clear = UnitClear { head: Head::new(UnitClear::LEN, UnitClear::KIND, 0) };
+        builder.apply_queued(clear.as_bytes(), &mut MessageCounts::new());
+        assert!(builder.books.is_stale(BookIdx(0)));
+        builder.on_rebuilt();
+        assert!(!builder.books.is_stale(BookIdx(0)));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::event::Event;
 pub trait Codec {
     /// The feed's name in configurations and reports.
     const NAME: &'static str;
+    /// See [`Decoder::BOOK_KINDS`].
+    const BOOK_KINDS: &'static [u8];
 
     /// The type byte of a message, or `None` where it is too short to have one.
     fn kind(message: &[u8]) -> Option<u8>;
@@ -43,6 +45,9 @@ pub trait Codec {
 pub trait Decoder {
     /// The feed's name in configurations and reports.
     const NAME: &'static str;
+    /// The types of the messages that books are built from: one of them that cannot be decoded
+    /// leaves the books wrong.
+    const BOOK_KINDS: &'static [u8];
 
     /// The type of a message, or `None` where it is too short to have one.
     fn kind(message: &[u8]) -> Option<u8>;
@@ -67,6 +72,7 @@ pub trait Decoder {
 
 impl<C: Codec> Decoder for C {
     const NAME: &'static str = C::NAME;
+    const BOOK_KINDS: &'static [u8] = C::BOOK_KINDS;
 
     #[inline]
     fn kind(message: &[u8]) -> Option<u8> {
@@ -114,6 +120,16 @@ pub enum MessageError {
     },
 }
 
+impl MessageError {
+    /// The type of a message that is known and gave no event all the same.
+    pub(crate) const fn known_kind(self) -> Option<u8> {
+        match self {
+            Self::Empty | Self::Unknown { .. } => None,
+            Self::Length { kind, .. } | Self::Undefined { kind } => Some(kind),
+        }
+    }
+}
+
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,12 +160,14 @@ pub struct MessageCounts {
     pub wrong_length: u64,
     /// Messages about instruments that were not defined.
     pub undefined: u64,
+    /// Of all these, the ones that books should have been built from.
+    pub lost_to_books: u64,
 }
 
 impl MessageCounts {
     /// All zero.
     pub const fn new() -> Self {
-        Self { by_type: [0; 256], empty: 0, unknown: 0, wrong_length: 0, undefined: 0 }
+        Self { by_type: [0; 256], empty: 0, unknown: 0, wrong_length: 0, undefined: 0, lost_to_books: 0 }
     }
 
     /// Messages that became events.
@@ -168,7 +186,7 @@ impl MessageCounts {
     }
 
     #[cold]
-    fn count_error(&mut self, error: MessageError) {
+    pub(crate) fn count_error(&mut self, error: MessageError) {
         match error {
             MessageError::Empty => self.empty += 1,
             MessageError::Unknown { .. } => self.unknown += 1,
@@ -277,16 +295,18 @@ macro_rules! message_set {
     };
 }
 
-/// Declares a decoder without state, of a feed whose messages begin with their type. The
+/// Declares a decoder without state, of a feed whose messages begin with their type: its name and
+/// the types that books are built from. The
 /// function `event` of the same file makes an event of a message.
 macro_rules! stateless_codec {
-    ($(#[$doc:meta])* $name:ident, $text:literal) => {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $book_kinds:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name;
 
         impl $crate::codec::Codec for $name {
             const NAME: &'static str = $text;
+            const BOOK_KINDS: &'static [u8] = $book_kinds;
 
             #[inline]
             fn kind(message: &[u8]) -> Option<u8> {

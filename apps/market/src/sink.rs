@@ -32,6 +32,12 @@ pub trait EventSink {
         let _ = (gap, books);
     }
 
+    /// The books became stale although no number is missing: a message that they are built from
+    /// could not be decoded.
+    fn doubted(&mut self, books: &impl Books) {
+        let _ = books;
+    }
+
     /// The books were rebuilt from an image, and are whole. Events went on meanwhile, those of the
     /// last messages without an effect, because the books were behind them; the indices of books
     /// are new.

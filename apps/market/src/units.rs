@@ -142,12 +142,13 @@ impl Default for Symbol {
 }
 
 impl fmt::Display for Symbol {
-    /// A number is printed with `#` in front.
+    /// A number is printed with `#` in front; a byte that is no printable ASCII is escaped, so that
+    /// what the wire brings does nothing to a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(number) = self.number() {
-            return f.pad(&format!("#{number}"));
+        match self.number() {
+            Some(number) => f.pad(&format!("#{number}")),
+            None => f.pad(&self.0.trim_ascii_end().escape_ascii().to_string()),
         }
-        f.pad(self.as_str())
     }
 }
 
@@ -156,7 +157,7 @@ impl fmt::Debug for Symbol {
         if let Some(number) = self.number() {
             return write!(f, "#{number}");
         }
-        write!(f, "{:?}", self.as_str())
+        write!(f, "\"{}\"", self.0.trim_ascii_end().escape_ascii())
     }
 }
 
@@ -198,6 +199,16 @@ pub struct Locate(pub u16);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbol_with_bytes_that_are_no_text_is_printed_escaped() {
+        let symbol = Symbol(*b"\x1b[2J\xff   ");
+        assert_eq!((symbol.to_string(), format!("{symbol:?}")), ("\\x1b[2J\\xff".into(), "\"\\x1b[2J\\xff\"".into()));
+        assert_eq!(
+            (Symbol::from_six(*b"BRK.A ").to_string(), Symbol::from_number(7).to_string()),
+            ("BRK.A".into(), "#7".into())
+        );
+    }
 
     #[test]
     fn price_prints_four_decimals_and_its_sign() {

@@ -77,7 +77,8 @@ pub enum Verdict {
     /// Pass it to [`Arbiter::keep`]. A caller that cannot keep it drops it, and it is lost unless
     /// another line brings it.
     Keep,
-    /// The packet has nothing new, or is not credible. Free it.
+    /// The packet has nothing new, is not credible, or is outside of the channel's numbers. Free
+    /// it.
     Discard,
 }
 

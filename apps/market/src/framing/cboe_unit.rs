@@ -3,7 +3,8 @@
 //!
 //! `0:2 length of the whole packet, 2:1 count, 3:1 unit, 4:4 sequence of the first message`. Each
 //! unit has its own sequence. A heartbeat has no messages and the next sequence; on a gap-response
-//! group its sequence is 0, which has no meaning. Messages with sequence 0 are unsequenced.
+//! group its sequence is 0, which has no meaning. Messages with sequence 0 are unsequenced:
+//! on a group of numbered ones they are none of the unit's.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

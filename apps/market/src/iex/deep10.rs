@@ -15,7 +15,7 @@ message_set! {
 
 stateless_codec! {
     /// The decoder. It has no state: the messages carry their time and their instrument.
-    Deep10, "deep10"
+    Deep10, "deep10", b"85"
 }
 
 #[inline]

@@ -9,7 +9,7 @@ use crate::units::{OrderRef, Price, Side, Symbol};
 
 stateless_codec! {
     /// The decoder. It has no state: the messages carry their time and their stock.
-    Itch50, "itch50"
+    Itch50, "itch50", b"AFECXDU"
 }
 
 /// The event of both messages that add an order: they differ behind these fields.

@@ -46,6 +46,19 @@ pub const fn name(template: u8) -> Option<&'static str> {
 
 impl Decoder for Mdp3 {
     const NAME: &'static str = "mdp3";
+    const BOOK_KINDS: &'static [u8] = &[
+        kind_of(ChannelReset::ID),
+        kind_of(Book::ID),
+        kind_of(OrderBook::ID),
+        kind_of(Snapshot::ID),
+        kind_of(OrderSnapshot::ID),
+        // What counts in the numbers of an instrument.
+        kind_of(TradeSummary::ID),
+        kind_of(Volume::ID),
+        kind_of(DailyStatistics::ID),
+        kind_of(LimitsBanding::ID),
+        kind_of(SessionStatistics::ID),
+    ];
 
     #[inline]
     fn kind(message: &[u8]) -> Option<u8> {

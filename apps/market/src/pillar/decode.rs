@@ -44,6 +44,16 @@ impl Default for Pillar {
 
 impl Codec for Pillar {
     const NAME: &'static str = "pillar";
+    const BOOK_KINDS: &'static [u8] = &[
+        SequenceNumberReset::KIND,
+        SymbolIndexMapping::KIND,
+        SymbolClear::KIND,
+        AddOrder::KIND,
+        ModifyOrder::KIND,
+        DeleteOrder::KIND,
+        OrderExecution::KIND,
+        ReplaceOrder::KIND,
+    ];
 
     #[inline]
     fn kind(message: &[u8]) -> Option<u8> {

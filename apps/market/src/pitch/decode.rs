@@ -15,6 +15,19 @@ pub struct Pitch {
 
 impl Codec for Pitch {
     const NAME: &'static str = "pitch";
+    const BOOK_KINDS: &'static [u8] = &[
+        UnitClear::KIND,
+        AddLong::KIND,
+        AddShort::KIND,
+        AddExpanded::KIND,
+        Executed::KIND,
+        ExecutedAtPrice::KIND,
+        ReduceLong::KIND,
+        ReduceShort::KIND,
+        ModifyLong::KIND,
+        ModifyShort::KIND,
+        Delete::KIND,
+    ];
 
     #[inline]
     fn kind(message: &[u8]) -> Option<u8> {

@@ -32,6 +32,13 @@
 //! [`SequenceCounts::doubted`]. An unconfirmed claim is counted there too, and changes nothing
 //! else: messages reported missing were sent, unless two packets agree in a false claim. A
 //! network's copy of the packet itself is not a witness; a heartbeat has to come three times.
+//!
+//! *What numbers cannot show.* A forged packet with the expected number, in the present session, is
+//! the next packet as far as numbers can tell: its messages are delivered, the true ones of these
+//! numbers are duplicates then, and one datagram of 726 empty MoldUDP64 messages moves the expected
+//! number by 726. Against that serve a network that only the venue sends into, and the senders that
+//! a line accepts (`sources` of the feed handler). A packet without a number, where the others have
+//! some, is never delivered: it is doubted.
 
 use crate::framing::{Header, Session};
 
@@ -51,7 +58,8 @@ pub enum StartSequence {
     /// At 1: all messages before the first packet are missing.
     #[default]
     FromOne,
-    /// At the first packet that arrives: the machine joins late on purpose.
+    /// At the first packet that arrives: the machine joins late on purpose. After a restart the
+    /// numbers begin at 1.
     Anywhere,
 }
 
@@ -124,7 +132,8 @@ pub enum Action {
     Duplicate,
     /// The packet is from before a restart: drop it.
     Past,
-    /// The packet's claim needs a second packet: drop it.
+    /// The packet's claim needs a second packet, or its messages are outside of the channel's
+    /// numbers: drop it.
     Doubt,
     /// It has no messages.
     Heartbeat,
@@ -139,7 +148,7 @@ pub struct SequenceCounts {
     pub packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,
-    /// Messages delivered, those without numbers included.
+    /// Messages delivered.
     pub delivered: u64,
     /// Messages that had been delivered before.
     pub duplicates: u64,
@@ -148,7 +157,8 @@ pub struct SequenceCounts {
     /// Messages from before a restart that arrived after it: the restart lost them. They are not
     /// delivered.
     pub past: u64,
-    /// Messages of packets whose implausible claim found no witness. They are not delivered.
+    /// Messages of packets whose implausible claim found no witness, or that are outside of the
+    /// channel's numbers. They are not delivered.
     pub doubted: u64,
     /// Gaps.
     pub gaps: u64,

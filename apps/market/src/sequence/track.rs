@@ -70,7 +70,7 @@ pub(crate) enum SequencePosition {
     Restart,
     /// All of its numbers were expected before.
     Behind,
-    /// The expected number is in it, or it has no number.
+    /// The expected number is in it, or it has none and changes nothing.
     Here,
     /// Behind a hole.
     Ahead,
@@ -174,14 +174,15 @@ impl Track {
         self.record_accepted(header);
     }
 
-    /// Restarts with `header`. Where that is from before the last restart, which was a mistake
-    /// then, the numbers continue where they were.
+    /// Restarts with `header`: the numbers begin at 1, wherever they did at the start, so what is
+    /// lost of a new day is a gap also for who joined the last one late. Where `header` is from
+    /// before the last restart, which was a mistake then, the numbers continue where they were.
     pub(crate) fn restart(&mut self, header: &Header) {
         let returned = self.before.filter(|_| self.is_past(header));
         self.before = self.session.map(|session| Before { session, next: self.next });
         self.session = Some(header.session);
         self.sent.restart(header.sent_ns);
-        self.next = returned.map_or(self.policy.first_seq(header), |before| before.next);
+        self.next = returned.map_or(1, |before| before.next);
         self.reach = self.next.max(header.end());
         self.stragglers = 0;
         self.stale_heartbeats = 0;
@@ -216,12 +217,9 @@ impl Track {
                 self.counts.ends += 1;
                 return Action::EndOfSession;
             }
-            PacketKind::Data | PacketKind::Unsequenced => {}
-        }
-        if header.kind == PacketKind::Unsequenced {
-            self.counts.packets += 1;
-            self.counts.delivered += u64::from(header.count);
-            return Action::Deliver { skip: 0 };
+            // Nothing shows whether its messages came before, or who sent them.
+            PacketKind::Unsequenced => return self.doubt(header),
+            PacketKind::Data => {}
         }
         if header.end() <= self.next {
             return self.refuse(header);
@@ -253,7 +251,8 @@ impl Track {
         })
     }
 
-    /// Counts a packet whose claim is not accepted.
+    /// Counts a packet whose claim is not accepted, or that has no number.
+    #[cold]
     pub(crate) fn doubt(&mut self, header: &Header) -> Action {
         self.put_aside(header, Action::Doubt, |track| track.counts.doubted += u64::from(header.count))
     }
