@@ -7,6 +7,9 @@ use wirepath::time::Duration;
 
 use crate::timestamping::Timestamping;
 
+/// How long the acknowledgment of a request waits for its answer, as on Linux (`TCP_DELACK_MIN`).
+const INTERACTIVE_ACK_DELAY: Duration = Duration::from_millis(40);
+
 /// The options of a socket. Accepted connections inherit those of the listener, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -229,6 +232,7 @@ impl Options {
         ConnectionOptions {
             nodelay: self.nodelay,
             quickack: self.quickack,
+            interactive_ack_delay: Some(INTERACTIVE_ACK_DELAY),
             keepalive: self.keepalive.then_some(self.keepalive_times),
             user_timeout: self.user_timeout,
             syn_retries: Some(self.syn_retries),

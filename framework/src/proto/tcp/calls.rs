@@ -11,7 +11,7 @@ use super::output::interface::Output;
 use super::output::transmit::SEGMENTS_MAX;
 use super::payload::Payload;
 use super::seq::Seq;
-use super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
+use super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use super::state::queue::{Chunk, FIN, PUSH};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
@@ -410,7 +410,7 @@ impl<P: Payload> Tcp<P> {
         }
         let has_grown = options.receive_buffer > receive_buffer;
         if has_grown && cx.connection.state.may_receive() && cx.connection.owes_window_update() {
-            cx.owe_ack(AckOwed::Now);
+            cx.owe_ack_now();
         }
         if cx.connection.state.may_send() && cx.connection.has(AppFlags::WANTS_ROOM) {
             cx.offer_room();

@@ -243,6 +243,10 @@ impl ConnectionOptions {
         if self.ack_delay >= Duration::from_millis(500) {
             return error("ack_delay", "less than 500 ms (RFC 9293 3.8.6.3)");
         }
+        let is_in_range = |delay: Duration| (1..256).contains(&(delay.as_nanos() / 1_000_000));
+        if !self.interactive_ack_delay.is_none_or(is_in_range) {
+            return error("interactive_ack_delay", "1 to 255 ms");
+        }
         if self.pacing_rate == Some(0) {
             return error("pacing_rate", "more than no byte a second");
         }

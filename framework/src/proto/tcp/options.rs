@@ -64,8 +64,13 @@ pub struct ConnectionOptions {
     pub nodelay: bool,
     /// Acknowledge at the end of each burst (`TCP_QUICKACK`, but it stays). By default off.
     pub quickack: bool,
-    /// The delayed-ACK time (RFC 9293 3.8.6.3 forbids 500 ms). By default 1 ms.
+    /// The delayed-ACK time (RFC 9293 3.8.6.3 forbids 500 ms), in steps of 10 µs. By default 1 ms.
     pub ack_delay: Duration,
+    /// The same of an interactive connection, whole milliseconds below 256: where the last eight
+    /// pieces of data of the peer have each acknowledged data of ours, an answer is likely to take
+    /// the acknowledgment along, and one of its own costs a frame. Linux waits for 40 ms there. By
+    /// default `None`: as `ack_delay` says.
+    pub interactive_ack_delay: Option<Duration>,
     /// Probes of a silent peer. By default `None`; for a listener after two hours.
     pub keepalive: Option<Keepalive>,
     /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: until the
@@ -122,6 +127,7 @@ impl Default for ConnectionOptions {
             nodelay: true,
             quickack: false,
             ack_delay: Duration::from_millis(1),
+            interactive_ack_delay: None,
             keepalive: None,
             user_timeout: None,
             syn_retries: None,

@@ -20,7 +20,6 @@ use super::super::state::queue::Chunk;
 use super::super::state::stored::switch;
 use super::arrival::TcpDrop;
 use crate::proto::slab::NIL;
-use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
 /// The first bytes of a connection, which are acknowledged at once: a sender in slow start waits
@@ -47,9 +46,15 @@ impl<P> Piece<P> {
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Processes the data of an acceptable segment. Returns data that is next in order; refused
-    /// data is not acknowledged, and the reason is for a counter.
+    /// data is not acknowledged, and the reason is for a counter. `acks_data`: the segment has
+    /// acknowledged data of ours.
     #[inline]
-    pub(in crate::proto::tcp) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
+    pub(in crate::proto::tcp) fn take_data(
+        &mut self,
+        segment: &Segment,
+        payload: P,
+        acks_data: bool,
+    ) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let end = segment.seq + segment.len;
         let is_plain = segment.seq == connection.rcv.nxt
@@ -61,46 +66,45 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !is_plain {
             return self.slow_path_data(segment, payload);
         }
-        self.take_next_in_order(segment.len);
+        self.take_next_in_order(segment.len, acks_data);
         Ok(Some(payload))
     }
 
     /// The next bytes have arrived, and are being delivered to the app.
     #[inline]
-    pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32) {
+    pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32, acks_data: bool) {
         self.connection.rcv.nxt += len;
         self.connection.tally.bytes_received += u64::from(len);
-        self.owe_ack_of_data(len);
+        self.owe_ack_of_data(len, acks_data);
     }
 
-    /// We owe an acknowledgment, to be sent at `by` at the latest.
+    /// We owe an acknowledgment at the end of this burst.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn owe_ack(&mut self, by: AckOwed) {
-        let connection = &mut *self.connection;
-        if by == AckOwed::Now {
-            connection.clock.owe_ack_now();
-            self.flush_later();
-        } else if connection.clock.ack_owed == AckOwed::No {
-            let delay = Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
-            connection.clock.owe_ack(by, self.now + delay);
-            self.arm_by(self.connection.clock.ack_at);
-        }
+    pub(in crate::proto::tcp) fn owe_ack_now(&mut self) {
+        self.connection.clock.owe_ack_now();
+        self.flush_later();
     }
 
     /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the
     /// delay.
     #[inline(always)]
-    fn owe_ack_of_data(&mut self, len: u32) {
+    fn owe_ack_of_data(&mut self, len: u32, acks_data: bool) {
         let connection = &mut *self.connection;
         if len > u32::from(connection.rcv.full_len) {
             connection.rcv.full_len = len.min(connection.rcv.mss.into()) as u16;
         }
         let is_due = connection.rcv.nxt - connection.advertised.last_ack_sent >= 2 * u32::from(connection.rcv.full_len)
             || connection.is_quick(len)
-            || connection.options.ack_delay_us == 0
+            || connection.options.ack_delay_10us == 0
             || connection.tally.bytes_received <= QUICK_LEN
                 && (connection.tally.bytes_acked == 0 || 2 * len > u32::from(connection.rcv.mss));
-        self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
+        if is_due {
+            self.owe_ack_now();
+        } else if connection.clock.ack_owed == AckOwed::No {
+            let delay = connection.options.next_ack_delay(acks_data);
+            connection.clock.owe_ack(AckOwed::Delayed, self.now + delay);
+            self.arm_by(self.connection.clock.ack_at);
+        }
     }
 
     /// A segment that is refused as old: the data that it repeated is reported with the
@@ -148,7 +152,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn acknowledge_at_once(&mut self, segment: &Segment) {
         self.connection.options.switches |= switch::DISORDER;
         if segment.has(TcpFlags::FIN) || self.connection.has(InputFlags::FIN_SEEN) {
-            self.owe_ack(AckOwed::Now);
+            self.owe_ack_now();
         } else {
             self.send_ack();
         }
@@ -203,7 +207,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if fills_gap {
             self.acknowledge_at_once(segment);
         } else {
-            self.owe_ack_of_data(len);
+            self.owe_ack_of_data(len, false);
         }
         Ok(delivered)
     }

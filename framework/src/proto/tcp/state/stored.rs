@@ -13,7 +13,12 @@ pub(in crate::proto::tcp) struct StoredOptions {
     pub(in crate::proto::tcp) send_buffer: u32,
     pub(in crate::proto::tcp) receive_buffer: u32,
     pub(in crate::proto::tcp) rto_min_us: u32,
-    pub(in crate::proto::tcp) ack_delay_us: u32,
+    pub(in crate::proto::tcp) ack_delay_10us: u16,
+    /// 0 is none.
+    interactive_ack_delay_ms: u8,
+    /// No option, but here as segments read both at once: the peer's data, so many times in a row,
+    /// has acknowledged data of ours.
+    exchanges: u8,
     /// 0 is none.
     pub(in crate::proto::tcp) user_timeout_ms: u32,
     pub(in crate::proto::tcp) switches: u8,
@@ -87,7 +92,9 @@ impl Connection {
         ConnectionOptions {
             nodelay: self.is_on(switch::NODELAY),
             quickack: self.is_on(switch::QUICKACK),
-            ack_delay: Duration::from_micros(options.ack_delay_us.into()),
+            ack_delay: Duration::from_micros(10 * u64::from(options.ack_delay_10us)),
+            interactive_ack_delay: (options.interactive_ack_delay_ms != 0)
+                .then(|| ms(options.interactive_ack_delay_ms.into())),
             keepalive: (options.keepalive_count != 0).then(|| Keepalive {
                 idle: ms(rare.keepalive_idle_ms),
                 interval: ms(rare.keepalive_interval_ms),
@@ -131,12 +138,42 @@ impl StoredOptions {
             send_buffer: options.send_buffer,
             receive_buffer: options.receive_buffer,
             rto_min_us: (options.rto_min.as_nanos() / 1_000) as u32,
-            ack_delay_us: (options.ack_delay.as_nanos() / 1_000) as u32,
+            ack_delay_10us: (options.ack_delay.as_nanos() / 10_000) as u16,
+            interactive_ack_delay_ms: options.interactive_ack_delay.map_or(0, |delay| ms(delay) as u8),
+            exchanges: 0,
             user_timeout_ms: options.user_timeout.map_or(0, ms),
             keepalive_count: options.keepalive.map_or(0, |keepalive| keepalive.count),
             ttl: options.ttl,
             tos: options.tos,
             switches: switches.iter().filter(|(on, _)| *on).map(|(_, switch)| switch).sum(),
+        }
+    }
+}
+
+/// Exchanges in a row after which a connection is interactive.
+const INTERACTIVE: u8 = 8;
+
+impl StoredOptions {
+    /// The delay of the acknowledgment of data that has come; `acks_data`: so that our answer to
+    /// the data before was acknowledged. A peer that waits for an acknowledgment between two small
+    /// segments of one request (RFC 9293 3.7.4) sends the second without, and waits for the short
+    /// delay alone.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn next_ack_delay(&mut self, acks_data: bool) -> Duration {
+        if self.interactive_ack_delay_ms != 0 {
+            self.exchanges = if acks_data { self.exchanges.saturating_add(1) } else { 0 };
+            if self.exchanges >= INTERACTIVE {
+                return Duration::from_millis(self.interactive_ack_delay_ms.into());
+            }
+        }
+        Duration::from_micros(10 * u64::from(self.ack_delay_10us))
+    }
+
+    /// A delayed acknowledgment leaves without data. After the delay of an interactive connection
+    /// the next ones wait for less: its answers take longer.
+    pub(in crate::proto::tcp) fn note_late_ack(&mut self) {
+        if self.exchanges >= INTERACTIVE {
+            self.exchanges = 0;
         }
     }
 }

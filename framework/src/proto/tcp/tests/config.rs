@@ -65,6 +65,11 @@ fn each_option_out_of_range_is_named_with_its_range() {
         ("rto_min", ConnectionOptions { rto_min: zero, ..good }),
         ("rto_min", ConnectionOptions { rto_min: Duration::from_secs(61), ..good }),
         ("ack_delay", ConnectionOptions { ack_delay: Duration::from_millis(500), ..good }),
+        ("interactive_ack_delay", ConnectionOptions { interactive_ack_delay: Some(zero), ..good }),
+        (
+            "interactive_ack_delay",
+            ConnectionOptions { interactive_ack_delay: Some(Duration::from_millis(256)), ..good },
+        ),
         ("pacing_rate", ConnectionOptions { pacing_rate: Some(0), ..good }),
         ("ttl", ConnectionOptions { ttl: 0, ..good }),
         ("keepalive.count", ConnectionOptions { keepalive: Some(Keepalive { count: 0, ..keepalive }), ..good }),

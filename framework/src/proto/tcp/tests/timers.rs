@@ -33,6 +33,73 @@ fn data_takes_the_delayed_acknowledgment_along() {
     assert_eq!(line.sent(), ["0+1 ack 10 PSH"]);
 }
 
+/// A connection with that many exchanges behind it, a request and its answer of ten bytes each.
+fn after_exchanges(count: u32) -> Line {
+    let (short, long) = (Duration::from_millis(1), Duration::from_millis(40));
+    let options = ConnectionOptions { ack_delay: short, interactive_ack_delay: Some(long), ..options() };
+    let mut line = Line::with(&options);
+    line.connection().tally.bytes_received = 1 << 20;
+    exchange(&mut line, count);
+    line
+}
+
+fn exchange(line: &mut Line, count: u32) {
+    for _ in 0..count {
+        line.ack = line.written;
+        line.data(line.bytes.len() as u32, 10);
+        line.send(10);
+    }
+    line.ack = line.written;
+    line.sent();
+}
+
+#[test]
+fn acknowledgment_of_a_request_waits_for_the_answer_once_eight_have_taken_theirs_along() {
+    let mut line = after_exchanges(8);
+    line.data(80, 10);
+    line.after_ms(39);
+    assert!(line.sent().is_empty());
+    line.send(10);
+    assert_eq!(line.sent(), ["80+10 ack 90 PSH"]);
+
+    let mut line = after_exchanges(7);
+    line.data(70, 10);
+    line.after_ms(2);
+    assert_eq!(line.sent(), ["70 ack 80"], "seven are too few");
+}
+
+#[test]
+fn answer_that_is_late_shortens_the_wait_of_the_next_seven() {
+    let mut line = after_exchanges(8);
+    line.data(80, 10);
+    line.after_ms(41);
+    assert_eq!(line.sent(), ["80 ack 90"]);
+    line.send(10);
+    exchange(&mut line, 6);
+    line.data(150, 10);
+    line.after_ms(2);
+    assert_eq!(line.sent(), ["150 ack 160"]);
+    line.send(10);
+    exchange(&mut line, 1);
+    line.data(170, 10);
+    line.after_ms(2);
+    assert!(line.sent().is_empty(), "eight were answered in time");
+}
+
+#[test]
+fn first_half_of_a_request_waits_no_longer_after_any_number_of_exchanges() {
+    let mut line = after_exchanges(0);
+    for request in 0..20 {
+        line.ack = line.written;
+        line.data(10 * request, 5);
+        line.after_ms(2);
+        assert_eq!(line.sent().len(), 1, "a peer with Nagle's algorithm sends the second half now");
+        line.data(10 * request + 5, 5);
+        line.send(10);
+        line.sent();
+    }
+}
+
 /// A connection whose window is closed while 1000 bytes wait.
 fn stuffed(options: &ConnectionOptions) -> Line {
     let mut line = Line::with(options);

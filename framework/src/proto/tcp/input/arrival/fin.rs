@@ -74,7 +74,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if !connection.has(InputFlags::FIN_SEEN) || connection.rcv.nxt != connection.rare_rcv.fin {
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
-                self.owe_ack(AckOwed::Now);
+                self.owe_ack_now();
             } else if connection.clock.ack_owed == AckOwed::Now {
                 // Data beyond a hole, which is acknowledged each time (RFC 5681 4.2).
                 self.send_ack();
@@ -90,7 +90,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             State::FinWait1 => self.connection.state = State::Closing,
             _ => self.enter_time_wait(),
         }
-        self.owe_ack(AckOwed::Now);
+        self.owe_ack_now();
     }
 
     /// Both sides have closed, and each knows that the other has: keep the connection for a while,

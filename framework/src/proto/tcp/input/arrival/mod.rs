@@ -184,20 +184,23 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
             return Err(self.take_reset_or_syn(segment));
         }
+        let before = self.connection.snd.una;
         self.process_ack(segment)?;
-        self.segment_text(segment, payload)
+        let acks_data = self.connection.snd.una != before;
+        self.segment_text(segment, payload, acks_data)
     }
 
     /// After the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent pointer, is
-    /// ignored: data stays in line (RFC 6093 6). Seventh the data, eighth the FIN.
+    /// ignored: data stays in line (RFC 6093 6). Seventh the data, eighth the FIN. `acks_data`: the
+    /// segment has acknowledged data of ours.
     #[inline]
-    fn segment_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
+    fn segment_text(&mut self, segment: &Segment, payload: Option<P>, acks_data: bool) -> Result<Option<P>, TcpDrop> {
         if self.connection.state != State::Established {
             self.check_fin_acknowledged()?;
             self.check_wanted(segment)?;
         }
         let delivered = match payload {
-            Some(payload) if self.connection.state.may_receive() => self.take_data(segment, payload),
+            Some(payload) if self.connection.state.may_receive() => self.take_data(segment, payload, acks_data),
             Some(_) => Err(TcpDrop::AfterFin),
             None => Ok(None),
         };

@@ -88,7 +88,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
             self.fast_path_ack(segment.ack, acked);
         }
         if segment.len != 0 {
-            self.take_next_in_order(segment.len);
+            self.take_next_in_order(segment.len, acked != 0);
         }
     }
 
@@ -99,7 +99,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
         self.count();
         self.note_arrival(segment);
         self.connection.snd.wl1 = segment.seq;
-        self.take_next_in_order(segment.len);
+        self.take_next_in_order(segment.len, false);
     }
 
     #[inline(always)]

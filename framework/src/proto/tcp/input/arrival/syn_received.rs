@@ -7,7 +7,7 @@ use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::output::interface::Output;
 use crate::proto::tcp::payload::Payload;
-use crate::proto::tcp::state::connection::{AckOwed, AppFlags, State};
+use crate::proto::tcp::state::connection::{AppFlags, State};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -73,11 +73,11 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadAck);
         }
         if is_first {
-            cx.owe_ack(AckOwed::Now);
+            cx.owe_ack_now();
         }
         // Data that came with the acknowledgment waits in order, because the event of the
         // connection comes first.
-        let text = cx.segment_text(&segment, payload);
+        let text = cx.segment_text(&segment, payload, false);
         // Computed here, so that the first answer leaves as fast as the next ones.
         cx.compute_send_room();
         if was_embryonic {

@@ -7,7 +7,7 @@ use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::output::interface::Output;
 use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::Segment;
-use crate::proto::tcp::state::connection::{AckOwed, State};
+use crate::proto::tcp::state::connection::State;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -59,9 +59,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.connection.snd.una = segment.ack;
         self.establish();
-        self.owe_ack(AckOwed::Now);
+        self.owe_ack_now();
         // Data that came with the answer waits in order, because the event of the connection comes
         // first.
-        self.segment_text(&segment.without_syn(), payload)
+        self.segment_text(&segment.without_syn(), payload, false)
     }
 }

@@ -12,7 +12,7 @@ use crate::proto::tcp::output::interface::Output;
 use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::seq::Seq;
-use crate::proto::tcp::state::connection::{AckOwed, AppFlags, Connection, InputFlags};
+use crate::proto::tcp::state::connection::{AppFlags, Connection, InputFlags};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -100,7 +100,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if self.is_last_fin(segment) {
             self.restart_time_wait();
-            self.owe_ack(AckOwed::Now);
+            self.owe_ack_now();
         } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv.nxt {
             self.challenge_ack();
         }

@@ -53,6 +53,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             connection.show_update();
         }
+        connection.options.note_late_ack();
         self.send_ack();
     }
 }
