@@ -3,11 +3,13 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 
 use common::{at, errno, poor_wire, wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
-use sockets::{Errno, Ready};
+use sockets::{Errno, Ready, SendFlags};
+use wirepath::mem::Mbuf;
+use wirepath::time::Duration;
 
 /// More than the pool of a worker has buffers, at 128 each.
 const UNREAD: u16 = 50;
@@ -47,6 +49,25 @@ fn sockets_that_are_not_read_leave_buffers_for_the_others() {
         }
         assert_eq!(wire.right.call(|sockets, _| sockets.dropped(socket.id())).unwrap(), 12);
     }
+}
+
+#[test]
+fn gathered_send_is_told_of_room_after_the_pool_was_empty() {
+    let wire = wire();
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let client = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    let _server = listener.accept().unwrap();
+    let parts = [IoSlice::new(b"one"), IoSlice::new(b"two")];
+    let flags = SendFlags::default();
+    let send = || wire.left.call(|sockets, cx| sockets.send_parts(client.id(), &parts, None, flags, cx));
+    let is_writable = || wire.left.call(|sockets, _| sockets.ready(client.id())).unwrap().has(Ready::OUT);
+    let all: Vec<Mbuf> = wire.left.call(|_, cx| std::iter::from_fn(|| cx.pool.alloc()).collect());
+    assert_eq!((send(), is_writable()), (Err(Errno::EAGAIN), false));
+    all.into_iter().for_each(Mbuf::free);
+    wire.clock.advance(Duration::from_millis(5));
+    wire.settle();
+    assert!(is_writable());
+    assert_eq!(send(), Ok(6));
 }
 
 #[test]

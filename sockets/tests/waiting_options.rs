@@ -9,11 +9,14 @@ use sockets::{EpollEvent, Errno, Interest, Kind, Ready, Shutdown, SocketId, Sock
 use wirepath::time::Duration;
 
 const IP: i32 = 0;
+const SOCKET: i32 = 1;
 const TCP: i32 = 6;
+const SO_RCVLOWAT: i32 = 18;
 const IP_TTL: i32 = 2;
 const IP_MTU_DISCOVER: i32 = 10;
 const IP_MINTTL: i32 = 21;
 const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
+const TCP_NODELAY: i32 = 1;
 const TCP_DEFER_ACCEPT: i32 = 9;
 const TCP_INFO: i32 = 11;
 const TCP_NOTSENT_LOWAT: i32 = 25;
@@ -132,6 +135,28 @@ fn stream_takes_no_more_than_its_low_water_of_unsent_bytes_and_wakes_below_half(
     assert!(ready(&wire.left, ours).has(Ready::OUT));
     assert_eq!(wire.left.call(|sockets, _| sockets.epoll_wait(set_of, &mut events)), Ok(1));
     assert!(send().is_ok());
+}
+
+#[test]
+fn low_water_above_what_the_buffer_holds_is_readable() {
+    const LOW_WATER: usize = 4_096;
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let ours = call(&wire);
+    let theirs = accept(&wire, listener).unwrap();
+    set(&wire.right, theirs, SOCKET, SO_RCVLOWAT, LOW_WATER as i32);
+    set(&wire.left, ours, TCP, TCP_NODELAY, 1);
+    let send = |segments: usize| {
+        for _ in 0..segments {
+            wire.left.call(|sockets, cx| sockets.send(ours, &[7; 20], cx)).unwrap();
+            wire.settle();
+        }
+    };
+    send(100);
+    assert!(!ready(&wire.right, theirs).has(Ready::IN));
+    send(50);
+    let len = wire.right.call(|sockets, _| sockets.readable_len(theirs)).unwrap();
+    assert!(len < LOW_WATER && ready(&wire.right, theirs).has(Ready::IN), "{len} bytes");
 }
 
 #[test]

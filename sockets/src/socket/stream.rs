@@ -259,7 +259,10 @@ impl Stream {
         if self.phase == Phase::Connecting {
             return ends;
         }
-        ends | Ready::when(self.len >= low_water.max(1), Ready::IN)
+        // No more bytes come while the receive buffer is full, however few they are: each segment
+        // takes at least a packet buffer's room.
+        let has_enough = self.len >= low_water.max(1) || (self.is_paused && self.len > 0);
+        ends | Ready::when(has_enough, Ready::IN)
             | Ready::when(self.is_writable || self.is_write_shut || is_closed, Ready::OUT)
     }
 

@@ -509,15 +509,18 @@ fn send_gathered(connection: ConnectionId, parts: &[IoSlice<'_>], cx: &mut Cx<'_
         }
         // Whole segments of a long part, and all of the last part, are sent without a copy.
         let direct = if left.peek().is_none() { rest.len() } else { rest.len() / mss * mss };
-        if direct > 0 {
+        let mbuf = if direct > 0 { None } else { cx.pool.alloc() };
+        let Some(mut mbuf) = mbuf else {
+            // Where there is no buffer, the machine takes what its last one has room for, and
+            // reports when there is one.
+            let direct = if direct > 0 { direct } else { rest.len() };
             match cx.tcp().send(connection, &rest[..direct]) {
                 Ok(count) if count < direct => return Ok(sent + count),
                 Ok(count) => (sent, rest) = (sent + count, &rest[count..]),
                 Err(error) => return failed(sent, error),
             }
             continue;
-        }
-        let Some(mut mbuf) = cx.pool.alloc() else { return failed(sent, SendError::PoolEmpty) };
+        };
         let room = mss.min(mbuf.tailroom());
         let mut len = 0;
         while len < room {
