@@ -7,6 +7,11 @@
 
 #include <stdio.h>
 
+/* A symbol is the sender's bytes: what is no printable ASCII would reach the terminal. */
+static void print_symbol(const char *symbol) {
+    for (int idx = 0; idx < 8; idx++) putchar(symbol[idx] >= ' ' && symbol[idx] <= '~' ? symbol[idx] : '?');
+}
+
 int main(int argc, char **argv) {
     struct market_ring ring;
     struct market_ring_record record;
@@ -25,9 +30,11 @@ int main(int argc, char **argv) {
         if (result == MARKET_RING_OVERRUN) missed += last - first + 1;
     }
     for (idx = 0; idx < ring.quotes; idx++)
-        if (market_ring_read_quote(&ring, idx, &quote) && quote.updates)
-            printf("%.8s %llu at %lld, %llu at %lld\n", quote.symbol, (unsigned long long)quote.bid_qty,
-                   (long long)quote.bid_px, (unsigned long long)quote.ask_qty, (long long)quote.ask_px);
+        if (market_ring_read_quote(&ring, idx, &quote) && quote.updates) {
+            print_symbol(quote.symbol);
+            printf(" %llu at %lld, %llu at %lld\n", (unsigned long long)quote.bid_qty, (long long)quote.bid_px,
+                   (unsigned long long)quote.ask_qty, (long long)quote.ask_px);
+        }
     printf("%llu events, %llu missed\n", (unsigned long long)records, (unsigned long long)missed);
     market_ring_close(&ring);
     return 0;
