@@ -49,9 +49,14 @@ pub(super) fn control_twin(
 }
 
 /// Has the kernel's item of a socket that was offloaded report what its twin receives alone.
-pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int, fd: c_int, event: libc::epoll_event) {
-    // An exclusive item cannot be changed; it is the twin's as it is.
-    if event.events & libc::EPOLLEXCLUSIVE as u32 == 0 {
+pub(crate) fn keep_twin(engine: &Engine, id: SocketId, epfd: c_int, watch: &Watch) {
+    let Watch { set: file, fd, event, is_reported, .. } = *watch;
+    if is_reported {
+        // A change would report its edge again. There is none yet of a descriptor that was closed.
+        let input = libc::epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event };
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(input));
+    } else if event.events & libc::EPOLLEXCLUSIVE as u32 == 0 {
+        // An exclusive item cannot be changed; it is the twin's as it is.
         let member = Member { engine: engine.number, id, hears_twin: true, others: Vec::new() };
         let _ = control_twin(file, &member, epfd, libc::EPOLL_CTL_MOD, fd, Some(event));
     }
@@ -62,7 +67,7 @@ pub(crate) fn keep_twin(engine: &Engine, file: FileId, id: SocketId, epfd: c_int
 /// there is such an item.
 pub(crate) fn find_reported(mut watches: Vec<Watch>) -> Vec<Watch> {
     for watch in &mut watches {
-        watch.is_reported = sets::of(watch.set, |set| set.has_reported(watch.fd)).unwrap_or(false);
+        watch.is_reported |= sets::of(watch.set, |set| set.has_reported(watch.fd)).unwrap_or(false);
         if watch.event.events & libc::EPOLLONESHOT as u32 != 0
             && let Ok(epfd) = sets::twin(watch.set)
             && let Ok(table) = fs::read_to_string(format!("/proc/thread-self/fdinfo/{epfd}"))
@@ -108,7 +113,8 @@ pub(crate) fn keep_items(file: FileId, fd: c_int) {
         let Ok(epfd) = sets::twin(watch.set) else { continue };
         let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, None);
         watch.fd = stand_in;
-        if !watch.is_off {
+        // The kernel would report an edge again: such an item waits for the owner of its socket.
+        if !watch.is_off && !watch.is_reported {
             let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, stand_in, Some(watch.event));
         }
         let _ = sets::of(watch.set, |set| {
@@ -123,6 +129,10 @@ pub(crate) fn keep_items(file: FileId, fd: c_int) {
 pub(crate) fn leave_to_kernel(engine: &mut Engine, file: FileId) {
     if let Ok(socket) = engine.files.socket(file) {
         forget_reported(&socket.watches);
+        for watch in socket.watches.iter().filter(|watch| watch.is_reported) {
+            let _ = sets::twin(watch.set)
+                .and_then(|epfd| sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, watch.fd, Some(watch.event)));
+        }
     }
     engine.files.keep(file);
 }

@@ -332,9 +332,8 @@ fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) ->
 /// Moves a socket from the kernel's epoll set to the engine's.
 fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
     let Ok(epfd) = sets::twin(watch.set) else { return };
-    // An edge that was reported would be again where its item is modified.
-    if hears_twin && !watch.is_reported {
-        epoll_twins::keep_twin(engine, watch.set, id, epfd, watch.fd, watch.event);
+    if hears_twin {
+        epoll_twins::keep_twin(engine, id, epfd, watch);
     }
     if !hears_twin || watch.is_off {
         let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);

@@ -135,7 +135,8 @@ pub(crate) struct Watch {
     /// A one-shot item that the kernel has reported: off until `EPOLL_CTL_MOD`. Known once it was
     /// [looked for](crate::calls::epoll_twins::find_reported).
     pub(crate) is_off: bool,
-    /// An edge-triggered item that the kernel has reported. Known then as well.
+    /// An edge-triggered item that the kernel has reported. Known then as well. Of a descriptor
+    /// that was closed the kernel's set has none, until the owner is known.
     pub(crate) is_reported: bool,
 }
 

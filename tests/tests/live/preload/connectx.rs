@@ -4,9 +4,9 @@
 use std::io::{BufReader, Read, Write};
 
 use wirepath_tests::live::preload::{
-    call, compile, counter_of, echo, library, segments_received, text, until_it_listens, wire,
+    call, compile, counter_of, echo, is_listening, library, segments_received, text, until_it_listens, wire,
 };
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire};
+use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 
 /// Starts a program at the near end, under the library, over the queues of the software ConnectX.
 fn start(wire: &Wire, program: &str) -> Program {
@@ -106,4 +106,65 @@ fn memcached_with_four_threads_answers_over_the_queues_of_a_connectx() {
         assert!(got == expected.as_bytes(), "connection {number}: {}", String::from_utf8_lossy(&got[..50]));
     }
     assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+}
+
+/// Has the far kernel cut what it sends: the software NIC cuts no frame that comes in one piece.
+fn cut_at_the_far_end(wire: &Wire) {
+    assert!(wire.far.command("ethtool", &["-K", FAR, "tso", "off", "gso", "off"]).unwrap().status.success());
+}
+
+/// In one process, because after a fork the software NIC is the parent's alone.
+#[test]
+fn nginx_serves_files_over_the_queues_of_a_connectx() {
+    let test = "nginx_serves_files_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let Some(wire) = wire(test, &["nginx", "curl"]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_str().unwrap();
+    let page = "0123456789".repeat(30_000);
+    std::fs::write(directory.path().join("page"), &page).unwrap();
+    let configuration = format!(
+        "user root;\nmaster_process off;\ndaemon off;\npid {folder}/pid;\nerror_log {folder}/errors;\nevents {{ }}\n\
+         http {{ access_log off; sendfile on; server {{ listen 8080; root {folder}; }} }}\n"
+    );
+    let file = directory.path().join("nginx.conf");
+    std::fs::write(&file, configuration).unwrap();
+    let nginx = start(&wire, &format!("nginx -c {}", file.display()));
+    let url = format!("http://{OURS}:8080/page");
+    let fetch = || wire.far.command("curl", &["--silent", "--max-time", "30", &url]).unwrap();
+    wait_until("it serves", || fetch().status.success());
+    let before = segments_received(&wire.near);
+    for _ in 0..3 {
+        let output = fetch();
+        assert!(output.stdout == page.as_bytes(), "{} of {} bytes", output.stdout.len(), page.len());
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+    nginx.interrupt();
+}
+
+#[test]
+fn iperf3_sends_both_ways_over_the_queues_of_a_connectx() {
+    let test = "iperf3_sends_both_ways_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    if !has_program(test, "ethtool") {
+        return;
+    }
+    let Some(wire) = wire(test, &["iperf3"]) else { return };
+    cut_at_the_far_end(&wire);
+    let (server, host) = (start(&wire, "iperf3 --server"), OURS.to_string());
+    wait_until("the server listens", || is_listening(&wire.near, 5_201));
+    let before = segments_received(&wire.near);
+    for options in [&["--bytes", "5M"][..], &["--bytes", "5M", "--reverse", "--parallel", "2"]] {
+        let arguments = [&["120", "iperf3", "--client", &host], options].concat();
+        let output = wire.far.command("timeout", &arguments).unwrap();
+        assert!(output.status.success() && text(&output).contains("iperf Done"), "{options:?}: {}", text(&output));
+        // Between two tests it closes its listener and opens it again.
+        wait_until("the server listens again", || is_listening(&wire.near, 5_201));
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+    drop(server);
 }

@@ -70,10 +70,12 @@ static void reported_before(void) {
 // The descriptor by which the socket entered is closed, another has its number.
 static void closed(void) {
     for (int way = 0; way < 4; way++)
-        for (int by_dup2 = 0; by_dup2 < 2; by_dup2++) {
-            int fd = named_by(way), set = enter(fd, ALL), other = dup(fd);
+        for (int i = 0; i < 4; i++) {
+            int is_edge = i / 2, by_dup2 = i % 2;
+            int fd = named_by(way), set = enter(fd, ALL | (is_edge ? EPOLLET : 0)), other = dup(fd);
             struct epoll_event event = {ALL};
-            printf("%s, closed by %s\n", names[way], by_dup2 ? "dup2" : "close");
+            printf("%s, closed by %s, edge %d\n", names[way], by_dup2 ? "dup2" : "close", is_edge);
+            if (is_edge) say_reported("before", set);
             if (!by_dup2) close(fd);
             int taken = by_dup2 ? dup2(0, fd) : open("/dev/null", O_RDWR);
             printf("same number %d\n", taken == fd);
