@@ -154,6 +154,9 @@ impl<F: Framing> AbChannel<F> {
         if self.number.is_some_and(|number| number != parsed.header.channel) {
             return self.counts.other_channel += 1;
         }
+        if self.arbiter.take_next(line, &parsed.header, now_ns) {
+            return deliver(&parsed, 0, handler);
+        }
         // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
         match self.arbiter.offer(line, &parsed.header, now_ns) {

@@ -8,8 +8,9 @@
 //!
 //! The time is that from the begin of the turn, before the device is asked for frames, until the
 //! device has the order and its doorbell. Between two such ticks the trader's loop turns eight
-//! times: it takes the venue's answer, the end of the offer, heartbeats, and two messages of other
-//! books. Where the venue does its part is told apart:
+//! times: it takes the venue's answer, the end of the offer, heartbeats, and twice two messages of
+//! other books. A turn with a message and no order ends with a rehearsal, which has the code of an
+//! order in the cache again. Where the venue does its part is told apart:
 //!
 //! - *replayed*: the frames that the venue sent in an earlier run of the same day come again, so
 //!   that the core runs nothing but the trader's loop, as it does where the venue is elsewhere.
@@ -61,7 +62,7 @@ fn report() {
     let idle_split = Run { sweep: SWEEP, ..Run::split() };
     rows("after idle", &idle.replayed(clock_ns), &idle_split.replayed(clock_ns));
     let quiet = Run { is_quiet: true, ..Run::default() }.replayed(clock_ns);
-    row("a whole turn with a tick without an order", &quiet, |times| times.turn);
+    row("a whole turn with two messages and no order, with its rehearsal", &quiet, |times| times.turn);
     println!("the clock's own {clock_ns:.0} ns are subtracted from each time; load {}", load());
     for (what, verdict) in verdicts(&burst) {
         println!("{what}: {verdict}");

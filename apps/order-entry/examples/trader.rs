@@ -46,12 +46,12 @@ impl Trader {
     fn buy(&mut self, price: Price, market: &Market, cx: &mut Cx<'_>) {
         let (Some(packet), now_ns) = (&mut self.order, cx.now.as_nanos()) else { return };
         let order = NewOrder::limit(WIRE.1, Side::Buy, QTY, price);
-        let Ok(id) = self.ouch.new_order(WIRE.0, &order, market, now_ns) else { return }; // why: in the journal
-        let is_patched = packet.patch(OrderTemplate::USER_REF_AT, &id.to_be_bytes()).is_ok()
-            && packet.patch(OrderTemplate::PRICE_AT, &price.0.to_be_bytes()).is_ok();
-        if !is_patched || cx.tcp().try_fire(packet) != Ok(true) {
-            self.ouch.unsent(id, now_ns);
-        }
+        // Why it is not sent, where it is not, is in the journal.
+        let _ = self.ouch.send_order(WIRE.0, &order, market, now_ns, |id| {
+            packet.patch(OrderTemplate::USER_REF_AT, &id.to_be_bytes()).is_ok()
+                && packet.patch(OrderTemplate::PRICE_AT, &price.0.to_be_bytes()).is_ok()
+                && cx.tcp().try_fire(packet) == Ok(true)
+        });
     }
 
     /// Sends what the session has written. A venue that breaks a rule is left.
@@ -67,6 +67,7 @@ impl Trader {
 impl App for Trader {
     fn on_datagram(&mut self, packet: &Datagram<'_>, cx: &mut Cx<'_>) {
         let (line, heard_ns) = (Line(packet.consumer.0 as usize), cx.now.as_nanos());
+        self.ouch.cool(); // the tick's code displaces an order's from the cache
         self.feed.on_packet(line, packet.payload, heard_ns, &mut self.books);
         let (books, orders) = (&self.books.books, &self.ouch.orders);
         let Some((book, top)) = books.find(WIRE.0).map(|book| (book, books.top(book))) else { return };
@@ -97,23 +98,22 @@ impl App for Trader {
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let said = self.ouch.received(data.payload, cx.now.as_nanos());
         self.send(said, cx);
-        let _ = self.order.as_mut().map(|order| cx.tcp().warm(order)); // its code is in the cache again
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.caller.tick(cx).unwrap_or_else(|error| println!("no call: {error}"));
         self.feed.tick(cx.now.as_nanos(), &mut self.books);
-        let said = self.ouch.tick(cx.now.as_nanos());
+        let (is_cold, said) = (self.ouch.is_cold(), self.ouch.tick(cx.now.as_nanos()));
         self.send(said, cx);
+        let _ = self.order.as_mut().filter(|_| is_cold).map(|order| cx.tcp().warm(order)); // the line's code too
     }
 }
 
 pub(crate) fn main() -> wirepath::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let port = arguments.next().unwrap_or("eth1".into());
-    let venue: SocketAddrV4 = arguments.next().unwrap_or_default().parse().expect("a venue, like 10.0.0.1:9100");
+    let argument = |nth| std::env::args().nth(nth).unwrap_or_default();
+    let venue: SocketAddrV4 = argument(2).parse().expect("a venue, like 10.0.0.1:9100");
     let line = |last, consumer| multicast([233, 252, 0, last], 26_477).consumer(consumer);
     let answers = tcp_from(*venue.ip(), venue.port()).local_port(LOCAL.port()).consumer(2);
-    let port = Port::open(&port)?.tcp().subscribe(line(1, 0)).subscribe(line(2, 1)).subscribe(answers);
+    let port = Port::open(&argument(1))?.tcp().subscribe(line(1, 0)).subscribe(line(2, 1)).subscribe(answers);
     port.run(move |_worker| Trader::new(venue, Capacity::default(), vec![0; 64 << 20]))
 }

@@ -81,8 +81,18 @@ impl LineState {
     }
 
     /// The channel accepts the packet after `restarts` restarts; so does the line.
-    #[inline]
+    #[inline(always)]
     pub(super) fn follow(&mut self, header: &Header, restarts: u64) {
+        if self.restarts == restarts && self.track.is_next(header) {
+            self.track.go_on(header);
+        } else {
+            self.follow_other(header, restarts);
+        }
+    }
+
+    /// The same for a packet that is not the line's next one.
+    #[inline(never)]
+    fn follow_other(&mut self, header: &Header, restarts: u64) {
         if !is_numbered(header) {
             return;
         }

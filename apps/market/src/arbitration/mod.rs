@@ -35,6 +35,7 @@ use crate::sequence::{
 
 mod answers;
 mod line;
+mod next;
 mod slots;
 
 pub use answers::{AnswerCounts, Missing};

@@ -21,14 +21,20 @@ struct Play {
     arbiter: Arbiter<(u64, u64)>,
     story: Vec<String>,
     now_ns: u64,
+    /// Packets that are expected are taken at once.
+    takes_next: bool,
 }
 
 impl Play {
     fn new(window: Window) -> Self {
-        Self { arbiter: Arbiter::new(2, Policy::default(), window), story: Vec::new(), now_ns: 0 }
+        Self { arbiter: Arbiter::new(2, Policy::default(), window), story: Vec::new(), now_ns: 0, takes_next: false }
     }
 
     fn offer(&mut self, line: Line, header: Header) -> &mut Self {
+        if self.takes_next && self.arbiter.take_next(line, &header, self.now_ns) {
+            self.tell_range(header.seq, header.end());
+            return self;
+        }
         match self.arbiter.offer(line, &header, self.now_ns) {
             Verdict::Deliver { skip } => self.tell_range(header.seq + u64::from(skip), header.end()),
             Verdict::Discard => self.story.push("=".to_owned()),
@@ -413,6 +419,28 @@ proptest! {
         prop_assert_eq!(returned, (0..kept).collect::<Vec<_>>());
         let counts = arbiter.counts();
         prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.past + counts.doubted, offered);
+    }
+}
+
+proptest! {
+    #[test]
+    fn packet_that_is_taken_at_once_is_counted_as_one_that_is_offered(
+        steps in proptest::collection::vec((0_u8..4, any_header(), 0_usize..2, 0_u64..60), 1..120),
+    ) {
+        let (mut plays, mut next) = ([(); 2].map(|()| Play::new(WINDOW)), 1);
+        plays[1].takes_next = true;
+        for (kind, header, line, ns) in steps {
+            // Three of four go on where the channel is.
+            let header = if kind > 0 { Header { session: Session(0), ..data(next, header.count.max(1)) } } else { header };
+            plays.iter_mut().for_each(|play| _ = play.wait(ns).offer(Line(line), header));
+            next = plays[0].arbiter.next_seq();
+        }
+        let [offered, at_once] = plays.map(|mut play| {
+            play.close();
+            let Play { arbiter, story, .. } = play;
+            (story, format!("{arbiter:?}"))
+        });
+        prop_assert_eq!(offered, at_once);
     }
 }
 

@@ -157,6 +157,26 @@ impl Track {
         if header.seq > self.next { SequencePosition::Ahead } else { SequencePosition::Here }
     }
 
+    /// Whether the packet begins with the expected number, as nearly every packet does: then
+    /// [`Track::place`] and [`Track::accept`] are [`Track::record_accepted`] and [`Track::go_on`].
+    #[inline(always)]
+    pub(crate) fn is_next(&self, header: &Header) -> bool {
+        header.kind == PacketKind::Data
+            && header.seq == self.next
+            && header.end() > self.next
+            && self.session == Some(header.session)
+            && (self.before.is_none() || !self.is_past(header))
+    }
+
+    /// Moves the expected number behind a packet that begins with it.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, header: &Header) {
+        self.counts.packets += 1;
+        self.counts.delivered += u64::from(header.count);
+        self.next = header.end();
+        self.reach = self.reach.max(self.next);
+    }
+
     /// Records an accepted packet that continues from known numbers.
     #[inline]
     pub(crate) fn record_accepted(&mut self, header: &Header) {

@@ -72,6 +72,8 @@ pub enum Refusal {
     Disk,
     /// There is no instrument or order of this number.
     Unknown,
+    /// The line did not take it.
+    Unsent,
 }
 
 impl fmt::Display for Refusal {
@@ -83,6 +85,7 @@ impl fmt::Display for Refusal {
             Self::Session(error) => error.fmt(f),
             Self::Disk => f.write_str("the journal's disk failed"),
             Self::Unknown => f.write_str("there is no instrument or order of this number"),
+            Self::Unsent => f.write_str("the line did not take the order"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use market::{Price, Side, Symbol};
 
-use super::requests::Passage;
+use super::requests::{Cleared, Passage};
 use crate::journal::{Cursor, HEADER_LEN, Journal, Stamp};
 use crate::orders::{OrderCapacity, OrderRules, OrderTable};
 use crate::risk::{
@@ -50,7 +50,8 @@ impl Rehearsal {
         let passage = Passage { table: &mut self.table, gate: &mut self.gate, cursor, memory };
         let stamp = Stamp { at_ns: now_ns, event_ns: now_ns };
         let passed = passage.pass(id, Symbol(*b"REHEARSE"), black_box(&order), &market, (now_ns, stamp));
-        let Ok((slot, _)) = passed else { return false };
+        let Ok(Cleared { slot, passed, .. }) = passed else { return false };
+        self.gate.hold(&passed, now_ns);
         self.table.open_in(slot, id, (instrument, order.side), (order.qty, PRICE), now_ns);
         self.table.abandon(slot);
         self.gate.ended(slot);

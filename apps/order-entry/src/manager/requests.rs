@@ -5,7 +5,7 @@ use market::{Price, Symbol};
 use super::{OrderManager, Refusal};
 use crate::journal::{Cursor, Entry, Intent, JournalMemory, Stamp};
 use crate::orders::{OrderKey, OrderTable, RequestError, VenueEvent};
-use crate::risk::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, RiskGate, RiskReject, Route};
+use crate::risk::{InstrumentIdx, Market, NewOrder, Passed, Replace, RiskGate, RiskReject, Route};
 
 /// What a new order passes, of a session or of a [`Rehearsal`](super::rehearsal::Rehearsal).
 pub(super) struct Passage<'a> {
@@ -15,10 +15,16 @@ pub(super) struct Passage<'a> {
     pub(super) memory: &'a mut [u8],
 }
 
+/// An order that may be sent. Its slot is not opened yet, and the gate has not reserved for it.
+pub(super) struct Cleared {
+    pub(super) slot: usize,
+    pub(super) passed: Passed,
+    is_short: bool,
+}
+
 impl Passage<'_> {
-    /// State, risk checks, journal. Returns the slot, which is not opened yet, and whether the
-    /// order is a short sale. Not inlined, so that a rehearsal runs the same instructions, which is
-    /// what brings them into the cache.
+    /// State, risk checks, journal. Not inlined, so that a rehearsal runs the same instructions,
+    /// which is what brings them into the cache.
     #[inline(never)]
     pub(super) fn pass(
         self,
@@ -27,28 +33,15 @@ impl Passage<'_> {
         order: &NewOrder,
         market: &Market,
         (now_ns, stamp): (u64, Stamp),
-    ) -> Result<(usize, bool), Refusal> {
+    ) -> Result<Cleared, Refusal> {
         let Self { table, gate, cursor, memory } = self;
         let NewOrder { instrument, side, qty, .. } = *order;
         let slot = table.may_open(id, instrument).map_err(Refusal::State)?;
         let is_short = gate.is_short(order);
-        gate.check_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
-        let price = price_of(order, gate, slot);
-        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price };
-        if let Err(full) = cursor.append_intent(memory, &intent, stamp) {
-            gate.ended(slot);
-            return Err(Refusal::Journal(full));
-        }
-        Ok((slot, is_short))
-    }
-}
-
-/// The order's price, or that at which the gate has valued it.
-#[inline(always)]
-fn price_of(order: &NewOrder, gate: &RiskGate, slot: usize) -> Price {
-    match order.price {
-        OrderPrice::Limit(price) => price,
-        OrderPrice::Market => gate.working_price(slot).unwrap_or_default(),
+        let passed = gate.pass_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
+        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price: passed.price() };
+        cursor.append_intent(memory, &intent, stamp).map_err(Refusal::Journal)?;
+        Ok(Cleared { slot, passed, is_short })
     }
 }
 
@@ -65,27 +58,58 @@ impl<M: JournalMemory> OrderManager<M> {
         market: &Market,
         now_ns: u64,
     ) -> Result<usize, Refusal> {
+        self.send_order(id, symbol, order, market, now_ns, || true)
+    }
+
+    /// [`OrderManager::new_order`] with the send in its middle: `send` is called when the order has
+    /// passed and stands in the journal, and what its answer needs but nobody waits for is written
+    /// behind it. Returns its slot.
+    ///
+    /// # Errors
+    ///
+    /// As `new_order`; and [`Refusal::Unsent`] where `send` returned false.
+    #[inline]
+    pub fn send_order(
+        &mut self,
+        id: u64,
+        symbol: Symbol,
+        order: &NewOrder,
+        market: &Market,
+        now_ns: u64,
+        send: impl FnOnce() -> bool,
+    ) -> Result<usize, Refusal> {
         let (stamp, from) = (self.stamp(now_ns), self.journal.end());
         let Self { table, gate, journal, .. } = self;
         let (cursor, memory) = journal.parts();
         let passed = Passage { table, gate, cursor, memory }.pass(id, symbol, order, market, (now_ns, stamp));
-        let (slot, is_short) = match passed {
-            Ok(passed) => passed,
+        let cleared = match passed {
+            Ok(cleared) => cleared,
             Err(Refusal::Risk(reject)) => return Err(self.refused(order.instrument, reject, now_ns)),
             Err(refusal) => return Err(refusal),
         };
-        let NewOrder { instrument, side, qty, .. } = *order;
-        let price = price_of(order, &self.gate, slot);
         if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
-            self.take_back(&Intent::New { id, symbol, instrument, side, is_short, qty, price }, now_ns);
-            self.gate.ended(slot);
+            self.take_back_new(id, now_ns);
             return Err(Refusal::Disk);
         }
-        self.table.open_in(slot, id, (instrument, side), (qty, price), now_ns);
-        if is_short {
-            self.table.mark_short(slot);
+        let is_sent = send();
+        self.open(&cleared, id, order, now_ns);
+        if is_sent {
+            Ok(cleared.slot)
+        } else {
+            self.unsent(id, now_ns);
+            Err(Refusal::Unsent)
         }
-        Ok(slot)
+    }
+
+    /// Reserves for an order that may be sent, and opens it.
+    #[inline]
+    fn open(&mut self, cleared: &Cleared, id: u64, order: &NewOrder, now_ns: u64) {
+        let Cleared { slot, passed, is_short } = cleared;
+        self.gate.hold(passed, now_ns);
+        self.table.open_in(*slot, id, (order.instrument, order.side), (order.qty, passed.price()), now_ns);
+        if *is_short {
+            self.table.mark_short(*slot);
+        }
     }
 
     /// The order with the client id `id` was not sent after all.
@@ -171,13 +195,20 @@ impl<M: JournalMemory> OrderManager<M> {
     #[cold]
     fn take_back(&mut self, intent: &Intent, now_ns: u64) {
         match *intent {
-            Intent::New { id, .. } => self.note(&Entry::Unsent { id }, now_ns),
+            Intent::New { id, .. } => return self.take_back_new(id, now_ns),
             Intent::Replace { target, id, .. } => {
                 let event = VenueEvent::ReplaceRefused { id, reason: 0 };
                 self.note(&Entry::Answer { number: 0, key: OrderKey::Client(target), event }, now_ns);
             }
             Intent::Cancel { .. } => return,
         }
+        self.disarm(now_ns);
+    }
+
+    /// The same of a new order.
+    #[cold]
+    fn take_back_new(&mut self, id: u64, now_ns: u64) {
+        self.note(&Entry::Unsent { id }, now_ns);
         self.disarm(now_ns);
     }
 

@@ -1,7 +1,7 @@
 use market::{Price, Side, Symbol};
 
 use super::*;
-use crate::journal::SessionMark;
+use crate::journal::{HEADER_LEN, Intent, SessionMark};
 use crate::orders::{End, OrderKey, State, VenueEvent, VenueMessage};
 use crate::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, Limit, Market, NewOrder, OrderPrice, Rate, RateLimits, Route,
@@ -71,6 +71,28 @@ fn order_that_passed_stands_in_the_journal_and_holds_its_shares() {
     assert!(matches!(entries(&manager)[1], Entry::Intent(_)));
     assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((100, 0)));
     assert_eq!(manager.orders().get(slot).unwrap().state(), Some(State::PendingNew));
+}
+
+#[test]
+fn order_that_the_line_does_not_take_is_written_down_and_holds_nothing() {
+    let mut manager = manager(4_096);
+    let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100, TEN);
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 };
+    assert_eq!(manager.send_order(1, SYMBOL, &order, &market, 10, || false), Err(Refusal::Unsent));
+    assert!(matches!(entries(&manager)[1..], [Entry::Intent(Intent::New { id: 1, .. }), Entry::Unsent { id: 1 }]));
+    assert_eq!((manager.orders().live_count(), manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
+    // The venue never saw the order, but its rate and its twin's window are used.
+    assert_eq!(manager.risk().counts().passed, 1);
+}
+
+#[test]
+fn order_without_room_in_the_journal_is_not_sent_and_uses_no_rate() {
+    let mut manager = manager(HEADER_LEN + 48);
+    let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100, TEN);
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 };
+    let refusal = manager.send_order(1, SYMBOL, &order, &market, 10, || panic!("it was sent"));
+    assert!(matches!(refusal, Err(Refusal::Journal(_))), "{refusal:?}");
+    assert_eq!((manager.risk().counts().passed, manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct OuchOrders<M> {
     pub orders: OrderManager<M>,
     /// The number of the order whose memory is in the cache.
     warm_for: u32,
-    /// The code of an order may not be: something was received since it ran.
+    /// The code of an order may not be: other code ran since.
     is_cold: bool,
 }
 
@@ -81,8 +81,23 @@ impl<M: JournalMemory> OuchOrders<M> {
         Ok(())
     }
 
+    /// Other code than an order's runs, that of a tick of the feed: the next
+    /// [`OuchOrders::tick`] rehearses, unless an order follows.
+    #[inline]
+    pub const fn cool(&mut self) {
+        self.is_cold = true;
+    }
+
+    /// Whether the next [`OuchOrders::tick`] rehearses: the caller then has its own part of an
+    /// order in the cache too, such as that of the line.
+    #[inline]
+    pub const fn is_cold(&self) -> bool {
+        self.is_cold
+    }
+
     /// Heartbeats and timeouts of the session: call it in each turn. The turn of an order has it
-    /// warm the memory of the next one, and that of an answer [rehearse](OrderManager::rehearse).
+    /// warm the memory of the next one, and that of an answer, or of a tick without an order,
+    /// [rehearse](OrderManager::rehearse).
     ///
     /// # Errors
     ///
@@ -101,7 +116,7 @@ impl<M: JournalMemory> OuchOrders<M> {
     }
 
     /// Checks an order that is about to be sent, writes it down and opens it. Returns its
-    /// UserRefNum. If nothing is sent after all, call [`OrderManager::unsent`].
+    /// UserRefNum. If nothing is sent after all, call [`OuchOrders::unsent`].
     #[inline]
     pub fn new_order(
         &mut self,
@@ -110,11 +125,31 @@ impl<M: JournalMemory> OuchOrders<M> {
         market: &Market,
         now_ns: u64,
     ) -> Result<u32, Refusal> {
+        self.send_order(symbol, order, market, now_ns, |_| true)
+    }
+
+    /// The same with the send in its middle: `send` gets the UserRefNum when the order has passed
+    /// and stands in the journal, and sends it or returns false. What nobody waits for is written
+    /// behind it, some 200 instructions.
+    ///
+    /// # Errors
+    ///
+    /// As [`OuchOrders::new_order`]; and [`Refusal::Unsent`] where `send` returned false.
+    #[inline]
+    pub fn send_order(
+        &mut self,
+        symbol: Symbol,
+        order: &NewOrder,
+        market: &Market,
+        now_ns: u64,
+        send: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Refusal> {
         if order.qty > QUANTITY_MAX || !has_price(order.price) {
             return Err(Refusal::Session(SendError::Range));
         }
         let id = self.session.take_id(now_ns).ok_or(Refusal::Session(SendError::Closed))?;
-        self.orders.new_order(u64::from(id), symbol, order, market, now_ns)?;
+        self.is_cold = false;
+        self.orders.send_order(u64::from(id), symbol, order, market, now_ns, || send(id))?;
         Ok(id)
     }
 

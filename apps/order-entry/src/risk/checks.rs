@@ -6,9 +6,10 @@ use super::exposure::{Account, Exposure, Exposures, other};
 use super::gate::{Buckets, RiskGate};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
+use super::passed::{Passed, Poured};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
-use super::reservation::{Held, Terms, notional};
+use super::reservation::{Terms, notional};
 
 /// What the sums are asked for.
 #[derive(Clone, Copy)]
@@ -44,13 +45,21 @@ impl RiskGate {
     /// All checks of a new order. If it passes, `slot` holds its reservation until
     /// [`RiskGate::ended`]. If not, nothing has changed but a counter.
     pub fn check_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<(), RiskReject> {
-        match self.try_new(slot, order, market, now_ns) {
-            Ok(()) => {
-                self.passed += 1;
-                Ok(())
-            }
-            Err(reject) => Err(self.count_refused(reject)),
-        }
+        let passed = self.pass_new(slot, order, market, now_ns)?;
+        self.hold(&passed, now_ns);
+        Ok(())
+    }
+
+    /// All checks of a new order, without its reservation: [`RiskGate::hold`] makes it, unless the
+    /// order is not sent. Nothing else may be asked of the gate in between.
+    pub(crate) fn pass_new(
+        &mut self,
+        slot: usize,
+        order: &NewOrder,
+        market: &Market,
+        now_ns: u64,
+    ) -> Result<Passed, RiskReject> {
+        self.try_new(slot, order, market, now_ns).map_err(|reject| self.count_refused(reject))
     }
 
     /// All checks of a change of the order in `slot`. If it passes, the slot holds the greater of
@@ -83,40 +92,31 @@ impl RiskGate {
         }
     }
 
-    fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<(), RiskReject> {
+    fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<Passed, RiskReject> {
         let NewOrder { instrument, side, qty, price, route } = *order;
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, reservations, ports, units, duplicates, .. } = self;
         let slots = reservations.len();
-        let Some(reservation) = reservations.get_mut(slot).filter(|reservation| !reservation.is_live) else {
+        if reservations.get(slot).is_none_or(|reservation| reservation.is_live) {
             return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
-        };
+        }
         let sums = Sums::of(limits, exposures, instrument)?;
         let terms = Terms { price: check_terms(sums.limits, side, qty, price, market)?, leaves: qty };
-        let notional = terms.notional();
-        sums.check(&Request { instrument, side, price: terms.price, qty_more: qty, notional_more: notional })?;
+        let notional_more = terms.notional();
+        sums.check(&Request { instrument, side, price: terms.price, qty_more: qty, notional_more })?;
         let window_ns = limits.account.duplicate_window_ns;
         let found = duplicates.find((instrument, side), (qty, terms.price), now_ns, window_ns);
         if window_ns == 0 || found.age_ns.is_some() {
             return Err(reject(Limit::Duplicate, window_ns as i64, found.age_ns.unwrap_or(0) as i64));
         }
         let (port, unit) = routed(limits, (ports, units), route)?;
-        Filled {
+        let mut filled = Filled {
             instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
             port: (&mut port.0.orders, port.1.orders),
             unit: (&mut unit.0.orders, unit.1.orders),
-        }
-        .with_one(now_ns)?;
-
-        duplicates.insert(found, now_ns, window_ns);
-        let held = Held { qty, notional };
-        sums.exposure.hold(side, Held::default(), held);
-        sums.account.hold(side, Held::default(), held);
-        sums.exposure.levels.of_mut(side).add(side, terms.price);
-        // Replaces of the slot's order before ended with it.
-        (reservation.is_live, reservation.side, reservation.instrument) = (true, side, instrument);
-        (reservation.working, reservation.held) = (terms, held);
-        Ok(())
+        };
+        let poured = filled.pour(now_ns)?;
+        Ok(Passed { slot, instrument, side, route, terms, found, poured })
     }
 
     fn try_replace(&mut self, slot: usize, order: &Replace, market: &Market, now_ns: u64) -> Result<(), RiskReject> {
@@ -239,12 +239,20 @@ impl<'a> Sums<'a> {
 }
 
 impl Filled<'_> {
+    /// The three buckets with one message more.
+    #[inline(always)]
+    fn pour(&mut self, now_ns: u64) -> Result<Poured, RiskReject> {
+        Ok(Poured {
+            instrument: pour(&mut *self.instrument.0, self.instrument.1, now_ns, Limit::InstrumentRate)?,
+            port: pour(&mut *self.port.0, self.port.1, now_ns, Limit::PortRate)?,
+            unit: pour(&mut *self.unit.0, self.unit.1, now_ns, Limit::UnitRate)?,
+        })
+    }
+
     /// Puts one message more into all three buckets, or into none.
     #[inline(always)]
-    fn with_one(self, now_ns: u64) -> Result<(), RiskReject> {
-        let instrument = pour(&mut *self.instrument.0, self.instrument.1, now_ns, Limit::InstrumentRate)?;
-        let port = pour(&mut *self.port.0, self.port.1, now_ns, Limit::PortRate)?;
-        let unit = pour(&mut *self.unit.0, self.unit.1, now_ns, Limit::UnitRate)?;
+    fn with_one(mut self, now_ns: u64) -> Result<(), RiskReject> {
+        let Poured { instrument, port, unit } = self.pour(now_ns)?;
         self.instrument.0.commit(instrument);
         self.port.0.commit(port);
         self.unit.0.commit(unit);

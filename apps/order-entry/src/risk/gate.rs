@@ -162,12 +162,6 @@ impl RiskGate {
         order.side == market::Side::Sell && position.saturating_sub(open).saturating_sub(i64::from(order.qty)) < 0
     }
 
-    /// The price at which the order in `slot` is valued; that of a market order is the collar's
-    /// edge.
-    pub(crate) fn working_price(&self, slot: usize) -> Option<market::Price> {
-        self.reservations.get(slot).map(|reservation| reservation.working.price)
-    }
-
     /// Reads what an order in `slot` will hold, so that its check finds the memory in the cache.
     pub(crate) fn warm(&self, slot: usize) {
         if let Some(reservation) = self.reservations.get(slot) {

@@ -22,6 +22,7 @@ mod kill;
 mod limits;
 mod order;
 mod own_levels;
+mod passed;
 mod rate;
 mod reject;
 mod reservation;
@@ -30,6 +31,7 @@ pub use gate::{RiskCapacity, RiskCounts, RiskGate};
 pub use kill::{KillCause, KillSwitch};
 pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, SingleLimits, StaleLimits};
 pub use order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
+pub(crate) use passed::Passed;
 pub use rate::Rate;
 pub use reject::{Limit, RiskReject};
 
