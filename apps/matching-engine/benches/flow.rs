@@ -5,7 +5,8 @@
 //! The flow: 100 instruments, 100,000 resting orders; of 100 messages 46 are displayed limit orders
 //! near the best price, 2 hidden ones, 38 cancels and 4 reductions of orders that are live, 4
 //! replacements, 6 orders that trade at once. It is drawn beforehand with an engine of its own, so
-//! that each cancel finds its order.
+//! that each cancel finds its order. A message names an order by the engine's id, as a session does
+//! that keeps the ids of its orders: the session's own table is not in the figure.
 
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
@@ -32,8 +33,8 @@ struct Op {
     symbol: u16,
     cents: u32,
     qty: u32,
-    /// The order that is meant, by the number of its message.
-    old: u32,
+    /// The order that is meant.
+    old: OrderId,
 }
 
 #[derive(Clone, Copy)]
@@ -90,10 +91,13 @@ impl Sink for Views {
     }
 }
 
-/// An engine, and the ids of its orders by the number of their message.
+/// No order.
+const NO_ORDER: OrderId = OrderId(u64::MAX);
+
+/// An engine, and the messages that it had.
 struct Rig {
     engine: Engine,
-    ids: Vec<OrderId>,
+    messages: u64,
 }
 
 impl Rig {
@@ -105,51 +109,49 @@ impl Rig {
             let opened = engine.quote(symbol, 0, &mut sink);
             opened.and_then(|()| engine.cross(symbol, CrossKind::Opening, &terms, 0, &mut sink)).expect("a symbol");
         }
-        Self { engine, ids: Vec::with_capacity(MESSAGES + 3 * RESTING) }
+        Self { engine, messages: 0 }
     }
 
+    /// The id of the order that is new.
     #[inline]
-    fn apply(&mut self, op: &Op, sink: &mut impl Sink) {
-        let number = self.ids.len() as u64;
-        let mut id = OrderId(u64::MAX);
+    fn apply(&mut self, op: &Op, sink: &mut impl Sink) -> OrderId {
+        self.messages += 1;
+        let number = self.messages;
         let price = Price::from_cents(op.cents.into());
         let limit = Terms::limit(op.qty, price);
         match op.kind {
-            Kind::Limit => id = self.submit(op, limit, sink),
-            Kind::Hidden => id = self.submit(op, Terms { display: Display::Hidden, ..limit }, sink),
-            Kind::Take => id = self.submit(op, Terms { life: Life::ImmediateOrCancel, ..limit }, sink),
+            Kind::Limit => return self.submit(op, limit, sink),
+            Kind::Hidden => return self.submit(op, Terms { display: Display::Hidden, ..limit }, sink),
+            Kind::Take => return self.submit(op, Terms { life: Life::ImmediateOrCancel, ..limit }, sink),
             Kind::Cancel => {
-                let _ = self.engine.cancel(self.ids[op.old as usize], CancelReason::User, number, sink);
+                let _ = self.engine.cancel(op.old, CancelReason::User, number, sink);
             }
             Kind::Reduce => {
-                let _ = self.engine.reduce(self.ids[op.old as usize], op.qty, number, sink);
+                let _ = self.engine.reduce(op.old, op.qty, number, sink);
             }
             Kind::Replace => {
-                if let Ok(new) = self.engine.replace(self.ids[op.old as usize], number, &limit, number, sink) {
-                    id = new;
-                }
+                return self.engine.replace(op.old, number, &limit, number, sink).unwrap_or(NO_ORDER);
             }
         }
-        self.ids.push(id);
+        NO_ORDER
     }
 
     #[inline]
     fn submit(&mut self, op: &Op, terms: Terms, sink: &mut impl Sink) -> OrderId {
-        let number = self.ids.len() as u64;
+        let number = self.messages;
         let owner = Owner(number as u32 % 64);
         let new = NewOrder { terms, ..NewOrder::limit(owner, number, Locate(op.symbol), op.side, 0, Price(0)) };
-        self.engine.submit(&new, number, sink).unwrap_or(OrderId(u64::MAX))
+        self.engine.submit(&new, number, sink).unwrap_or(NO_ORDER)
     }
 }
 
 /// Orders that rest first, then the mixed flow.
 fn draw(messages: usize) -> (Vec<Op>, Vec<Op>) {
     let (mut random, mut rig, mut sink) = (Random(1), Rig::open(), Count::default());
-    let (mut filling, mut flow, mut live) = (Vec::new(), Vec::new(), Vec::<u32>::new());
+    let (mut filling, mut flow, mut live) = (Vec::new(), Vec::new(), Vec::new());
     while filling.len() < RESTING {
         let op = draw_order(&mut random, Kind::Limit);
-        live.push(rig.ids.len() as u32);
-        rig.apply(&op, &mut sink);
+        live.push(rig.apply(&op, &mut sink));
         filling.push(op);
     }
     while flow.len() < messages {
@@ -164,27 +166,27 @@ fn draw(messages: usize) -> (Vec<Op>, Vec<Op>) {
         let mut op = draw_order(&mut random, kind);
         if matches!(kind, Kind::Cancel | Kind::Reduce | Kind::Replace) {
             let Some(old) = draw_live(&mut random, &rig, &mut live) else { continue };
-            let order = rig.engine.order(rig.ids[old as usize]).expect("it is live");
+            let order = rig.engine.order(old).expect("it is live");
             op = Op { old, side: order.state.side, ..op };
             op.cents = draw_price(&mut random, op.side, false);
             op.qty = if matches!(kind, Kind::Reduce) { order.state.leaves / 2 + order.state.executed } else { op.qty };
         }
+        let new = rig.apply(&op, &mut sink);
         if matches!(kind, Kind::Limit | Kind::Hidden | Kind::Replace) {
-            live.push(rig.ids.len() as u32);
+            live.push(new);
         }
-        rig.apply(&op, &mut sink);
         flow.push(op);
     }
     (filling, flow)
 }
 
 /// A live order: half of them are among the newest, which are changed the most.
-fn draw_live(random: &mut Random, rig: &Rig, live: &mut Vec<u32>) -> Option<u32> {
+fn draw_live(random: &mut Random, rig: &Rig, live: &mut Vec<OrderId>) -> Option<OrderId> {
     while !live.is_empty() {
         let span = if random.below(2) == 0 { live.len().min(2_000) } else { live.len() };
         let at = live.len() - 1 - random.below(span as u64) as usize;
         let old = live[at];
-        if rig.engine.order(rig.ids[old as usize]).is_some() {
+        if rig.engine.order(old).is_some() {
             return Some(old);
         }
         live.swap_remove(at);
@@ -197,7 +199,7 @@ fn draw_order(random: &mut Random, kind: Kind) -> Op {
     // A few instruments have most of the flow.
     let symbol = 1 + random.below(SYMBOLS.into()).min(random.below(SYMBOLS.into())) as u16;
     let cents = draw_price(random, side, matches!(kind, Kind::Take));
-    Op { kind, side, symbol, cents, qty: 100 * (1 + random.below(5) as u32), old: 0 }
+    Op { kind, side, symbol, cents, qty: 100 * (1 + random.below(5) as u32), old: NO_ORDER }
 }
 
 fn draw_price(random: &mut Random, side: Side, takes: bool) -> u32 {

@@ -1,10 +1,10 @@
 //! All orders in one block of memory. A place is used again as soon as its order has ended, the
 //! last one first, because it is still in the cache.
 
-use market::Side;
+use market::{Side, prefetch};
 
 use crate::book::lane;
-use crate::order::{Display, Life, OnHalt, OrderId, PostOnly, Pricing, SelfTradeRule, Terms};
+use crate::order::{OnHalt, OrderId, SelfTradeRule, Terms};
 
 /// No order.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -25,7 +25,7 @@ pub(crate) enum Place {
     Hidden(u8),
 }
 
-/// An order. The first cache line is all that a trade at the order's price touches.
+/// An order, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Order {
@@ -49,23 +49,14 @@ pub(crate) struct Order {
     pub(crate) side: Side,
     pub(crate) rule: SelfTradeRule,
     pub(crate) on_halt: OnHalt,
-    /// Its price follows others: here too, so that the end of an order need not read the rest.
+    /// A displayed limit order for the day: [`Arena::terms`] has nothing of it, and its limit is its
+    /// level's price.
+    pub(crate) is_plain: bool,
+    /// Its price follows others: here too, so that the end of an order need not read its terms.
     pub(crate) is_pegged: bool,
-    /// Only while it arrives, is hidden, or is refilled.
-    pub(crate) terms: Kept,
 }
 
-/// What is kept of an order's terms: its quantity is counted apart.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    pub(crate) pricing: Pricing,
-    pub(crate) life: Life,
-    pub(crate) display: Display,
-    pub(crate) min_qty: u32,
-    pub(crate) post_only: PostOnly,
-}
-
-const _: () = assert!(size_of::<Order>() == 128 && core::mem::offset_of!(Order, terms) <= 64);
+const _: () = assert!(size_of::<Order>() == 64);
 
 impl Order {
     /// The ladder that it is in.
@@ -77,17 +68,14 @@ impl Order {
             Place::Hidden(lane) => Some(lane),
         }
     }
-
-    /// It needs so many shares of each contra order while it rests.
-    pub(crate) fn min_qty(&self) -> u32 {
-        self.terms.min_qty.min(self.leaves)
-    }
 }
 
 /// The arena.
 #[derive(Debug)]
 pub(crate) struct Arena {
     slots: Vec<Order>,
+    /// The terms of each slot's order, unless it is a plain one.
+    terms: Vec<Terms>,
     /// The owner of each slot's order, or of the last that was there: sixteen in a cache line, so
     /// that a search for all orders of an owner reads little. A list for each owner would cost
     /// every order that ends the cache misses of two neighbors.
@@ -99,8 +87,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     pub(crate) fn new(capacity: usize) -> Self {
-        let (slots, owners) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
-        Self { slots, owners, capacity, free: NONE, len: 0 }
+        let (slots, terms) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        Self { slots, terms, owners: Vec::with_capacity(capacity), capacity, free: NONE, len: 0 }
     }
 
     #[inline]
@@ -113,6 +101,28 @@ impl Arena {
         &mut self.slots[slot as usize]
     }
 
+    /// Fetches an order into the cache. Nothing where there is none.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: Slot) {
+        if let Some(order) = self.slots.get(slot as usize) {
+            prefetch(order);
+        }
+    }
+
+    /// The terms of an order that is not plain.
+    #[inline]
+    pub(crate) fn terms(&self, slot: Slot) -> &Terms {
+        debug_assert!(!self.get(slot).is_plain, "the terms of a plain order are not kept");
+        &self.terms[slot as usize]
+    }
+
+    /// The order needs so many shares of each contra order while it rests.
+    #[inline]
+    pub(crate) fn min_qty(&self, slot: Slot) -> u32 {
+        let order = self.get(slot);
+        if order.is_plain { 0 } else { self.terms(slot).min_qty.min(order.leaves) }
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -123,22 +133,26 @@ impl Arena {
 
     /// Stores an order where there is room.
     #[inline]
-    pub(crate) fn insert(&mut self, order: Order) -> Option<Slot> {
+    pub(crate) fn insert(&mut self, order: Order, terms: &Terms) -> Option<Slot> {
         if self.free != NONE {
             let slot = self.free;
             let place = &mut self.slots[slot as usize];
             self.free = place.next;
             let generation = place.generation;
-            self.owners[slot as usize] = order.owner;
             *place = Order { generation, ..order };
+            self.owners[slot as usize] = order.owner;
+            if !order.is_plain {
+                self.terms[slot as usize] = *terms;
+            }
             self.len += 1;
             return Some(slot);
         }
         if self.slots.len() == self.capacity {
             return None;
         }
-        self.owners.push(order.owner);
         self.slots.push(Order { generation: 0, ..order });
+        self.terms.push(*terms);
+        self.owners.push(order.owner);
         self.len += 1;
         Some((self.slots.len() - 1) as Slot)
     }
@@ -174,30 +188,5 @@ impl Arena {
         let slot = id.0 as u32;
         let order = self.slots.get(slot as usize)?;
         (order.place != Place::Free && order.generation == (id.0 >> 32) as u32).then_some(slot)
-    }
-}
-
-/// An order as it is before it is filled in: of no generation, in no queue.
-pub(crate) const fn loose(terms: Terms) -> Order {
-    let Terms { pricing, life, display, min_qty, post_only, .. } = terms;
-    Order {
-        reference: 0,
-        token: 0,
-        owner: 0,
-        leaves: 0,
-        executed: 0,
-        shown: 0,
-        level: NONE,
-        prev: NONE,
-        next: NONE,
-        group: 0,
-        generation: 0,
-        symbol: 0,
-        place: Place::Loose,
-        side: Side::Buy,
-        rule: SelfTradeRule::CancelNewest,
-        on_halt: OnHalt::Keep,
-        is_pegged: matches!(pricing, Pricing::Peg(_)),
-        terms: Kept { pricing, life, display, min_qty, post_only },
     }
 }

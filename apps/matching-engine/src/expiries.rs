@@ -28,6 +28,12 @@ impl Expiries {
         self.heap.push(Reverse((at_ns, id)));
     }
 
+    /// The time of one is over.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.next_ns().is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
     /// The next order whose time is over; it may have ended before.
     #[inline]
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<OrderId> {
@@ -40,6 +46,7 @@ impl Expiries {
     }
 
     /// The earliest time at which one may end.
+    #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }

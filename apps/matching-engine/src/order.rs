@@ -68,6 +68,21 @@ impl Terms {
             min_qty: 0,
         }
     }
+
+    /// They are those of [`Terms::limit`], as most orders' are.
+    pub(crate) const fn is_plain(&self) -> bool {
+        matches!(
+            self,
+            Self {
+                pricing: Pricing::Limit(_),
+                display: Display::Full,
+                life: Life::Day,
+                post_only: PostOnly::No,
+                min_qty: 0,
+                ..
+            }
+        )
+    }
 }
 
 /// At which price an order trades.

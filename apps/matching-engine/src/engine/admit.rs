@@ -26,6 +26,7 @@ impl Engine {
     }
 
     /// Checks what a new order and a replacement have in common.
+    #[inline]
     pub(super) fn admit_terms(&self, symbol: u16, terms: &Terms, now_ns: u64) -> Result<(), RejectReason> {
         if terms.qty == 0 || terms.qty > self.qty_max {
             return Err(RejectReason::Quantity);
@@ -34,6 +35,9 @@ impl Engine {
             return Err(RejectReason::MinQuantity);
         }
         check_prices(&terms.pricing)?;
+        if terms.is_plain() {
+            return self.check_state(symbol, terms);
+        }
         check_display(terms)?;
         check_combination(terms)?;
         if let Life::Until(at_ns) = terms.life
@@ -44,14 +48,14 @@ impl Engine {
         self.check_state(symbol, terms)
     }
 
+    #[inline]
     fn check_state(&self, symbol: u16, terms: &Terms) -> Result<(), RejectReason> {
-        let is_immediate = matches!(terms.life, Life::ImmediateOrCancel | Life::FillOrKill)
-            || (terms.pricing == Pricing::Market && !matches!(terms.life, Life::Cross(_)));
         match self.book(symbol).state {
+            TradingState::Trading => Ok(()),
             TradingState::Closed => Err(RejectReason::Closed),
             TradingState::Halted => Err(RejectReason::Halted),
-            TradingState::Quoting if is_immediate => Err(RejectReason::Halted),
-            TradingState::Quoting | TradingState::Trading => Ok(()),
+            TradingState::Quoting if is_immediate(terms) => Err(RejectReason::Halted),
+            TradingState::Quoting => Ok(()),
         }
     }
 
@@ -67,6 +71,13 @@ impl Engine {
     }
 }
 
+/// What does not trade at once is canceled.
+fn is_immediate(terms: &Terms) -> bool {
+    matches!(terms.life, Life::ImmediateOrCancel | Life::FillOrKill)
+        || (terms.pricing == Pricing::Market && !matches!(terms.life, Life::Cross(_)))
+}
+
+#[inline]
 fn check_prices(pricing: &Pricing) -> Result<(), RejectReason> {
     let is_valid = match *pricing {
         Pricing::Limit(limit) => ticks::is_valid(limit),

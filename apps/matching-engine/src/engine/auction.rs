@@ -8,10 +8,10 @@ use market::levels::{Level, NONE};
 use market::{Locate, Price, Side};
 
 use super::{Cx, Engine};
-use crate::arena::{Order, Slot};
+use crate::arena::Slot;
 use crate::book::{any_price, lane};
 use crate::event::{Body, Imbalance, Sink};
-use crate::order::{CrossKind, Pricing};
+use crate::order::CrossKind;
 use crate::queue::Queue;
 use crate::ticks;
 
@@ -137,7 +137,7 @@ impl Engine {
             let mut at = head;
             while at != NONE {
                 let order = self.orders.get(at);
-                if takes_part(order) {
+                if self.takes_part(at) {
                     shares += u64::from(order.leaves);
                 }
                 at = order.next;
@@ -149,18 +149,18 @@ impl Engine {
     /// The first order of a queue that takes part, from `at` on.
     pub(super) fn first_in_auction(&self, mut at: Slot) -> Option<Slot> {
         while at != NONE {
-            let order = self.orders.get(at);
-            if takes_part(order) {
+            if self.takes_part(at) {
                 return Some(at);
             }
-            at = order.next;
+            at = self.orders.get(at).next;
         }
         None
     }
-}
 
-fn takes_part(order: &Order) -> bool {
-    order.terms.min_qty == 0 && !matches!(order.terms.pricing, Pricing::Peg(_))
+    fn takes_part(&self, slot: Slot) -> bool {
+        let order = self.orders.get(slot);
+        order.is_plain || (!order.is_pegged && self.orders.terms(slot).min_qty == 0)
+    }
 }
 
 const fn side_of(demand: u64, supply: u64) -> Option<Side> {

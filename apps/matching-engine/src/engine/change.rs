@@ -106,26 +106,26 @@ impl Engine {
         // The old order has just made room.
         let executed = executed.min(terms.qty);
         let Ok(slot) = self.open(&new, symbol, executed) else { unreachable!("an order has just ended") };
-        let displayed = self.rests_at_once(slot).filter(|_| was_displayed);
+        let displayed = self.rests_at_once(slot, terms).filter(|_| was_displayed);
         let (id, price) = (self.orders.id(slot), super::arrive::limit_of(terms.pricing).unwrap_or_default());
         let new = self.state(slot);
         cx.emit(symbol, Body::Replaced(Replaced { old, new, price, was_displayed, displayed }));
         if new.leaves == 0 {
             self.end(slot);
         } else {
-            self.enter(slot, displayed.is_some(), cx);
+            self.enter(slot, terms, displayed.is_some(), cx);
         }
         id
     }
 
     /// Displayed shares of a loose order that comes to rest as it is.
-    fn rests_at_once(&self, slot: Slot) -> Option<u32> {
+    fn rests_at_once(&self, slot: Slot, terms: &Terms) -> Option<u32> {
         let order = self.orders.get(slot);
-        let Pricing::Limit(limit) = order.terms.pricing else { return None };
-        if !matches!(order.terms.life, Life::Day | Life::Until(_)) {
+        let Pricing::Limit(limit) = terms.pricing else { return None };
+        if !matches!(terms.life, Life::Day | Life::Until(_)) {
             return None;
         }
-        let shown = super::queues::shown_of(order.terms.display, order.leaves);
+        let shown = super::queues::shown_of(terms.display, order.leaves);
         let trades = self.book(order.symbol).state == TradingState::Trading
             && self.would_trade_at(order.symbol, order.side, limit, order.leaves).is_some();
         (shown > 0 && !trades).then_some(shown)
@@ -169,6 +169,13 @@ impl Engine {
 
     #[inline]
     pub(super) fn expire_due<S: Sink>(&mut self, cx: &mut Cx<'_, S>) {
+        if self.expiries.is_due(cx.now_ns) {
+            self.expire_all_due(cx);
+        }
+    }
+
+    #[cold]
+    fn expire_all_due<S: Sink>(&mut self, cx: &mut Cx<'_, S>) {
         while let Some(id) = self.expiries.pop(cx.now_ns) {
             if let Some(slot) = self.orders.find(id) {
                 self.withdraw_and_settle(slot, u32::MAX, CancelReason::Timeout, cx);

@@ -32,9 +32,9 @@ impl Engine {
         let mut at = head;
         while at != NONE {
             let order = self.orders.get(at);
+            let too_many = order.shown == 0 && self.orders.min_qty(at) > walk.leaves;
             at = order.next;
-            let is_hidden = order.shown == 0;
-            if is_hidden && order.min_qty() > walk.leaves {
+            if too_many {
                 continue;
             }
             if walk.group != 0 && walk.group == order.group {
@@ -63,11 +63,10 @@ impl Engine {
             }
             let mut hidden = level.hidden_head();
             while hidden != NONE {
-                let order = self.orders.get(hidden);
-                if order.min_qty() <= qty {
+                if self.orders.min_qty(hidden) <= qty {
                     return Some(level.price());
                 }
-                hidden = order.next;
+                hidden = self.orders.get(hidden).next;
             }
             at = level.worse();
         }

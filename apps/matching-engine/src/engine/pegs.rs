@@ -18,12 +18,13 @@ use crate::ticks::PRICE_MAX;
 impl Engine {
     /// A new pegged order arrives, or waits for a price.
     pub(super) fn enter_peg<S: Sink>(&mut self, slot: Slot, cx: &mut Cx<'_, S>) {
-        let order = self.orders.get(slot);
-        let (symbol, life) = (order.symbol, order.terms.life);
+        let (symbol, terms) = (self.orders.get(slot).symbol, *self.orders.terms(slot));
         let tops = self.displayed_best(symbol);
         match self.peg_price(slot, tops) {
-            Some(price) if self.book(symbol).state == TradingState::Trading => self.arrive(slot, price, false, cx),
-            _ if life == Life::ImmediateOrCancel => {
+            Some(price) if self.book(symbol).state == TradingState::Trading => {
+                self.arrive(slot, &terms, price, false, cx);
+            }
+            _ if terms.life == Life::ImmediateOrCancel => {
                 self.withdraw(slot, u32::MAX, CancelReason::Immediate, None, cx);
             }
             _ => {}
@@ -50,7 +51,8 @@ impl Engine {
             if self.orders.get(slot).place == Place::Loose
                 && let Some(price) = self.peg_price(slot, self.displayed_best(symbol))
             {
-                self.arrive(slot, price, false, cx);
+                let terms = *self.orders.terms(slot);
+                self.arrive(slot, &terms, price, false, cx);
             }
         }
         self.match_numbers != before
@@ -107,9 +109,8 @@ impl Engine {
     /// The price at which a pegged order stands, given the best prices; none where it cannot have
     /// one.
     fn peg_price(&self, slot: Slot, tops: [Price; 2]) -> Option<Price> {
-        let order = self.orders.get(slot);
-        let side = order.side;
-        let Pricing::Peg(Peg { to, offset, limit }) = order.terms.pricing else { return None };
+        let side = self.orders.get(slot).side;
+        let Pricing::Peg(Peg { to, offset, limit }) = self.orders.terms(slot).pricing else { return None };
         let best = |side: Side| Some(tops[side as usize]).filter(|price| price.0 > 0);
         let base = match to {
             PegTo::Primary => best(side)?,

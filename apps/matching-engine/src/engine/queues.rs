@@ -74,9 +74,16 @@ impl Engine {
 
     /// Rests an order at `price`, and tells where it is displayed; `is_quiet` where the event of a
     /// replacement has told.
-    pub(super) fn rest<S: Sink>(&mut self, slot: Slot, price: Price, is_quiet: bool, cx: &mut Cx<'_, S>) {
+    pub(super) fn rest<S: Sink>(
+        &mut self,
+        slot: Slot,
+        display: Display,
+        price: Price,
+        is_quiet: bool,
+        cx: &mut Cx<'_, S>,
+    ) {
         let order = self.orders.get_mut(slot);
-        order.shown = shown_of(order.terms.display, order.leaves);
+        order.shown = shown_of(display, order.leaves);
         let (symbol, side, shares) = (order.symbol, order.side, order.shown);
         if !self.enqueue(slot, lane::resting(side), price) {
             self.orders.get_mut(slot).shown = 0;
@@ -93,11 +100,11 @@ impl Engine {
     /// at its price.
     pub(super) fn refill<S: Sink>(&mut self, slot: Slot, price: Price, cx: &mut Cx<'_, S>) {
         let reference = self.new_reference();
-        let level = self.orders.get(slot).level;
+        let (level, display) = (self.orders.get(slot).level, self.orders.terms(slot).display);
         self.levels.get_mut(level).unlink(&mut self.orders, slot);
         let order = self.orders.get_mut(slot);
         order.reference = reference;
-        order.shown = shown_of(order.terms.display, order.leaves);
+        order.shown = shown_of(display, order.leaves);
         let (symbol, shares) = (order.symbol, order.shown);
         self.levels.get_mut(level).push(&mut self.orders, slot);
         let displayed = Displayed { order: self.state(slot), shares, price, is_new: false };

@@ -28,9 +28,13 @@ impl Engine {
     #[inline]
     pub(super) fn settle<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
         let book = self.book(symbol);
-        if book.stops == 0 && book.pegs.is_empty() {
-            return;
+        if book.stops > 0 || !book.pegs.is_empty() {
+            self.settle_followers(symbol, cx);
         }
+    }
+
+    /// Wakes stops and prices pegged orders anew, in turn.
+    fn settle_followers<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
         loop {
             let woke = self.wake_stop(symbol, cx);
             let traded = self.reprice(symbol, cx);
@@ -63,12 +67,12 @@ impl Engine {
     fn wake<S: Sink>(&mut self, slot: Slot, cx: &mut Cx<'_, S>) {
         self.detach(slot);
         let order = self.orders.get(slot);
-        let (symbol, side, pricing) = (order.symbol, order.side, order.terms.pricing);
+        let (symbol, side, terms) = (order.symbol, order.side, *self.orders.terms(slot));
         cx.emit(symbol, Body::Triggered(self.state(slot)));
-        let limit = match pricing {
+        let limit = match terms.pricing {
             Pricing::Stop { limit: Some(limit), .. } => limit,
             _ => any_price(side),
         };
-        self.arrive(slot, limit, false, cx);
+        self.arrive(slot, &terms, limit, false, cx);
     }
 }

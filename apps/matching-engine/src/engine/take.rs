@@ -48,8 +48,7 @@ impl Engine {
         }
         let mut maker = self.levels.get(level).hidden_head();
         while maker != NONE {
-            let order = self.orders.get(maker);
-            let (next, min_qty) = (order.next, order.min_qty());
+            let (next, min_qty) = (self.orders.get(maker).next, self.orders.min_qty(maker));
             if min_qty <= self.orders.get(taker).leaves && !self.meet(taker, maker, price, cx) {
                 return false;
             }

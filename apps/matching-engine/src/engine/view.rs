@@ -3,10 +3,9 @@
 use market::{Locate, Price, Side, TopOfBook};
 
 use super::Engine;
-use crate::arena::Kept;
 use crate::book::lane;
 use crate::event::{OrderState, TradingState};
-use crate::order::{Display, Life, OrderId, Pricing};
+use crate::order::{Display, Life, OrderId, Pricing, Terms};
 
 /// A live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +30,11 @@ impl Engine {
         let slot = self.orders.find(id)?;
         let order = self.orders.get(slot);
         let symbol = super::locate(order.symbol);
-        let Kept { pricing, display, life, .. } = order.terms;
+        let Terms { pricing, display, life, .. } = if order.is_plain {
+            Terms::limit(order.leaves, self.levels.get(order.level).price())
+        } else {
+            *self.orders.terms(slot)
+        };
         Some(OrderView { symbol, state: self.state(slot), shown: order.shown, pricing, display, life })
     }
 
