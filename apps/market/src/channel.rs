@@ -14,11 +14,13 @@
 
 use core::marker::PhantomData;
 
+use arrayvec::ArrayVec;
+
 use crate::arbitration::{Arbiter, Line, Output, Slot, Slots, Verdict, Window};
 use crate::book::Books;
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::Event;
-use crate::framing::{Framing, FramingError, Packet};
+use crate::framing::{Framing, FramingError};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 use crate::sink::EventSink;
 
@@ -53,6 +55,18 @@ pub trait ChannelHandler {
     /// The next message, with its number; 0 where it has no number. Each message is delivered once,
     /// in order. Where the framing numbers packets, all messages of a packet have its number.
     fn on_message(&mut self, seq: u64, message: &[u8]);
+
+    /// The next messages of one packet, with their numbers: by default each goes to
+    /// [`on_message`](Self::on_message). Returns how many there were.
+    #[inline]
+    fn on_messages<'a>(&mut self, messages: impl Iterator<Item = (u64, &'a [u8])>) -> u64 {
+        let mut count = 0;
+        for (seq, message) in messages {
+            self.on_message(seq, message);
+            count += 1;
+        }
+        count
+    }
 
     /// No line brought these numbers in time: state built from the messages may be wrong from here
     /// on.
@@ -160,7 +174,7 @@ impl<F: Framing> AbChannel<F> {
         // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
         match self.arbiter.offer(line, &parsed.header, now_ns) {
-            Verdict::Deliver { skip } => deliver(&parsed, skip, handler),
+            Verdict::Deliver { skip } => _ = handler.on_messages(parsed.numbered(skip)),
             Verdict::Keep => self.keep(packet),
             Verdict::Discard => (),
         }
@@ -206,7 +220,7 @@ impl<F: Framing> AbChannel<F> {
             Output::Deliver { handle, skip } => {
                 // The packet was checked when it was kept.
                 if let Ok(packet) = F::parse(self.slots.get(&handle)) {
-                    deliver(&packet, skip, handler);
+                    handler.on_messages(packet.numbered(skip));
                 }
                 self.slots.free(handle);
             }
@@ -226,13 +240,19 @@ impl<F: Framing> AbChannel<F> {
     }
 }
 
-/// The messages of a packet but the first `skip`.
+/// Events that are decoded before the first of them is applied: those of a packet for the most part.
+const TOGETHER: usize = 32;
+
+/// Applies events that were decoded one after the other. What they need of large books is fetched
+/// into the cache first, so that the waits for memory overlap.
 #[inline]
-fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl ChannelHandler) {
-    let numbered = packet.header.seq > 0;
-    for (idx, message) in (0..).zip(packet.messages()).skip(skip as usize) {
-        let idx = if F::NUMBERS_PACKETS { 0 } else { idx };
-        handler.on_message(if numbered { packet.header.seq + idx } else { 0 }, message);
+fn apply_together(events: &[(u64, Event)], books: &mut impl Books, sink: &mut impl EventSink) {
+    for (_, event) in events {
+        books.prefetch_level(event);
+    }
+    for &(seq, ref event) in events {
+        let change = books.apply(event);
+        sink.event(seq, event, change, books);
     }
 }
 
@@ -328,6 +348,39 @@ impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilde
         if let Err(error) = decoded {
             self.refuse(error);
         }
+    }
+
+    #[inline]
+    fn on_messages<'a>(&mut self, messages: impl Iterator<Item = (u64, &'a [u8])>) -> u64 {
+        let mut count = 0;
+        if !self.books.prefetches() {
+            for (seq, message) in messages {
+                self.on_message(seq, message);
+                count += 1;
+            }
+            return count;
+        }
+        let mut events = ArrayVec::<(u64, Event), TOGETHER>::new();
+        for (seq, message) in messages {
+            count += 1;
+            let Self { codec, counts, books, sink } = &mut *self;
+            let decoded = codec.decode_each(message, counts, &mut |event| {
+                if events.is_full() {
+                    apply_together(&events, books, sink);
+                    events.clear();
+                }
+                books.prefetch_order(event);
+                events.push((seq, *event));
+            });
+            if let Err(error) = decoded {
+                // The books are in doubt from here on, and not before.
+                apply_together(&events, &mut self.books, &mut self.sink);
+                events.clear();
+                self.refuse(error);
+            }
+        }
+        apply_together(&events, &mut self.books, &mut self.sink);
+        count
     }
 
     fn on_gap(&mut self, gap: Gap) {

@@ -124,7 +124,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         let built = if self.is_behind_an_image() {
             self.build_behind_image(packet, skip)
         } else {
-            build(packet, skip, &mut self.builder)
+            self.builder.on_messages(packet.numbered(skip))
         };
         self.built += built;
         counters.messages.add(built);
@@ -177,7 +177,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
                 // The packet was checked when it was kept, and held bytes do not change.
                 let built = match P::Framing::parse(counters.bytes(&held)) {
                     Ok(packet) if self.is_behind_an_image() => self.build_behind_image(&packet, skip),
-                    Ok(packet) => build(&packet, skip, &mut self.builder),
+                    Ok(packet) => self.builder.on_messages(packet.numbered(skip)),
                     Err(_) => 0,
                 };
                 self.built += built;
@@ -304,18 +304,4 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             self.not_kept += u64::from(packet.header.count);
         }
     }
-}
-
-/// Passes all messages but the first `skip` to the builder, with their numbers. Returns how many.
-#[inline]
-fn build<F: Framing>(packet: &Packet<'_, F>, skip: u32, builder: &mut impl ChannelHandler) -> u64 {
-    let mut built = 0;
-    let is_numbered = packet.header.seq > 0;
-    for (idx, message) in (0..).zip(packet.messages()).skip(skip as usize) {
-        built += 1;
-        // Where packets have the numbers, all messages of one have its number.
-        let idx = if F::NUMBERS_PACKETS { 0 } else { idx };
-        builder.on_message(if is_numbered { packet.header.seq + idx } else { 0 }, message);
-    }
-    built
 }

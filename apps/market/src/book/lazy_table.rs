@@ -3,6 +3,8 @@
 //! empty. The run is filled with empty entries when one of them is next written, so the writes
 //! after a clear pay for it, a page at a time.
 
+use super::prefetch::prefetch;
+
 /// Bytes that are cleared together, unless one entry is larger. More cost a longer write, fewer a
 /// longer list of numbers; with a page the list of a table of 8 million entries of 16 bytes is 128
 /// KiB, which stays in a cache.
@@ -47,6 +49,12 @@ impl<T: Copy> LazyTable<T> {
             self.renew(idx / Self::RUN);
         }
         &mut self.entries[idx]
+    }
+
+    /// Fetches an entry into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, idx: usize) {
+        prefetch(&self.entries[idx]);
     }
 
     /// An entry that was written since the last clear; its run is not checked again.

@@ -27,12 +27,14 @@ mod level_books;
 pub mod levels;
 mod order_books;
 mod orders;
+mod prefetch;
 mod quotes;
 mod symbols;
 
 pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, Trust};
 pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};
+pub use prefetch::prefetch;
 pub use quotes::Quotes;
 
 use crate::event::{Add, Event};
@@ -46,6 +48,22 @@ pub trait Books {
 
     /// Applies an event. An event of another kind of book changes nothing and returns `None`.
     fn apply(&mut self, event: &Event) -> Option<Change>;
+
+    /// Whether the memory is so large that it pays to decode several events before the first is
+    /// applied, and to pass each to [`Books::prefetch_order`] and then to [`Books::prefetch_level`].
+    fn prefetches(&self) -> bool {
+        false
+    }
+
+    /// Fetches into the cache what an event that comes soon begins with.
+    fn prefetch_order(&self, event: &Event) {
+        let _ = event;
+    }
+
+    /// Fetches what can only be found once the first is in the cache.
+    fn prefetch_level(&self, event: &Event) {
+        let _ = event;
+    }
 
     /// The book of `symbol`, if the feed has mentioned it.
     fn find(&self, symbol: Symbol) -> Option<BookIdx>;

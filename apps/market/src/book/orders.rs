@@ -56,6 +56,19 @@ impl Orders {
         self.place(reference).ok()
     }
 
+    /// Fetches the entry where an order is, or will be, into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, reference: OrderRef) {
+        self.entries.prefetch(self.home(reference));
+    }
+
+    /// The level of an order that is in its home slot, as nearly all are.
+    #[inline]
+    pub(super) fn level_at_home(&self, reference: OrderRef) -> Option<u32> {
+        let entry = self.entries.get(self.home(reference));
+        (entry.reference == reference && entry.level != FREE).then_some(entry.level)
+    }
+
     #[inline]
     pub(super) fn get(&mut self, at: Position) -> &mut Order {
         self.entries.written_mut(at.0)

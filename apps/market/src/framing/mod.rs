@@ -138,6 +138,15 @@ impl<'a, F: Framing> Packet<'a, F> {
     pub fn messages(&self) -> Messages<'a, F> {
         Messages { blocks: self.blocks, count: self.count, framing: PhantomData }
     }
+
+    /// The messages but the first `skip`, each with its number: 0 where they have none, and that of
+    /// the packet where the sequence numbers packets.
+    #[inline]
+    pub fn numbered(&self, skip: u32) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a, F> {
+        let first = self.header.seq;
+        let step = u64::from(first > 0 && !F::NUMBERS_PACKETS);
+        (0..).zip(self.messages()).skip(skip as usize).map(move |(idx, message)| (first + step * idx, message))
+    }
 }
 
 /// Walks over the messages of a checked packet.

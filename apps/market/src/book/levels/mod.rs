@@ -8,6 +8,7 @@
 //! price that becomes the best one from far away costs a step in the tree for each level that the
 //! array has no place for any more, and the array takes them back when it is empty.
 
+mod prefetch;
 mod tree;
 mod window;
 

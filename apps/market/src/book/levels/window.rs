@@ -2,6 +2,7 @@
 //! put and taken out without a search.
 
 use super::NONE;
+use crate::book::prefetch::prefetch;
 
 /// Prices that share an entry: 64 of a ten-thousandth each, so that whole cents have an entry each.
 /// Levels of one entry follow each other in the ladder's list.
@@ -62,6 +63,12 @@ impl Window {
     /// Whether the place would be covered by a window that was [moved](Self::move_to) to `best`.
     pub(super) const fn would_cover(best: i64, place: i64) -> bool {
         place < best - LEAD + SPAN
+    }
+
+    /// Fetches the entry of a place into the cache, whether it is covered or not.
+    #[inline]
+    pub(super) fn prefetch(&self, place: i64) {
+        prefetch(&self.firsts[entry(place)]);
     }
 
     /// The best level at a place that is covered, or [`NONE`].

@@ -44,11 +44,15 @@ pub struct OrderBooks {
     books: LazyTable<[Ladder; 2]>,
     orders: Orders,
     levels: Levels<Total>,
+    is_large: bool,
     is_stale: bool,
     /// Books that lack an order that was refused.
     lacking: BookSet,
     counts: BookCounts,
 }
+
+/// Books of more memory than a core's own caches have.
+const LARGE: u128 = 4 << 20;
 
 impl Books for OrderBooks {
     #[inline]
@@ -73,6 +77,35 @@ impl Books for OrderBooks {
         };
         self.counts.applied += u64::from(change.is_some());
         change
+    }
+
+    fn prefetches(&self) -> bool {
+        self.is_large
+    }
+
+    #[inline]
+    fn prefetch_order(&self, event: &Event) {
+        if let Event::Add(add) = event
+            && let Some(ladder) = self.ladder(add)
+        {
+            ladder.prefetch(add.side, add.price);
+        }
+        if let Some(order) = order_of(event) {
+            self.orders.prefetch(order);
+        }
+    }
+
+    #[inline]
+    fn prefetch_level(&self, event: &Event) {
+        if let Event::Add(add) = event {
+            if let Some(ladder) = self.ladder(add) {
+                self.levels.prefetch_at(ladder, add.side, add.price);
+            }
+        } else if let Some(order) = order_of(event)
+            && let Some(level) = self.orders.level_at_home(order)
+        {
+            self.levels.prefetch(level);
+        }
     }
 
     #[inline]
@@ -125,6 +158,7 @@ impl OrderBooks {
             books: LazyTable::new(capacity.books, [Ladder::EMPTY; 2]),
             orders: Orders::new(capacity.orders),
             levels: Levels::new(capacity.levels),
+            is_large: Self::memory(capacity) >= LARGE,
             is_stale: false,
             lacking: BookSet::new(capacity.books),
             counts: BookCounts::default(),
@@ -158,6 +192,15 @@ impl OrderBooks {
     pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64, u32)> {
         let ladder = &self.books.get(book.0 as usize)[side as usize];
         self.levels.iter(ladder).map(|level| (level.price(), level.qty, level.orders))
+    }
+
+    /// The ladder of an order that is added, where its instrument's locate is known.
+    #[inline]
+    fn ladder(&self, add: &Add) -> Option<&Ladder> {
+        match self.by_locate[usize::from(add.locate.0)] {
+            NONE => None,
+            book => Some(&self.books.get(book as usize)[add.side as usize]),
+        }
     }
 
     fn add(&mut self, add: &Add) -> Option<Change> {
@@ -326,6 +369,20 @@ impl OrderBooks {
             self.locates[book.0 as usize] = locate;
         }
         Some(book)
+    }
+}
+
+/// The order that an event is about, by which the table is searched first.
+#[inline]
+fn order_of(event: &Event) -> Option<OrderRef> {
+    match event {
+        Event::Add(add) => Some(add.order),
+        Event::Execute(execute) => Some(execute.order),
+        Event::Cancel(cancel) => Some(cancel.order),
+        Event::Delete(delete) => Some(delete.order),
+        Event::Replace(replace) => Some(replace.old),
+        Event::Modify(modify) => Some(modify.order),
+        _ => None,
     }
 }
 
