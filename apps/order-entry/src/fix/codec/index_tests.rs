@@ -131,7 +131,25 @@ fn bytes_of_messages() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
 }
 
+/// Messages of a few tags, so that those of two messages are often the same at some places.
+fn bodies() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let tag = prop_oneof![Just("35"), Just("5"), Just("58"), Just("95"), Just("96"), Just("1234567"), Just("12345678")];
+    let field = (tag, "[0-9a=]{0,3}").prop_map(|(tag, value)| format!("{tag}={value}\x01"));
+    let body = proptest::collection::vec(field, 0..8).prop_map(|fields| format!("35=B\x01{}", fields.concat()).into());
+    proptest::collection::vec(body, 1..6)
+}
+
 proptest! {
+    #[test]
+    fn index_that_has_read_other_messages_finds_the_same(bodies in bodies()) {
+        let mut used = FieldIndex::new(8);
+        for body in bodies {
+            let (bytes, mut fresh) = (raw(&body), FieldIndex::new(8));
+            let found = used.parse(&bytes).map(|message| message.fields().to_vec());
+            prop_assert_eq!(found, fresh.parse(&bytes).map(|message| message.fields().to_vec()));
+        }
+    }
+
     #[test]
     fn no_bytes_panic_and_the_stream_always_moves_on(mut bytes in bytes_of_messages()) {
         let mut index = FieldIndex::new(8);

@@ -5,6 +5,7 @@ mod digits;
 mod frame;
 mod group;
 mod index;
+mod known_tag;
 mod scan;
 mod template;
 mod utc;
