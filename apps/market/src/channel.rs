@@ -240,7 +240,7 @@ impl<F: Framing> AbChannel<F> {
     }
 }
 
-/// Events that are decoded before the first of them is applied: those of a packet for the most part.
+/// Events that are decoded before the first of them is applied: mostly those of one packet.
 const TOGETHER: usize = 32;
 
 /// Applies events that were decoded one after the other. What they need of large books is fetched

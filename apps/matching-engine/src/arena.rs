@@ -49,8 +49,8 @@ pub(crate) struct Order {
     pub(crate) side: Side,
     pub(crate) rule: SelfTradeRule,
     pub(crate) on_halt: OnHalt,
-    /// A displayed limit order for the day: [`Arena::terms`] has nothing of it, and its limit is its
-    /// level's price.
+    /// A displayed limit order for the day: [`Arena::terms`] has nothing of it, and its limit is
+    /// its level's price.
     pub(crate) is_plain: bool,
     /// Its price follows others: here too, so that the end of an order need not read its terms.
     pub(crate) is_pegged: bool,

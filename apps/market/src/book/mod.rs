@@ -50,7 +50,7 @@ pub trait Books {
     fn apply(&mut self, event: &Event) -> Option<Change>;
 
     /// Whether the memory is so large that it pays to decode several events before the first is
-    /// applied, and to pass each to [`Books::prefetch_order`] and then to [`Books::prefetch_level`].
+    /// applied, and to pass each to [`Books::prefetch_order`], then to [`Books::prefetch_level`].
     fn prefetches(&self) -> bool {
         false
     }
