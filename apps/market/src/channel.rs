@@ -169,7 +169,8 @@ impl<F: Framing> AbChannel<F> {
             return self.counts.other_channel += 1;
         }
         if self.arbiter.take_next(line, &parsed.header, now_ns) {
-            return deliver(&parsed, 0, handler);
+            handler.on_messages(parsed.numbered(0));
+            return;
         }
         // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
