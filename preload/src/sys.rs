@@ -432,9 +432,27 @@ pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
     libc::timespec { tv_sec: seconds as libc::time_t, tv_nsec: rest as i64 }
 }
 
-/// `accept4` without the peer's address.
-pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<c_int, Errno> {
-    call_on_twin!(libc::SYS_accept4, fd, 0, 0, flags).map(|fd| fd as c_int)
+/// `accept4`: the descriptor, and the bytes that the peer's address has.
+pub(crate) fn accept(fd: c_int, flags: c_int, into: &mut [u8; 128]) -> Result<(c_int, usize), Errno> {
+    let mut len = into.len() as u32;
+    let accepted = call_on_twin!(libc::SYS_accept4, fd, into.as_mut_ptr(), &raw mut len, flags)?;
+    Ok((accepted as c_int, (len as usize).min(into.len())))
+}
+
+/// Takes the lock of a file that one process has at a time (fcntl(2), record locks); `false` while
+/// another one has it. The lock ends with its process.
+pub(crate) fn try_lock(fd: c_int) -> bool {
+    !matches!(set_lock(fd, libc::F_WRLCK), Err(Errno::EAGAIN | Errno::EACCES))
+}
+
+/// Gives the lock of a file back.
+pub(crate) fn unlock(fd: c_int) {
+    let _ = set_lock(fd, libc::F_UNLCK);
+}
+
+fn set_lock(fd: c_int, kind: c_int) -> Result<(), Errno> {
+    let whole = libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
+    call_on_twin!(libc::SYS_fcntl, fd, libc::F_SETLK, &raw const whole).map(drop)
 }
 
 /// `shutdown`.

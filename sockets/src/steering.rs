@@ -46,6 +46,12 @@ pub trait Steering {
         false
     }
 
+    /// Why no frame will come any more although the interface exists, if that is so. May be a
+    /// system call. By default not.
+    fn why_ended(&self) -> Option<String> {
+        None
+    }
+
     /// The counters of the port's device, if they are kept with it. By default none.
     fn counters(&self) -> Option<Arc<Block>> {
         None
@@ -81,6 +87,10 @@ impl Steering for LivePort {
 
     fn hands_over(&self) -> bool {
         Self::hands_over(self)
+    }
+
+    fn why_ended(&self) -> Option<String> {
+        Self::why_ended(self)
     }
 }
 
@@ -120,6 +130,10 @@ impl Flows {
 
     pub(crate) fn counters(&self) -> Option<Arc<Block>> {
         self.steering.counters()
+    }
+
+    pub(crate) fn why_ended(&self) -> Option<String> {
+        self.steering.why_ended()
     }
 
     /// Adds the flows of a socket: all of them, or none if one fails. Where the port has no room

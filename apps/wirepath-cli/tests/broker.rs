@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
@@ -270,6 +270,98 @@ fn program_is_told_where_there_is_no_broker() {
     let output = rig.start(SERVED, &["true"]).wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("no broker listens at"), "{said}");
+}
+
+/// Calls the echo, and again for each line that it reads; says how each receive ends.
+const CALLS_AGAIN: &str = "\
+import errno, socket, sys
+def call():
+    stream = socket.create_connection((sys.argv[1], 7000))
+    stream.sendall(b'echo')
+    print(len(stream.recv(4)), flush=True)
+    return stream
+stream = call()
+for line in sys.stdin:
+    call()
+try: print(len(stream.recv(4)))
+except OSError as error: print(errno.errorcode[error.errno], flush=True)
+call()
+";
+
+/// Such a program once it is connected, and what it says.
+fn caller(rig: &Rig) -> (Child, BufReader<ChildStdout>) {
+    echo(&rig.wire);
+    let mut child = rig.start(SERVED, &["python3", "-c", CALLS_AGAIN, &THEIRS.to_string()]);
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(next_line(&mut said), "4\n");
+    (child, said)
+}
+
+fn next_line(said: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn connections_end_and_new_ones_are_the_kernels_when_the_broker_ends() {
+    let test = "connections_end_and_new_ones_are_the_kernels_when_the_broker_ends";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    let (mut child, mut said) = caller(&rig);
+    drop(child.stdin.take());
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    assert_eq!((next_line(&mut said), next_line(&mut said)), ("ENETDOWN\n".into(), "4\n".into()));
+    let output = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(output.contains(&format!("the broker of {NEAR} has ended, and its program with it")), "{output}");
+}
+
+#[test]
+fn connection_is_the_kernels_where_the_broker_does_not_answer() {
+    let test = "connection_is_the_kernels_where_the_broker_does_not_answer";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let (mut child, mut said) = caller(&rig);
+    let stop = Command::new("kill").args(["-STOP", &rig.broker.id().to_string()]).status();
+    assert!(stop.unwrap().success());
+    writeln!(child.stdin.as_mut().unwrap(), "again").unwrap();
+    assert_eq!(next_line(&mut said), "4\n");
+    drop(child.stdin.take());
+    assert_eq!((next_line(&mut said), next_line(&mut said)), ("ENETDOWN\n".into(), "4\n".into()));
+    let output = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(output.contains(&format!("the broker of {NEAR} does not answer")), "{output}");
+}
+
+#[test]
+fn workers_connect_to_one_peer_while_connections_of_each_other_end() {
+    let test = "workers_connect_to_one_peer_while_connections_of_each_other_end";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    echo(&rig.wire);
+    // Few ports for the kernel to choose from, of which the first program leaves one: its others
+    // are those of connections that it has closed, and are free in the kernel.
+    rig.wire.near.run(|| fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40003").unwrap());
+    let program = "import socket, sys\n\
+                   for _ in range(int(sys.argv[2])):\n\
+                   \x20   with socket.create_connection((sys.argv[1], 7000)) as stream:\n\
+                   \x20       stream.sendall(b'echo'); print(len(stream.recv(4)), flush=True)\n\
+                   sys.stdin.read()\n";
+    let start = |count: &str| {
+        let mut child = rig.start(SERVED, &["python3", "-c", program, &THEIRS.to_string(), count]);
+        let said = BufReader::new(child.stdout.take().unwrap());
+        (Ended(child), said)
+    };
+    let (_first, mut said) = start("3");
+    (0..3).for_each(|_| assert_eq!(next_line(&mut said), "4\n"));
+    let (_second, mut said) = start("1");
+    assert_eq!(next_line(&mut said), "4\n");
 }
 
 /// An echo server of TCP, once the far end reaches it.

@@ -285,16 +285,25 @@ pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len
     if into.is_null() { Ok(()) } else { store_name(name, into, len) }
 }
 
+/// The same of an address of any family, as the kernel has told it.
+pub(crate) fn store_bytes_of_address(name: &[u8], into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
+    if into.is_null() { Ok(()) } else { store_cut(name, into, len) }
+}
+
 /// Stores an address, cut to the caller's room, and its full length.
 pub(crate) fn store_name(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
+    let (address, address_len) = address::format(name.0, name.1);
+    store_cut(&address[..address_len], into, len)
+}
+
+fn store_cut(name: &[u8], into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
     let [room] = array_mut(len, 1)? else { return Err(EFAULT) };
     if *room as i32 <= -1 {
         return Err(Errno::EINVAL);
     }
-    let (address, address_len) = address::format(name.0, name.1);
-    let count = address_len.min(*room as usize);
-    bytes_mut(into, count)?.copy_from_slice(&address[..count]);
-    *room = address_len as u32;
+    let count = name.len().min(*room as usize);
+    bytes_mut(into, count)?.copy_from_slice(&name[..count]);
+    *room = name.len() as u32;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use sockets::Errno;
 
 use super::descriptors::close;
 use super::{give_none, known, may_be_ours, memory, ours};
+use crate::calls::listener::Peer;
 use crate::calls::{self, Outcome};
 use crate::process;
 use crate::real::{self, fail};
@@ -73,21 +74,18 @@ symbols! {
         };
         match accepted {
             Ok(accepted) => {
-                match accepted.peer {
-                    Some(peer) => {
-                        if let Err(error) = memory::store_address(peer, address, len) {
-                            // As by the kernel, the connection is lost.
-                            pass!(close(accepted.fd));
-                            return fail(error) as c_int;
-                        }
-                    }
-                    None => {
+                let stored = match accepted.peer {
+                    Peer::Ours(peer, family) => memory::store_address((peer, family), address, len),
+                    Peer::Kernel(name, name_len) => {
                         process::given(accepted.fd);
                         calls::listener::record_accepted_by_kernel(fd, accepted.fd, flags);
-                        if !address.is_null() {
-                            let _ = pass!(real::getpeername(accepted.fd, address, len));
-                        }
+                        memory::store_bytes_of_address(&name[..name_len], address, len)
                     }
+                };
+                if let Err(error) = stored {
+                    // As by the kernel, the connection is lost.
+                    pass!(close(accepted.fd));
+                    return fail(error) as c_int;
                 }
                 accepted.fd
             }

@@ -1,7 +1,7 @@
 //! Receives from and sends on offloaded sockets, for all forms of the calls.
 
 use core::ffi::c_int;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::rules::Traffic;
@@ -63,8 +63,8 @@ fn control_messages(engine: &mut Engine, file: FileId, received: &Received) -> V
         messages.push((libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, value));
     }
     if wanted.packet_info {
-        let to = info.destination.ip().octets();
-        messages.push((libc::IPPROTO_IP, libc::IP_PKTINFO, [interface_idx.to_ne_bytes(), to, to].concat()));
+        let (to, own) = (info.destination.ip().octets(), own_address(engine, info).octets());
+        messages.push((libc::IPPROTO_IP, libc::IP_PKTINFO, [interface_idx.to_ne_bytes(), own, to].concat()));
     }
     if wanted.ttl {
         messages.push((libc::IPPROTO_IP, libc::IP_TTL, c_int::from(info.ttl).to_ne_bytes().to_vec()));
@@ -77,6 +77,21 @@ fn control_messages(engine: &mut Engine, file: FileId, received: &Received) -> V
         messages.push((libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR, name[..len].to_vec()));
     }
     messages
+}
+
+/// The address of ours that an answer to a datagram would come from (Linux `fib_compute_spec_dst`):
+/// that of the interface, for a datagram to a group or a broadcast address.
+fn own_address(engine: &mut Engine, info: &DatagramInfo) -> Ipv4Addr {
+    let (to, from) = (*info.destination.ip(), *info.source.ip());
+    let own = engine.ask(|_, cx| {
+        if cx.host.is_own(to) {
+            return Ok(to);
+        }
+        let addresses = cx.host.addresses();
+        let near = addresses.iter().find(|own| own.contains(from)).or(addresses.first());
+        Ok(near.map_or(to, |own| own.address()))
+    });
+    own.unwrap_or(to)
 }
 
 /// An offloaded socket, with the values that the calls of this file need.

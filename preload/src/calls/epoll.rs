@@ -111,6 +111,7 @@ pub(crate) fn wait_for_events(
     if events.is_empty() {
         return Some(Err(Errno::EINVAL));
     }
+    listener::begin_to_accept_in(file);
     // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
     let kernel = [readable(epfd)];
     let waits = Waits {

@@ -165,6 +165,23 @@ pub(crate) fn hear_twin(engine: &mut Engine, file: FileId, hears: bool) {
     }
 }
 
+/// Gives the kernel's epoll set the item of a socket that was ours, with all its events.
+pub(super) fn give_item_back(watch: &Watch) {
+    let Ok(epfd) = sets::twin(watch.set) else { return };
+    let _ = sets::of(watch.set, |set| {
+        set.has_kernel = true;
+        set.one_shots.retain(|item| item.fd != watch.fd);
+    });
+    // An item that was reported once reports errors alone until `EPOLL_CTL_MOD`: the kernel lets
+    // nobody make one that is off.
+    let events = if watch.is_off { libc::EPOLLONESHOT as u32 } else { watch.event.events };
+    let event = Some(libc::epoll_event { events, ..watch.event });
+    // The twin may be there already. An exclusive item cannot be changed, and is as it was.
+    if sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, watch.fd, event) == Err(Errno::EEXIST) {
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, watch.fd, event);
+    }
+}
+
 /// The epoll sets of a socket of ours.
 pub(super) fn watches_of(engine: &mut Engine, id: SocketId) -> Vec<Watch> {
     let mut watches = Vec::new();

@@ -13,6 +13,7 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
@@ -60,6 +61,7 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
             begin_to_listen(&mut engine, file, twin, backlog)?;
             engine.files.socket(file)?.backlog = Some(backlog);
             engine.files.mark(file);
+            MAY_BE_IDLE_IN_SETS.fetch_or(!watches.is_empty(), Ordering::Relaxed);
             watches
         }
     };
@@ -96,6 +98,36 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     }
     engine.files.mark(file);
     Ok(())
+}
+
+/// Listeners that no thread has waited on may be in epoll sets.
+static MAY_BE_IDLE_IN_SETS: AtomicBool = AtomicBool::new(false);
+
+/// A thread waits on an epoll set, and so on the listeners that were in it before they listened.
+/// One load, unless there may be such listeners. The caller holds no engine.
+pub(crate) fn begin_to_accept_in(set: FileId) {
+    if !MAY_BE_IDLE_IN_SETS.load(Ordering::Relaxed) || !MAY_BE_IDLE_IN_SETS.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    for number in engine::all().iter() {
+        let mut engine = engine::enter_at(number);
+        let mut waited_on = Vec::new();
+        for file in engine.files.with_backlog() {
+            let Ok(socket) = engine.files.socket(file) else { continue };
+            let watches = match socket.ours() {
+                Some(id) => watches_of(&mut engine, id),
+                None => socket.watches.clone(),
+            };
+            if watches.iter().any(|watch| watch.set == set) {
+                waited_on.push(file);
+            } else {
+                MAY_BE_IDLE_IN_SETS.fetch_or(!watches.is_empty(), Ordering::Relaxed);
+            }
+        }
+        drop(engine);
+        // One that cannot begin stays the kernel's.
+        waited_on.into_iter().for_each(|file| _ = begin_to_accept(file));
+    }
 }
 
 fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
@@ -217,6 +249,7 @@ pub(crate) fn leave_listeners(engines: &mut Engines) {
         for file in engine.files.idle_listeners().unwrap_or_default() {
             offload::give_back(engine, file);
             if let Ok(socket) = engine.files.socket(file) {
+                MAY_BE_IDLE_IN_SETS.fetch_or(!socket.watches.is_empty(), Ordering::Relaxed);
                 // They end with their engines.
                 socket.replicas.clear();
             }
@@ -235,10 +268,18 @@ fn backlog_of(backlog: c_int) -> usize {
 /// `net.core.somaxconn` by default.
 const SOMAXCONN: usize = 4_096;
 
-/// The result of `accept`: a descriptor, and the peer in the program's family.
+/// The result of `accept`: a descriptor, and the peer.
 pub(crate) struct Accepted {
     pub(crate) fd: c_int,
-    pub(crate) peer: Option<(SocketAddrV4, Family)>,
+    pub(crate) peer: Peer,
+}
+
+/// The peer of an accepted connection.
+pub(crate) enum Peer {
+    /// Of one of ours, in the program's family.
+    Ours(SocketAddrV4, Family),
+    /// Of one of the kernel's: its address, and the bytes of that.
+    Kernel([u8; 128], usize),
 }
 
 /// `accept4`.
@@ -269,7 +310,7 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
         let accepted = wait::until_any(blocking, &waits, |engines, sides| {
             if is_both
                 && engine::is_twins_turn()
-                && let Ok(accepted) = accept_twin(twin, flags)
+                && let Ok(accepted) = accept_twin(twin, flags, blocking.is_nonblocking)
             {
                 return Ok(accepted);
             }
@@ -280,7 +321,10 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
                     done => return done,
                 }
             }
-            if sides == Sides::Both { accept_twin(twin, flags) } else { Err(Errno::EAGAIN) }
+            if sides == Sides::Both {
+                return accept_twin(twin, flags, blocking.is_nonblocking);
+            }
+            Err(Errno::EAGAIN)
         });
         let Some((stale, fd)) = stale else { return Ours(accepted) };
         close(stale, fd);
@@ -319,7 +363,7 @@ fn accept_ours(
             let why = "accepted by a listener of ours";
             let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
             engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, FileKind::Socket(socket));
-            Ok(Accepted { fd, peer: Some((peer, family)) })
+            Ok(Accepted { fd, peer: Peer::Ours(peer, family) })
         }
         Err(error) => {
             sys::close(fd);
@@ -332,13 +376,30 @@ fn accept_ours(
 ///
 /// The call must not block, because it holds the engine's lock and another process that shares the
 /// twin may be faster.
-fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
+fn accept_twin(twin: c_int, flags: c_int, is_nonblocking: bool) -> Result<Accepted, Errno> {
     if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
         return Err(Errno::EAGAIN);
     }
+    let mut name = [0; 128];
+    let accepted = if is_nonblocking {
+        sys::accept(twin, flags, &mut name)
+    } else {
+        // The processes share its status too: who changes it keeps the others out, because a call
+        // of theirs would wait in the kernel once the status is as it was.
+        if !sys::try_lock(twin) {
+            return Err(Errno::EAGAIN);
+        }
+        let accepted = accept_of_blocking(twin, flags, &mut name);
+        sys::unlock(twin);
+        accepted
+    };
+    accepted.map(|(fd, len)| Accepted { fd, peer: Peer::Kernel(name, len) })
+}
+
+fn accept_of_blocking(twin: c_int, flags: c_int, name: &mut [u8; 128]) -> Result<(c_int, usize), Errno> {
     let status = sys::fcntl(twin, libc::F_GETFL, 0)?;
     sys::fcntl(twin, libc::F_SETFL, status | libc::O_NONBLOCK)?;
-    let accepted = sys::accept(twin, flags);
+    let accepted = sys::accept(twin, flags, name);
     sys::fcntl(twin, libc::F_SETFL, status)?;
-    Ok(Accepted { fd: accepted?, peer: None })
+    accepted
 }

@@ -72,7 +72,10 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
         Address::Unspecified => return disconnect(file),
         Address::Other => {
             let mut engine = engine::enter(file);
-            if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Undecided) {
+            if let Ok(socket) = engine.files.socket(file)
+                && may_become_the_kernels(socket)
+            {
+                offload::give_back(&mut engine, file);
                 let _ = keep(&mut engine, file, IPV6);
             }
             return Pass;
@@ -90,8 +93,18 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     }
 }
 
-/// Whether a stream that a rule gives to both sides is now the kernel's, because ours has no way to
-/// its peer.
+/// Whether a socket that names a peer of IPv6 can be the kernel's: one whose owner is not decided,
+/// and one of both families whose datagrams were ours so far.
+fn may_become_the_kernels(socket: &Socket) -> bool {
+    match socket.place {
+        Owner::Undecided => true,
+        Owner::Kernel => false,
+        Owner::Ours { .. } => socket.kind == Kind::Datagram && socket.family == Family::Inet6,
+    }
+}
+
+/// Whether a socket is now the kernel's, because ours has no way to its peer: a stream that a rule
+/// gives to both sides, and any socket once our interface is gone.
 fn may_try_kernel(file: FileId, error: Errno) -> bool {
     const NO_WAY: [Errno; 9] = [
         Errno::EACCES,
@@ -106,11 +119,14 @@ fn may_try_kernel(file: FileId, error: Errno) -> bool {
     ];
     let mut engine = engine::enter(file);
     let is_both = engine.files.socket(file).is_ok_and(|socket| socket.is_both && socket.kind == Kind::Stream);
-    if !is_both || !NO_WAY.contains(&error) {
-        return false;
-    }
+    let why = match error {
+        // The broker steers nothing here any more.
+        Errno::EPIPE if engine.lose_if_gone() => offload::GONE,
+        _ if is_both && NO_WAY.contains(&error) => "ours did not reach its peer",
+        _ => return false,
+    };
     offload::give_back(&mut engine, file);
-    keep(&mut engine, file, "ours did not reach its peer").is_ok()
+    keep(&mut engine, file, why).is_ok()
 }
 
 /// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
@@ -178,8 +194,7 @@ pub(crate) fn leaves_by_ours(
 /// Waits for the handshake of a stream.
 fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
     let blocking = blocking(file, id, 0, Direction::Send)?;
-    let begun = engine::enter(file).call(|sockets, cx| sockets.connect(id, remote, cx));
-    match begun {
+    match call_out(file, id, remote) {
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !blocking.is_nonblocking => (),
         done => return done,
     }
@@ -193,6 +208,19 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
         // The handshake continues without this call.
         Err(Errno::EAGAIN) => Err(Errno::EINPROGRESS),
         done => done,
+    }
+}
+
+/// Begins the handshake of a stream. Where another process still has the flow of an ended
+/// connection from the port that the kernel chose, the kernel chooses another port.
+fn call_out(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
+    let mut engine = engine::enter(file);
+    let mut taken = ports::TakenPorts::default();
+    loop {
+        let begun = engine.call(|sockets, cx| sockets.connect(id, remote, cx));
+        if begun != Err(Errno::EADDRINUSE) || !taken.replace_port_of(&mut engine, file) {
+            return begun;
+        }
     }
 }
 

@@ -26,9 +26,6 @@ const SOCKETS_MAX: usize = 65_536;
 const CONNECTIONS_MAX: usize = 16_384;
 const CHUNKS_MAX: usize = 32_768;
 
-/// Destinations whose interface is cached.
-const DESTINATIONS_MAX: usize = 64;
-
 /// Whether to offload a socket at `local`, with the peer `remote` if it has one. The reason is
 /// stored for the listing.
 ///
@@ -65,6 +62,9 @@ pub(crate) fn is_ours(
 
 /// The reason of a socket whose address or peer is not reached by our interface.
 pub(crate) const BY_ANOTHER: &str = "another interface, or this host's own address";
+
+/// The reason of a socket that was made later.
+pub(crate) const GONE: &str = "its interface is gone, or the interface's broker";
 
 /// Who serves a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +113,13 @@ fn decide(
     if !open(engine) {
         return (Verdict::Kernel, "the interface could not be opened");
     }
-    if engine.is_gone {
-        return (Verdict::Kernel, "its interface is gone");
+    if engine.lose_if_gone() {
+        return (Verdict::Kernel, GONE);
     }
     let is_on_ours = match remote {
         Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
-        Some(remote) => goes_by_ours(engine, *remote.ip()),
+        // The kernel connects from any of its addresses, by whatever interface the peer is reached.
+        Some(remote) => is_own(engine, *local.ip()) && goes_by_ours(engine, *remote.ip()),
         None => local.ip().is_multicast() || is_own(engine, *local.ip()),
     };
     if is_on_ours { (ours, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
@@ -133,14 +134,14 @@ pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
 /// The same, asked again where the worker has found no route there: the program and the worker hear
 /// of a change of routes one after the other, and until both have, the kernel's routes decide.
 pub(crate) fn still_goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
-    engine.destinations.retain(|(known, _)| *known != remote);
+    engine.destinations.forget(remote);
     goes_by_ours(engine, remote)
 }
 
 /// The same for groups, where the program names no interface.
 pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
-    if let Some((_, is_ours)) = engine.destinations.iter().find(|(known, _)| *known == remote) {
-        return *is_ours;
+    if let Some(is_ours) = engine.destinations.get(remote) {
+        return is_ours;
     }
     let own = config::get().and_then(|config| config.own.as_ref());
     let is_ours = match (own, source_to(remote)) {
@@ -151,16 +152,14 @@ pub(crate) fn is_routed_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
             (is_near || !host.routes.is_empty() || remote.is_multicast()) && !is_own(engine, remote)
         }
         (None, Some(source)) => source != remote && is_own(engine, source) && !is_own(engine, remote),
-        (None, None) => false,
+        // No route, or no descriptor to ask by: not kept, because either may change unheard.
+        (None, None) => return false,
     };
     if is_ours && own.is_none() && !remote.is_multicast() && !has_route(engine, remote) {
         // Not kept, because the worker is about to hear of the route.
         return false;
     }
-    if engine.destinations.len() == DESTINATIONS_MAX {
-        engine.destinations.clear();
-    }
-    engine.destinations.push((remote, is_ours));
+    engine.destinations.keep(remote, is_ours);
     is_ours
 }
 
@@ -224,7 +223,12 @@ pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     let Ok(socket) = engine.files.socket(file) else { return };
     if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Undecided) {
         groups::restore_twin(engine, file, id);
+        let watches = epoll_twins::watches_of(engine, id);
         let _ = engine.call(|sockets, cx| sockets.close(id, cx));
+        watches.iter().for_each(epoll_twins::give_item_back);
+        if let Ok(socket) = engine.files.socket(file) {
+            socket.watches = watches;
+        }
     }
     engine.files.mark(file);
 }

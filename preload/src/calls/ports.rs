@@ -125,6 +125,42 @@ fn name_own_host(twin: c_int, local: &[u8]) {
 /// The most ports that the kernel is asked for before a connection is refused.
 const PORTS_MAX: usize = 32;
 
+/// Ports that are unsuitable: each stays taken until the search for a better one ends, so that the
+/// kernel gives another one.
+#[derive(Default)]
+pub(super) struct TakenPorts(Vec<c_int>);
+
+impl TakenPorts {
+    /// A socket that is to have an unsuitable port. `None` ends the search.
+    fn add(&mut self, family: Family) -> Option<c_int> {
+        if self.0.len() == PORTS_MAX {
+            return None;
+        }
+        let probe = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0).ok()?;
+        self.0.push(probe);
+        Some(probe)
+    }
+
+    /// Gives a stream of ours without a connection another port than the one that the kernel chose.
+    /// `false`: it was not the kernel that chose it, or there is no other.
+    pub(super) fn replace_port_of(&mut self, engine: &mut Engine, file: FileId) -> bool {
+        let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) else { return false };
+        let family = socket.family;
+        let Some(unsuitable) = offload::name_of(twin).filter(|_| !socket.has_named_port) else { return false };
+        let Some(probe) = self.add(family) else { return false };
+        take_port_back(twin);
+        // Another socket may be faster, and has the port then.
+        let _ = rebind_twin(probe, family, unsuitable);
+        replace_port(engine, file, twin).is_ok()
+    }
+}
+
+impl Drop for TakenPorts {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|probe| sys::close(*probe));
+    }
+}
+
 /// As [`bind_twin`], of a stream that connects to `remote`. The kernel does not know our
 /// connections, so it may choose the port of one to the same peer that has just ended.
 pub(super) fn bind_stream(
@@ -144,19 +180,16 @@ pub(super) fn bind_stream(
             return Ok(local);
         }
     }
-    // Each unsuitable port stays taken until the search ends, so that the kernel gives another one.
-    let mut probes = Vec::new();
+    let mut probes = TakenPorts::default();
     let mut local = Ok(ANY);
-    while !bound && probes.len() < PORTS_MAX {
-        let Ok(probe) = sys::socket(family.number(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { break };
-        probes.push(probe);
+    while !bound && let Some(probe) = probes.add(family) {
         local = bind_twin(probe, family, from);
         let Ok(candidate) = local else { break };
         if engine.ask(|_, cx| Ok(Sockets::is_free(candidate, remote, cx))).unwrap_or(true) {
             break;
         }
     }
-    probes.into_iter().for_each(sys::close);
+    drop(probes);
     if bound {
         return Ok(from);
     }

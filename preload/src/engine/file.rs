@@ -264,6 +264,13 @@ impl OpenFiles {
         Some(found)
     }
 
+    /// The listeners that no thread has waited on, whoever has them now.
+    pub(crate) fn with_backlog(&self) -> Vec<FileId> {
+        let is_idle = |file: &File| matches!(file.what, FileKind::Socket(Socket { backlog: Some(_), .. }));
+        let files = self.files.iter().enumerate().filter(|(_, file)| file.as_ref().is_some_and(is_idle));
+        files.map(|(idx, _)| FileId::of(self.room, idx as u32)).collect()
+    }
+
     /// Forgets that sockets were in an epoll set: its number may be given to another one soon.
     pub(crate) fn forget_watches(&mut self, set: FileId) {
         for file in self.files.iter_mut().flatten() {

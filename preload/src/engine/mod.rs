@@ -28,6 +28,7 @@ use wirepath::pipeline::Cx;
 use crate::{config, sys};
 
 mod clock;
+mod destinations;
 mod failure;
 pub(crate) mod file;
 mod gather;
@@ -43,6 +44,7 @@ pub(crate) mod thread;
 pub(crate) mod wait;
 mod waiters;
 
+use destinations::Destinations;
 use file::OpenFiles;
 use gather::Gathering;
 use group::EngineMask;
@@ -83,7 +85,7 @@ pub(crate) struct Engine {
     has_moved: bool,
     /// Counts turns, so that the background thread sees whether other threads turn the worker.
     pub(crate) turns: u64,
-    /// The interface is gone, and the worker with it.
+    /// The interface is gone, or its broker, and the worker with it.
     pub(crate) is_gone: bool,
     /// A socket of the kernel's that asks for the interface, as long as the worker runs.
     pub(crate) asks: Option<c_int>,
@@ -95,9 +97,9 @@ pub(crate) struct Engine {
     /// Counts the sleeps of threads.
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
-    /// Destinations of datagrams, and whether they leave by our interface. The background thread
-    /// clears them where routes have changed.
-    pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
+    /// Whether destinations leave by our interface. The background thread clears them where routes
+    /// have changed.
+    pub(crate) destinations: Destinations,
     /// Groups that were sent to: when the kernel was asked for members on this host, and whether
     /// there were any.
     pub(crate) group_members: Vec<(Ipv4Addr, Instant, bool)>,
@@ -233,7 +235,7 @@ impl Engine {
             offloads: 0,
             sleeps: 0,
             wakeups: 0,
-            destinations: Vec::new(),
+            destinations: Destinations::new(),
             group_members: Vec::new(),
             gathering: Gathering::new(),
         }
@@ -377,26 +379,27 @@ impl Engine {
         self.had_streams && self.is_open()
     }
 
-    /// Ends all sockets of an interface that is gone. Returns whether it is.
+    /// Ends all sockets of an interface that is gone, or whose frames come no more because its
+    /// broker has ended. Returns whether that is so.
     pub(crate) fn lose_if_gone(&mut self) -> bool {
-        let idx = config::system().interface_idx;
-        let Some(asks) = self.asks.filter(|_| !self.is_gone && self.is_open() && idx != 0) else {
+        if self.is_gone || !self.is_open() {
             return self.is_gone;
-        };
-        if sys::has_interface(asks, idx) {
-            return false;
         }
+        let name = config::get().map_or("", |config| config.port.interface());
+        let idx = config::system().interface_idx;
+        let why = if self.asks.is_some_and(|asks| idx != 0 && !sys::has_interface(asks, idx)) {
+            format!("{name} is gone: start the program again once the interface is back")
+        } else {
+            let Ok(Some(why)) = self.look(|sockets| Ok(sockets.why_ended())) else { return false };
+            why
+        };
         self.is_gone = true;
         let _ = self.call(|sockets, cx| {
             sockets.lose(Errno::ENETDOWN, cx);
             Ok(())
         });
         self.wake_all();
-        let name = config::get().map_or("", |config| config.port.interface());
-        config::say(format_args!(
-            "{name} is gone: its sockets end with ENETDOWN, and new ones are the kernel's; start the program again \
-             once the interface is back"
-        ));
+        config::say(format_args!("{why}; until then its sockets end with ENETDOWN, and new ones are the kernel's"));
         true
     }
 

@@ -91,7 +91,7 @@ pub struct Sockets {
     /// Streams whose bytes wait for more, the oldest first.
     corked: VecDeque<(Instant, SocketId)>,
     buffers: Buffers,
-    /// Why nothing is sent any more: the interface is gone.
+    /// Why nothing is sent any more: the interface is gone, or the port has ended.
     lost: Option<Errno>,
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
@@ -144,13 +144,20 @@ impl Sockets {
         self.flows.hands_over()
     }
 
+    /// Why no frame will come any more although the interface exists, if that is so: the broker of
+    /// the port has ended, or someone has taken its program off. A system call. The caller then
+    /// [ends](Self::lose) all sockets.
+    pub fn why_ended(&self) -> Option<String> {
+        self.flows.why_ended()
+    }
+
     /// Counts in `scope` what waits in sockets outside of packet buffers.
     pub fn count_in(&mut self, scope: &Scope) {
         self.buffers.count_in(&scope.scope("sockets"));
     }
 
-    /// The interface is gone: connections end with `error`, each datagram socket reports it once,
-    /// and all that is sent from now on fails with it.
+    /// The interface is gone, or the port has ended: connections end with `error`, each datagram
+    /// socket reports it once, and all that is sent from now on fails with it.
     pub fn lose(&mut self, error: Errno, cx: &mut Cx<'_>) {
         self.lost = Some(error);
         for slot in 1..self.slots.len() as u32 {

@@ -1,16 +1,20 @@
 //! The flows of all clients. A flow belongs to one client, or to several of one user that share it.
 
+use core::net::SocketAddrV4;
+use std::collections::HashMap;
+
 use super::error::Refusal;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::steering::RuleId;
+use crate::wire::Protocol;
 use crate::wire::icmpv4::QuotedFlow;
 
-/// The most flows of a client: listeners, datagram sockets, and connections opened in the last
-/// minute.
-const FLOWS_MAX: usize = 2_048;
+/// The most flows of a client: listeners, datagram sockets, and as many outgoing connections as the
+/// library of `wirepath run` has room for, those closed in the last minute among them.
+const FLOWS_MAX: usize = 16_384;
 
 /// The number of a client of the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
 /// A flow, and the client that has it.
@@ -25,10 +29,18 @@ pub(super) struct Held {
     id: u32,
 }
 
+/// Flows with different ones have no frame in common.
+type Destination = (Protocol, SocketAddrV4);
+
 /// The flows of all clients.
 #[derive(Debug, Default)]
 pub(super) struct FlowTable {
-    held: Vec<Held>,
+    /// By their destinations: there may be ten thousands, and few of each.
+    held: HashMap<Destination, Vec<Held>>,
+    /// The destination of each flow, by its number.
+    destinations: HashMap<u32, Destination>,
+    /// How many flows each client has.
+    counts: HashMap<ClientId, usize>,
     next_id: u32,
     /// Whether clients of one user may share a port: the broker passes frames on and tracks
     /// connections.
@@ -44,7 +56,7 @@ impl FlowTable {
     /// Whether a client of user `uid` may have another flow: it has room for it, and no other
     /// client receives the same frames, unless both may share them.
     pub(super) fn check(&self, client: ClientId, uid: u32, flow: &Flow) -> Result<(), Refusal> {
-        if self.held.iter().filter(|held| held.client == client).count() >= FLOWS_MAX {
+        if self.counts.get(&client).is_some_and(|count| *count >= FLOWS_MAX) {
             let sentence =
                 format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
             return Err(Refusal::new(libc::ENOBUFS, sentence));
@@ -53,7 +65,7 @@ impl FlowTable {
             let may_share = self.is_shared && held.uid == uid && !(is_exact(flow) && held.flow == *flow);
             held.client != client && overlaps(&held.flow, flow) && !may_share
         };
-        match self.held.iter().find(is_taken) {
+        match self.held.get(&destination_of(flow)).into_iter().flatten().find(is_taken) {
             Some(other) => {
                 let sentence =
                     format!("another client, of user {}, has `{}`: take another port", other.uid, other.flow.rule());
@@ -68,36 +80,70 @@ impl FlowTable {
         // A number is used again only after 2^32 flows, when its first flow is gone.
         self.next_id = self.next_id.wrapping_add(1);
         let id = self.next_id;
-        self.held.push(Held { client, uid, flow, rules, id });
+        let destination = destination_of(&flow);
+        self.destinations.insert(id, destination);
+        *self.counts.entry(client).or_default() += 1;
+        self.held.entry(destination).or_default().push(Held { client, uid, flow, rules, id });
         id
     }
 
     /// Removes a client's flow; `None` if the client has no flow with this number.
     pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<Held> {
-        let place = self.held.iter().position(|held| held.client == client && held.id == id)?;
-        Some(self.held.swap_remove(place))
+        let destination = *self.destinations.get(&id)?;
+        let held = self.held.get_mut(&destination)?;
+        let place = held.iter().position(|held| held.client == client && held.id == id)?;
+        let removed = held.swap_remove(place);
+        if held.is_empty() {
+            self.held.remove(&destination);
+        }
+        self.forget(&removed);
+        Some(removed)
+    }
+
+    fn forget(&mut self, removed: &Held) {
+        self.destinations.remove(&removed.id);
+        if let Some(count) = self.counts.get_mut(&removed.client) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&removed.client);
+            }
+        }
     }
 
     /// The client's flow with this number.
     pub(super) fn get(&self, client: ClientId, id: u32) -> Option<&Held> {
-        self.held.iter().find(|held| held.client == client && held.id == id)
+        let held = self.held.get(self.destinations.get(&id)?)?;
+        held.iter().find(|held| held.client == client && held.id == id)
     }
 
     /// Removes the flows for which `is_over` holds.
     pub(super) fn remove_all(&mut self, is_over: impl Fn(&Held) -> bool) -> Vec<Held> {
-        self.held.extract_if(.., |held| is_over(held)).collect()
+        let mut removed = Vec::new();
+        for held in self.held.values_mut() {
+            removed.extend(held.extract_if(.., |held| is_over(held)));
+        }
+        self.held.retain(|_, held| !held.is_empty());
+        removed.sort_by_key(|held| held.id);
+        removed.iter().for_each(|held| self.forget(held));
+        removed
     }
 
     /// All flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Held> {
-        self.held.iter()
+        self.held.values().flatten()
     }
 
     /// The clients that get an ICMP error: those whose flow receives the answers to the quoted
     /// packet. Several clients may share that flow.
     pub(super) fn clients_of(&self, quoted: &QuotedFlow) -> Vec<ClientId> {
-        self.held.iter().filter(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client).collect()
+        let sender = SocketAddrV4::new(quoted.source, quoted.source_port);
+        let answered = self.held.get(&(quoted.protocol, sender)).into_iter().flatten();
+        answered.filter(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client).collect()
     }
+}
+
+fn destination_of(flow: &Flow) -> Destination {
+    (flow.protocol, flow.destination)
 }
 
 /// Whether one frame can belong to both flows.
@@ -105,8 +151,7 @@ fn overlaps(a: &Flow, b: &Flow) -> bool {
     fn meets<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
         a.is_none() || b.is_none() || a == b
     }
-    a.protocol == b.protocol
-        && a.destination == b.destination
+    destination_of(a) == destination_of(b)
         && meets(a.source, b.source)
         && meets(a.source_port, b.source_port)
         && meets(a.vlan, b.vlan)
@@ -117,19 +162,17 @@ fn is_exact(flow: &Flow) -> bool {
     flow.source.is_some() && flow.source_port.is_some()
 }
 
+/// Whether a flow to the sender of the quoted packet has the answers of its receiver.
 fn is_answered_by(flow: &Flow, quoted: &QuotedFlow) -> bool {
-    flow.protocol == quoted.protocol
-        && (*flow.destination.ip(), flow.destination.port()) == (quoted.source, quoted.source_port)
-        && flow.source.is_none_or(|source| source == quoted.destination)
+    flow.source.is_none_or(|source| source == quoted.destination)
         && flow.source_port.is_none_or(|port| port == quoted.destination_port)
 }
 
 #[cfg(test)]
 mod tests {
-    use core::net::{Ipv4Addr, SocketAddrV4};
+    use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::wire::Protocol;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
@@ -194,7 +237,7 @@ mod tests {
             table.add(FIRST, 1000, flow(1024 + port), vec![rule()]);
         }
         let refusal = table.check(FIRST, 1000, &flow(60_000)).unwrap_err();
-        assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("2048 flows at most"), "{refusal:?}");
+        assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("16384 flows at most"), "{refusal:?}");
         table.check(SECOND, 1000, &flow(60_000)).unwrap();
     }
 

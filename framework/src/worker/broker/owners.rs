@@ -3,6 +3,7 @@
 //! has such a socket, and not if another user has one.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::HashMap;
 use std::{fs, io};
 
 use super::error::Refusal;
@@ -31,6 +32,13 @@ pub(super) fn sockets(protocol: Protocol) -> io::Result<Vec<KernelSocket>> {
         sockets.extend(parse(&text));
     }
     Ok(sockets)
+}
+
+/// Sockets by their ports: there may be ten thousands of them.
+pub(super) fn by_port(sockets: Vec<KernelSocket>) -> HashMap<u16, Vec<KernelSocket>> {
+    let mut ports = HashMap::<_, Vec<_>>::new();
+    sockets.into_iter().for_each(|socket| ports.entry(socket.local.port()).or_default().push(socket));
+    ports
 }
 
 /// Whether a socket may have the flow's port although no table lists it: a TCP socket that is

@@ -72,7 +72,7 @@ impl BrokerConfig {
     /// The broker of `interface` at its usual path, for root alone, with 256 MiB of packet buffers
     /// for a client: three times what the library of `wirepath run` takes.
     pub fn new(interface: &str) -> Self {
-        let port = AfXdpConfig { rules_max: 16_384, ..AfXdpConfig::new(interface) };
+        let port = AfXdpConfig { rules_max: 65_536, ..AfXdpConfig::new(interface) };
         Self {
             port,
             path: broker_of(interface),
@@ -626,9 +626,10 @@ impl Broker {
             if !self.flows.iter().any(|held| held.flow.protocol == protocol) {
                 continue;
             }
-            let Ok(sockets) = owners::sockets(protocol) else { continue };
+            let Ok(sockets) = owners::sockets(protocol).map(owners::by_port) else { continue };
             let is_anothers = |held: &Held| {
-                held.flow.protocol == protocol && owners::other_owner(&held.flow, held.uid, &sockets).is_some()
+                let Some(there) = sockets.get(&held.flow.destination.port()) else { return false };
+                held.flow.protocol == protocol && owners::other_owner(&held.flow, held.uid, there).is_some()
             };
             for held in self.flows.remove_all(is_anothers) {
                 self.unsteer(&held);

@@ -58,7 +58,7 @@ fn sockets_of_an_interface_that_vanishes_end_with_enetdown() {
     let expected = "datagram ENETDOWN\nrecv ENETDOWN\nagain 0\nsend EPIPE\nsend datagram ENETDOWN\n\
                     new ENETUNREACH\nloopback 2\n";
     assert!(text.starts_with(expected), "{text}");
-    let gone: Vec<&str> = text.lines().filter(|line| line.contains("is gone: its sockets end with")).collect();
+    let gone: Vec<&str> = text.lines().filter(|line| line.contains("is gone: start the program again")).collect();
     assert_eq!(gone.len(), 1, "{text}");
 }
 

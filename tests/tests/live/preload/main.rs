@@ -5,6 +5,7 @@
 
 mod connectx;
 mod edges;
+mod places;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

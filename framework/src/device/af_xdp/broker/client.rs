@@ -21,6 +21,8 @@ use crate::sys::process;
 
 /// The longest time for a reply: a broker takes half a second for a queue that is just being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same once a queue is lent: a rule is a system call. The caller may hold a lock meanwhile.
+const PATIENCE_WITH_QUEUE: Duration = Duration::from_secs(3);
 /// Where brokers listen.
 const FOLDER: &str = "/run/wirepath";
 
@@ -66,6 +68,8 @@ pub(in crate::device::af_xdp) struct LentPort {
     icmp_errors: Mutex<Option<OwnedFd>>,
     /// The broker has ended, or does not answer.
     is_lost: AtomicBool,
+    /// It does not answer.
+    is_silent: AtomicBool,
     /// It passes frames on.
     is_forwarded: AtomicBool,
 }
@@ -111,6 +115,7 @@ impl LentPort {
             channel: Mutex::new(channel),
             icmp_errors: Mutex::new(descriptors.pop()),
             is_lost: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             is_forwarded: AtomicBool::new(false),
         })
     }
@@ -149,6 +154,8 @@ impl LentPort {
                 let region = Region::shared(&File::from(memory), umem_len as usize)
                     .map_err(|error| AfXdpSetupError::broker(libc::ENOMEM, error.to_string()))?;
                 self.is_forwarded.store(forwarded, Ordering::Relaxed);
+                // Where it fails the patience is the longer one.
+                let _ = sys::set_patience(&self.channel(), PATIENCE_WITH_QUEUE);
                 Ok((Lent { socket, zero_copy, multi_buffer, rings }, region))
             }
             (Reply::Refused { errno, sentence }, ..) => Err(AfXdpSetupError::Broker { errno, sentence }),
@@ -220,13 +227,13 @@ impl LentPort {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Why no frame will come any more, if that is so.
+    /// Why no frame will come any more, if that is so. One system call.
     pub(in crate::device::af_xdp) fn lost(&self) -> Option<String> {
+        self.look();
+        let (name, is_silent) = (&self.interface.name, self.is_silent.load(Ordering::Relaxed));
         self.is_lost().then(|| {
-            format!(
-                "the broker of {} has ended, and its program with it: start it again, and then this program",
-                self.interface.name
-            )
+            let what = if is_silent { "does not answer" } else { "has ended, and its program with it" };
+            format!("the broker of {name} {what}: start it again, and then this program")
         })
     }
 
@@ -239,8 +246,13 @@ impl LentPort {
         if self.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // After an error a reply may still come, to a request that is not the next one.
-        exchange(&channel, request, descriptors).inspect_err(|_| self.is_lost.store(true, Ordering::Relaxed))
+        exchange(&channel, request, descriptors).inspect_err(|error| {
+            // A reply may still come, to a request that is not the next one. A broker that has only
+            // stalled gives our flows back to the kernel when it sees this end.
+            sys::hang_up(&channel);
+            self.is_silent.store(error.kind() == io::ErrorKind::WouldBlock, Ordering::Relaxed);
+            self.is_lost.store(true, Ordering::Relaxed);
+        })
     }
 
     fn channel(&self) -> MutexGuard<'_, OwnedFd> {

@@ -47,12 +47,23 @@ const GROUPS_MAX: usize = 1_024;
 /// error.
 pub(crate) fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let (address, socket) = (address(path)?, socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)?);
-    let span = [timeout.as_secs().cast_signed(), timeout.subsec_micros().into()];
-    set(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &span)?;
-    set(&socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &span)?;
+    set_patience(&socket, timeout)?;
     // SAFETY: the address is borrowed for the call, with its own length (1).
     check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), address_len()) })?;
     Ok(socket)
+}
+
+/// The longest time that a send or a receive on `socket` waits.
+pub(crate) fn set_patience(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
+    let span = [timeout.as_secs().cast_signed(), timeout.subsec_micros().into()];
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &span)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &span)
+}
+
+/// Ends a connection, although other processes may have its descriptor too.
+pub(crate) fn hang_up(socket: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    let _ = check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) });
 }
 
 /// A socket at `path`, where there must be no file, that accepts connections without waiting.
