@@ -10,10 +10,13 @@ use std::net::Ipv4Addr;
 use common::made::{
     A, B, Capture, deep, deep_message, deep_of, ethernet, ipv4, ipv4_header, mold, mold_of, tagged, udp, udp_frame,
 };
+use common::venue::unit_packet;
 use common::{numbers, run};
+use market::pitch::{AddLong, Head, UnitClear};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use wirepath::wire::{EtherType, Protocol};
+use zerocopy::IntoBytes;
 
 fn channels(summary: &Value) -> usize {
     summary["channels"].as_array().unwrap().len()
@@ -149,7 +152,30 @@ fn late_join_is_a_gap_unless_it_is_expected() {
     let late = || Capture::default().packet(0, A, b"day1      ", 100, 1);
     assert_eq!(late().replay(&[])["channels"][0]["gap_ranges"], json!([[1, 99]]));
     let expected = late().replay_with("[arbitration]\nfirst = \"anywhere\"\n", &[]);
-    assert_eq!(numbers(&expected, ["messages", "gaps"]), [1, 0]);
+    assert_eq!(numbers(&expected, ["messages", "gaps", "channels.0.joined_at"]), [1, 0, 100]);
+}
+
+/// An order of Cboe.
+fn pitch_add(order: u64, side: u8, price: u64) -> Vec<u8> {
+    let head = Head::new(AddLong::LEN, AddLong::KIND, 0);
+    let (order, price) = (order.into(), price.into());
+    AddLong { head, order, side, qty: 100.into(), symbol: *b"AAA   ", price, flags: 1 }.as_bytes().to_vec()
+}
+
+#[test]
+fn unsequenced_packet_on_a_numbered_channel_changes_no_book_and_is_counted() {
+    let unit_clear = UnitClear { head: Head::new(UnitClear::LEN, UnitClear::KIND, 0) }.as_bytes().to_vec();
+    let frame = |seq, messages: &[Vec<u8>]| udp_frame(A, &unit_packet(seq, messages));
+    let capture = Capture::default()
+        .frame(0, frame(0, &[pitch_add(9, b'B', 999_900)]))
+        .frame(1, frame(1, &[pitch_add(1, b'B', 1_000_000)]))
+        .frame(2, frame(0, &[unit_clear]))
+        .frame(3, frame(0, &[pitch_add(2, b'S', 1_010_000)]))
+        .frame(4, frame(2, &[pitch_add(3, b'S', 1_020_000)]));
+    let summary = capture.replay_of("cboe-pitch", "", &["--top-of-book", "all"]);
+    let top = &summary["channels"][0]["books"]["tops"][0];
+    assert_eq!(json!([top["bid"], top["ask"], top["stale"]]), json!(["100.0000", "102.0000", false]), "{summary}");
+    assert_eq!((numbers(&summary, ["messages"]), &summary["drops"]), ([2], &json!({ "feed.unsequenced": 3 })));
 }
 
 #[test]

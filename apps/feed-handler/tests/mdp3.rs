@@ -88,6 +88,8 @@ fn packets_lost_on_one_line_change_nothing() {
     assert_eq!(summary["by_type"], json!({ "12 AdminHeartbeat": 1, "46 Book": 8 }), "{summary}");
     assert_eq!(top(&summary, "#5"), json!(["102.0000", "110.0000", false]));
     assert_eq!(top(&summary, "#6"), json!(["200.0000", "209.0000", false]), "an implied bid is no bid");
+    let unconfirmed = numbers(&summary, ["channels.0.books.stale", "channels.0.books.unconfirmed"]);
+    assert_eq!(unconfirmed, [0, 2], "nobody has told how many levels the venue publishes of them");
 }
 
 #[test]

@@ -162,6 +162,19 @@ fn packets_lost_on_one_line_change_nothing() {
     assert_eq!(top(&summary, "AKO.A"), json!(["20.0000", "21.0000", false]));
 }
 
+/// What a re-request brings is a packet of its own kind, on another group: here it is forged.
+#[test]
+fn unsequenced_packet_on_a_numbered_channel_changes_no_book_and_is_counted() {
+    let mut packets = day();
+    for flag in PillarHeader::ONE_REFRESH_PACKET..=PillarHeader::MESSAGE_UNAVAILABLE {
+        packets.push(packet(flag, 12, 2_000_000_000, &[symbol_clear(9), add(9, 70, b'B', 9_800)]));
+    }
+    let summary = replay(&packets, &[], &[]);
+    assert_eq!(top(&summary, "AAPL"), json!(["99.0000", "99.5000", false]), "{summary}");
+    assert_eq!(top(&summary, "AKO.A"), json!(["20.0000", "21.0000", false]));
+    assert_eq!((numbers(&summary, ["messages"]), &summary["drops"]), ([11], &json!({ "feed.unsequenced": 10 })));
+}
+
 #[test]
 fn packet_lost_on_both_lines_is_a_gap() {
     let summary = replay(&day(), &[3], &[3]);
@@ -195,7 +208,8 @@ fn sequence_number_reset_begins_anew_with_empty_books_and_no_definitions() {
     let summary = replay(&packets, &[], &[]);
     assert_eq!(numbers(&summary, ["channels.0.missing", "channels.0.restarts"]), [0, 1], "{summary}");
     assert_eq!(summary["undecoded"]["undefined"], 1, "the order before the definition");
-    assert_eq!(top(&summary, "AAPL"), json!(["80.0000", null, true]), "an order is missing: {summary}");
+    assert_eq!(top(&summary, "AAPL"), json!(["80.0000", null, true]), "the better order is missing: {summary}");
+    assert_eq!(summary["undecoded"]["lost_to_books"], 1);
 }
 
 #[test]

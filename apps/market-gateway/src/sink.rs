@@ -110,7 +110,7 @@ impl RingSink {
             bid_qty,
             ask_px,
             ask_qty,
-            flags: marks(books.is_stale(book)),
+            flags: marks(book, books),
         };
         let idx = self.quotes.start + book.0 as usize;
         let is_written = idx < self.quotes.end && self.shared.ring.borrow_mut().update(idx, &quote);
@@ -126,7 +126,7 @@ impl RingSink {
         let mut ring = self.shared.ring.borrow_mut();
         for idx in self.quotes.start..self.quotes.start + self.used {
             ring.revise(idx, |quote| {
-                (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, marks(false));
+                (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, Flags::END_OF_EVENT);
             });
         }
         self.marked = self.used;
@@ -143,7 +143,7 @@ impl RingSink {
                 // Its instrument has another place now, or is none of the books any more.
                 let idx = self.quotes.start + book;
                 self.shared.ring.borrow_mut().revise(idx, |quote| {
-                    (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, marks(true));
+                    (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, Flags::END_OF_EVENT.and(Flags::STALE));
                     quote.symbol = Symbol::default();
                 });
             }
@@ -171,7 +171,7 @@ impl RingSink {
         let mut ring = self.shared.ring.borrow_mut();
         let until = self.used.min(self.marked + MARKED_PER_TURN);
         for book in self.marked..until {
-            let flags = marks(books.is_stale(BookIdx(book as u32)));
+            let flags = marks(BookIdx(book as u32), books);
             ring.revise(self.quotes.start + book, |quote| quote.flags = flags);
         }
         self.marked = until;
@@ -196,7 +196,7 @@ impl EventSink for RingSink {
     #[inline]
     fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
         let is_stale = change.map_or(self.is_stale, |change| books.is_stale(change.book)) || self.image.is_some();
-        let is_end = ends_event(event);
+        let is_end = ends_event(event, books);
         let flags = if is_end { Flags::END_OF_EVENT } else { Flags::default() };
         let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
         match event {
@@ -220,6 +220,10 @@ impl EventSink for RingSink {
     fn gap(&mut self, _: Gap, _: &impl Books) {
         (self.is_gap, self.is_stale, self.marked, self.image) = (true, true, 0, None);
         self.shared.counts.add_gap();
+    }
+
+    fn doubted(&mut self, _: &impl Books) {
+        (self.is_stale, self.marked) = (true, 0);
     }
 
     fn rebuilt(&mut self, books: &impl Books) {
@@ -256,20 +260,25 @@ impl EventSink for RingSink {
     }
 }
 
-fn marks(is_stale: bool) -> Flags {
-    if is_stale { Flags::END_OF_EVENT.and(Flags::STALE) } else { Flags::END_OF_EVENT }
+/// What a quote is worth.
+fn marks(book: BookIdx, books: &impl Books) -> Flags {
+    match (books.is_stale(book), books.is_unconfirmed(book)) {
+        (true, _) => Flags::END_OF_EVENT.and(Flags::STALE),
+        (false, true) => Flags::END_OF_EVENT.and(Flags::UNCONFIRMED),
+        (false, false) => Flags::END_OF_EVENT,
+    }
 }
 
 /// Whether books may be acted on after this event. Feeds by position say so by an event of its own,
 /// IEX by a flag; in the others each message is whole.
-fn ends_event(event: &Event) -> bool {
+fn ends_event<B: Books>(event: &Event, _: &B) -> bool {
     match event {
         Event::PriceLevel(level) => level.complete,
+        Event::BookReset(_) => !B::BY_EVENT,
         Event::Depth(_)
         | Event::Order(_)
         | Event::TradeSummary(_)
         | Event::Numbered(_)
-        | Event::BookReset(_)
         | Event::Snapshot(_)
         | Event::OrderSnapshot(_) => false,
         _ => true,

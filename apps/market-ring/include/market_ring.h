@@ -89,6 +89,7 @@ enum market_ring_kind {
 #define MARKET_RING_SNAPSHOT 2
 #define MARKET_RING_GAP_BEFORE 4
 #define MARKET_RING_STALE 8
+#define MARKET_RING_UNCONFIRMED 16 /* of a quote: may miss something, which its next update shows */
 
 /* Bits of `bits`: see each kind. */
 #define MARKET_RING_FLAG 1          /* printable, operational, available, complete, implied */

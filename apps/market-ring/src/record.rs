@@ -30,6 +30,10 @@ impl Flags {
     pub const GAP_BEFORE: Self = Self(4);
     /// The instrument's book misses something and is not to be traded on.
     pub const STALE: Self = Self(8);
+    /// Of a quote: messages are missing that may have been about the instrument, and nothing shows
+    /// it yet. It is of use to who takes that risk. Only venues that number the updates of each
+    /// instrument (CME) have such quotes; those of others are [`Flags::STALE`] at once.
+    pub const UNCONFIRMED: Self = Self(16);
 
     /// Both sets.
     pub const fn and(self, other: Self) -> Self {

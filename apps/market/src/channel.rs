@@ -74,6 +74,13 @@ pub trait ChannelHandler {
         let _ = gap;
     }
 
+    /// The channel begins behind these numbers on purpose
+    /// ([`StartSequence::Anywhere`](crate::StartSequence::Anywhere)): state built from the messages
+    /// has nothing of them.
+    fn on_late_join(&mut self, gap: Gap) {
+        let _ = gap;
+    }
+
     /// The feed restarts: state built so far is void.
     fn on_restart(&mut self) {}
 
@@ -227,6 +234,7 @@ impl<F: Framing> AbChannel<F> {
             }
             Output::Discard { handle } => self.slots.free(handle),
             Output::Gap(gap) => handler.on_gap(gap),
+            Output::LateJoin(gap) => handler.on_late_join(gap),
             Output::Restart => handler.on_restart(),
             Output::EndOfSession => handler.on_end_of_session(),
         }
@@ -275,8 +283,8 @@ pub struct BookBuilder<C, B, S = ()> {
     codec: C,
     /// Messages by type, and those that gave no event.
     pub counts: MessageCounts,
-    /// The books. A gap and a message of theirs that cannot be decoded make them stale, a restart
-    /// empties them.
+    /// The books. A gap, a late join and a message of theirs that cannot be decoded make them
+    /// stale, a restart empties them.
     pub books: B,
     /// Receives each event after the books.
     pub sink: S,
@@ -389,6 +397,10 @@ impl<C: Decoder + Default, B: Books, S: EventSink> ChannelHandler for BookBuilde
         self.sink.gap(gap, &self.books);
     }
 
+    fn on_late_join(&mut self, gap: Gap) {
+        self.on_gap(gap);
+    }
+
     fn on_restart(&mut self) {
         self.codec = C::default();
         self.books.clear();
@@ -414,7 +426,7 @@ mod tests {
     use crate::sequence::StartSequence;
     use crate::{BookIdx, Capacity, OrderBooks};
 
-    /// The calls of a handler as text: numbers, `G1-2` gap, `R` restart, `.` end.
+    /// The calls of a handler as text: numbers, `G1-2` gap, `J1-2` late join, `R` restart, `.` end.
     #[derive(Default)]
     struct Story(Vec<String>);
 
@@ -426,6 +438,10 @@ mod tests {
 
         fn on_gap(&mut self, gap: Gap) {
             self.0.push(format!("G{}-{}", gap.from, gap.to));
+        }
+
+        fn on_late_join(&mut self, gap: Gap) {
+            self.0.push(format!("J{}-{}", gap.from, gap.to));
         }
 
         fn on_restart(&mut self) {
@@ -466,17 +482,24 @@ mod tests {
     }
 
     #[test]
-    fn restart_behind_a_late_join_begins_at_one() {
+    fn late_join_is_told_before_its_first_message_and_a_restart_behind_it_begins_at_one() {
         let policy = Policy { first: StartSequence::Anywhere, ..Policy::default() };
         let mut play = Play::new(AbConfig { policy, ..AbConfig::default() });
-        play.bring(Line::A, &packet(1, 500, 2), 0).bring(Line::B, &packet(1, 500, 2), 0).check("500 501");
+        play.bring(Line::A, &packet(1, 500, 2), 0).bring(Line::B, &packet(1, 500, 2), 0).check("J1-499 500 501");
         play.bring(Line::A, &packet(2, 3, 1), 1).bring(Line::B, &packet(2, 3, 1), 1);
         play.channel.tick(2_000_000, &mut play.story);
-        play.check("500 501 R G1-2 3");
+        play.check("J1-499 500 501 R G1-2 3");
     }
 
     fn builder<C: Decoder + Default>() -> BookBuilder<C, OrderBooks> {
         BookBuilder::new(C::default(), OrderBooks::new(Capacity { books: 1, orders: 2, levels: 2 }))
+    }
+
+    #[test]
+    fn late_join_leaves_the_books_stale() {
+        let mut builder = builder::<Itch50>();
+        builder.on_late_join(Gap { from: 1, to: 499 });
+        assert!(builder.books.is_stale(BookIdx(0)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub trait EventSink {
         let _ = (seq, event, change, books);
     }
 
-    /// Messages are missing, and `books` are marked so.
+    /// Messages are missing, or the channel was joined late, and `books` are marked so.
     fn gap(&mut self, gap: Gap, books: &impl Books) {
         let _ = (gap, books);
     }

@@ -85,7 +85,7 @@ impl Handler {
                 Output::Discard { handle } => self.slots.free(handle),
                 // Orders whose delete was lost would stay for ever.
                 Output::Gap(_) => self.books.clear(),
-                Output::Restart | Output::EndOfSession => {}
+                Output::LateJoin(_) | Output::Restart | Output::EndOfSession => {}
             }
         }
     }

@@ -165,7 +165,7 @@ impl Receiver {
                 }
                 Output::Discard { handle } => self.slots.free(handle),
                 Output::Gap(_) => {}
-                Output::Restart => panic!("the feed began anew"),
+                Output::LateJoin(_) | Output::Restart => panic!("the feed began anew"),
                 Output::EndOfSession => self.ended = true,
             }
         }

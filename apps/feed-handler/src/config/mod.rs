@@ -253,7 +253,7 @@ impl Config {
             self.check_format(section)?;
             self.check_queue(section)?;
             check_numbers(section)?;
-            self.check_recovery(section)?;
+            section.recovery()?;
             for line in lines {
                 self.check_vlan(line)?;
                 let group = line.address();
@@ -304,17 +304,6 @@ impl Config {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Servers that the format has. An image needs all that came before to count as missing.
-    fn check_recovery(&self, section: &ChannelSection) -> Result<(), ConfigProblem> {
-        section.recovery()?;
-        if let (Some(image), FirstWord::Anywhere) = (&section.image, self.arbitration.first) {
-            let what = "first = \"anywhere\" takes what came before the first packet for nothing, so that no image would \
-                        be asked for: leave one of them out";
-            return Err(ConfigProblem::new(image.span(), what));
-        }
-        Ok(())
     }
 
     /// A port in a VLAN receives no other.
@@ -577,7 +566,6 @@ mod tests {
         refused(&of("mold-itch50", &image(server)), 5, 1, "needs user");
         refused(&of("iex-deep", &image(server)), 5, 1, "no server sends images of the books of iex-deep");
         let glimpse = of("mold-itch50", &image(&format!("{server}\nuser = \"me\"\npassword = \"x\"")));
-        refused(&format!("[arbitration]\nfirst = \"anywhere\"\n{glimpse}"), 7, 1, "no image would be asked for");
         let config = Config::parse(&glimpse).unwrap();
         assert!(config.sets()[0].recovery.image.is_some() && config.sets()[0].recovery.requests.is_none());
     }

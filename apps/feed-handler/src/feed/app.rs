@@ -5,7 +5,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
-use market::framing::{Framing, FramingError, Header, Packet, Session};
+use market::framing::{Framing, FramingError, Header, Packet, PacketKind, Session};
 use market::image::ImageRequest;
 use market::{Capacity, EventSink, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
@@ -63,6 +63,8 @@ wirepath::drop_reasons! {
         LinesFull => "lines_full",
         /// The packet names a channel or a session that no second packet confirms.
         Doubtful => "doubtful",
+        /// The packet has messages outside of its channel's numbers.
+        Unsequenced => "unsequenced",
     }
 }
 
@@ -335,6 +337,10 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         let packet = P::Framing::parse(datagram.payload)?;
         if !P::carries(&packet.raw) {
             return Err(FeedDrop::OtherFormat);
+        }
+        // Nothing shows whether such messages came before, or from whom.
+        if packet.header.kind == PacketKind::Unsequenced {
+            return Err(FeedDrop::Unsequenced);
         }
         // A packet that waits keeps its buffers; a pool that runs low serves receiving first.
         let hold = || (cx.pool.available() > wirepath::mem::BURST_MAX).then(|| datagram.hold());
@@ -682,11 +688,15 @@ impl<P: Protocol, S: EventSink + Clone> Learner for Feed<P, S> {
 mod tests {
     use market::framing::PacketWriter;
     use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+    use market::itch50::{AddOrder, Head};
+    use market::{BookIdx, Books, Locate, Symbol};
     use wirepath::counters::Block;
     use wirepath::time::MonotonicClock;
+    use zerocopy::IntoBytes;
 
     use super::*;
     use crate::format::MoldItch50;
+    use crate::report::newly_met;
 
     const WAIT_NS: u64 = 1_000;
 
@@ -713,7 +723,11 @@ mod tests {
     }
 
     fn made(config: FeedConfig) -> Feed<MoldItch50> {
-        Feed::new(config, Sampler::new(MonotonicClock::start(), 0), &Block::heap().scope("worker0"))
+        made_in(&Block::heap(), config)
+    }
+
+    fn made_in(block: &Block, config: FeedConfig) -> Feed<MoldItch50> {
+        Feed::new(config, Sampler::new(MonotonicClock::start(), 0), &block.scope("worker0"))
     }
 
     fn line() -> LineConfig {
@@ -726,11 +740,41 @@ mod tests {
 
     /// With one message.
     fn packet(session: u8, seq: u64) -> Vec<u8> {
+        packet_of(session, seq, b"S\0\0\0\0\0\0\0\0\0\x01O")
+    }
+
+    fn packet_of(session: u8, seq: u64, message: &[u8]) -> Vec<u8> {
         let mut room = [0; 64];
         let header = MoldHeader::new([b'0' + session; 10], seq);
         let mut writer = PacketWriter::<MoldUdp64>::new(header, &mut room).unwrap();
-        writer.push(b"S\0\0\0\0\0\0\0\0\0\x01O").unwrap();
+        writer.push(message).unwrap();
         writer.finish().to_vec()
+    }
+
+    fn add(order: u64) -> Vec<u8> {
+        let (head, stock) = (Head::new(AddOrder::KIND, Locate(1), 0), Symbol::new("AAPL").unwrap());
+        let (order, shares, price) = (order.into(), 100.into(), 10_000.into());
+        AddOrder { head, order, side: b'B', shares, stock, price }.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn order_that_found_no_place_makes_the_books_stale_and_is_told_while_it_runs() {
+        let block = Block::heap();
+        let mut feed = made_in(&block, FeedConfig { learned_max: 1, groups: vec![line().group], ..config() });
+        let mut process = |seq, message: &[u8]| {
+            let bytes = packet_of(0, seq, message);
+            let packet = MoldUdp64::parse(&bytes).unwrap();
+            let before = block.snapshot();
+            let (idx, line) = feed.open(0, &packet.header).unwrap();
+            feed.process(idx, line, &packet, 0, || None);
+            (feed.channels[0].builder.books.is_stale(BookIdx(0)), newly_met(&before, &block.snapshot()))
+        };
+        assert_eq!(process(1, &add(1)), (false, vec![]), "there is room for one order");
+        let (is_stale, told) = process(2, &add(2));
+        assert!(is_stale && told.len() == 1 && told[0].contains("raise `orders`"), "{told:?}");
+        let (is_stale, told) = process(3, b"A");
+        assert!(is_stale && told.len() == 1 && told[0].contains("could not be decoded"), "{told:?}");
+        assert_eq!(process(4, &add(3)), (true, vec![]), "each is told once");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) struct Channel<P: Protocol, S> {
     pub(super) arbiter: Arbiter<Kept>,
     pub(super) builder: BookBuilder<P::Codec, P::Books, S>,
     pub(super) gaps: GapLog,
+    /// Its first number, where it was joined late on purpose and has not restarted since.
+    pub(super) joined_at: Option<u64>,
     /// Messages in packets that should have waited, but no buffer was free for them.
     pub(super) not_kept: u64,
     /// Messages that the decoder was given. More than were delivered where the sequence numbers
@@ -29,6 +31,8 @@ pub(super) struct Channel<P: Protocol, S> {
     built: u64,
     /// Where servers are configured for it.
     pub(super) recovery: Option<ChannelRecovery>,
+    /// What was counted of it: events without a place in the books, messages lost to them.
+    counted: (u64, u64),
     /// For messages that were counted when they arrived.
     uncounted: MessageCounts,
 }
@@ -68,9 +72,11 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             arbiter: Arbiter::new(LINES_MAX, policy, window),
             builder: BookBuilder::with_sink(P::Codec::default(), P::Books::allocate(capacity), sink),
             gaps: GapLog { gaps: Vec::with_capacity(GapLog::GAPS_MAX) },
+            joined_at: None,
             not_kept: 0,
             built: 0,
             recovery: ChannelRecovery::new(recovery, window),
+            counted: (0, 0),
             uncounted: MessageCounts::new(),
         }
     }
@@ -112,6 +118,24 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             Verdict::Discard => {}
         }
         self.drain(now_ns, counters);
+        let now = (self.builder.books.counts().without_place(), self.builder.counts.lost_to_books);
+        if now != self.counted {
+            self.count_lost(now, counters);
+        }
+    }
+
+    /// The books lack something although no number is missing. An image has a message that could
+    /// not be decoded, but no place where there was none.
+    #[cold]
+    fn count_lost(&mut self, now: (u64, u64), counters: &FeedCounters) {
+        let before = core::mem::replace(&mut self.counted, now);
+        // An image's books begin to count anew.
+        counters.without_place.add(now.0.saturating_sub(before.0));
+        counters.lost_to_books.add(now.1 - before.1);
+        if now.1 > before.1 {
+            let last = self.arbiter.next_seq().saturating_sub(1);
+            self.want_image(Gap { from: last, to: last });
+        }
     }
 
     /// Messages by the numbers of the decoder: those that it was given of what was delivered.
@@ -191,17 +215,28 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
                 counters.missing.add(gap.len());
                 self.gaps.push(gap);
                 self.builder.on_gap(gap);
-                if let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) {
-                    image.gap(gap);
-                }
+                self.want_image(gap);
+            }
+            Output::LateJoin(gap) => {
+                self.joined_at = Some(gap.to + 1);
+                self.builder.on_late_join(gap);
+                self.want_image(gap);
             }
             Output::Restart => {
+                self.joined_at = None;
                 self.builder.on_restart();
                 if let Some(recovery) = &mut self.recovery {
                     recovery.restart();
                 }
             }
             Output::EndOfSession => self.builder.on_end_of_session(),
+        }
+    }
+
+    /// The books lack these messages: an image would have them, where there is a server for it.
+    fn want_image(&mut self, gap: Gap) {
+        if let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) {
+            image.gap(gap);
         }
     }
 

@@ -13,6 +13,10 @@ pub(super) struct FeedCounters {
     pub(super) messages: Counter,
     pub(super) gaps: Counter,
     pub(super) missing: Counter,
+    /// Orders, price levels and instruments that found no place in the books.
+    pub(super) without_place: Counter,
+    /// Messages of the books that could not be decoded.
+    pub(super) lost_to_books: Counter,
     /// Requests for messages that were passed to the recovery thread.
     pub(super) requests: Counter,
     /// Packets that a server sent again.
@@ -33,6 +37,8 @@ impl FeedCounters {
             messages: scope.counter("messages", Unit::Messages),
             gaps: scope.counter("gaps", Unit::Events),
             missing: scope.counter("missing", Unit::Messages),
+            without_place: scope.counter("without_place", Unit::Events),
+            lost_to_books: scope.counter("lost_to_books", Unit::Messages),
             requests: scope.counter("requests", Unit::Events),
             answers: scope.counter("answers", Unit::Datagrams),
             answers_refused: scope.counter("answers_refused", Unit::Datagrams),

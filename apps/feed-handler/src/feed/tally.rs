@@ -42,6 +42,8 @@ pub struct ChannelTally {
     pub built: u64,
     /// Messages by type, and those that could not be decoded.
     pub messages: MessageCounts,
+    /// Its first number, where it was joined late on purpose and has not restarted since.
+    pub joined_at: Option<u64>,
     /// The first gaps, up to [`ChannelTally::GAPS_MAX`].
     pub gaps: Vec<Gap>,
     /// Each line that was received or configured.
@@ -72,6 +74,8 @@ pub struct BooksTally {
     pub two_sided: usize,
     /// Of these, stale because messages are missing.
     pub stale: usize,
+    /// Of those that are not, unconfirmed: what is missing may be theirs.
+    pub unconfirmed: usize,
     /// Their counts.
     pub counts: BookCounts,
     /// Best bid and offer of the requested ones.
@@ -145,6 +149,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             not_kept: channel.not_kept,
             built: channel.delivered(),
             messages: channel.builder.counts.clone(),
+            joined_at: channel.joined_at,
             gaps: channel.gaps.gaps.clone(),
             lines,
             books: books_tally(&channel.builder.books, tops),
@@ -173,6 +178,7 @@ fn books_tally(books: &impl Books, tops: Tops) -> BooksTally {
         instruments: books.len(),
         two_sided: all().filter(two_sided).count(),
         stale: all().filter(|top| top.stale).count(),
+        unconfirmed: (0..books.len() as u32).filter(|&idx| books.is_unconfirmed(BookIdx(idx))).count(),
         counts: *books.counts(),
         tops: wanted,
     }

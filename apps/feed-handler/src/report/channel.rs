@@ -14,6 +14,9 @@ pub struct ChannelSummary {
     pub channel: u32,
     /// Delivered in order.
     pub messages: u64,
+    /// Its first number, where it was joined late on purpose (`first = "anywhere"`): its books lack
+    /// what came before.
+    pub joined_at: Option<u64>,
     /// See [`Summary::gaps`](super::Summary::gaps).
     pub gaps: u64,
     /// See [`Summary::missing`](super::Summary::missing).
@@ -106,8 +109,10 @@ pub struct BooksSummary {
     pub instruments: usize,
     /// With a bid and an offer.
     pub two_sided: usize,
-    /// Stale, because messages are missing.
+    /// Stale: they lack something.
     pub stale: usize,
+    /// Not stale, but what is missing may be theirs, or nobody has told their depth (CME).
+    pub unconfirmed: usize,
     /// Messages that changed a book.
     pub applied: u64,
     /// References to orders that are not known.
@@ -173,6 +178,7 @@ impl ChannelSummary {
             name: tally.name.clone(),
             channel: tally.channel,
             messages: sequence.delivered,
+            joined_at: tally.joined_at,
             gaps: sequence.gaps,
             missing: sequence.missing,
             gap_ranges: tally.gaps.iter().map(|gap| (gap.from, gap.to)).collect(),
@@ -245,6 +251,7 @@ impl BooksSummary {
             instruments: tally.instruments,
             two_sided: tally.two_sided,
             stale: tally.stale,
+            unconfirmed: tally.unconfirmed,
             applied,
             unknown_orders,
             repeated_orders,
@@ -259,6 +266,7 @@ impl BooksSummary {
         self.instruments += other.instruments;
         self.two_sided += other.two_sided;
         self.stale += other.stale;
+        self.unconfirmed += other.unconfirmed;
         self.applied += other.applied;
         self.unknown_orders += other.unknown_orders;
         self.repeated_orders += other.repeated_orders;

@@ -9,7 +9,7 @@ use super::text::grouped;
 use crate::feed::{CHANNELS_MAX, GROUPS_MAX, LINES_MAX};
 
 /// The meaning of a count of dropped datagrams, by its drop reason.
-pub(super) fn meanings() -> [(&'static str, String); 6] {
+pub(super) fn meanings() -> [(&'static str, String); 7] {
     [
         (
             "feed.unknown_channel",
@@ -39,19 +39,40 @@ pub(super) fn meanings() -> [(&'static str, String); 6] {
             "feed.doubtful",
             "name a channel or a session that no second packet names: they are damaged or forged".to_owned(),
         ),
+        (
+            "feed.unsequenced",
+            "have messages outside of their channel's numbers (Cboe's number 0, refreshes and answers of NYSE), which no book takes: \
+             take the groups of refreshes and answers out of [[channels]]; on a group of numbered messages they are forged"
+                .to_owned(),
+        ),
         ("feed.other_vlan", "came in another VLAN than their line names: compare `vlan` of the lines".to_owned()),
     ]
 }
 
+/// Counters of what the books lack although no message is missing, and what to do. The summary has
+/// both among the books and the messages.
+const LACKS: [(&str, &str); 2] = [
+    (
+        "feed/without_place",
+        "orders, prices or instruments found no place, and the books that lack them are stale: raise `orders`, `levels` or \
+         `books` in [books]",
+    ),
+    (
+        "feed/lost_to_books",
+        "messages of the books could not be decoded (of another length, or about instruments without a definition): all \
+         books of their channel are stale until an image or a restart",
+    ),
+];
+
 /// The limits that were first met between two snapshots, for operators that do not wait for the
 /// summary.
 pub(crate) fn newly_met(before: &Snapshot, now: &Snapshot) -> Vec<String> {
+    let is_new = |name: &str| count(before, name) == 0 && count(now, name) > 0;
     let met = meanings().into_iter().filter_map(|(reason, meaning)| {
-        let name = reason.replace('.', "/drop/");
-        let dropped = |counters| count(counters, &name);
-        (dropped(before) == 0 && dropped(now) > 0).then(|| format!("datagrams (dropped: {reason}) {meaning}"))
+        is_new(&reason.replace('.', "/drop/")).then(|| format!("datagrams (dropped: {reason}) {meaning}"))
     });
-    met.collect()
+    let lacks = LACKS.into_iter().filter(|(name, _)| is_new(name)).map(|(_, meaning)| meaning.to_owned());
+    met.chain(lacks).collect()
 }
 
 /// The limits that were met.

@@ -158,6 +158,8 @@ pub struct Undecoded {
     pub empty: u64,
     /// About instruments whose definition has not arrived.
     pub undefined: u64,
+    /// Of all these, those that books are built from: they leave the books of their channel stale.
+    pub lost_to_books: u64,
 }
 
 impl Undecoded {
@@ -262,6 +264,7 @@ fn decoded(format: Format, channels: &[ChannelTally]) -> (BTreeMap<String, u64>,
         undecoded.wrong_length += counts.wrong_length;
         undecoded.empty += counts.empty;
         undecoded.undefined += counts.undefined;
+        undecoded.lost_to_books += counts.lost_to_books;
     }
     (by_type, undecoded)
 }

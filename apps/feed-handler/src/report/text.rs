@@ -168,6 +168,13 @@ impl Summary {
             let count = grouped(self.undecoded.undefined);
             writeln!(f, "  messages not decoded: {count} about instruments whose definition has not arrived")?;
         }
+        if self.undecoded.lost_to_books > 0 {
+            let count = grouped(self.undecoded.lost_to_books);
+            writeln!(
+                f,
+                "  {count} of these are of the books, which all lack them: the books of their channel are stale"
+            )?;
+        }
         if self.message_account.doubted > 0 {
             let count = grouped(self.message_account.doubted);
             writeln!(
@@ -225,7 +232,8 @@ impl Summary {
             format!("{} updates", grouped(books.applied)),
         ];
         for (what, count) in [
-            ("stale behind a gap", books.stale as u64),
+            ("stale", books.stale as u64),
+            ("unconfirmed", books.unconfirmed as u64),
             ("references to unknown orders", books.unknown_orders),
             ("repeated references", books.repeated_orders),
             ("orders without shares", books.empty_orders),
@@ -240,7 +248,7 @@ impl Summary {
             let refused = grouped(books.refused);
             writeln!(
                 f,
-                "  {refused} REFUSED for want of memory: the books are wrong; raise [books] in the configuration"
+                "  {refused} REFUSED for want of memory: the books that lack them are stale; raise [books] in the configuration"
             )?;
         }
         let mut tops = self.channels.iter().flat_map(|channel| &channel.books.tops).peekable();
@@ -327,6 +335,9 @@ fn write_channel(channel: &ChannelSummary, f: &mut fmt::Formatter<'_>) -> fmt::R
     let number = if channel.channel > 0 { format!(" channel {}", channel.channel) } else { String::new() };
     writeln!(f, "\nchannel {}{number}", channel.name)?;
     let mut facts = vec![format!("{} messages", grouped(channel.messages))];
+    if let Some(seq) = channel.joined_at {
+        facts.push(format!("joined late at {}, so its books are stale until they are rebuilt", grouped(seq)));
+    }
     facts.push(match channel.gaps {
         0 => "no gap".to_owned(),
         gaps => format!("{} gap{} ({} messages)", grouped(gaps), plural(gaps), grouped(channel.missing)),

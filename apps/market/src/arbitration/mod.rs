@@ -4,7 +4,8 @@
 //! ```text
 //!   line A ─┐            ┌─ Deliver: process now       ┌─ Deliver (kept packets, in order), Discard
 //!           ├─ offer ────┼─ Keep: hand over with keep ─┤
-//!   line B ─┘            └─ Discard: free it           └─ Gap, Restart, EndOfSession       <── poll, until None
+//!   line B ─┘            └─ Discard: free it           └─ Gap, Restart, LateJoin, EndOfSession
+//!                                                       (poll, until None)
 //! ```
 //!
 //! Lines may cut the same messages into different packets, so numbers are compared, never packets.
@@ -100,6 +101,11 @@ pub enum Output<H> {
     },
     /// Numbers that no line brought in time.
     Gap(Gap),
+    /// The channel begins behind these numbers on purpose ([`StartSequence::Anywhere`]): books have
+    /// nothing of them.
+    ///
+    /// [`StartSequence::Anywhere`]: crate::StartSequence::Anywhere
+    LateJoin(Gap),
     /// The feed restarts: the channel's books are void.
     Restart,
     /// No more messages in this session.
@@ -479,10 +485,12 @@ impl<H> Arbiter<H> {
                 }
                 continue;
             }
+            let mut late_join = None;
             match claim {
                 Claim::Begin => {
                     self.track.start(&header);
                     self.doubts.begin(&header, Claim::Begin);
+                    late_join = self.track.late_join();
                 }
                 Claim::Jump => self.track.record_accepted(&header),
                 Claim::Restart => {
@@ -492,6 +500,9 @@ impl<H> Arbiter<H> {
             }
             if let Some(handle) = self.admit(arrival, handle) {
                 return Some(Output::Discard { handle });
+            }
+            if let Some(gap) = late_join {
+                return Some(Output::LateJoin(gap));
             }
         }
         None
@@ -569,9 +580,7 @@ impl<H> Arbiter<H> {
         let (arrival, handle) = self.kept.pop_front()?;
         match self.accept(&arrival) {
             Action::Deliver { skip } => Some(Output::Deliver { handle, skip }),
-            Action::Duplicate | Action::Past | Action::Doubt | Action::Heartbeat | Action::EndOfSession => {
-                Some(Output::Discard { handle })
-            }
+            _ => Some(Output::Discard { handle }),
         }
     }
 

@@ -53,6 +53,7 @@ impl Play {
                 Output::Deliver { handle: (seq, end), skip } => self.tell_range(seq + u64::from(skip), end),
                 Output::Discard { .. } => self.story.push("=".to_owned()),
                 Output::Gap(Gap { from, to }) => self.story.push(format!("G{from}-{to}")),
+                Output::LateJoin(Gap { from, to }) => self.story.push(format!("J{from}-{to}")),
                 Output::Restart => self.story.push("R".to_owned()),
                 Output::EndOfSession => self.story.push(".".to_owned()),
             }
@@ -418,7 +419,8 @@ proptest! {
         returned.sort_unstable();
         prop_assert_eq!(returned, (0..kept).collect::<Vec<_>>());
         let counts = arbiter.counts();
-        prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.past + counts.doubted, offered);
+        let refused = counts.duplicates + counts.late + counts.past + counts.doubted + counts.unsequenced;
+        prop_assert_eq!(counts.delivered + refused, offered);
     }
 }
 

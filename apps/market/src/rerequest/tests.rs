@@ -227,7 +227,7 @@ impl World {
                 Output::Deliver { handle: (seq, end), skip } => self.story.push((true, seq + u64::from(skip), end)),
                 Output::Gap(Gap { from, to }) => self.story.push((false, from, to + 1)),
                 Output::Discard { .. } => {}
-                Output::Restart | Output::EndOfSession => panic!("{output:?} from nowhere"),
+                Output::LateJoin(_) | Output::Restart | Output::EndOfSession => panic!("{output:?} from nowhere"),
             }
         }
     }

@@ -38,7 +38,7 @@
 //! numbers are duplicates then, and one datagram of 726 empty MoldUDP64 messages moves the expected
 //! number by 726. Against that serve a network that only the venue sends into, and the senders that
 //! a line accepts (`sources` of the feed handler). A packet without a number, where the others have
-//! some, is never delivered: it is doubted.
+//! some, is never delivered: [`SequenceCounts::unsequenced`].
 
 use crate::framing::{Header, Session};
 
@@ -132,16 +132,19 @@ pub enum Action {
     Duplicate,
     /// The packet is from before a restart: drop it.
     Past,
-    /// The packet's claim needs a second packet, or its messages are outside of the channel's
-    /// numbers: drop it.
+    /// The packet's claim needs a second packet: drop it.
     Doubt,
     /// It has no messages.
     Heartbeat,
     /// The packet has no messages, and no others will follow in this session.
     EndOfSession,
+    /// Its messages are outside of the channel's numbers: drop it. Nothing shows whether they came
+    /// before, or who sent them.
+    Unsequenced,
 }
 
-/// Counts of a channel. Every offered message is delivered, a duplicate, late, past or doubted.
+/// Counts of a channel. Every offered message is delivered, a duplicate, late, past, doubted or
+/// unsequenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
     /// Packets with messages.
@@ -157,9 +160,10 @@ pub struct SequenceCounts {
     /// Messages from before a restart that arrived after it: the restart lost them. They are not
     /// delivered.
     pub past: u64,
-    /// Messages of packets whose implausible claim found no witness, or that are outside of the
-    /// channel's numbers. They are not delivered.
+    /// Messages of packets whose implausible claim found no witness. They are not delivered.
     pub doubted: u64,
+    /// Messages outside of the channel's numbers. They are not delivered.
+    pub unsequenced: u64,
     /// Gaps.
     pub gaps: u64,
     /// Messages in all gaps.

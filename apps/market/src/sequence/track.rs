@@ -102,6 +102,7 @@ impl Track {
                 late: 0,
                 past: 0,
                 doubted: 0,
+                unsequenced: 0,
                 gaps: 0,
                 missing: 0,
                 restarts: 0,
@@ -210,6 +211,12 @@ impl Track {
         self.counts.restarts += 1;
     }
 
+    /// The numbers before those that the channel begins with on purpose, for a machine that has
+    /// just started; `None` where there are none.
+    pub(crate) fn late_join(&self) -> Option<Gap> {
+        (self.next > 1).then(|| Gap { from: 1, to: self.next - 1 })
+    }
+
     /// Gives up the numbers before `seq` that have not been seen. `None` where there are none.
     pub(crate) fn give_up(&mut self, seq: u64) -> Option<Gap> {
         if seq <= self.next {
@@ -237,8 +244,7 @@ impl Track {
                 self.counts.ends += 1;
                 return Action::EndOfSession;
             }
-            // Nothing shows whether its messages came before, or who sent them.
-            PacketKind::Unsequenced => return self.doubt(header),
+            PacketKind::Unsequenced => return self.refuse_unsequenced(header),
             PacketKind::Data => {}
         }
         if header.end() <= self.next {
@@ -271,8 +277,13 @@ impl Track {
         })
     }
 
-    /// Counts a packet whose claim is not accepted, or that has no number.
+    /// Counts a packet outside of the channel's numbers.
     #[cold]
+    fn refuse_unsequenced(&mut self, header: &Header) -> Action {
+        self.put_aside(header, Action::Unsequenced, |track| track.counts.unsequenced += u64::from(header.count))
+    }
+
+    /// Counts a packet whose claim is not accepted.
     pub(crate) fn doubt(&mut self, header: &Header) -> Action {
         self.put_aside(header, Action::Doubt, |track| track.counts.doubted += u64::from(header.count))
     }

@@ -1,0 +1,124 @@
+//! What the quotes in the ring are marked with: events one by one, as a channel passes them.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Parser;
+use feed_handler::SinkContext;
+use feed_handler::args::{Cli, Command};
+use market::event::{Add, BookReset, Depth, DepthAction, EndOfEvent, Event, Liquidity, Numbered};
+use market::{Books, Capacity, DepthBooks, EventSink, Gap, Locate, OrderBooks, OrderRef, Price, Price9, Side, Symbol};
+use market_gateway::{GatewayCounts, RingSink};
+use market_ring::{Flags, Quote, RingConfig, RingReader};
+use tempfile::{TempDir, tempdir};
+
+const SYMBOL: Symbol = Symbol(*b"AAPL    ");
+const END: Event = Event::EndOfEvent(EndOfEvent { at_ns: 0 });
+
+/// A channel's books, whose events go to a ring with a reader.
+struct Channel<B> {
+    books: B,
+    sink: RingSink,
+    reader: RingReader,
+    _folder: TempDir,
+}
+
+fn sink(path: &Path) -> RingSink {
+    let arguments = ["feed-handler", "replay", "none.pcap", "--cpu", "any", "--format", "mold-itch50"];
+    let Command::Replay(args) = Cli::parse_from(arguments).command else { panic!("a replay was asked for") };
+    let context = SinkContext { queue: 0, plan: args.plan().unwrap().feed, unix_offset_ns: 0 };
+    let config = RingConfig { records: 64, quotes: 8, ..RingConfig::default() };
+    RingSink::create(path, &config, &context, Arc::new(GatewayCounts::default())).unwrap()
+}
+
+impl<B: Books> Channel<B> {
+    fn new(books: B) -> Self {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("quotes.ring");
+        let mut sink = sink(&path);
+        sink.opened(0, 1);
+        Self { books, sink, reader: RingReader::open(&path).unwrap(), _folder: folder }
+    }
+
+    fn apply(&mut self, events: &[Event]) -> &mut Self {
+        for event in events {
+            let change = self.books.apply(event);
+            self.sink.event(1, event, change, &self.books);
+        }
+        self
+    }
+
+    /// The quote of the only instrument.
+    fn quote(&mut self) -> Quote {
+        let mut found = None;
+        self.reader.read_quotes(|_, conflated| found = Some(conflated.quote));
+        found.expect("the quote has changed")
+    }
+}
+
+fn add(order: u64, price: i64) -> Event {
+    Event::Add(Add {
+        locate: Locate(1),
+        side: Side::Buy,
+        qty: 100,
+        at_ns: 0,
+        order: OrderRef(order),
+        symbol: SYMBOL,
+        price: Price(price),
+    })
+}
+
+fn bid(rpt_seq: u32) -> Event {
+    Event::Depth(Depth {
+        side: Side::Buy,
+        liquidity: Liquidity::Direct,
+        action: DepthAction::New,
+        level: 1,
+        orders: 1,
+        at_ns: 0,
+        price: Price9(5),
+        symbol: SYMBOL,
+        qty: 7,
+        rpt_seq,
+    })
+}
+
+fn statistic(rpt_seq: u32) -> Event {
+    Event::Numbered(Numbered { kind: 49, rpt_seq, at_ns: 0, symbol: SYMBOL })
+}
+
+#[test]
+fn symbol_clear_empties_the_quote_in_the_ring() {
+    let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 4, levels: 4 }));
+    assert_eq!(channel.apply(&[add(1, 100)]).quote().bid_qty, 100);
+    let clear = Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol: SYMBOL });
+    let quote = channel.apply(&[clear]).quote();
+    assert_eq!((quote.bid_qty, quote.flags), (0, Flags::END_OF_EVENT));
+}
+
+#[test]
+fn quote_of_a_book_that_lacks_an_order_is_stale() {
+    let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 1, levels: 4 }));
+    let quote = channel.apply(&[add(1, 100), add(2, 101)]).quote();
+    assert_eq!((quote.bid_px, quote.flags), (Price(100), Flags::END_OF_EVENT.and(Flags::STALE)));
+}
+
+#[test]
+fn quote_of_a_book_that_a_statistic_showed_to_be_hurt_is_stale() {
+    let mut channel = Channel::new(DepthBooks::new(1));
+    assert_eq!(channel.apply(&[bid(1), END]).quote().flags, Flags::END_OF_EVENT);
+    let quote = channel.apply(&[statistic(3), END]).quote();
+    assert_eq!((quote.bid_qty, quote.flags), (7, Flags::END_OF_EVENT.and(Flags::STALE)));
+}
+
+#[test]
+fn quote_is_unconfirmed_behind_a_gap_until_its_next_update() {
+    let mut channel = Channel::new(DepthBooks::new(1));
+    assert_eq!(channel.apply(&[bid(1), END]).quote().flags, Flags::END_OF_EVENT);
+    channel.books.mark_stale();
+    channel.sink.gap(Gap { from: 2, to: 2 }, &channel.books);
+    channel.sink.turn(&channel.books);
+    assert_eq!(channel.quote().flags, Flags::END_OF_EVENT.and(Flags::UNCONFIRMED));
+    assert_eq!(channel.apply(&[statistic(2), END]).quote().flags, Flags::END_OF_EVENT, "nothing of it was lost");
+}
