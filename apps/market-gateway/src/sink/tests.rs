@@ -66,11 +66,11 @@ fn add(number: u64) -> Event {
     let name = format!("S{}", number % 7);
     Event::Add(Add {
         locate: Locate(1 + (number % 7) as u16),
-        side: if number % 2 == 0 { Side::Buy } else { Side::Sell },
+        side: if number.is_multiple_of(2) { Side::Buy } else { Side::Sell },
         qty: 100 + number as u32,
         at_ns: number,
         order: OrderRef(number),
-        price: Price(10_000 + (number % 50) as i64 + if number % 2 == 0 { 0 } else { 100 }),
+        price: Price(10_000 + (number % 50) as i64 + if number.is_multiple_of(2) { 0 } else { 100 }),
         symbol: Symbol::new(&name).unwrap(),
     })
 }

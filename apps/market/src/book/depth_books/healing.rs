@@ -111,7 +111,9 @@ impl DepthBooks {
             self.depths[book.0 as usize][liquidity] = depth;
             let entry = self.books.get_mut(book.0 as usize);
             entry.depth[liquidity] = depth;
-            is_within &= entry.sides[liquidity].iter_mut().fold(true, |is_within, side| side.limit(depth) && is_within);
+            for side in &mut entry.sides[liquidity] {
+                is_within &= side.limit(depth);
+            }
         }
         if !is_within && !self.is_stale(book) {
             self.hurt(book);
