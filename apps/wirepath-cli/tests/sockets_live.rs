@@ -24,8 +24,8 @@ traffic = "tcp-client"
 remote = "*:6666"
 "#;
 
-/// Sockets of each kind. It reads a connection's bytes, answers them, and reads one datagram of
-/// three.
+/// Sockets of each kind. It sleeps while nothing comes, reads a connection's bytes, answers them,
+/// and reads one datagram of three.
 const PROGRAM: &str = r#"
 import select, socket, sys
 def listener(port, backlog, family=socket.AF_INET, only=False):
@@ -47,6 +47,7 @@ except PermissionError: pass
 epoll = select.epoll()
 epoll.register(udp, select.EPOLLIN)
 epoll.register(ours, select.EPOLLIN)
+epoll.poll(0.2)
 print('ready', flush=True)
 connection, _ = ours.accept()
 count = 0

@@ -118,7 +118,7 @@ pub enum PacketKind {
     /// No more messages will follow in this session; the sequence number is the next expected one.
     EndOfSession,
     /// Messages without sequence numbers: of a file, or outside of the numbers of a channel, where
-    /// no machine of [`crate::sequence`] delivers them.
+    /// no machine of `sequence` delivers them.
     Unsequenced,
 }
 
