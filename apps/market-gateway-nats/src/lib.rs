@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod config;
 mod connection;
 mod consumer;
 mod publisher;
@@ -26,6 +27,7 @@ mod quotes;
 mod stream;
 pub mod wire;
 
+pub use config::{Policy, PublisherConfig};
 pub use connection::{Connection, Inbox, NumberedInbox};
 pub use consumer::{Consumer, ConsumerEvent, latest_quotes};
-pub use publisher::{Policy, Publisher, PublisherConfig, PublisherCounts, Stopped, Turn};
+pub use publisher::{Publisher, PublisherCounts, Stopped, Turn};

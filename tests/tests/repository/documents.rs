@@ -136,6 +136,17 @@ fn lines_of_documents_and_comments_end_at_100_columns() {
     assert_eq!(long_lines(&format!("// {word}\nlet {word};"), true), [1]);
 }
 
+/// A merge of two branches repeats what both have in another place.
+#[test]
+fn no_entry_of_the_changelog_stands_twice() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let (mut seen, mut twice) = (BTreeSet::new(), Vec::new());
+    let entries = text.split("\n- ").skip(1).map(|entry| entry.split("\n#").next().unwrap().trim());
+    entries.for_each(|entry| twice.extend((!seen.insert(entry)).then_some(entry)));
+    assert!(twice.is_empty(), "these stand twice:\n{}", twice.join("\n"));
+    assert!(seen.len() > 100, "{} entries were found", seen.len());
+}
+
 #[test]
 fn cited_sections_of_the_device_exist() {
     let page = fs::read_to_string(root().join("docs/mlx5.md")).unwrap();
