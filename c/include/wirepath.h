@@ -19,8 +19,11 @@
  *
  * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. A
  * handle is a number in a structure; zero names nothing. A handle that is stale, invented or of
- * another stack gives WP_E_STALE, a stack of another thread WP_E_THREAD. A refused call has changed
- * nothing.
+ * another stack gives WP_E_STALE, a stack of another thread WP_E_THREAD; only wp_release takes one.
+ * A refused call has changed nothing, except where it says so.
+ *
+ * A child that is forked has none of its parent's stacks: their handles are stale there, and what
+ * the child does and its end leave the parent's as they are. It may open its own.
  *
  * Your part, which no library can check: a pointer that is not null points to as much memory as the
  * arguments say, until the call returns.
@@ -177,7 +180,7 @@ typedef struct wp_event {
 /* Makes one turn: receives up to 32 frames, runs them through the stack, expires timers, and rings
  * one doorbell for what was sent meanwhile. Writes up to `max` events and returns their number. If
  * events of the last turn did not fit, returns those and makes no turn. With `max` 0 it makes a
- * turn and writes none. The bytes of the last call's events are no longer valid. Reads the clock
+ * turn and writes none, until 1,024 events wait: then it returns WP_E_AGAIN. The bytes of the last call's events are no longer valid. Reads the clock
  * once: calls until the next poll use this time, unless wp_time_to_next or wp_wait was called in
  * between.
  *
@@ -194,7 +197,9 @@ WP_API const char *wp_closed_reason(int reason);
  * WP_E_STALE: the event has no bytes, or is older than the last poll. */
 WP_API int wp_hold(wp_stack stack, const wp_event *event, wp_buffer *buffer);
 
-/* Returns a held buffer to the pool. WP_E_STALE. Hot. */
+/* Returns a held buffer to the pool. Any thread may call it: where it is not the stack's, the next
+ * wp_poll returns the buffer, and a stale buffer is not told. WP_E_STALE. Hot on the stack's thread;
+ * on another it takes a lock that wp_poll does not take, and allocates. */
 WP_API int wp_release(wp_stack stack, wp_buffer buffer);
 
 /* ---- Sleeping --------------------------------------------------------------------------------- */
@@ -241,7 +246,8 @@ typedef struct wp_tcp_options wp_tcp_options;
 WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const wp_tcp_options *options, uint32_t tag,
                          wp_sub *sub);
 
-/* Removes a subscription. Accepted connections stay. WP_E_STALE, WP_E_REFUSED. */
+/* Removes a subscription. Accepted connections stay. WP_E_STALE. WP_E_REFUSED: the kernel or the NIC
+ * keeps the rule until wp_close; the handle is gone all the same. */
 WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */
@@ -327,7 +333,7 @@ struct wp_tcp_options {
 /* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED
  * follows. If `local` is null, the route determines the address, and the port is any free one. An
  * interface that is shared with the kernel requires a local port: the peer's segments to it are
- * steered here until the stack is closed.
+ * steered here until the connection has ended.
  *
  * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
  * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -69,8 +70,9 @@ inline Bytes bytes(const wp_event &event) noexcept
     return Bytes(event.data, event.len);
 }
 
-// A handle of a stack that Close gives back. It must not outlive its stack; if it does, the handle
-// is stale and nothing happens.
+// A handle of a stack that Close gives back, on the stack's thread: on another nothing happens. Only
+// a Buffer may be destroyed on any thread. It must not outlive its stack; if it does, the handle is
+// stale and nothing happens.
 template <class Handle, int (*Close)(wp_stack, Handle)> class Owned {
 public:
     Owned() noexcept = default;
@@ -154,14 +156,18 @@ inline wp_udp_options udp_options() noexcept
 // A worker with its port, on this thread.
 class Stack {
 public:
-    explicit Stack(const std::string &port, const wp_options &options = wirepath::options())
+    explicit Stack(const std::string &port, const wp_options &options = wirepath::options()) : turn_(new Turn)
     {
         check(wp_open(port.c_str(), &options, &stack_));
     }
-    Stack(Stack &&other) noexcept : stack_(other.stack_) { other.stack_ = wp_stack{0}; }
+    Stack(Stack &&other) noexcept : stack_(other.stack_), turn_(std::move(other.turn_))
+    {
+        other.stack_ = wp_stack{0};
+    }
     Stack &operator=(Stack &&other) noexcept
     {
         std::swap(stack_, other.stack_);
+        std::swap(turn_, other.turn_);
         return *this;
     }
     Stack(const Stack &) = delete;
@@ -174,22 +180,31 @@ public:
 
     wp_stack get() const noexcept { return stack_; }
 
-    // One turn, into an array of events: as wp_poll.
+    // One turn, into an array of events: as wp_poll. What an exception of the other `poll` has left
+    // comes first.
     template <std::size_t Max> int poll(wp_event (&events)[Max]) noexcept
     {
-        return wp_poll(stack_, events, static_cast<int>(Max));
+        int left = 0;
+        while (turn_ && turn_->next < turn_->count && left < static_cast<int>(Max))
+            events[left++] = turn_->events[turn_->next++];
+        return left > 0 ? left : wp_poll(stack_, events, static_cast<int>(Max));
     }
 
-    // One turn, and `act(event)` for each event of it. False where the device has ended.
+    // One turn, and `act(event)` for each event of it. False where the device has ended. If `act`
+    // throws, the next call goes on with the event behind, and makes no turn.
     template <class Act> bool poll(Act &&act)
     {
-        wp_event events[32];
-        const int count = wp_poll(stack_, events, 32);
-        if (count == WP_E_ENDED)
-            return false;
-        check(count);
-        for (int i = 0; i < count; i++)
-            act(events[i]);
+        if (!turn_) // moved from
+            turn_.reset(new Turn);
+        if (turn_->next == turn_->count) {
+            turn_->next = turn_->count = 0;
+            const int count = wp_poll(stack_, turn_->events, 32);
+            if (count == WP_E_ENDED)
+                return false;
+            turn_->count = check(count);
+        }
+        while (turn_->next < turn_->count)
+            act(turn_->events[turn_->next++]);
         return true;
     }
 
@@ -287,6 +302,12 @@ public:
     }
 
 private:
+    // The events of a turn, and those of them that were acted on.
+    struct Turn {
+        wp_event events[32];
+        int next = 0, count = 0;
+    };
+
     template <class Owner, class Handle, class Make> Owner make(Make &&act)
     {
         Handle handle{0};
@@ -295,6 +316,7 @@ private:
     }
 
     wp_stack stack_{0};
+    std::unique_ptr<Turn> turn_;
 };
 
 } // namespace wirepath

@@ -15,11 +15,12 @@ use wirepath::time::Instant;
 use crate::abi::{self, Event, Handle};
 use crate::error::{Code, Result};
 use crate::foreign::{Output, socket_address};
+use crate::handles::StackNumber;
 
 /// Buffers that one poll lends by the fast path: a turn of 32 frames causes some 40, and several
 /// hundred where a paused connection resumes. Further ones take the path of unusual bytes.
 const BUFFERS_MAX: usize = 1_024;
-/// Events that wait before their queue grows.
+/// Events that wait before their queue grows, and before [`Collector::begin_poll`] refuses a turn.
 const QUEUE_LEN: usize = 1_024;
 
 /// Marks the chunks of unusual bytes: in a chain of buffers, copied, or of an event that waited.
@@ -61,17 +62,23 @@ pub(crate) struct Collector {
     /// older event is refused; 0 is the chunk of no bytes.
     first_chunk: u64,
     queue: VecDeque<Waiting>,
+    /// The connections that have ended in this turn, by their ids, where the stack wants to know.
+    pub(crate) ended: Option<Vec<u64>>,
+    /// Flips the upper bits of the framework's ids.
+    mark: u64,
     has_tx_timestamps: bool,
 }
 
 impl Collector {
-    pub(crate) fn new(output: Rc<Output<Event>>) -> Self {
+    pub(crate) fn new(output: Rc<Output<Event>>, stack: StackNumber) -> Self {
         Self {
             output,
             buffers: ArrayVec::new(),
             unusual: Vec::new(),
-            first_chunk: 1,
+            first_chunk: (stack.mark() >> 1) + 1,
             queue: VecDeque::with_capacity(QUEUE_LEN),
+            ended: None,
+            mark: stack.mark(),
             has_tx_timestamps: false,
         }
     }
@@ -89,11 +96,12 @@ impl Collector {
         self.has_tx_timestamps
     }
 
-    /// Returns the buffers of the last poll's events to the pool. Writes the waiting events, and
-    /// returns whether there were any.
+    /// Returns the buffers of the last poll's events to the pool, and writes the waiting events.
+    /// Returns whether there is no turn to be made, because there were any: a turn adds to those
+    /// that wait only if the array has no places at all, and then up to a bound.
     #[inline]
     pub(crate) fn begin_poll(&mut self) -> bool {
-        self.first_chunk += BUFFERS_MAX.max(self.unusual.len()) as u64;
+        self.first_chunk += self.buffers.len().max(self.unusual.len()) as u64;
         if !self.buffers.is_empty() {
             Held::drop_all(self.buffers.drain(..));
         }
@@ -103,6 +111,9 @@ impl Collector {
 
     #[cold]
     fn write_waiting(&mut self) -> bool {
+        if !self.output.has_room() {
+            return self.queue.len() >= QUEUE_LEN;
+        }
         while self.output.has_room()
             && let Some(Waiting { mut event, kept }) = self.queue.pop_front()
         {
@@ -208,10 +219,11 @@ impl App for Collector {
 
     #[inline]
     fn on_tcp_data(&mut self, data: &TcpData<'_>, _: &mut Cx<'_>) {
+        let connection = Handle { id: data.connection.to_bits() ^ self.mark };
         self.with_bytes(data.payload, data.hold(), || Event {
             kind: abi::WP_EVENT_DATA,
             tag: data.consumer.0,
-            connection: Handle { id: data.connection.to_bits() },
+            connection,
             timestamp_ns: data.timestamp.map_or(0, |time| time.as_nanos()),
             ..Event::EMPTY
         });
@@ -229,7 +241,11 @@ impl App for Collector {
             _ => return,
         };
         let tag = cx.tcp().consumer(connection).0;
-        let mut event = Event { kind, tag, connection: Handle { id: connection.to_bits() }, reason, ..Event::EMPTY };
+        let handle = Handle { id: connection.to_bits() ^ self.mark };
+        if let (TcpEvent::Closed(_), Some(ended)) = (event, &mut self.ended) {
+            ended.push(handle.id);
+        }
+        let mut event = Event { kind, tag, connection: handle, reason, ..Event::EMPTY };
         if let Some(info) = cx.tcp().info(connection) {
             event.source = socket_address(info.remote);
             event.destination = socket_address(info.local);

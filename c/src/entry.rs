@@ -18,6 +18,7 @@ use crate::abi::{self, Event, Handle, StackOptions, Stat, TcpInfo, TcpOptions};
 use crate::error::{self, Code, Fault, Result};
 use crate::foreign;
 use crate::registry;
+use crate::returned;
 use crate::stack::{ANY, Settings, Stack, check_flags, tcp_options, udp_options};
 
 /// Runs a call. An error becomes its code, and is stored for `wp_last_error`.
@@ -171,6 +172,9 @@ pub extern "C" fn wp_hold(stack: Handle, event: *const Event, buffer: *mut Handl
 
 #[unsafe(no_mangle)]
 pub extern "C" fn wp_release(stack: Handle, buffer: Handle) -> c_int {
+    if registry::is_elsewhere(stack) {
+        return run(|| returned::hand_over(stack, buffer).map(|()| 0));
+    }
     done(stack, |stack| stack.release(buffer))
 }
 

@@ -252,6 +252,14 @@ pub(crate) fn write_sized<T: Sized32>(place: *mut T, value: impl FnOnce() -> Res
     Ok(())
 }
 
+/// Has `act` called in each child that is forked from now on, by the thread that forked. A machine
+/// without room for it has none for a stack either.
+pub(crate) fn at_fork_in_child(act: extern "C" fn()) {
+    // SAFETY: the function is a part of this library, and glibc forgets it when the library is
+    // closed.
+    unsafe { libc::pthread_atfork(None, None, Some(act)) };
+}
+
 /// The chunk of an event: what names its bytes.
 pub(crate) fn chunk(event: *const Event) -> Result<u64> {
     if event.is_null() {

@@ -13,6 +13,7 @@
 //! invented one is refused.
 
 pub mod abi;
+mod answers;
 mod collector;
 #[allow(unsafe_code, missing_docs)] // the header describes them
 pub mod entry;
@@ -21,6 +22,7 @@ mod error;
 mod foreign;
 mod handles;
 mod registry;
+mod returned;
 mod stack;
 
 pub use error::Code;

@@ -5,9 +5,11 @@ use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
 use crate::abi::Handle;
 use crate::error::{Code, Result};
+use crate::foreign;
 use crate::stack::Stack;
 
 /// Bits of a handle below the thread's number: the index and its generation.
@@ -66,8 +68,29 @@ impl Thread {
     }
 }
 
+/// Forgets the stacks of the thread that forked, in the child. Parent and child would write to the
+/// same rings, and the child does not have the pool's memory; and what a stack gives back when it is
+/// dropped, such as its rules, is still the parent's. What a stack has in memory is lost.
+extern "C" fn forget_in_child() {
+    THREAD.with(|thread| {
+        let Ok(mut slots) = thread.slots.try_borrow_mut() else { return };
+        for slot in slots.iter_mut() {
+            slot.callable = 0;
+            core::mem::forget(slot.stack.take());
+        }
+    });
+}
+
+/// Whether a handle names a stack of another thread.
+#[inline]
+pub(crate) fn is_elsewhere(handle: Handle) -> bool {
+    handle.id != 0 && THREAD.with(|thread| (handle.id >> THREAD_SHIFT) as u32 != thread.number.get())
+}
+
 /// Adds a stack of this thread, and returns its handle.
-pub(crate) fn add(stack: Box<Stack>) -> Result<Handle> {
+pub(crate) fn add(mut stack: Box<Stack>) -> Result<Handle> {
+    static AT_FORK: Once = Once::new();
+    AT_FORK.call_once(|| foreign::at_fork_in_child(forget_in_child));
     // Registers the destructor. Fails where it has run: the thread is about to end.
     AT_END.try_with(|_| ()).map_err(|_| Code::Thread)?;
     THREAD.with(|thread| {
@@ -85,6 +108,7 @@ pub(crate) fn add(stack: Box<Stack>) -> Result<Handle> {
         let generation = ((slot.handle >> GENERATION_SHIFT) as u32).wrapping_add(1);
         let id = (u64::from(thread.number()) << THREAD_SHIFT) | (u64::from(generation) << GENERATION_SHIFT);
         slot.handle = id | (idx as u64 + 1);
+        stack.named(Handle { id: slot.handle });
         (slot.callable, slot.stack) = (slot.handle, Some(stack));
         Ok(Handle { id: slot.handle })
     })

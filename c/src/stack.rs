@@ -12,16 +12,18 @@ use wirepath::pipeline::tcp::{
     TcpSent, Template, TemplateError,
 };
 use wirepath::pipeline::{self as udp, Checksum, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
-use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast, tcp_from};
+use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast};
 use wirepath::proto::{ConsumerId, TimerId};
 use wirepath::time::Duration;
 use wirepath::worker::live::sleep_on;
 
 use crate::abi::{self, Event, Handle};
+use crate::answers::Answers;
 use crate::collector::{Bytes, Collector};
 use crate::error::{Code, Fault, Result};
 use crate::foreign::Output;
-use crate::handles::Handles;
+use crate::handles::{Handles, StackNumber};
+use crate::returned::Returned;
 
 /// How long `wait` sleeps between two looks at a device without a descriptor.
 const NAP: StdDuration = StdDuration::from_micros(50);
@@ -32,9 +34,12 @@ pub(crate) struct Stack {
     flows: Handles<UdpFlow>,
     orders: Handles<Template>,
     subscriptions: Handles<Subscription>,
-    /// The peers and local ports whose segments are steered here, on an interface that is shared
-    /// with the kernel.
-    answers: Vec<(SocketAddrV4, u16)>,
+    /// What is steered here for each connection that this side opened, on an interface that is
+    /// shared with the kernel.
+    answers: Answers,
+    number: StackNumber,
+    /// Buffers that other threads have released; opened with the stack's handle.
+    returned: Option<Returned>,
     /// The token for the times of the next call's frames, if `wp_stamp` requested them.
     stamp: Option<u64>,
     /// Where the collector writes during a poll.
@@ -85,28 +90,41 @@ impl Stack {
             let connections_max = settings.connections as usize;
             port = port.tcp_with(TcpConfig { connections_max, ..TcpConfig::default() });
         }
-        let output = Rc::new(Output::new());
-        let mut port = port.embed(Collector::new(Rc::clone(&output))).map_err(|error| refused(&error))?;
+        let (output, number) = (Rc::new(Output::new()), StackNumber::next());
+        let mut port = port.embed(Collector::new(Rc::clone(&output), number)).map_err(|error| refused(&error))?;
+        if port.is_shared() {
+            port.app_mut().ended = Some(Vec::new());
+        }
         if settings.flags & abi::WP_TIMESTAMPS != 0 {
             // A device without transmit timestamps may still stamp received frames.
             port.with_app(|app, cx| cx.enable_timestamps().map_or((), |()| app.take_tx_timestamps()));
         }
         Ok(Self {
-            held: Handles::new(),
-            flows: Handles::new(),
-            orders: Handles::new(),
-            subscriptions: Handles::new(),
-            answers: Vec::new(),
+            held: Handles::new(number),
+            flows: Handles::new(number),
+            orders: Handles::new(number),
+            subscriptions: Handles::new(number),
+            answers: Answers::default(),
+            number,
+            returned: None,
             stamp: None,
             output,
             port,
         })
     }
 
+    /// The stack has got its handle: from now on other threads may release its buffers.
+    pub(crate) fn named(&mut self, handle: Handle) {
+        self.returned = Some(Returned::open(handle));
+    }
+
     /// Makes a turn unless events of the last one are left, and writes at most `room` events from
     /// `events` on.
     #[inline]
     pub(crate) fn poll(&mut self, events: *mut Event, room: usize) -> Result<i32> {
+        if !self.held.is_empty() {
+            self.take_returned();
+        }
         let Self { output, port, .. } = self;
         let (has_waited, count) = output.during(events, room, || {
             let has_waited = port.app_mut().begin_poll();
@@ -115,10 +133,34 @@ impl Stack {
             }
             has_waited
         })?;
-        if count == 0 && !has_waited && port.has_ended() && port.app().is_empty() {
-            return Err(Code::Ended.into());
+        if port.app().ended.as_ref().is_some_and(|ended| !ended.is_empty()) {
+            self.forget_answers();
+        }
+        if count == 0 {
+            return self.without_events(has_waited);
         }
         Ok(count as i32)
+    }
+
+    /// Releases the buffers that other threads have returned.
+    fn take_returned(&mut self) {
+        while let Some(buffer) = self.returned.as_ref().and_then(Returned::take) {
+            // A stale handle names nothing to release.
+            let _ = self.held.remove(buffer);
+        }
+    }
+
+    /// The result of a poll that wrote no event.
+    #[inline]
+    fn without_events(&self, has_waited: bool) -> Result<i32> {
+        if has_waited {
+            let why = "many events wait, and the array has no place for one: poll with an array";
+            return Err(Fault::because(Code::Again, why));
+        }
+        if self.port.has_ended() && self.port.app().is_empty() {
+            return Err(Code::Ended.into());
+        }
+        Ok(0)
     }
 
     /// Calls the worker; its frames leave before this returns, except with `WP_MORE`.
@@ -269,12 +311,22 @@ impl Stack {
         options: Option<ConnectionOptions>,
         tag: u32,
     ) -> Result<Handle> {
-        if self.port.is_shared() {
-            self.steer_answers(local.port(), remote)?;
+        let answer = self.port.is_shared().then_some((remote, local.port()));
+        if let Some(answer) = answer {
+            self.steer_answers(answer)?;
         }
         let options = options.unwrap_or_default();
         let id = self.call(0, |cx| cx.tcp().connect(local, remote, &options, ConsumerId(tag)));
-        id.map(|id| Handle { id: id.to_bits() }).map_err(|error| match error {
+        let connection = id.map(|id| Handle { id: id.to_bits() ^ self.number.mark() });
+        match (answer, connection) {
+            (Some(answer), Ok(connection)) => self.answers.belong_to(answer, connection.id),
+            (Some(answer), Err(_)) => {
+                let steered = self.answers.give_up(answer);
+                self.steer_no_more(steered);
+            }
+            (None, _) => (),
+        }
+        connection.map_err(|error| match error {
             ConnectError::TooMany { .. } => Fault::because(Code::Limit, error),
             ConnectError::NoRoute(_) => Fault::because(Code::Unreachable, error),
             ConnectError::NoTcp => {
@@ -285,25 +337,42 @@ impl Stack {
     }
 
     /// On an interface that is shared with the kernel: steers the peer's segments to this port
-    /// here, until the stack is closed.
-    fn steer_answers(&mut self, local_port: u16, remote: SocketAddrV4) -> Result<()> {
-        if local_port == 0 {
+    /// here, as long as there is a connection between them.
+    fn steer_answers(&mut self, answer: (SocketAddrV4, u16)) -> Result<()> {
+        if answer.1 == 0 {
             let why = "on an interface that is shared with the kernel a connection needs a local port of its own choice, \
                        so that its answers come here: set sin_port of the local address";
             return Err(Fault::because(Code::Argument, why));
         }
-        if self.answers.contains(&(remote, local_port)) {
-            return Ok(());
+        let Self { answers, port, .. } = self;
+        let steered = answers.steer(answer, |subscription| port.subscribe(subscription));
+        steered.map_err(|error| Fault::because(Code::Refused, error))
+    }
+
+    /// Gives the answers to connections that have ended back to the kernel.
+    #[cold]
+    fn forget_answers(&mut self) {
+        let ended = self.port.app_mut().ended.replace(Vec::new()).unwrap_or_default();
+        for connection in ended {
+            let steered = self.answers.forget(connection);
+            self.steer_no_more(steered);
         }
-        let answers = tcp_from(*remote.ip(), remote.port()).local_port(local_port);
-        self.port.subscribe(answers).map_err(|error| Fault::because(Code::Refused, error))?;
-        self.answers.push((remote, local_port));
-        Ok(())
+    }
+
+    fn steer_no_more(&mut self, steered: Option<Subscription>) {
+        // A rule that the device keeps goes with the stack, or serves the next such connection.
+        let _ = steered.map(|steered| self.port.unsubscribe(&steered));
+    }
+
+    /// The framework's name of a connection.
+    #[inline]
+    fn connection(&self, connection: Handle) -> ConnectionId {
+        ConnectionId::from_bits(connection.id ^ self.number.mark())
     }
 
     #[inline]
     pub(crate) fn tcp_send(&mut self, connection: Handle, payload: &[u8], flags: u32) -> Result<i64> {
-        let id = ConnectionId::from_bits(connection.id);
+        let id = self.connection(connection);
         let Self { port, stamp, .. } = self;
         match send(port, stamp, flags, |cx| cx.tcp().send(id, payload)) {
             Ok(count) => Ok(count as i64),
@@ -332,7 +401,7 @@ impl Stack {
     }
 
     pub(crate) fn tcp_info(&mut self, connection: Handle) -> Result<abi::TcpInfo> {
-        let id = ConnectionId::from_bits(connection.id);
+        let id = self.connection(connection);
         let info = self.port.with_app_batched(|_, cx| cx.tcp().info(id)).ok_or(Code::Stale)?;
         Ok(abi::TcpInfo {
             size: size_of::<abi::TcpInfo>() as u32,
@@ -365,7 +434,7 @@ impl Stack {
         connection: Handle,
         act: impl FnOnce(ConnectionId, &mut Cx<'_>) -> core::result::Result<(), CallError>,
     ) -> Result<()> {
-        let id = ConnectionId::from_bits(connection.id);
+        let id = self.connection(connection);
         self.call(0, |cx| act(id, cx)).map_err(|error| match error {
             CallError::NotFound => Code::Stale.into(),
             CallError::NoChunk => Code::Again.into(),
@@ -377,7 +446,7 @@ impl Stack {
     // Orders.
 
     pub(crate) fn prepare(&mut self, connection: Handle, payload: &[u8]) -> Result<Handle> {
-        let id = ConnectionId::from_bits(connection.id);
+        let id = self.connection(connection);
         let template = self.call(0, |cx| cx.tcp().template(id, payload));
         self.orders.insert(template.map_err(template_fault)?)
     }
@@ -421,11 +490,13 @@ impl Stack {
 
     pub(crate) fn after(&mut self, delay_ns: u64, token: u64) -> Result<Handle> {
         let timer = self.port.with_app_batched(|_, cx| cx.after(Duration::from_nanos(delay_ns), token));
-        timer.map(|timer| Handle { id: timer.to_bits() }).map_err(|error| Fault::because(Code::Limit, error))
+        timer
+            .map(|timer| Handle { id: timer.to_bits() ^ self.number.mark() })
+            .map_err(|error| Fault::because(Code::Limit, error))
     }
 
     pub(crate) fn cancel(&mut self, timer: Handle) -> Result<()> {
-        let timer = TimerId::from_bits(timer.id);
+        let timer = TimerId::from_bits(timer.id ^ self.number.mark());
         match self.port.with_app_batched(|_, cx| cx.cancel(timer)) {
             true => Ok(()),
             false => Err(Code::Stale.into()),

@@ -78,6 +78,24 @@ int main()
     const wp_timer timer = near.after(1000000000, 1).release(); // not cancelled with its owner
     MUST(wp_cancel(near.get(), timer) == 0);
     MUST(refusal([&] { near.info(wp_conn{5}); }) == WP_E_STALE);
+
+    // An exception loses none of a turn's events, neither for an array nor for the next call.
+    sub = far.bind(there, 4);
+    for (const bool takes_array : {false, true}) {
+        std::string seen;
+        MUST(flow.send("1", WP_MORE) == WP_SENT && flow.send("2", WP_MORE) == WP_SENT && flow.send("3") == WP_SENT);
+        const auto note = [&](const wp_event &event) {
+            seen += wirepath::bytes(event).str();
+            if (seen == "1")
+                near.info(wp_conn{5}); // throws
+        };
+        MUST(refusal([&] { far.poll(note); }) == WP_E_STALE);
+        wp_event left[1];
+        while (takes_array && seen.size() < 3 && far.poll(left) > 0)
+            seen += wirepath::bytes(left[0]).str();
+        far.poll(note);
+        MUST(seen == "123");
+    }
     MUST(near.counter("worker0/frames") > 0 && near.stats().size() > 20);
     MUST(refusal([&] { near.counter("no/such"); }) == WP_E_NAME);
     MUST(near.now() >= 0 && near.time_to_next() >= 0);

@@ -22,7 +22,8 @@
  * nothing for a while, 100 ms say, asks `market_ring_writer_is_gone`, and opens the path again.
  *
  * Books of your own: empty them at each CLEAR, ignore an ADD of an order that is there, and do not
- * trade on a record with the flag STALE. After an overrun they lack something until the next CLEAR.
+ * trade on a record with MARKET_RING_FLAG_STALE. After an overrun they lack something until the next
+ * CLEAR.
  */
 #ifndef MARKET_RING_H
 #define MARKET_RING_H
@@ -81,21 +82,21 @@ enum market_ring_kind {
     MARKET_RING_ORDER_SNAPSHOT = 23, /* `ask_qty` its part and, 32 bits higher, its parts */
     MARKET_RING_SNAPSHOT_END = 24,
     MARKET_RING_INSTRUMENT = 25,     /* `order` is its name, `price` its tick, `other` the depths */
-    MARKET_RING_END_OF_EVENT_MESSAGE = 26
+    MARKET_RING_END_OF_EVENT = 26
 };
 
 /* Bits of `flags`. */
-#define MARKET_RING_END_OF_EVENT 1
-#define MARKET_RING_SNAPSHOT 2
-#define MARKET_RING_GAP_BEFORE 4
-#define MARKET_RING_STALE 8
-#define MARKET_RING_UNCONFIRMED 16 /* of a quote: may miss something, which its next update shows */
+#define MARKET_RING_FLAG_END_OF_EVENT 1
+#define MARKET_RING_FLAG_SNAPSHOT 2
+#define MARKET_RING_FLAG_GAP_BEFORE 4
+#define MARKET_RING_FLAG_STALE 8
+#define MARKET_RING_FLAG_UNCONFIRMED 16 /* of a quote: may miss something, which its next update shows */
 
 /* Bits of `bits`: see each kind. */
-#define MARKET_RING_FLAG 1          /* printable, operational, available, complete, implied */
-#define MARKET_RING_HAS_PRICE 2     /* of an execution: it has a price of its own */
-#define MARKET_RING_HAS_REMAINING 4 /* of an execution: `ask_qty` shares remain */
-#define MARKET_RING_NINE_DECIMALS 8 /* the price is in units of 10^-9 */
+#define MARKET_RING_BIT_IS_SO 1         /* printable, operational, available, complete, implied */
+#define MARKET_RING_BIT_HAS_PRICE 2     /* of an execution: it has a price of its own */
+#define MARKET_RING_BIT_HAS_REMAINING 4 /* of an execution: `ask_qty` shares remain */
+#define MARKET_RING_BIT_NINE_DECIMALS 8 /* the price is in units of 10^-9 */
 
 /* The letter of an action on a level or an order: N new, C change, D delete, T delete through, F
  * delete from, O overlay, S snapshot. */

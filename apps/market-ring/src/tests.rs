@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use market::event::{
 use market::{Locate, OrderRef, Price, Price9, Side, Symbol, event};
 use tempfile::TempDir;
 
+use crate::fields::KINDS;
 use crate::{Conflated, Flags, OpenProblem, Quote, Read, Record, RingConfig, RingReader, RingWriter};
 
 #[global_allocator]
@@ -380,4 +382,42 @@ fn revised_quote_is_an_update_and_one_that_never_was_stays_away() {
     reader.read_quotes(|idx, conflated| found.push((idx, conflated)));
     let quote = Quote { bid_qty: 5, flags: Flags::STALE, ..Quote::default() };
     assert_eq!(found, [(1, Conflated { quote, merged: 1 })]);
+}
+
+/// `Snapshot` as `MARKET_RING_SNAPSHOT`.
+fn name_in_c(name: &str) -> String {
+    let letters = name.char_indices().flat_map(|(at, letter)| {
+        let gap = (at > 0 && letter.is_uppercase()).then_some('_');
+        gap.into_iter().chain([letter.to_ascii_uppercase()])
+    });
+    letters.fold(String::from("MARKET_RING_"), |name, letter| name + &letter.to_string())
+}
+
+/// A macro after an enumeration hides its name, and no compiler warns of it.
+#[test]
+fn header_gives_each_kind_and_each_flag_a_name_of_its_own() {
+    let header = include_str!("../include/market_ring.h");
+    let mut numbers = BTreeMap::new();
+    for line in header.lines() {
+        let words: Vec<&str> = line.split([' ', ',', '(']).filter(|word| !word.is_empty()).collect();
+        let named = match words[..] {
+            ["#define", name, number, ..] => (name, number),
+            [name, "=", number, ..] => (name, number),
+            _ => continue,
+        };
+        if named.0.starts_with("MARKET_RING_") {
+            assert_eq!(numbers.insert(named.0, named.1), None, "{} is two things", named.0);
+        }
+    }
+    let flags = [
+        (Flags::END_OF_EVENT.0, "FlagEndOfEvent"),
+        (Flags::SNAPSHOT.0, "FlagSnapshot"),
+        (Flags::GAP_BEFORE.0, "FlagGapBefore"),
+        (Flags::STALE.0, "FlagStale"),
+        (Flags::UNCONFIRMED.0, "FlagUnconfirmed"),
+    ];
+    for (number, name) in KINDS.iter().copied().chain(flags) {
+        let name = name_in_c(name);
+        assert_eq!(numbers.get(name.as_str()).copied(), Some(number.to_string().as_str()), "{name}");
+    }
 }

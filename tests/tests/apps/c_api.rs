@@ -107,6 +107,12 @@ fn calls_do_what_the_header_promises() {
 }
 
 #[test]
+fn handles_belong_to_one_stack_and_stacks_to_one_process() {
+    let Some(place) = installed("handles_belong_to_one_stack_and_stacks_to_one_process") else { return };
+    assert_eq!(run("tests/stacks.c", place), "as promised\n");
+}
+
+#[test]
 fn owners_of_the_wrapper_give_back_once_in_old_and_new_cpp() {
     let Some(place) = installed("owners_of_the_wrapper_give_back_once_in_old_and_new_cpp") else { return };
     for standard in ["c++11", "c++17"] {

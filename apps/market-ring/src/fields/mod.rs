@@ -52,6 +52,9 @@ trait Coded: Sized {
 /// The kinds, as `include/market_ring.h` numbers them; a number is never used again for another.
 macro_rules! kinds {
     ($($number:literal $name:ident,)*) => {
+        #[cfg(test)]
+        pub(crate) const KINDS: &[(u8, &str)] = &[$(($number, stringify!($name)),)*];
+
         impl Fields {
             #[inline]
             pub(crate) fn of(event: &Event) -> Self {

@@ -69,6 +69,8 @@ pub(super) struct Events {
     socket: Socket,
     /// The same socket under a type that can set its timeout.
     timeout: UdpSocket,
+    /// The timeout that is set: an idle program calls this a hundred times a second.
+    patience: Option<Duration>,
     buffer: Vec<u8>,
     undecoded: u64,
 }
@@ -83,12 +85,16 @@ impl Events {
         }
         // An older kernel has neither this group nor such objects.
         let _ = socket.add_membership(GROUP_NEXTHOP);
-        Ok(Self { timeout: timeout_of(&socket)?, socket, buffer: Vec::with_capacity(MESSAGE_LEN_MAX), undecoded: 0 })
+        let (timeout, buffer) = (timeout_of(&socket)?, Vec::with_capacity(MESSAGE_LEN_MAX));
+        Ok(Self { socket, timeout, patience: None, buffer, undecoded: 0 })
     }
 
     /// Waits for events, at most `patience`.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<NetlinkEvents> {
-        self.timeout.set_read_timeout(Some(patience))?;
+        if self.patience != Some(patience) {
+            self.timeout.set_read_timeout(Some(patience))?;
+            self.patience = Some(patience);
+        }
         self.receive(0)
     }
 

@@ -1,0 +1,94 @@
+//! On an interface that is shared with the kernel: the steering of peers' segments to a stack, for
+//! the connections that it has opened.
+
+use core::net::SocketAddrV4;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use wirepath::port::{Subscription, tcp_from};
+
+/// A peer, and the local port that it answers to.
+type Answer = (SocketAddrV4, u16);
+
+/// What is steered, and for which connections.
+#[derive(Default)]
+pub(crate) struct Answers {
+    by_connection: HashMap<u64, Answer>,
+    /// The connections of each: several local addresses may have one port.
+    counts: HashMap<Answer, u32>,
+}
+
+impl Answers {
+    /// Steers a peer's answers by `subscribe`, unless they are steered already.
+    pub(crate) fn steer<E>(
+        &mut self,
+        answer: Answer,
+        subscribe: impl FnOnce(Subscription) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.counts.entry(answer) {
+            Entry::Occupied(mut count) => *count.get_mut() += 1,
+            Entry::Vacant(place) => {
+                subscribe(subscription(answer))?;
+                place.insert(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection that the answers are steered for.
+    pub(crate) fn belong_to(&mut self, answer: Answer, connection: u64) {
+        self.by_connection.insert(connection, answer);
+    }
+
+    /// A connection has ended. Returns what is to be steered no more.
+    pub(crate) fn forget(&mut self, connection: u64) -> Option<Subscription> {
+        let answer = self.by_connection.remove(&connection)?;
+        self.give_up(answer)
+    }
+
+    /// The same where there has never been a connection.
+    pub(crate) fn give_up(&mut self, answer: Answer) -> Option<Subscription> {
+        let count = self.counts.get_mut(&answer)?;
+        *count -= 1;
+        if *count > 0 {
+            return None;
+        }
+        self.counts.remove(&answer);
+        Some(subscription(answer))
+    }
+}
+
+fn subscription((remote, local_port): Answer) -> Subscription {
+    tcp_from(*remote.ip(), remote.port()).local_port(local_port)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a panic here is the report
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    const ANSWER: Answer = (SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80), 5_000);
+
+    #[test]
+    fn answers_are_steered_until_their_last_connection_has_ended() {
+        let mut answers = Answers::default();
+        let mut steered = 0;
+        for connection in [1, 2] {
+            answers.steer(ANSWER, |_| Ok::<_, ()>(steered += 1)).unwrap();
+            answers.belong_to(ANSWER, connection);
+        }
+        assert_eq!(steered, 1);
+        assert!(answers.forget(3).is_none() && answers.forget(1).is_none() && answers.forget(1).is_none());
+        assert!(answers.forget(2).is_some() && answers.forget(2).is_none());
+    }
+
+    #[test]
+    fn refused_steering_is_asked_for_again() {
+        let mut answers = Answers::default();
+        assert_eq!(answers.steer(ANSWER, |_| Err('r')), Err('r'));
+        answers.steer(ANSWER, |_| Ok::<_, ()>(())).unwrap();
+        assert!(answers.give_up(ANSWER).is_some() && answers.give_up(ANSWER).is_none());
+    }
+}
