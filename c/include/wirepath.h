@@ -180,9 +180,9 @@ typedef struct wp_event {
 /* Makes one turn: receives up to 32 frames, runs them through the stack, expires timers, and rings
  * one doorbell for what was sent meanwhile. Writes up to `max` events and returns their number. If
  * events of the last turn did not fit, returns those and makes no turn. With `max` 0 it makes a
- * turn and writes none, until 1,024 events wait: then it returns WP_E_AGAIN. The bytes of the last call's events are no longer valid. Reads the clock
- * once: calls until the next poll use this time, unless wp_time_to_next or wp_wait was called in
- * between.
+ * turn and writes none, until 1,024 events wait: then it returns WP_E_AGAIN. The bytes of the last
+ * call's events are no longer valid. Reads the clock once: calls until the next poll use this time,
+ * unless wp_time_to_next or wp_wait was called in between.
  *
  * WP_E_ENDED: the device has ended and no event is left. WP_E_ARGUMENT.
  * Hot: an idle turn some 20 ns, of which the clock is half. */

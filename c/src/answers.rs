@@ -76,7 +76,11 @@ mod tests {
         let mut answers = Answers::default();
         let mut steered = 0;
         for connection in [1, 2] {
-            answers.steer(ANSWER, |_| Ok::<_, ()>(steered += 1)).unwrap();
+            let subscribe = |_| {
+                steered += 1;
+                Ok::<_, ()>(())
+            };
+            answers.steer(ANSWER, subscribe).unwrap();
             answers.belong_to(ANSWER, connection);
         }
         assert_eq!(steered, 1);

@@ -31,7 +31,8 @@ static void done(int64_t result, const char *call, int line)
     faults++;
 }
 
-/* Every call that takes a stack but wp_release, with arguments that could be right: for a stack that is not to be called. */
+/* Every call that takes a stack but wp_release, with arguments that could be right: for a stack that is not to be
+ * called. */
 static void each_call_but_release(wp_stack stack, int code)
 {
     struct sockaddr_in address = wp_ipv4(192, 0, 2, 9, 9), group = wp_ipv4(239, 9, 9, 9, 9);
