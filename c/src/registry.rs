@@ -69,8 +69,8 @@ impl Thread {
 }
 
 /// Forgets the stacks of the thread that forked, in the child. Parent and child would write to the
-/// same rings, and the child does not have the pool's memory; and what a stack gives back when it is
-/// dropped, such as its rules, is still the parent's. What a stack has in memory is lost.
+/// same rings, and the child does not have the pool's memory; and what a stack gives back when it
+/// is dropped, such as its rules, is still the parent's. What a stack has in memory is lost.
 extern "C" fn forget_in_child() {
     THREAD.with(|thread| {
         let Ok(mut slots) = thread.slots.try_borrow_mut() else { return };
