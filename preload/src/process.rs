@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::counters::unpublish;
 
+use crate::abi::stdio::{self, StreamTable};
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::{Engine, sets, table, thread};
@@ -84,34 +85,55 @@ const ENTERED_WITHIN: Duration = Duration::from_millis(500);
 /// The longest delay of an exit.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
+/// What is held from before a `fork` until after it, so that no other thread is within it: all
+/// locked engines, the locked table of epoll sets and that of streams. The first ones are left
+/// last, because an engine that is left looks into the table of sets.
+struct Held {
+    streams: StreamTable,
+    sets: MutexGuard<'static, OpenFiles>,
+    engines: Engines,
+    _signals: BlockedSignals,
+}
+
+/// The signals of programs, blocked: one that comes stays pending, and is the parent's alone. One
+/// that the library keeps would be a child's as well, with the rest of the thread's memory.
+struct BlockedSignals(u64);
+
+impl BlockedSignals {
+    fn begin() -> Self {
+        Self(sys::set_signal_mask(libc::SIG_BLOCK, sys::SIGNALS_OF_PROGRAMS))
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        sys::set_signal_mask(libc::SIG_SETMASK, self.0);
+    }
+}
+
 thread_local! {
-    /// All locked engines and the locked table of epoll sets, from before a `fork` until after it,
-    /// so that no other thread is within them.
-    static HELD: Cell<Option<(Engines, MutexGuard<'static, OpenFiles>)>> = const { Cell::new(None) };
+    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
     if is_owner() && !thread::is_inside() {
+        let signals = BlockedSignals::begin();
         let mut engines = Engines::enter(engine::all());
         calls::listener::leave_listeners(&mut engines);
-        let _ = HELD.try_with(|held| held.set(Some((engines, sets::lock()))));
+        let held = Held { streams: stdio::lock_streams(), sets: sets::lock(), engines, _signals: signals };
+        let _ = HELD.try_with(|place| place.set(Some(held)));
     }
 }
 
 extern "C" fn after_fork() {
-    leave_held(HELD.try_with(Cell::take).ok().flatten());
-}
-
-/// The table of sets first, because an engine that is left looks into it.
-fn leave_held(held: Option<(Engines, MutexGuard<'static, OpenFiles>)>) {
-    if let Some((engines, sets)) = held {
-        drop(sets);
-        drop(engines);
-    }
+    let _ = HELD.try_with(Cell::take);
 }
 
 extern "C" fn after_fork_in_child() {
-    let Some((mut engines, mut sets)) = HELD.try_with(Cell::take).ok().flatten() else { return };
+    let Some(held) = HELD.try_with(Cell::take).ok().flatten() else { return };
+    // The signals are dropped last.
+    let Held { _signals, streams, mut sets, mut engines } = held;
+    drop(streams);
     engines.iter_mut().for_each(Engine::forget_waiters);
     sets::forget_parent(&mut sets);
     drop(sets);

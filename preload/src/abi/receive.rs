@@ -14,14 +14,15 @@ use super::{check_room, give, is_ours, known, made, memory, our_socket, ours, ou
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::error_queue;
 use crate::engine::table::{self, FileId};
+use crate::engine::thread;
 use crate::real::{self, Count, fail};
 
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
         // Unlike `recv`, a `read` of 0 bytes neither waits nor takes a datagram (Linux
         // `sock_read_iter`): the twin returns the same.
-        if let Some(failed) = waits_for_offload(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }) {
-            return failed;
+        if let Some(done) = after_offload(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }, || pass!(read(fd, into, len))) {
+            return done;
         }
         match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
             Some(received) => give(received.map(|received| received.len)),
@@ -59,8 +60,8 @@ symbols! {
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
-        if let Some(failed) = waits_for_offload(fd, 0) {
-            return failed;
+        if let Some(done) = after_offload(fd, 0, || pass!(readv(fd, parts, count))) {
+            return done;
         }
         let file = our_socket(fd);
         if file.is_some()
@@ -79,8 +80,8 @@ symbols! {
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: usize, flags: c_int) -> Count {
-        if let Some(failed) = waits_for_offload(fd, flags) {
-            return failed;
+        if let Some(done) = after_offload(fd, flags, || pass!(recv(fd, into, len, flags))) {
+            return done;
         }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
             Some(received) => give(received.map(|received| received.len)),
@@ -97,8 +98,8 @@ symbols! {
     }
 
     fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
-        if let Some(failed) = waits_for_offload(fd, flags) {
-            return failed;
+        if let Some(done) = after_offload(fd, flags, || pass!(recvfrom(fd, into, len, flags, address, address_len))) {
+            return done;
         }
         match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
             Some(Ok(received)) => give(store_source(&received, address, address_len).map(|()| received.len)),
@@ -118,8 +119,8 @@ symbols! {
     }
 
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
-        if let Some(failed) = waits_for_offload(fd, flags) {
-            return failed;
+        if let Some(done) = after_offload(fd, flags, || pass!(recvmsg(fd, message, flags))) {
+            return done;
         }
         match ours(fd).and_then(|file| receive_message(file, message, flags)) {
             Some(received) => give(received),
@@ -139,8 +140,8 @@ symbols! {
     }
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
-        if let Some(failed) = waits_for_offload(fd, flags) {
-            return failed as c_int;
+        if let Some(done) = after_offload(fd, flags, || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count) {
+            return done as c_int;
         }
         let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
         let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
@@ -155,20 +156,24 @@ symbols! {
 }
 
 /// Where the call is the kernel's so far, and would wait in it, on a socket that another thread may
-/// offload meanwhile: waits for that here. `Some` with the result of a call that ends without.
+/// offload meanwhile: waits for that here, and then makes the call `again`. `Some` with the result
+/// of a call that is over.
 #[inline]
-fn waits_for_offload(fd: c_int, flags: c_int) -> Option<Count> {
+fn after_offload(fd: c_int, flags: c_int, again: impl FnOnce() -> Count) -> Option<Count> {
     if table::find_ours(fd).is_some() {
         return None;
     }
-    data::await_owner(known(fd)?, flags).err().map(fail)
+    match data::await_owner(known(fd)?, flags) {
+        Ok(()) => table::find_ours(fd).map(|_| thread::resume(again)),
+        Err(error) => Some(fail(error)),
+    }
 }
 
 /// Receives from the twin without waiting. If another thread was faster, the call begins again, so
 /// that it waits for both the engine and the kernel.
 fn from_twin(again: impl FnOnce() -> Count, take: impl FnOnce(c_int) -> Count) -> Count {
     let taken = take(libc::MSG_DONTWAIT);
-    if taken < 0 && real::errno() == Errno::EAGAIN { again() } else { taken }
+    if taken < 0 && real::errno() == Errno::EAGAIN { thread::resume(again) } else { taken }
 }
 
 /// The `msghdr` of a receive that has only buffers.

@@ -14,13 +14,13 @@
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::descriptors::close;
 use super::receive::read;
 use super::send::write;
 use super::{is_ours, made, may_be_ours};
-use crate::engine::table;
+use crate::engine::{signals, table, thread};
 use crate::real::{self, Count, fail};
 
 symbols! {
@@ -31,9 +31,7 @@ symbols! {
         let functions = Functions { read: read_cookie, write: write_cookie, seek: seek_cookie, close: close_cookie };
         let stream = pass!(fopencookie(fd as usize as *mut c_void, mode, functions));
         if !stream.is_null() {
-            let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-            streams.push((stream as usize, fd));
-            COUNT.store(streams.len(), Ordering::Release);
+            with_streams(|streams| streams.push((stream as usize, fd)));
         }
         stream
     }
@@ -172,15 +170,38 @@ unsafe extern "C" {
 }
 
 /// Streams over descriptors that may be offloaded, and the descriptor of each.
-static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+type Streams = Vec<(usize, c_int)>;
+static STREAMS: Mutex<Streams> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The locked table of streams.
+pub(crate) struct StreamTable(MutexGuard<'static, Streams>);
+
+/// Locks the table, so that a child of `fork` finds it unlocked. The caller has blocked signals.
+pub(crate) fn lock_streams() -> StreamTable {
+    StreamTable(STREAMS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Drop for StreamTable {
+    fn drop(&mut self) {
+        COUNT.store(self.0.len(), Ordering::Release);
+    }
+}
+
+/// Calls `act` with the table. Signals are kept meanwhile, because a handler may ask for a stream's
+/// descriptor, or fork.
+fn with_streams<T>(act: impl FnOnce(&mut Streams) -> T) -> T {
+    thread::enter();
+    let done = act(&mut lock_streams().0);
+    signals::leave();
+    done
+}
 
 fn descriptor_of(stream: *mut libc::FILE) -> Option<c_int> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
-    let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    streams.iter().find(|(known, _)| *known == stream as usize).map(|(_, fd)| *fd)
+    with_streams(|streams| streams.iter().find(|(known, _)| *known == stream as usize).map(|(_, fd)| *fd))
 }
 
 extern "C-unwind" fn read_cookie(cookie: *mut c_void, into: *mut c_void, len: usize) -> Count {
@@ -206,12 +227,8 @@ extern "C-unwind" fn seek_cookie(_: *mut c_void, _: *mut i64, _: c_int) -> c_int
 
 extern "C-unwind" fn close_cookie(cookie: *mut c_void) -> c_int {
     let fd = cookie as usize as c_int;
-    {
-        let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        // No other stream over this descriptor is open: to close a descriptor twice is the
-        // program's error.
-        streams.retain(|(_, other)| *other != fd);
-        COUNT.store(streams.len(), Ordering::Release);
-    }
+    // No other stream over this descriptor is open: to close a descriptor twice is the program's
+    // error.
+    with_streams(|streams| streams.retain(|(_, other)| *other != fd));
     pass!(close(fd))
 }

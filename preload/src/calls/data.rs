@@ -135,20 +135,49 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         let first = receive_at_once(&mut engine, &target, parts, flags);
         (target, first)
     };
-    match first {
-        Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => receive_all(file, &target, parts, flags, received),
+    let received = match first {
         Err(Errno::EAGAIN) if !target.is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
-            match wait_to_receive(file, &target, parts, flags) {
-                Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => {
-                    receive_all(file, &target, parts, flags, received)
-                }
-                Ok(None) => Pass,
-                done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
-            }
+            receive_in_time(file, &target, parts, flags, None)
         }
+        Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => {
+            receive_in_time(file, &target, parts, flags, Some(received))
+        }
+        done => {
+            thread::set_time_left(None);
+            done
+        }
+    };
+    match received {
+        Ok(Some(received)) => Ours(Ok(received)),
         Ok(None) => Pass,
-        done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
+        Err(error) => Ours(Err(error)),
     }
+}
+
+/// Receives by one timeout what a first attempt has not: anything where it had nothing, and the
+/// rest for `MSG_WAITALL`.
+fn receive_in_time(
+    file: FileId,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    first: Option<Received>,
+) -> Result<Option<Received>, Errno> {
+    let mut blocking = match (calls::blocking(file, target.id, flags, Direction::Receive), first) {
+        (Ok(blocking), _) => blocking,
+        (Err(error), None) => return Err(error),
+        (Err(_), first) => return Ok(first),
+    };
+    let first = match first {
+        None => wait_to_receive(&mut blocking, file, target, parts, flags)?,
+        first => first,
+    };
+    Ok(match first {
+        Some(first) if flags & libc::MSG_WAITALL != 0 => {
+            Some(receive_all(&mut blocking, file, target, parts, flags, first))
+        }
+        first => first,
+    })
 }
 
 /// Waits before a receive that would wait in the kernel for a datagram socket without an address:
@@ -158,6 +187,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
 /// # Errors
 /// Those of the receive: `EAGAIN` after `SO_RCVTIMEO`, `EINTR`.
 pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
+    thread::set_time_left(None);
     let is_undecided = |engine: &mut Engine| {
         let socket = engine.files.socket(file);
         socket.is_ok_and(|socket| socket.kind == Kind::Datagram && socket.place == Owner::Undecided)
@@ -178,8 +208,8 @@ pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
     }
     thread::test_cancel();
     thread::begin_call();
-    let blocking = Blocking::of_socket(false, sys::receive_timeout(twin));
-    wait::until(blocking, file.room(), WaitFor::Any, &[readable(twin)], |engine, _| {
+    let mut blocking = Blocking::of_socket(false, sys::receive_timeout(twin));
+    wait::until(&mut blocking, file.room(), WaitFor::Any, &[readable(twin)], |engine, _| {
         if is_undecided(engine) && sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(0) {
             return Err(Errno::EAGAIN);
         }
@@ -242,23 +272,25 @@ impl Batch {
 /// Receives the rest of the bytes for `MSG_WAITALL`, until the end of the stream, an error or a
 /// signal.
 fn receive_all(
+    blocking: &mut Blocking,
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
     first: Received,
-) -> Outcome<Received> {
+) -> Received {
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     let mut filled = first.len;
+    blocking.note_moved();
     if target.kind == Kind::Stream && flags & libc::MSG_PEEK != 0 {
-        return Ours(if filled < wanted { peek_all(file, target, parts, flags, first) } else { Ok(first) });
+        return if filled < wanted { peek_all(blocking, file, target, parts, flags, first) } else { first };
     }
     if target.kind == Kind::Stream {
         let mut rest: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
         let mut rest = &mut rest[..];
         IoSliceMut::advance_slices(&mut rest, filled);
         while filled < wanted {
-            match wait_to_receive(file, target, rest, flags) {
+            match wait_to_receive(blocking, file, target, rest, flags) {
                 Ok(Some(Received { len: count @ 1.., .. })) => {
                     filled += count;
                     IoSliceMut::advance_slices(&mut rest, count);
@@ -271,21 +303,21 @@ fn receive_all(
             }
         }
     }
-    Ours(Ok(Received { len: filled, ..first }))
+    Received { len: filled, ..first }
 }
 
 /// Waits until all bytes are there, or no more come, and looks at them (`MSG_PEEK` with
 /// `MSG_WAITALL`). Bytes that fill the receive buffer, and are fewer, are waited with for ever, as
 /// on Linux.
 fn peek_all(
+    blocking: &mut Blocking,
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
     first: Received,
-) -> Result<Received, Errno> {
+) -> Received {
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
-    let blocking = calls::blocking(file, target.id, flags, Direction::Receive)?;
     if !blocking.is_nonblocking {
         // Whatever ends the wait, there are bytes to report.
         let _ = wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
@@ -296,16 +328,16 @@ fn peek_all(
         });
     }
     let seen = receive_once(&mut engine::enter(file), target, parts, flags, Sides::Ours);
-    Ok(seen.ok().flatten().unwrap_or(first))
+    seen.ok().flatten().unwrap_or(first)
 }
 
 fn wait_to_receive(
+    blocking: &mut Blocking,
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Result<Option<Received>, Errno> {
-    let blocking = calls::blocking(file, target.id, flags, Direction::Receive)?;
     if blocking.is_nonblocking {
         return Err(Errno::EAGAIN);
     }
@@ -585,8 +617,8 @@ fn send_datagram(
     towards: SendTo<'_>,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
-    wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+    let mut blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+    wait::until(&mut blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
         send_once(engine, target, parts, towards, flags)
     })
 }
@@ -617,12 +649,15 @@ fn send_rest(
     flags: c_int,
     mut sent: usize,
 ) -> Result<usize, Errno> {
-    let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+    let mut blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
     let mut rest = parts.to_vec();
     let mut rest = &mut rest[..];
     IoSlice::advance_slices(&mut rest, sent);
     while !rest.is_empty() {
-        let step = wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+        if sent > 0 {
+            blocking.note_moved();
+        }
+        let step = wait::until(&mut blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
             send_once(engine, target, rest, (None, None), flags)
         });
         match step {
@@ -666,7 +701,10 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
     let (bytes, len) = address::format(ANY, family);
     sys::bind(twin, &bytes[..len])?;
     let local = offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)?;
-    offload::take(engine, file, Some(local), true).map(drop)
+    match offload::take(engine, file, Some(local), true) {
+        Err(error) if calls::has_lost_interface(engine, file, error) => Ok(()),
+        done => done.map(drop),
+    }
 }
 
 fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {

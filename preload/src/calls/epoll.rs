@@ -121,7 +121,7 @@ pub(crate) fn wait_for_events(
         listeners: &[],
         kernel: &kernel,
     };
-    let count = wait::until_any(Blocking::of_poll(timeout), &waits, |engines, sides| {
+    let count = wait::until_any(&mut Blocking::of_poll(timeout), &waits, |engines, sides| {
         let set = sets::of(file, |set| set.view())?;
         if set.has_failed {
             return Err(Errno(libc::EIO));

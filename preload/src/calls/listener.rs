@@ -20,7 +20,7 @@ use sockets::{Errno, Kind, Options, Ready, SocketId};
 
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
-use super::{Direction, IPV6, Outcome, blocking, close, close_file, keep, offload, ours_of};
+use super::{Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, keep, offload, ours_of};
 use crate::address::Family;
 use crate::engine::file::{ANY, FileKind, Owner, Replica, Socket, Watch};
 use crate::engine::group::{EngineMask, Engines};
@@ -51,11 +51,14 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let watches = match socket.ours() {
-        Some(id) => {
-            engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?;
-            hear_twin(&mut engine, file, true);
-            watches_of(&mut engine, id)
-        }
+        Some(id) => match engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx)) {
+            Err(error) if has_lost_interface(&mut engine, file, error) => Vec::new(),
+            done => {
+                done?;
+                hear_twin(&mut engine, file, true);
+                watches_of(&mut engine, id)
+            }
+        },
         None => {
             let watches = find_reported(socket.watches.clone());
             begin_to_listen(&mut engine, file, twin, backlog)?;
@@ -136,9 +139,11 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
         return Ok(());
     }
-    let id = offload::take(engine, file, Some(local), true)?;
-    let listens = engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx));
-    listens.inspect_err(|_| offload::give_back(engine, file))
+    let id = offload::take(engine, file, Some(local), true);
+    match id.and_then(|id| engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))) {
+        Err(error) if has_lost_interface(engine, file, error) => Ok(()),
+        listens => listens.inspect_err(|_| offload::give_back(engine, file)),
+    }
 }
 
 /// A listener for which the other engines listen too.
@@ -295,7 +300,7 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
     if is_datagrams {
         return Ours(Err(Errno::EOPNOTSUPP));
     }
-    let blocking = match blocking(file, id, 0, Direction::Receive) {
+    let mut blocking = match blocking(file, id, 0, Direction::Receive) {
         Ok(blocking) => blocking,
         Err(error) => return Ours(Err(error)),
     };
@@ -305,12 +310,13 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
     let kernel = [readable(twin)];
     let interest = WaitFor::Socket(id, Ready::IN);
     let waits = Waits { engines, sets: &[], interest, listeners: &listeners, kernel: &kernel };
+    let is_nonblocking = blocking.is_nonblocking;
     loop {
         let mut stale = None;
-        let accepted = wait::until_any(blocking, &waits, |engines, sides| {
+        let accepted = wait::until_any(&mut blocking, &waits, |engines, sides| {
             if is_both
                 && engine::is_twins_turn()
-                && let Ok(accepted) = accept_twin(twin, flags, blocking.is_nonblocking)
+                && let Ok(accepted) = accept_twin(twin, flags, is_nonblocking)
             {
                 return Ok(accepted);
             }
@@ -322,7 +328,7 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
                 }
             }
             if sides == Sides::Both {
-                return accept_twin(twin, flags, blocking.is_nonblocking);
+                return accept_twin(twin, flags, is_nonblocking);
             }
             Err(Errno::EAGAIN)
         });

@@ -119,14 +119,21 @@ fn may_try_kernel(file: FileId, error: Errno) -> bool {
     ];
     let mut engine = engine::enter(file);
     let is_both = engine.files.socket(file).is_ok_and(|socket| socket.is_both && socket.kind == Kind::Stream);
-    let why = match error {
-        // The broker steers nothing here any more.
-        Errno::EPIPE if engine.lose_if_gone() => offload::GONE,
-        _ if is_both && NO_WAY.contains(&error) => "ours did not reach its peer",
-        _ => return false,
-    };
-    offload::give_back(&mut engine, file);
-    keep(&mut engine, file, why).is_ok()
+    if is_both && NO_WAY.contains(&error) {
+        offload::give_back(&mut engine, file);
+        return keep(&mut engine, file, "ours did not reach its peer").is_ok();
+    }
+    has_lost_interface(&mut engine, file, error)
+}
+
+/// Whether a socket is now the kernel's, because a call of ours has failed with `error` on an
+/// interface that is gone, or whose broker steers nothing here any more.
+fn has_lost_interface(engine: &mut Engine, file: FileId, error: Errno) -> bool {
+    if error != Errno::EPIPE || !engine.lose_if_gone() {
+        return false;
+    }
+    offload::give_back(engine, file);
+    keep(engine, file, offload::GONE).is_ok()
 }
 
 /// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
@@ -193,12 +200,12 @@ pub(crate) fn leaves_by_ours(
 
 /// Waits for the handshake of a stream.
 fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
-    let blocking = blocking(file, id, 0, Direction::Send)?;
+    let mut blocking = blocking(file, id, 0, Direction::Send)?;
     match call_out(file, id, remote) {
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !blocking.is_nonblocking => (),
         done => return done,
     }
-    let connected = wait::until(blocking, file.room(), WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
+    let connected = wait::until(&mut blocking, file.room(), WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
         engine.call(|sockets, cx| match sockets.connect(id, remote, cx) {
             Err(Errno::EALREADY) => Err(Errno::EAGAIN),
             done => done,
@@ -331,8 +338,8 @@ fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<Closed> {
 
 /// Waits at most `time` for the end of a connection (`SO_LINGER`).
 fn linger(file: FileId, closing: Closing, time: Duration) {
-    let blocking = Blocking::of_poll(Some(time));
-    let _ = wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
+    let mut blocking = Blocking::of_poll(Some(time));
+    let _ = wait::until(&mut blocking, file.room(), WaitFor::Any, &[], |engine, _| {
         engine.call(|sockets, cx| if sockets.is_closing(closing, cx) { Err(Errno::EAGAIN) } else { Ok(()) })
     });
 }
@@ -476,7 +483,8 @@ pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Dire
             Direction::Send => options.send_timeout,
         })
     })?;
-    Ok(Blocking::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
+    let timeout = thread::timeout_of_call(timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos())));
+    Ok(Blocking::of_socket(is_nonblocking, timeout))
 }
 
 /// An offloaded file's socket, twin and family.

@@ -33,7 +33,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     });
     let waits = Waits { engines, sets: &sets, interest, listeners: &listeners, kernel: &kernel };
     let mut polled = kernel.clone();
-    let ready = wait::until_any(Blocking::of_poll(timeout), &waits, |engines, sides| {
+    let ready = wait::until_any(&mut Blocking::of_poll(timeout), &waits, |engines, sides| {
         let now = offloads(engines, rooms);
         if now != known
             && let Ok(anew) = members_of(engines, fds)

@@ -3,6 +3,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use std::time::Duration;
 
 use sockets::Errno;
 
@@ -37,6 +38,10 @@ pub(crate) struct Thread {
     watches_in: Cell<EngineMask>,
     /// Events of its last wait that it may still answer: frames of its calls wait for the last one.
     answers_left: Cell<u32>,
+    /// What the last wait with a timeout has left of that, and whether the call has begun anew
+    /// since.
+    time_left: Cell<Option<Duration>>,
+    is_resumed: Cell<bool>,
 }
 
 thread_local! {
@@ -54,6 +59,8 @@ thread_local! {
             watches: Cell::new(FileId(0)),
             watches_in: Cell::new(EngineMask::NONE),
             answers_left: Cell::new(0),
+            time_left: Cell::new(None),
+            is_resumed: Cell::new(false),
         }
     };
 }
@@ -151,19 +158,44 @@ pub(crate) fn begin_call() {
     });
 }
 
-/// Whether a handler has run since the call began, and whether all that did have `SA_RESTART`.
+/// The last wait of a call has left this of the call's timeout. `None`: the call has not waited.
+pub(crate) fn set_time_left(left: Option<Duration>) {
+    with(|thread| thread.time_left.set(left));
+}
+
+/// Makes a call anew that may have waited: what its last wait has left is all the time that it has.
+pub(crate) fn resume<T>(again: impl FnOnce() -> T) -> T {
+    with(|thread| thread.is_resumed.set(true));
+    let done = again();
+    with(|thread| thread.is_resumed.set(false));
+    done
+}
+
+/// The timeout of a call, or what its first part has left of it.
+pub(crate) fn timeout_of_call(timeout: Option<Duration>) -> Option<Duration> {
+    let left = with(|thread| if thread.is_resumed.get() { thread.time_left.get() } else { None }).flatten();
+    timeout.map(|timeout| left.map_or(timeout, |left| left.min(timeout)))
+}
+
+/// Whether a handler has run since the call began, and whether all that did have `SA_RESTART`; the
+/// time that the call has left.
 #[derive(Clone, Copy)]
 pub(crate) struct Interruption {
     caught: bool,
     restarts: bool,
+    time_left: Option<Duration>,
+    is_resumed: bool,
 }
 
 /// Records that a handler runs. The result is to be noted again when the handler returns, because
 /// calls of its own change it.
 pub(crate) fn note_handler(restarts: bool) -> Interruption {
     let restarts = with(|thread| thread.restarts.get() && restarts).unwrap_or(restarts);
-    let interruption = Interruption { caught: true, restarts };
-    note_interruption(interruption);
+    let (time_left, is_resumed) =
+        with(|thread| (thread.time_left.get(), thread.is_resumed.get())).unwrap_or((None, false));
+    let interruption = Interruption { caught: true, restarts, time_left, is_resumed };
+    // Calls of the handler have timeouts of their own.
+    note_interruption(Interruption { is_resumed: false, ..interruption });
     interruption
 }
 
@@ -172,6 +204,8 @@ pub(crate) fn note_interruption(interruption: Interruption) {
     with(|thread| {
         thread.caught.set(interruption.caught);
         thread.restarts.set(interruption.restarts);
+        thread.time_left.set(interruption.time_left);
+        thread.is_resumed.set(interruption.is_resumed);
         // It may be about to sleep, and a call of the handler may have taken what wakes it.
         if thread.eventfd.get() != 0 {
             let _ = sys::write(thread.eventfd.get(), &1_u64.to_ne_bytes());

@@ -15,11 +15,12 @@ use crate::engine::{self, ClockReading, Engine, WaitFor, sets, thread};
 use crate::{real, sys};
 
 /// How a call waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Blocking {
     /// The call does not block.
     pub(crate) is_nonblocking: bool,
-    /// The call ends with `EAGAIN` after this time.
+    /// The call ends with `EAGAIN` after this time. Each wait of the call takes its own from it, so
+    /// it bounds the whole call, however many waits that has.
     pub(crate) timeout: Option<Duration>,
     /// A handler with `SA_RESTART` does not end the call (man 7 signal: calls with a timeout,
     /// `poll`, `select` and epoll end all the same).
@@ -35,6 +36,17 @@ impl Blocking {
     /// The blocking of `poll` and its family.
     pub(crate) fn of_poll(timeout: Option<Duration>) -> Self {
         Self { is_nonblocking: timeout == Some(Duration::ZERO), timeout, restarts: false }
+    }
+
+    /// Bytes have moved: a handler ends the call from now on, whatever its flags, and the call
+    /// reports their number.
+    pub(crate) fn note_moved(&mut self) {
+        self.restarts = false;
+    }
+
+    fn spend(&mut self, waited_ns: u64) {
+        self.timeout = self.timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(waited_ns)));
+        thread::set_time_left(self.timeout);
     }
 }
 
@@ -87,7 +99,7 @@ impl Waits<'_> {
 /// # Errors
 /// The error of the attempt; `EAGAIN` after the timeout; `EINTR`.
 pub(crate) fn until<T>(
-    blocking: Blocking,
+    blocking: &mut Blocking,
     number: usize,
     interest: WaitFor,
     kernel: &[libc::pollfd],
@@ -102,11 +114,24 @@ pub(crate) fn until<T>(
 /// # Errors
 /// As [`until`].
 pub(crate) fn until_any<T>(
-    blocking: Blocking,
+    blocking: &mut Blocking,
+    waits: &Waits<'_>,
+    attempt: impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut waited = Waited::default();
+    let done = attempt_until(blocking, &mut waited, waits, attempt);
+    if blocking.timeout.is_some() {
+        blocking.spend(waited.ns);
+    }
+    done
+}
+
+fn attempt_until<T>(
+    blocking: &Blocking,
+    waited: &mut Waited,
     waits: &Waits<'_>,
     mut attempt: impl FnMut(&mut Engines, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut waited = Waited::default();
     let mut waited_in = EngineMask::NONE;
     let mut has_slept = false;
     // What the thread has sent since its last wait leaves.
@@ -123,6 +148,7 @@ pub(crate) fn until_any<T>(
                 }
                 done => done,
             };
+            let so_far = waited.until(engines.first.time(), Instant::now);
             match done {
                 Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
                 done => return finish(engines, waited_in, done),
@@ -131,7 +157,6 @@ pub(crate) fn until_any<T>(
             if let WaitFor::Set(file) = waits.interest {
                 engines.iter_mut().for_each(|engine| engine.begin_watch(file));
             }
-            let so_far = waited.until(engines.first.time(), Instant::now);
             if thread::is_interrupted(blocking.restarts) {
                 return finish(engines, waited_in, Err(Errno(libc::EINTR)));
             }

@@ -5,6 +5,7 @@
 
 mod connectx;
 mod edges;
+mod forks;
 mod places;
 
 use std::io::{BufRead, BufReader, Read, Write};
