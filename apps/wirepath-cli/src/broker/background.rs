@@ -29,7 +29,7 @@ pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     let log = open(&path).map_err(|error| format!("cannot make its log {}: {error}", path.display()))?;
     let tool = current_exe().map_err(|error| format!("cannot find this program ({error}): omit --background"))?;
     let mut command = Command::new(tool);
-    command.args(args_os().skip(1).filter(|argument| argument != "--background"));
+    command.args(args_os().skip(1).filter(|argument| argument != "--background")).arg("--bounded-log");
     // A process group of its own, so that Ctrl-C at the program's terminal does not end the broker.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
     let mut broker = command.spawn().map_err(|error| format!("cannot start the broker: {error}"))?;
@@ -60,7 +60,8 @@ fn open(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    // Each line goes to the end, also once the log has begun anew.
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]

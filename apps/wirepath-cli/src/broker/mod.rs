@@ -2,6 +2,7 @@
 
 mod background;
 mod lifetime;
+mod log;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -9,11 +10,11 @@ use std::time::Instant;
 
 use clap::Args;
 use sockets::rules::load_broker;
-use wirepath::counters::printable;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
 use wirepath::worker::{Hangup, StopFlag};
 
 use self::lifetime::Lifetime;
+use self::log::Log;
 use crate::root::Root;
 use crate::user;
 
@@ -49,6 +50,9 @@ pub(crate) struct BrokerOptions {
     /// the users of `wirepath run --user` by root as well
     #[arg(long, value_name = "PID")]
     until_exit: Option<u32>,
+    /// Begin the log anew once it is long
+    #[arg(long, hide = true)]
+    bounded_log: bool,
 }
 
 /// Runs the subcommand until a signal, or until the interface is gone.
@@ -58,21 +62,22 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
     if options.background {
         return Ok(background::start(&config)?);
     }
+    let log = Log::new(options.bounded_log)?;
     if config.users.is_empty() && config.rules.as_ref().is_none_or(Vec::is_empty) {
-        eprintln!("wirepath: only root is served: name users with --uid, or in a file with --rules");
+        log.say("only root is served: name users with --uid, or in a file with --rules");
     }
     let (stop, hangup) = (StopFlag::on_signals()?, Hangup::new()?);
     let broker = Broker::open(config)?;
-    eprintln!("wirepath: {}", printable(broker.describe()));
+    log.say(&broker.describe());
     let mut lifetime = Lifetime::new(&root, options.until_exit);
     let rules = broker.rules();
     let is_needed = |clients| {
         if hangup.take() {
-            options.reload(&root, &rules);
+            options.reload(&root, &rules, &log);
         }
         lifetime.is_needed(&root, clients, Instant::now())
     };
-    broker.serve_while(&stop, is_needed, |line| eprintln!("wirepath: {}", printable(line)))?;
+    broker.serve_while(&stop, is_needed, |line| log.say(line))?;
     Ok(())
 }
 
@@ -99,11 +104,11 @@ impl BrokerOptions {
     }
 
     /// Reads the file again. A file with an error changes nothing.
-    fn reload(&self, root: &Root, rules: &BrokerRules) {
+    fn reload(&self, root: &Root, rules: &BrokerRules, log: &Log) {
         match self.rules(root) {
             Ok(Some(new)) => rules.replace(new),
-            Ok(None) => eprintln!("wirepath: there is no file to read again: start the broker with --rules"),
-            Err(error) => eprintln!("wirepath: {}; the rules stay as they are", printable(error)),
+            Ok(None) => log.say("there is no file to read again: start the broker with --rules"),
+            Err(error) => log.say(&format!("{error}; the rules stay as they are")),
         }
     }
 }

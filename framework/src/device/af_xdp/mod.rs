@@ -42,7 +42,7 @@ mod gate;
 mod gate_tests;
 mod holder;
 mod interface;
-mod netlink;
+pub(crate) mod netlink;
 mod program;
 mod rings;
 mod rx;

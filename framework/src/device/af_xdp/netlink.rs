@@ -1,5 +1,6 @@
-//! Requests to the kernel over netlink: one request, one answer, made of attributes (RFC 3549;
-//! linux/netlink.h). For set-up, and for checks of the link at intervals.
+//! Requests to the kernel over netlink: one request, and one answer made of attributes or a list of
+//! them (RFC 3549; linux/netlink.h). For set-up, for checks of the link at intervals, and for what
+//! a broker asks about the kernel's sockets.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +10,9 @@ use arrayvec::ArrayVec;
 use super::rings::sys;
 
 const MESSAGE_ERROR: u16 = 2;
+const MESSAGE_DONE: u16 = 3;
 const FLAG_REQUEST: u16 = 1;
+const FLAGS_DUMP: u16 = 0x300;
 /// Bytes of `struct nlmsghdr`, which precedes the protocol's message.
 const HEADER_LEN: usize = 16;
 /// Bytes of `struct nlattr`.
@@ -21,38 +24,73 @@ const REQUEST_LEN_MAX: usize = 128;
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
 
 /// A netlink socket of the network namespace in which it was opened.
-pub(in crate::device::af_xdp) struct Netlink {
+pub(crate) struct Netlink {
     socket: OwnedFd,
     /// The last answer. The kernel itself uses 32 KiB for a link with all its attributes.
     buffer: Vec<u8>,
 }
 
 /// A request being built. It is not on the heap, because a running queue uses it to query its link.
-pub(in crate::device::af_xdp) struct Request {
+pub(crate) struct Request {
     bytes: ArrayVec<u8, REQUEST_LEN_MAX>,
 }
 
 /// An answer: the protocol's fixed part and the attributes.
-pub(in crate::device::af_xdp) struct Answer<'a> {
-    pub(in crate::device::af_xdp) fixed: &'a [u8],
+pub(crate) struct Answer<'a> {
+    pub(crate) fixed: &'a [u8],
     attributes: &'a [u8],
 }
 
 impl Netlink {
-    /// Opens a socket of `protocol`: `NETLINK_ROUTE`, `NETLINK_GENERIC`.
-    pub(in crate::device::af_xdp) fn open(protocol: i32) -> io::Result<Self> {
+    /// Opens a socket of `protocol`: `NETLINK_ROUTE`, `NETLINK_GENERIC`, `NETLINK_SOCK_DIAG`.
+    pub(crate) fn open(protocol: i32) -> io::Result<Self> {
         let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         Ok(Self { socket, buffer: vec![0; 32 << 10] })
     }
 
     /// Sends the request and waits for the answer, whose first `fixed_len` bytes have a fixed form.
-    pub(in crate::device::af_xdp) fn ask(&mut self, mut request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
-        let len = (request.bytes.len() as u32).to_ne_bytes();
-        request.bytes[..4].copy_from_slice(&len);
-        sys::send(&self.socket, &request.bytes)?;
+    pub(crate) fn ask(&mut self, request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
+        self.send(request)?;
         let received = sys::receive(&self.socket, &mut self.buffer)?;
         parse(&self.buffer[..received], fixed_len)
     }
+
+    /// Sends a request for a list, and gives each entry to `each`. After an error the rest of the
+    /// list may still come, so the socket is of no further use.
+    pub(crate) fn dump(
+        &mut self,
+        mut request: Request,
+        fixed_len: usize,
+        mut each: impl FnMut(&Answer<'_>),
+    ) -> io::Result<()> {
+        request.bytes[6..8].copy_from_slice(&(FLAG_REQUEST | FLAGS_DUMP).to_ne_bytes());
+        self.send(request)?;
+        loop {
+            let received = sys::receive(&self.socket, &mut self.buffer)?;
+            if !entries(&self.buffer[..received], fixed_len, &mut each)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&self, mut request: Request) -> io::Result<()> {
+        let len = (request.bytes.len() as u32).to_ne_bytes();
+        request.bytes[..4].copy_from_slice(&len);
+        sys::send(&self.socket, &request.bytes)
+    }
+}
+
+/// Gives the entries of a list that a datagram has to `each`; returns whether more of them follow.
+fn entries(mut rest: &[u8], fixed_len: usize, each: &mut impl FnMut(&Answer<'_>)) -> io::Result<bool> {
+    while !rest.is_empty() {
+        if u16_at(rest, 4) == Some(MESSAGE_DONE) {
+            return Ok(false);
+        }
+        each(&parse(rest, fixed_len)?);
+        let len = u32_at(rest, 0).unwrap_or(0) as usize;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Ok(true)
 }
 
 fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
@@ -69,7 +107,7 @@ fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
 
 impl Request {
     /// A request of a type, with the protocol's header before the attributes.
-    pub(in crate::device::af_xdp) fn new(kind: u16, fixed: &[u8]) -> Self {
+    pub(crate) fn new(kind: u16, fixed: &[u8]) -> Self {
         let mut header = [0; HEADER_LEN];
         header[4..6].copy_from_slice(&kind.to_ne_bytes());
         header[6..8].copy_from_slice(&FLAG_REQUEST.to_ne_bytes());
@@ -80,7 +118,7 @@ impl Request {
     }
 
     /// Adds an attribute.
-    pub(in crate::device::af_xdp) fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.extend(&((ATTRIBUTE_LEN + value.len()) as u16).to_ne_bytes());
         self.extend(&kind.to_ne_bytes());
         self.extend(value);
@@ -95,8 +133,13 @@ impl Request {
 }
 
 impl<'a> Answer<'a> {
+    #[cfg(test)]
+    pub(crate) fn new(fixed: &'a [u8], attributes: &'a [u8]) -> Self {
+        Self { fixed, attributes }
+    }
+
     /// The value of an attribute; `None` if the answer does not have it.
-    pub(in crate::device::af_xdp) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = self.attributes;
         while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
             let value = rest.get(ATTRIBUTE_LEN..len.into())?;
@@ -109,12 +152,12 @@ impl<'a> Answer<'a> {
     }
 
     /// The attributes in an attribute.
-    pub(in crate::device::af_xdp) fn nested(&self, wanted: u16) -> Option<Self> {
+    pub(crate) fn nested(&self, wanted: u16) -> Option<Self> {
         Some(Self { fixed: &[], attributes: self.get(wanted)? })
     }
 
     /// An attribute of four bytes, or the lower half of one of eight.
-    pub(in crate::device::af_xdp) fn get_u32(&self, wanted: u16) -> Option<u32> {
+    pub(crate) fn get_u32(&self, wanted: u16) -> Option<u32> {
         let value = self.get(wanted)?;
         match value.len() {
             8 => Some(u64::from_ne_bytes(value.try_into().ok()?) as u32),
@@ -123,19 +166,19 @@ impl<'a> Answer<'a> {
     }
 
     /// An attribute of two bytes.
-    pub(in crate::device::af_xdp) fn get_u16(&self, wanted: u16) -> Option<u16> {
+    pub(crate) fn get_u16(&self, wanted: u16) -> Option<u16> {
         u16_at(self.get(wanted)?, 0)
     }
 
     /// An attribute that is a name, without the zero at its end.
-    pub(in crate::device::af_xdp) fn get_name(&self, wanted: u16) -> Option<String> {
+    pub(crate) fn get_name(&self, wanted: u16) -> Option<String> {
         let name = self.get(wanted)?.split(|&byte| byte == 0).next()?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 }
 
 /// Four bytes at `at` in the machine's order.
-pub(in crate::device::af_xdp) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
@@ -179,6 +222,19 @@ mod tests {
     }
 
     #[test]
+    fn list_goes_on_over_several_datagrams_until_its_end() {
+        let mut seen = 0;
+        let mut each = |answer: &Answer<'_>| seen += answer.get_u32(4).unwrap();
+        let two = [message(), message()].concat();
+        assert!(entries(&two, 4, &mut each).unwrap());
+        let mut end = Request::new(MESSAGE_DONE, &[0; 4]).bytes;
+        end[..4].copy_from_slice(&20u32.to_ne_bytes());
+        assert!(!entries(&[&message()[..], &end].concat(), 4, &mut each).unwrap());
+        assert_eq!(seen, 3 * 1500);
+        assert!(entries(&two[..two.len() - 1], 4, &mut |_| ()).is_err());
+    }
+
+    #[test]
     fn attribute_of_no_length_ends_the_list() {
         let answer = Answer { fixed: &[], attributes: &[0; 16] };
         assert_eq!(answer.get(1), None);
@@ -204,6 +260,7 @@ mod tests {
                 bytes[at] = value;
             }
             let bytes = &bytes[..len.index(bytes.len() + 1)];
+            let _ = entries(bytes, 4, &mut |_| ());
             if let Ok(answer) = parse(bytes, 4) {
                 prop_assert!(answer.get(wanted).is_none_or(|value| value.len() <= bytes.len()));
                 let _ = (answer.get_u32(wanted), answer.get_u16(wanted), answer.get_name(wanted));

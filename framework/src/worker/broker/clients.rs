@@ -1,5 +1,6 @@
 //! The clients of a broker: one for each connection, with the queue that it has.
 
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use super::error::Refusal;
 use super::flows::ClientId;
 use super::rights::ClientRights;
 use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
-use crate::device::af_xdp::broker::lend::LentQueue;
+use crate::device::af_xdp::broker::lend::{LentQueue, QueueOrder};
 use crate::device::af_xdp::broker::sys::Peer;
 use crate::sys::process;
 
@@ -17,6 +18,13 @@ use crate::sys::process;
 /// descriptors.
 pub(super) const CLIENTS_MAX: usize = 128;
 const CLIENTS_OF_A_USER_MAX: usize = 32;
+/// Connections that root alone may have.
+const CLIENTS_OF_ROOT: usize = 8;
+/// The most connections that have said nothing yet, or may have nothing: whoever runs programs as
+/// many users could take all places with these. A connection like that ends after a while, and the
+/// oldest one where there are more.
+const IDLE_MAX: usize = 16;
+const IDLE_AT_MOST: Duration = Duration::from_secs(2);
 /// The most neighbors that a client may have resolved in a second. The kernel's table has room for
 /// some hundred.
 const RESOLVES_A_SECOND: u32 = 64;
@@ -31,10 +39,14 @@ pub(super) struct Client {
     /// The file of its program, if the broker can read the path.
     pub(super) program: Option<PathBuf>,
     pub(super) rights: ClientRights,
+    /// When it connected.
+    since: Instant,
     /// The client has sent its hello.
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
     pub(super) lent: Option<Lent>,
+    /// What it has ordered, and since when it waits for a queue that the kernel frees.
+    pub(super) waits: Option<(QueueOrder, Instant)>,
     /// The socket that carries ICMP errors to the client.
     pub(super) icmp_errors: Option<UnixDatagram>,
     /// The second in which neighbors were last resolved, and their number.
@@ -64,6 +76,11 @@ impl Lent {
 pub(super) struct Clients {
     all: Vec<Client>,
     next: u64,
+    /// The last client's rights, by each queue that no client has.
+    left: HashMap<u16, ClientRights>,
+    /// Queues that no client has and the kernel did not give when they were last wanted: a process
+    /// keeps the socket of an earlier client.
+    withheld: BTreeSet<u16>,
 }
 
 impl Client {
@@ -78,6 +95,16 @@ impl Client {
         format!("process {} of user {}", self.peer.pid, self.peer.uid)
     }
 
+    /// Whether it can have nothing of the broker so far.
+    fn is_idle(&self) -> bool {
+        !self.is_known || self.rights.are_any().is_err()
+    }
+
+    /// Whether it has been like that for so long that it ends.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.is_idle() && now.duration_since(self.since) >= IDLE_AT_MOST
+    }
+
     /// Whether it may have another neighbor resolved at `now`.
     pub(super) fn may_resolve(&mut self, now: Instant) -> bool {
         if now.duration_since(self.resolves.0) >= Duration::from_secs(1) {
@@ -89,7 +116,7 @@ impl Client {
 }
 
 impl Clients {
-    /// Accepts a connection of a user that is served.
+    /// Accepts a connection of a user that is served. Returns the one that has to go for it.
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
@@ -97,15 +124,21 @@ impl Clients {
         program: Option<PathBuf>,
         rights: ClientRights,
         now: Instant,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<ClientId>, Refusal> {
         let of_user = self.all.iter().filter(|client| client.peer.uid == peer.uid).count();
-        if self.all.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_A_USER_MAX {
+        let clients_max = if peer.uid == 0 { CLIENTS_MAX } else { CLIENTS_MAX - CLIENTS_OF_ROOT };
+        if self.all.len() >= clients_max || of_user >= CLIENTS_OF_A_USER_MAX {
             let sentence = format!("the broker has {of_user} connections of user {}: end some", peer.uid);
             return Err(Refusal::new(libc::EUSERS, sentence));
         }
+        let idle = self.all.iter().filter(|client| client.is_idle());
+        let goes = match idle.clone().count() {
+            ..IDLE_MAX => None,
+            _ => idle.min_by_key(|client| client.id.0).map(|client| client.id),
+        };
         self.next += 1;
         let (id, process) = (ClientId(self.next), process::pidfd_open(peer.pid).ok());
-        let (is_known, queue, lent, icmp_errors) = (false, None, None, None);
+        let (is_known, queue, lent, waits, icmp_errors) = (false, None, None, None, None);
         self.all.push(Client {
             id,
             socket,
@@ -113,24 +146,65 @@ impl Clients {
             peer,
             program,
             rights,
+            since: now,
             is_known,
             queue,
             lent,
+            waits,
             icmp_errors,
             resolves: (now, 0),
         });
-        Ok(())
+        Ok(goes)
     }
 
-    /// Whether the client has a queue, or its rule still allows one.
-    pub(super) fn check_queues(&mut self, id: ClientId) -> Result<(), Refusal> {
-        let Some(client) = self.get(id).filter(|client| client.queue.is_none()) else { return Ok(()) };
+    /// The queues that a client may try, the best first: its own if it has one, otherwise those
+    /// that are free, and last those that were withheld. Where its rule has no more than withheld
+    /// ones, these alone: a process that keeps a queue has it by the rule.
+    ///
+    /// # Errors
+    /// Its rule gives it none, or all are lent.
+    pub(super) fn candidates(&mut self, id: ClientId, queues: u16, interface: &str) -> Result<Vec<u16>, Refusal> {
+        if let Some(queue) = self.get(id).and_then(|client| client.queue) {
+            return Ok(vec![queue]);
+        }
+        let of_rule = self.withheld_of_rule(id)?;
+        let is_taken = |queue: &u16| self.all.iter().any(|client| client.queue == Some(*queue));
+        let mut free: Vec<u16> = match of_rule {
+            Some(withheld) => withheld,
+            None => (0..queues).filter(|queue| !is_taken(queue)).collect(),
+        };
+        free.sort_by_key(|queue| (self.withheld.contains(queue), *queue));
+        match free.is_empty() {
+            false => Ok(free),
+            true => Err(self.all_lent(queues, interface)),
+        }
+    }
+
+    /// The kernel has not given a queue that no client has.
+    pub(super) fn withhold(&mut self, queue: u16) {
+        self.withheld.insert(queue);
+    }
+
+    /// A client has this queue from now on.
+    pub(super) fn give(&mut self, id: ClientId, queue: u16) {
+        self.withheld.remove(&queue);
+        self.left.remove(&queue);
+        if let Some(client) = self.get(id) {
+            client.queue = Some(queue);
+        }
+    }
+
+    /// The withheld queues of the client's rule, if the rule gives no others any more.
+    fn withheld_of_rule(&mut self, id: ClientId) -> Result<Option<Vec<u16>>, Refusal> {
+        let Some(client) = self.get(id) else { return Ok(None) };
         let rights = client.rights.clone();
-        let Some((rule, queues)) = rights.queues() else { return Ok(()) };
+        let Some((rule, queues)) = rights.queues() else { return Ok(None) };
         let is_of_rule = |client: &&Client| client.queue.is_some() && client.rights.queues() == Some((rule, queues));
         let holders: Vec<String> = self.all.iter().filter(is_of_rule).map(Client::name).collect();
+        let had = |queue: &&u16| self.left.get(queue).and_then(ClientRights::queues) == Some((rule, queues));
+        let withheld: Vec<u16> = self.withheld.iter().filter(had).copied().collect();
         if holders.len() < queues {
-            return Ok(());
+            return Ok((holders.len() + withheld.len() >= queues).then_some(withheld));
         }
         let sentence = format!(
             "{} gives {queues} queues at a time, and they are lent to {}: end it, or raise `queues` there, and reload",
@@ -140,25 +214,16 @@ impl Clients {
         Err(Refusal::new(libc::EUSERS, sentence))
     }
 
-    /// The queue of a client: its own if it has one, else the first free one.
-    pub(super) fn queue_of(&mut self, id: ClientId, queues: u16, interface: &str) -> Result<u16, Refusal> {
-        let taken = |queue| self.all.iter().any(|client| client.queue == Some(queue));
-        let free = (0..queues).find(|queue| !taken(*queue));
+    fn all_lent(&self, queues: u16, interface: &str) -> Refusal {
         let holders: Vec<String> =
             self.all.iter().filter(|client| client.queue.is_some()).map(Client::name).take(3).collect();
-        let Some(client) = self.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "there is no such client")) };
-        match client.queue.or(free) {
-            Some(queue) => Ok(*client.queue.insert(queue)),
-            None => {
-                let sentence = format!(
-                    "all queues of {interface} are lent, {queues} in number, to {}: end it, start the broker with --forward, or \
-                     have the NIC use more queues (`ethtool -L {interface} combined {}`)",
-                    holders.join(" and "),
-                    queues.saturating_add(1)
-                );
-                Err(Refusal::new(libc::EBUSY, sentence))
-            }
-        }
+        let sentence = format!(
+            "all queues of {interface} are lent, {queues} in number, to {}: end it, start the broker with --forward, or \
+             have the NIC use more queues (`ethtool -L {interface} combined {}`)",
+            holders.join(" and "),
+            queues.saturating_add(1)
+        );
+        Refusal::new(libc::EBUSY, sentence)
     }
 
     pub(super) fn get(&mut self, id: ClientId) -> Option<&mut Client> {
@@ -167,7 +232,11 @@ impl Clients {
 
     pub(super) fn remove(&mut self, id: ClientId) -> Option<Client> {
         let place = self.all.iter().position(|client| client.id == id)?;
-        Some(self.all.swap_remove(place))
+        let removed = self.all.swap_remove(place);
+        if let (Some(queue), Some(Lent::Queue(_))) = (removed.queue, &removed.lent) {
+            self.left.insert(queue, removed.rights.clone());
+        }
+        Some(removed)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
@@ -192,8 +261,22 @@ mod tests {
     }
 
     fn add_with(clients: &mut Clients, uid: u32, rights: ClientRights) -> Result<ClientId, Refusal> {
+        let id = connect(clients, uid, rights)?.0;
+        clients.get(id).unwrap().is_known = true;
+        Ok(id)
+    }
+
+    /// A connection without a hello, and the one that had to go for it.
+    fn connect(clients: &mut Clients, uid: u32, rights: ClientRights) -> Result<(ClientId, Option<ClientId>), Refusal> {
         let (socket, peer) = (File::open("/dev/null").unwrap().into(), Peer { pid: 0, uid, groups: vec![] });
-        clients.add(socket, peer, None, rights, Instant::now()).map(|()| ClientId(clients.next))
+        clients.add(socket, peer, None, rights, Instant::now()).map(|goes| (ClientId(clients.next), goes))
+    }
+
+    /// A client gets the first queue that it may try.
+    fn ask(clients: &mut Clients, id: ClientId, queues: u16) -> Result<u16, Refusal> {
+        let queue = clients.candidates(id, queues, "eth1")?[0];
+        clients.give(id, queue);
+        Ok(queue)
     }
 
     #[test]
@@ -209,7 +292,7 @@ mod tests {
         let mut add = |uid, rule: &Arc<BrokerRule>| add_with(&mut clients, uid, ClientRights::Rule(Arc::clone(rule)));
         let [first, second] = [1000, 1001].map(|uid| add(uid, &rule).unwrap());
         let third = add(1002, &other).unwrap();
-        let ask = |clients: &mut Clients, id| clients.check_queues(id).and_then(|()| clients.queue_of(id, 8, "eth1"));
+        let ask = |clients: &mut Clients, id| ask(clients, id, 8);
         assert_eq!(ask(&mut clients, first), Ok(0));
         assert_eq!(ask(&mut clients, first), Ok(0), "the one it has");
         let refusal = ask(&mut clients, second).unwrap_err();
@@ -229,28 +312,72 @@ mod tests {
         }
         let refusal = add(&mut clients, 1000).unwrap_err();
         assert!(refusal.sentence.contains("32 connections of user 1000: end some"), "{refusal:?}");
-        for uid in 0..(CLIENTS_MAX - CLIENTS_OF_A_USER_MAX) as u32 {
+        for uid in 0..(CLIENTS_MAX - CLIENTS_OF_ROOT - CLIENTS_OF_A_USER_MAX) as u32 {
             add(&mut clients, 2000 + uid).unwrap();
         }
         add(&mut clients, 7).unwrap_err();
         clients.remove(ClientId(1)).unwrap();
         add(&mut clients, 7).unwrap();
+        (0..CLIENTS_OF_ROOT).for_each(|_| _ = add(&mut clients, 0).unwrap());
+        add(&mut clients, 0).unwrap_err();
+    }
+
+    #[test]
+    fn connections_that_get_nothing_leave_room_for_others_and_end() {
+        let mut clients = Clients::default();
+        let refusal = Refusal::new(libc::EACCES, "not this program");
+        let served = add(&mut clients, 1000).unwrap();
+        let mut gone = Vec::new();
+        for idx in 0..100 {
+            let rights = match idx % 2 {
+                0 => ClientRights::OtherProgram(refusal.clone()),
+                _ => ClientRights::User(BrokerUser { uid: 2000 + idx, low_ports: vec![] }),
+            };
+            let (id, goes) = connect(&mut clients, 2000 + idx, rights).unwrap();
+            clients.get(id).unwrap().is_known = idx % 2 == 0;
+            gone.extend(goes.map(|goes| clients.remove(goes).unwrap().id.0));
+        }
+        assert_eq!((clients.iter().count(), gone.len()), (1 + IDLE_MAX, 100 - IDLE_MAX));
+        assert!(gone.is_sorted() && !gone.contains(&served.0), "the oldest first: {gone:?}");
+        let late = Instant::now() + IDLE_AT_MOST;
+        assert_eq!(clients.iter().filter(|client| client.is_late(late)).count(), IDLE_MAX);
+        assert!(!clients.get(served).unwrap().is_late(late));
     }
 
     #[test]
     fn each_client_has_a_queue_and_the_next_one_is_told_who_has_the_last() {
         let mut clients = Clients::default();
         let [first, second, third] = [1000, 1001, 1002].map(|uid| add(&mut clients, uid).unwrap());
-        assert_eq!(clients.queue_of(first, 2, "eth1"), Ok(0));
-        assert_eq!(clients.queue_of(first, 2, "eth1"), Ok(0), "the one it has");
-        assert_eq!(clients.queue_of(second, 2, "eth1"), Ok(1));
-        let refusal = clients.queue_of(third, 2, "eth1").unwrap_err();
+        assert_eq!(ask(&mut clients, first, 2), Ok(0));
+        assert_eq!(ask(&mut clients, first, 2), Ok(0), "the one it has");
+        assert_eq!(ask(&mut clients, second, 2), Ok(1));
+        let refusal = ask(&mut clients, third, 2).unwrap_err();
         assert_eq!(refusal.errno, libc::EBUSY);
         let says =
             "all queues of eth1 are lent, 2 in number, to process 0 of user 1000 and process 0 of user 1001: end it";
         assert!(refusal.sentence.starts_with(says), "{refusal:?}");
         clients.remove(first).unwrap();
-        assert_eq!(clients.queue_of(third, 2, "eth1"), Ok(0));
+        assert_eq!(ask(&mut clients, third, 2), Ok(0));
+    }
+
+    #[test]
+    fn withheld_queue_is_tried_last_and_counts_for_the_rule_of_who_had_it() {
+        let mut clients = Clients::default();
+        let (users, groups, programs, name) = (None, None, None, "rule 1 of broker.toml".to_owned());
+        let (ports, addresses, multicast) = (vec![], vec![], vec![]);
+        let rule = Arc::new(BrokerRule { name, users, groups, programs, ports, addresses, multicast, queues: Some(1) });
+        let of_rule = |clients: &mut Clients| add_with(clients, 1000, ClientRights::Rule(Arc::clone(&rule))).unwrap();
+        clients.left.insert(0, ClientRights::Rule(Arc::clone(&rule)));
+        clients.withhold(0);
+        let (other, greedy) = (add(&mut clients, 1001).unwrap(), of_rule(&mut clients));
+        assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1, 2, 0]));
+        assert_eq!(clients.candidates(greedy, 3, "eth1"), Ok(vec![0]), "it is all that the rule gives");
+        clients.give(other, 1);
+        assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1]));
+        // The process that kept it has ended.
+        clients.give(greedy, 0);
+        let refusal = of_rule(&mut clients);
+        assert_eq!(clients.candidates(refusal, 3, "eth1").unwrap_err().errno, libc::EUSERS);
     }
 
     #[test]

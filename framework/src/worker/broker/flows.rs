@@ -1,5 +1,6 @@
 //! The flows of all clients. A flow belongs to one client, or to several of one user that share it.
 
+use core::hash::Hash;
 use core::net::SocketAddrV4;
 use std::collections::HashMap;
 
@@ -12,6 +13,7 @@ use crate::wire::icmpv4::QuotedFlow;
 /// The most flows of a client: listeners, datagram sockets, and as many outgoing connections as the
 /// library of `wirepath run` has room for, those closed in the last minute among them.
 const FLOWS_MAX: usize = 16_384;
+const ROOT: u32 = 0;
 
 /// The number of a client of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,34 @@ pub(super) struct Held {
     pub(super) rules: Vec<RuleId>,
     /// The number by which the client names the flow.
     id: u32,
+    /// How often the client has asked for it, and not given it up.
+    uses: u32,
+}
+
+/// The rules of the interface, of which each flow takes some.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RuleBudget {
+    pub(super) rules_max: usize,
+    pub(super) of_a_flow: usize,
+}
+
+impl Default for RuleBudget {
+    /// Without a bound.
+    fn default() -> Self {
+        Self { rules_max: usize::MAX, of_a_flow: 1 }
+    }
+}
+
+impl RuleBudget {
+    /// Half of all for one user, so that there are some for others; root has no bound.
+    fn of_a_user(&self) -> usize {
+        self.rules_max / 2
+    }
+
+    /// All but a few for all users, which are root's.
+    fn of_users(&self) -> usize {
+        self.rules_max - self.rules_max / 16
+    }
 }
 
 /// Flows with different ones have no frame in common.
@@ -39,8 +69,10 @@ pub(super) struct FlowTable {
     held: HashMap<Destination, Vec<Held>>,
     /// The destination of each flow, by its number.
     destinations: HashMap<u32, Destination>,
-    /// How many flows each client has.
+    /// How many flows each client has, and each user.
     counts: HashMap<ClientId, usize>,
+    counts_of_users: HashMap<u32, usize>,
+    budget: RuleBudget,
     next_id: u32,
     /// Whether clients of one user may share a port: the broker passes frames on and tracks
     /// connections.
@@ -49,8 +81,17 @@ pub(super) struct FlowTable {
 
 impl FlowTable {
     /// No flows yet. `is_shared`: the broker passes frames on.
-    pub(super) fn new(is_shared: bool) -> Self {
-        Self { is_shared, ..Self::default() }
+    pub(super) fn new(is_shared: bool, budget: RuleBudget) -> Self {
+        Self { is_shared, budget, ..Self::default() }
+    }
+
+    /// A client asks for a flow that it has already: returns its number, and the client has to give
+    /// it up once more.
+    pub(super) fn use_again(&mut self, client: ClientId, flow: &Flow) -> Option<u32> {
+        let held = self.held.get_mut(&destination_of(flow))?;
+        let held = held.iter_mut().find(|held| held.client == client && held.flow == *flow)?;
+        held.uses = held.uses.checked_add(1)?;
+        Some(held.id)
     }
 
     /// Whether a client of user `uid` may have another flow: it has room for it, and no other
@@ -61,6 +102,7 @@ impl FlowTable {
                 format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
             return Err(Refusal::new(libc::ENOBUFS, sentence));
         }
+        self.check_budget(uid)?;
         let is_taken = |held: &&Held| {
             let may_share = self.is_shared && held.uid == uid && !(is_exact(flow) && held.flow == *flow);
             held.client != client && overlaps(&held.flow, flow) && !may_share
@@ -75,6 +117,23 @@ impl FlowTable {
         }
     }
 
+    /// Whether there are rules left for a flow of user `uid`.
+    fn check_budget(&self, uid: u32) -> Result<(), Refusal> {
+        let RuleBudget { rules_max, of_a_flow } = self.budget;
+        let rules = |flows: usize| (flows + 1).saturating_mul(of_a_flow);
+        let of_user = self.counts_of_users.get(&uid).copied().unwrap_or(0);
+        let of_root = self.counts_of_users.get(&ROOT).copied().unwrap_or(0);
+        let of_users = self.destinations.len() - of_root;
+        if uid == ROOT || (rules(of_user) <= self.budget.of_a_user() && rules(of_users) <= self.budget.of_users()) {
+            return Ok(());
+        }
+        let sentence = format!(
+            "the interface has {rules_max} rules for all programs, {of_a_flow} for each flow, and those of user {uid} have \
+             {of_user} flows: close some"
+        );
+        Err(Refusal::new(libc::ENOBUFS, sentence))
+    }
+
     /// Adds a flow whose rule is in place; returns its number.
     pub(super) fn add(&mut self, client: ClientId, uid: u32, flow: Flow, rules: Vec<RuleId>) -> u32 {
         // A number is used again only after 2^32 flows, when its first flow is gone.
@@ -83,31 +142,33 @@ impl FlowTable {
         let destination = destination_of(&flow);
         self.destinations.insert(id, destination);
         *self.counts.entry(client).or_default() += 1;
-        self.held.entry(destination).or_default().push(Held { client, uid, flow, rules, id });
+        *self.counts_of_users.entry(uid).or_default() += 1;
+        self.held.entry(destination).or_default().push(Held { client, uid, flow, rules, id, uses: 1 });
         id
     }
 
-    /// Removes a client's flow; `None` if the client has no flow with this number.
-    pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<Held> {
+    /// A client gives a flow up; `None` if it has no flow with this number. Returns the flow once
+    /// the client has given it up as often as it has asked for it.
+    pub(super) fn remove(&mut self, client: ClientId, id: u32) -> Option<Option<Held>> {
         let destination = *self.destinations.get(&id)?;
         let held = self.held.get_mut(&destination)?;
         let place = held.iter().position(|held| held.client == client && held.id == id)?;
+        held[place].uses -= 1;
+        if held[place].uses > 0 {
+            return Some(None);
+        }
         let removed = held.swap_remove(place);
         if held.is_empty() {
             self.held.remove(&destination);
         }
         self.forget(&removed);
-        Some(removed)
+        Some(Some(removed))
     }
 
     fn forget(&mut self, removed: &Held) {
         self.destinations.remove(&removed.id);
-        if let Some(count) = self.counts.get_mut(&removed.client) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&removed.client);
-            }
-        }
+        take_one(&mut self.counts, removed.client);
+        take_one(&mut self.counts_of_users, removed.uid);
     }
 
     /// The client's flow with this number.
@@ -139,6 +200,16 @@ impl FlowTable {
         let sender = SocketAddrV4::new(quoted.source, quoted.source_port);
         let answered = self.held.get(&(quoted.protocol, sender)).into_iter().flatten();
         answered.filter(|held| is_answered_by(&held.flow, quoted)).map(|held| held.client).collect()
+    }
+}
+
+/// Takes one from a count, which is no longer kept at 0.
+fn take_one<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
 }
 
@@ -223,7 +294,7 @@ mod tests {
         let id = table.add(FIRST, 1000, flow(5000), vec![rule()]);
         table.add(SECOND, 1000, flow(5001), vec![rule()]);
         assert!(table.remove(SECOND, id).is_none() && table.remove(FIRST, id + 7).is_none());
-        assert!(table.remove(FIRST, id).is_some() && table.remove(FIRST, id).is_none());
+        assert!(table.remove(FIRST, id).unwrap().is_some() && table.remove(FIRST, id).is_none());
         table.check(SECOND, 1000, &flow(5000)).unwrap();
         assert_eq!(table.remove_all(|held| held.client == SECOND).len(), 1);
         assert_eq!(table.iter().count(), 0);
@@ -239,6 +310,37 @@ mod tests {
         let refusal = table.check(FIRST, 1000, &flow(60_000)).unwrap_err();
         assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("16384 flows at most"), "{refusal:?}");
         table.check(SECOND, 1000, &flow(60_000)).unwrap();
+    }
+
+    #[test]
+    fn flow_that_a_client_asks_for_again_takes_no_rule() {
+        let mut table = FlowTable::default();
+        let id = table.add(FIRST, 1000, flow(5000), vec![rule()]);
+        assert_eq!((table.use_again(FIRST, &flow(5000)), table.use_again(SECOND, &flow(5000))), (Some(id), None));
+        assert_eq!(table.use_again(FIRST, &from(flow(5000), PEER, 443)), None);
+        assert!(table.remove(FIRST, id).unwrap().is_none());
+        assert!(table.remove(FIRST, id).unwrap().is_some() && table.remove(FIRST, id).is_none());
+    }
+
+    #[test]
+    fn greedy_user_leaves_rules_to_others_and_greedy_users_to_root() {
+        let mut table = FlowTable::new(true, RuleBudget { rules_max: 64, of_a_flow: 2 });
+        let mut take = |client, uid, from: u16| {
+            let mut count = 0;
+            while table.check(ClientId(client), uid, &flow(from + count)).is_ok() {
+                table.add(ClientId(client), uid, flow(from + count), vec![rule(), rule()]);
+                count += 1;
+            }
+            count
+        };
+        // Half of 64, and all but a sixteenth.
+        assert_eq!([take(1, 1000, 1_000), take(2, 1000, 2_000)], [16, 0]);
+        assert_eq!([take(3, 1001, 3_000), take(4, 1002, 4_000)], [14, 0]);
+        let refusal = table.check(ClientId(5), 1003, &flow(5_000)).unwrap_err();
+        assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("has 64 rules"), "{refusal:?}");
+        table.check(ClientId(6), 0, &flow(6_000)).unwrap();
+        table.remove_all(|held| held.uid == 1000);
+        table.check(ClientId(5), 1003, &flow(5_000)).unwrap();
     }
 
     #[test]
@@ -262,7 +364,7 @@ mod tests {
 
     #[test]
     fn port_is_shared_by_clients_of_one_user_where_frames_are_passed_on() {
-        let mut table = FlowTable::new(true);
+        let mut table = FlowTable::new(true, RuleBudget::default());
         table.add(FIRST, 1000, flow(5000), vec![rule()]);
         table.add(FIRST, 1000, from(flow(6000), PEER, 443), vec![rule()]);
         table.check(SECOND, 1000, &flow(5000)).unwrap();

@@ -27,7 +27,7 @@ pub(super) struct LeavingPort {
     since: Instant,
     next_look: Instant,
     /// The kernel sockets that listen at the port and are the server's, by their inodes.
-    listeners: Vec<u64>,
+    listeners: Vec<u32>,
     /// A socket that listens at the next look is the server's.
     is_servers_next: bool,
     /// Since when one of them does.
@@ -61,7 +61,7 @@ impl LeavingPort {
     /// it listened.
     pub(super) fn stays(&mut self, sockets: &[KernelSocket], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
-        let listening: Vec<u64> = owners::listeners(&self.flow, sockets).collect();
+        let listening: Vec<u32> = owners::listeners(&self.flow, sockets).collect();
         if self.is_servers_next {
             self.listeners.clone_from(&listening);
         }

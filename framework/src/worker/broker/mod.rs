@@ -31,6 +31,7 @@ mod forward;
 mod leaving;
 mod listener;
 mod owners;
+mod refusals;
 mod rights;
 mod server;
 

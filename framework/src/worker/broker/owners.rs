@@ -1,14 +1,18 @@
 //! The kernel's owner of a port. A program under the preload library has a kernel socket for each
 //! of its own sockets, so no other program can bind the port. The broker gives a flow to a user who
 //! has such a socket, and not if another user has one.
+//!
+//! The kernel is asked by sock_diag(7), because /proc/net/tcp is the whole table as text, and does
+//! not tell a socket of IPv6 alone from one of both families.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
-use std::{fs, io};
+use std::io;
 
 use super::error::Refusal;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::af_xdp::broker::sys;
+use crate::device::af_xdp::netlink::{Answer, Netlink, Request};
 use crate::wire::Protocol;
 
 /// A kernel socket with a port, of IPv4 or of both families.
@@ -17,21 +21,85 @@ pub(super) struct KernelSocket {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     uid: u32,
-    inode: u64,
+    inode: u32,
+    /// A TCP socket that is bound, and neither listens nor is connected: it receives nothing.
+    is_bound_only: bool,
 }
 
-/// linux/tcp_states.h: the socket is closed, and the kernel reports no owner.
+/// linux/sock_diag.h, linux/inet_diag.h: the request, and the attribute that a socket is of IPv6
+/// alone. The kernel has it for sockets without a peer.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const SKV6ONLY: u16 = 11;
+/// Bytes of `struct inet_diag_msg`.
+const ANSWER_LEN: usize = 72;
+/// No cookie: whichever socket it is (`INET_DIAG_NOCOOKIE`).
+const NO_COOKIE: [u8; 8] = [0xff; 8];
+/// linux/tcp_states.h: closed, and the kernel reports no owner; of UDP without a peer, of TCP only
+/// bound; bound, in the mask of a request alone (since Linux 6.8).
 const TIME_WAIT: u8 = 6;
+const CLOSE: u8 = 7;
+const NEW_SYN_RECV: u8 = 12;
+const BOUND_INACTIVE: u8 = 13;
+/// All states of sockets that have an owner.
+const OWNED: u32 = (1 << (BOUND_INACTIVE + 1)) - 1 - (1 << TIME_WAIT) - (1 << NEW_SYN_RECV);
 
-/// The sockets of a protocol in this network namespace. Reads two files of /proc.
+/// All sockets of a protocol in this network namespace. The kernel goes through its tables.
 pub(super) fn sockets(protocol: Protocol) -> io::Result<Vec<KernelSocket>> {
-    let name = if protocol == Protocol::TCP { "tcp" } else { "udp" };
-    let mut sockets = parse(&fs::read_to_string(format!("/proc/thread-self/net/{name}"))?);
-    // A kernel without IPv6 has no such file.
-    if let Ok(text) = fs::read_to_string(format!("/proc/thread-self/net/{name}6")) {
-        sockets.extend(parse(&text));
+    dump(protocol, 0)
+}
+
+/// The sockets that may receive frames of a flow. Of a connection that is one, which the kernel
+/// finds by both ends; otherwise those of the port.
+pub(super) fn sockets_of(flow: &Flow) -> io::Result<Vec<KernelSocket>> {
+    match (flow.protocol, flow.source, flow.source_port) {
+        (Protocol::TCP, Some(source), Some(port)) => {
+            Ok(receiver(flow.destination, SocketAddrV4::new(source, port))?.into_iter().collect())
+        }
+        (protocol, ..) => dump(protocol, flow.destination.port()),
     }
-    Ok(sockets)
+}
+
+/// The TCP socket that receives the segments of a connection: its own, or one that listens.
+fn receiver(local: SocketAddrV4, remote: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
+    let request = request(libc::AF_INET, Protocol::TCP, local, remote);
+    match Netlink::open(libc::NETLINK_SOCK_DIAG)?.ask(request, ANSWER_LEN) {
+        Ok(answer) => Ok(KernelSocket::of(&answer, Protocol::TCP)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The sockets of a protocol at a port; 0: at all.
+fn dump(protocol: Protocol, port: u16) -> io::Result<Vec<KernelSocket>> {
+    let mut found = Vec::new();
+    let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), NOBODY);
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut kernel = Netlink::open(libc::NETLINK_SOCK_DIAG)?;
+        let dumped = kernel.dump(request(family, protocol, local, remote), ANSWER_LEN, |answer| {
+            found.extend(KernelSocket::of(answer, protocol));
+        });
+        match dumped {
+            // A kernel without IPv6 has no such sockets.
+            Err(error) if family == libc::AF_INET6 && error.raw_os_error() == Some(libc::ENOENT) => (),
+            done => done?,
+        }
+    }
+    Ok(found)
+}
+
+const NOBODY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+/// `struct inet_diag_req_v2`. A list is of the port of `local` alone, unless that is 0.
+fn request(family: i32, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Request {
+    let mut fixed = [0; 56];
+    (fixed[0], fixed[1]) = (family as u8, protocol.0);
+    fixed[4..8].copy_from_slice(&OWNED.to_ne_bytes());
+    fixed[8..10].copy_from_slice(&local.port().to_be_bytes());
+    fixed[10..12].copy_from_slice(&remote.port().to_be_bytes());
+    fixed[12..16].copy_from_slice(&local.ip().octets());
+    fixed[28..32].copy_from_slice(&remote.ip().octets());
+    fixed[48..56].copy_from_slice(&NO_COOKIE);
+    Request::new(SOCK_DIAG_BY_FAMILY, &fixed)
 }
 
 /// Sockets by their ports: there may be ten thousands of them.
@@ -53,7 +121,7 @@ pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket]) -> bool 
 }
 
 /// The kernel sockets that listen at the flow's port, by their inodes.
-pub(super) fn listeners(flow: &Flow, sockets: &[KernelSocket]) -> impl Iterator<Item = u64> {
+pub(super) fn listeners(flow: &Flow, sockets: &[KernelSocket]) -> impl Iterator<Item = u32> {
     sockets.iter().filter(|socket| socket.remote.port() == 0 && socket.gets(flow)).map(|socket| socket.inode)
 }
 
@@ -75,18 +143,56 @@ pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: b
 }
 
 /// Another user with a socket that receives frames of `flow`.
-pub(super) fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
+fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
     sockets.iter().find(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid)
+}
+
+/// Whether a flow that user `uid` has is another user's by now: one whose socket receives its
+/// frames, while none of the user's own does. While one does, the kernel let the other bind the
+/// port beside it, and the flow was there first.
+pub(super) fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
+    other_owner(flow, uid, sockets).is_some() && !sockets.iter().any(|socket| socket.uid == uid && socket.holds(flow))
 }
 
 impl KernelSocket {
     #[cfg(test)]
-    pub(super) fn listening(local: SocketAddrV4, inode: u64) -> Self {
-        Self { local, remote: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), uid: 0, inode }
+    pub(super) fn listening(local: SocketAddrV4, inode: u32) -> Self {
+        Self { local, remote: NOBODY, uid: 0, inode, is_bound_only: false }
+    }
+
+    /// The socket that an answer of the kernel (`struct inet_diag_msg`) is about, unless it is of
+    /// IPv6 alone.
+    fn of(answer: &Answer<'_>, protocol: Protocol) -> Option<Self> {
+        let fixed = answer.fixed;
+        let (family, state) = (i32::from(*fixed.first()?), *fixed.get(1)?);
+        if state == TIME_WAIT || answer.get(SKV6ONLY).is_some_and(|value| value.first() != Some(&0)) {
+            return None;
+        }
+        let ip = |at: usize| address(family, fixed.get(at..)?.first_chunk()?);
+        let port = |at: usize| Some(u16::from_be_bytes(*fixed.get(at..)?.first_chunk()?));
+        let word = |at: usize| Some(u32::from_ne_bytes(*fixed.get(at..)?.first_chunk()?));
+        Some(Self {
+            local: SocketAddrV4::new(ip(8)?, port(4)?),
+            remote: SocketAddrV4::new(ip(24)?, port(6)?),
+            uid: word(64)?,
+            inode: word(68)?,
+            is_bound_only: protocol == Protocol::TCP && matches!(state, CLOSE | BOUND_INACTIVE),
+        })
     }
 
     /// Whether this socket would receive frames of the flow.
     fn gets(&self, flow: &Flow) -> bool {
+        !self.is_bound_only && self.names(flow)
+    }
+
+    /// Whether the flow can be this socket's. That of a connection belongs to a socket that is only
+    /// bound: the twin of an offloaded one is never connected.
+    fn holds(&self, flow: &Flow) -> bool {
+        let is_connection = flow.source.is_some() && flow.source_port.is_some();
+        (!self.is_bound_only || is_connection) && self.names(flow)
+    }
+
+    fn names(&self, flow: &Flow) -> bool {
         let (local, remote) = (self.local, self.remote);
         let is_here = local.ip().is_unspecified() || local.ip() == flow.destination.ip();
         let is_from = remote.ip().is_unspecified() || flow.source.is_none_or(|source| source == *remote.ip());
@@ -95,41 +201,21 @@ impl KernelSocket {
     }
 }
 
-/// The sockets of a table as in proc_pid_net(5), without those of IPv6 only.
-fn parse(text: &str) -> Vec<KernelSocket> {
-    text.lines().skip(1).filter_map(socket).collect()
-}
-
-fn socket(line: &str) -> Option<KernelSocket> {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
-    let state = u8::from_str_radix(fields.next()?, 16).ok()?;
-    let uid = fields.nth(3)?.parse().ok()?;
-    let inode = fields.nth(1)?.parse().ok()?;
-    (state != TIME_WAIT).then_some(KernelSocket { local, remote, uid, inode })
-}
-
-/// An address and a port in hexadecimal digits; each word of the address is in the machine's byte
-/// order.
-fn address(text: &str) -> Option<SocketAddrV4> {
-    let (words, port) = text.split_once(':')?;
-    let word = |idx: usize| u32::from_str_radix(words.get(8 * idx..8 * idx + 8)?, 16).ok().map(u32::to_ne_bytes);
-    let address = match words.len() {
-        8 => word(0)?,
-        // The unspecified address, which receives IPv4 as well, or ::ffff:a.b.c.d.
-        32 => match (word(0)?, word(1)?, word(2)?) {
-            ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]) if word(3)? == [0; 4] => [0; 4],
-            ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0xff, 0xff]) => word(3)?,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(SocketAddrV4::new(Ipv4Addr::from(address), u16::from_str_radix(port, 16).ok()?))
+/// An address of IPv4, by itself or as IPv6 maps it. The unspecified one of IPv6 receives IPv4 as
+/// well.
+fn address(family: i32, bytes: &[u8; 16]) -> Option<Ipv4Addr> {
+    let [first @ .., a, b, c, d] = *bytes;
+    match (family, first) {
+        (libc::AF_INET, _) => Some(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
+        (_, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]) => Some(Ipv4Addr::new(a, b, c, d)),
+        _ if *bytes == [0; 16] => Some(Ipv4Addr::UNSPECIFIED),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, UdpSocket};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -148,7 +234,7 @@ mod tests {
 
     fn of(uid: u32, local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> KernelSocket {
         let [local, remote] = [local, remote].map(|(address, port)| SocketAddrV4::new(address, port));
-        KernelSocket { local, remote, uid, inode: 1 }
+        KernelSocket { local, remote, uid, inode: 1, is_bound_only: false }
     }
 
     const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::UNSPECIFIED, 0);
@@ -182,22 +268,47 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_the_kernel_are_read() {
-        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-             \x20  0: 010200C0:1388 090200C0:01BB 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n\
-             \x20  1: 010200C0:1388 090200C0:01BB 06 00000000:00000000 00:00000000 00000000     0        0 0 1\n\
-             \x20  2: nonsense\n";
-        if cfg!(target_endian = "little") {
-            assert_eq!(parse(text), [of(1000, (OWN, 5000), (PEER, 443))]);
-        }
-        let six = |local: &str| format!("header\n 0: {local}:1388 {:032X}:0000 0A 0:0 0:0 0 7 0 1\n", 0);
-        assert_eq!(parse(&six(&"0".repeat(32))), [of(7, (Ipv4Addr::UNSPECIFIED, 5000), NOBODY)]);
-        assert_eq!(parse(&six("000080FE00000000000000000100007F")), []);
+    fn flow_stays_with_its_user_while_his_socket_receives_it_too() {
+        let (own, other) = (of(1000, (OWN, 5000), NOBODY), of(7, (OWN, 5000), NOBODY));
+        assert!(!is_lost(&flow(None), 1000, &[own, other]));
+        assert!(is_lost(&flow(None), 1000, &[other]));
+        assert!(!is_lost(&flow(None), 1000, &[]));
+        // One that only has the port receives no caller; a connection has no other socket.
+        let bound = KernelSocket { is_bound_only: true, ..own };
+        assert!(is_lost(&flow(None), 1000, &[bound, other]));
+        assert!(!is_lost(&flow(Some((PEER, 443))), 1000, &[bound, other]));
+        assert!(!is_lost(&flow(None), 1000, &[KernelSocket { is_bound_only: true, ..other }]));
+    }
+
+    /// The answer of the kernel about a socket, with the attribute that says whether it is of IPv6
+    /// alone.
+    fn answer(family: i32, state: u8, local: &[u8], only6: Option<u8>) -> Option<KernelSocket> {
+        let mut fixed = [0; ANSWER_LEN];
+        (fixed[0], fixed[1]) = (family as u8, state);
+        fixed[4..6].copy_from_slice(&5000_u16.to_be_bytes());
+        fixed[8..8 + local.len()].copy_from_slice(local);
+        fixed[64..68].copy_from_slice(&7_u32.to_ne_bytes());
+        fixed[68..].copy_from_slice(&1_u32.to_ne_bytes());
+        let attributes = only6.map(|value| [&5_u16.to_ne_bytes()[..], &SKV6ONLY.to_ne_bytes(), &[value]].concat());
+        KernelSocket::of(&Answer::new(&fixed, attributes.as_deref().unwrap_or(&[])), Protocol::TCP)
+    }
+
+    #[test]
+    fn socket_of_ipv6_alone_is_nobodys() {
+        let any = of(7, (Ipv4Addr::UNSPECIFIED, 5000), NOBODY);
+        assert_eq!(answer(libc::AF_INET6, 10, &[0; 16], Some(0)), Some(any));
+        assert_eq!(answer(libc::AF_INET6, 10, &[0; 16], Some(1)), None);
+        let mapped = [&[0; 10][..], &[0xff; 2], &OWN.octets()].concat();
+        assert_eq!(answer(libc::AF_INET6, 1, &mapped, None), Some(of(7, (OWN, 5000), NOBODY)));
+        assert_eq!(answer(libc::AF_INET6, 1, &[0xfe, 0x80], None), None);
+        assert_eq!(answer(libc::AF_INET, 1, &OWN.octets(), None), Some(of(7, (OWN, 5000), NOBODY)));
+        assert_eq!(answer(libc::AF_INET, TIME_WAIT, &OWN.octets(), None), None);
+        assert!(answer(libc::AF_INET, CLOSE, &OWN.octets(), None).unwrap().is_bound_only);
     }
 
     #[test]
     fn own_sockets_are_found() {
-        let own = fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).unwrap();
+        let own = std::fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).unwrap();
         let (tcp, udp) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::]:0").or(UdpSocket::bind("0.0.0.0:0")));
         let port = tcp.local_addr().unwrap().port();
@@ -209,12 +320,22 @@ mod tests {
         let udp = udp.unwrap();
         let any = of(own, (Ipv4Addr::UNSPECIFIED, udp.local_addr().unwrap().port()), NOBODY);
         assert!(has(sockets(Protocol::UDP).unwrap(), any));
+        let to = |source| Flow { destination: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), ..flow(source) };
+        assert!(has(sockets_of(&to(None)).unwrap(), listener));
+        // A connection of its own, and one that would be the listener's.
+        let caller = TcpStream::connect(("127.0.0.1", port)).unwrap().local_addr().unwrap().port();
+        let connected = of(own, (Ipv4Addr::LOCALHOST, port), (Ipv4Addr::LOCALHOST, caller));
+        let accepted = tcp.accept().unwrap();
+        assert!(has(sockets_of(&to(Some((Ipv4Addr::LOCALHOST, caller)))).unwrap(), connected));
+        assert!(has(sockets_of(&to(Some((PEER, 443)))).unwrap(), listener));
+        drop((tcp, accepted));
+        assert_eq!(sockets_of(&to(Some((PEER, 443)))).unwrap(), []);
     }
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_without_a_panic(text in "[0-9A-F: \n\\PC]{0,200}") {
-            parse(&text);
+        fn any_answer_is_read_without_a_panic(fixed in proptest::collection::vec(0..=u8::MAX, 0..80)) {
+            KernelSocket::of(&Answer::new(&fixed, &fixed), Protocol::TCP);
         }
     }
 }

@@ -11,11 +11,12 @@ use std::{fs, io};
 
 use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
 use super::error::{BrokerError, Refusal};
-use super::flows::{ClientId, FlowTable, Held};
+use super::flows::{ClientId, FlowTable, Held, RuleBudget};
 use super::forward::{ClientIdx, Forwarder};
 use super::leaving::LeavingPort;
 use super::listener::Listener;
 use super::owners;
+use super::refusals::{OF_A_CLIENT, OF_A_STRANGER, RefusalLines, Written};
 use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
 use crate::counters::{Block, Counter, Gauge, Unit};
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
@@ -33,6 +34,12 @@ use crate::worker::live::icmp_errors;
 
 /// The longest wait for a request. Between two waits the loop checks the program and the stop flag.
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while a client waits for a queue, and how long it waits at most: the kernel frees the
+/// queue of a process that was killed some milliseconds later.
+const LEND_INTERVAL: Duration = Duration::from_millis(20);
+const LENDS_WITHIN: Duration = Duration::from_millis(500);
+/// The most queues that are tried in a turn for a client: each try makes its packet buffers.
+const TRIES_A_TURN: usize = 4;
 /// How often the ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The most ports that leave at a time, so that a client that keeps taking ports and giving them up
@@ -42,8 +49,7 @@ const LEAVING_MAX: usize = 1_024;
 const ACCEPTED_A_TURN: usize = 16;
 /// The most ICMP errors passed on in a turn.
 const ERRORS_A_TURN: usize = 64;
-/// The most log lines between two reviews, so that a client that is refused all the time does not
-/// fill the disk.
+/// The most log lines between two reviews.
 const LINES_MAX: u32 = 20;
 
 /// The interface, the users and programs that may have its queues, and the path of the socket.
@@ -105,6 +111,7 @@ pub struct Broker {
     reviewed: Instant,
     /// The number of log lines since the last review.
     lines: u32,
+    refusal_lines: RefusalLines,
     counters: Counters,
     _block: Block,
 }
@@ -121,7 +128,8 @@ struct Counters {
 
 /// A reply, with the descriptors that go with it.
 struct Answer {
-    reply: Reply,
+    /// Without one the client waits.
+    reply: Option<Reply>,
     icmp_errors: Option<OwnedFd>,
     /// The descriptors of the client's queue go with the reply.
     has_queue: bool,
@@ -165,6 +173,9 @@ impl Broker {
         } else {
             None
         };
+        // A client has one queue, or all where frames are passed on.
+        let of_a_flow = if forwarder.is_some() { usize::from(capabilities.queues) } else { 1 };
+        let budget = RuleBudget { rules_max: config.port.rules_max, of_a_flow };
         Ok(Self {
             queues: capabilities.queues,
             rights: match &config.rules {
@@ -178,11 +189,12 @@ impl Broker {
             icmp_errors,
             listener,
             clients: Clients::default(),
-            flows: FlowTable::new(forwarder.is_some()),
+            flows: FlowTable::new(forwarder.is_some(), budget),
             forwarder,
             leaving: Vec::new(),
             reviewed: Instant::now(),
             lines: 0,
+            refusal_lines: RefusalLines::new(Instant::now()),
             counters,
             _block: block,
         })
@@ -239,7 +251,8 @@ impl Broker {
         let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
         let fixed = [self.listener.socket.as_raw_fd(), self.icmp_errors.as_raw_fd()];
         let fds: Vec<RawFd> = fixed.into_iter().chain(self.clients.iter().flat_map(Client::descriptors)).collect();
-        let events = sys::wait(&fds, TURN_INTERVAL)
+        let is_awaited = self.clients.iter().any(|client| client.waits.is_some());
+        let events = sys::wait(&fds, if is_awaited { LEND_INTERVAL } else { TURN_INTERVAL })
             .map_err(|error| BrokerError(format!("waiting for requests failed ({error}): start the broker again")))?;
         self.device.look_after();
         if let Some(why) = self.device.why_ended() {
@@ -257,6 +270,8 @@ impl Broker {
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
             self.serve_client(id, events, report);
         }
+        self.lend_to_waiting(report);
+        self.end_idle_clients(report);
         self.pass_errors_on();
         self.let_ports_leave();
         if fixed[0].is_readable {
@@ -267,6 +282,14 @@ impl Broker {
         }
         self.counters.clients.set(self.clients.iter().count() as u64);
         Ok(())
+    }
+
+    /// Ends connections that have long had nothing.
+    fn end_idle_clients(&mut self, report: &mut dyn FnMut(&str)) {
+        let now = Instant::now();
+        let late: Vec<ClientId> =
+            self.clients.iter().filter(|client| client.is_late(now)).map(|client| client.id).collect();
+        late.into_iter().for_each(|id| self.end_client(id, report));
     }
 
     /// Gives ports that no client has any more to the kernel.
@@ -294,8 +317,11 @@ impl Broker {
     /// Handles one request of a client, or its end.
     fn serve_client(&mut self, id: ClientId, events: &[Events], report: &mut dyn FnMut(&str)) {
         let has_died = events[1].is_readable;
-        // Requests sent before the client closed its end are dropped.
-        let goes_on = !has_died && !events[0].has_ended && (!events[0].is_readable || self.serve_one(id, report));
+        // One that waits for the answer to its request has no other, so it says nonsense. Requests
+        // sent before the client closed its end are dropped.
+        let waits = self.clients.get(id).is_some_and(|client| client.waits.is_some());
+        let goes_on =
+            !has_died && !events[0].has_ended && (!events[0].is_readable || (!waits && self.serve_one(id, report)));
         if !goes_on {
             self.end_client(id, report);
         }
@@ -330,7 +356,7 @@ impl Broker {
         match request {
             Request::Hello { version } => self.answer_hello(id, version),
             Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
-                self.lend(id, &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len })
+                self.order(id, QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len })
             }
             Request::Connect => self.connect(id),
             Request::Disconnect => {
@@ -344,10 +370,12 @@ impl Broker {
             }
             Request::Steer(flow) => self.steer(id, flow),
             Request::Unsteer { id: flow } => {
-                let Some(held) = self.flows.remove(id, flow) else {
+                let Some(given_up) = self.flows.remove(id, flow) else {
                     return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
                 };
-                self.unsteer(&held);
+                if let Some(held) = given_up {
+                    self.unsteer(&held);
+                }
                 Ok(Reply::Done.into())
             }
             Request::SetListening { id: flow, listening } => {
@@ -389,25 +417,51 @@ impl Broker {
         Ok(Answer { icmp_errors: Some(theirs.into()), ..reply.into() })
     }
 
-    fn lend(&mut self, id: ClientId, order: &QueueOrder) -> Result<Answer, Refusal> {
+    /// A client orders its queue, which it gets at once, or when the kernel has freed one.
+    fn order(&mut self, id: ClientId, order: QueueOrder) -> Result<Answer, Refusal> {
         order.check(self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
-        self.clients.get(id).map_or(Ok(()), |client| client.rights.are_any())?;
-        let queue = self.queue_of(id)?;
-        if self.clients.get(id).is_some_and(|client| client.lent.is_some()) {
+        let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
+        client.rights.are_any()?;
+        if client.lent.is_some() {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
-        let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
-        let lent = match &self.forwarder {
-            Some(forwarder) => {
-                let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
-                forwarder.add(queue.into(), user, queue_of);
-                Lent::Forwarded(end)
+        client.waits = Some((order, Instant::now()));
+        Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
+    }
+
+    /// Lends queues to the clients that wait for one.
+    fn lend_to_waiting(&mut self, report: &mut dyn FnMut(&str)) {
+        let waits = |client: &Client| client.waits.map(|(order, since)| (client.id, order, since));
+        let waiting: Vec<(ClientId, QueueOrder, Instant)> = self.clients.iter().filter_map(waits).collect();
+        for (id, order, since) in waiting {
+            let Some(lent) = self.lend(id, &order, since.elapsed()) else { continue };
+            if let Some(client) = self.clients.get(id) {
+                client.waits = None;
             }
-            None => Lent::Queue(
-                self.device
-                    .lend(queue, order)
-                    .map_err(|error: DeviceError| Refusal::new(libc::EBUSY, error.to_string()))?,
-            ),
+            let answer = lent.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
+            if !self.reply(id, &answer) {
+                self.end_client(id, report);
+            }
+        }
+    }
+
+    /// Lends a queue to a client that has waited for that time; `None` if it waits on.
+    fn lend(&mut self, id: ClientId, order: &QueueOrder, waited: Duration) -> Option<Result<Answer, Refusal>> {
+        let made = match &self.forwarder {
+            Some(_) => self.lend_forwarded(id, order).map(Some),
+            None => self.lend_queue(id, order, waited),
+        };
+        let lent = match made {
+            Ok(Some(lent)) => lent,
+            Ok(None) if waited < LENDS_WITHIN => return None,
+            Ok(None) => {
+                let sentence = format!(
+                    "processes keep the sockets of queues of {}, which earlier clients had: end them",
+                    self.config.port.interface
+                );
+                return Some(Err(Refusal::new(libc::EBUSY, sentence)));
+            }
+            Err(refusal) => return Some(Err(refusal)),
         };
         let (zero_copy, multi_buffer, forwarded) = match &lent {
             Lent::Queue(queue) => (queue.zero_copy, queue.multi_buffer, false),
@@ -417,7 +471,37 @@ impl Broker {
             client.lent = Some(lent);
         }
         let reply = Reply::Opened { umem_len: order.umem_len, zero_copy, multi_buffer, forwarded };
-        Ok(Answer { has_queue: true, ..reply.into() })
+        Some(Ok(Answer { has_queue: true, ..reply.into() }))
+    }
+
+    /// A queue whose frames are passed on.
+    fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
+        let queue = self.queue_of(id)?;
+        let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
+        let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.add(queue.into(), user, queue_of);
+        }
+        Ok(Lent::Forwarded(end))
+    }
+
+    /// A queue of the interface; `None` if the kernel gives none of those that were tried.
+    fn lend_queue(&mut self, id: ClientId, order: &QueueOrder, waited: Duration) -> Result<Option<Lent>, Refusal> {
+        let mut candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
+        let turns = (waited.as_millis() / LEND_INTERVAL.as_millis()) as usize;
+        let len = candidates.len();
+        candidates.rotate_left(turns * TRIES_A_TURN % len);
+        for queue in candidates.into_iter().take(TRIES_A_TURN) {
+            let refused = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
+            match self.device.lend(queue, order).map_err(refused)? {
+                Some(lent) => {
+                    self.clients.give(id, queue);
+                    return Ok(Some(Lent::Queue(lent)));
+                }
+                None => self.clients.withhold(queue),
+            }
+        }
+        Ok(None)
     }
 
     fn connect(&mut self, id: ClientId) -> Result<Answer, Refusal> {
@@ -442,8 +526,11 @@ impl Broker {
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         let uid = client.peer.uid;
         client.rights.check(&flow, &addresses)?;
+        if let Some(flow) = self.flows.use_again(id, &flow) {
+            return Ok(Reply::Steered { id: flow }.into());
+        }
         self.flows.check(id, uid, &flow)?;
-        let sockets = owners::sockets(flow.protocol).map_err(|error| system("the kernel's list of sockets", &error))?;
+        let sockets = owners::sockets_of(&flow).map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow).map_err(|error| system("a look at the port", &error))?;
         owners::check(&flow, uid, &sockets, is_bound)?;
         let queue = self.queue_of(id)?;
@@ -509,11 +596,13 @@ impl Broker {
         Ok(Reply::Done.into())
     }
 
+    /// The queue of a client that has or gets one.
     fn queue_of(&mut self, id: ClientId) -> Result<u16, Refusal> {
-        self.clients.check_queues(id)?;
         // If frames are passed on, the number is the client's index.
         let queues = if self.forwarder.is_some() { CLIENTS_MAX as u16 } else { self.queues };
-        self.clients.queue_of(id, queues, &self.config.port.interface)
+        let queue = self.clients.candidates(id, queues, &self.config.port.interface)?[0];
+        self.clients.give(id, queue);
+        Ok(queue)
     }
 
     /// The current addresses of the interface.
@@ -525,8 +614,9 @@ impl Broker {
     /// Logs a refusal, and makes it a reply.
     fn refuse(&mut self, id: ClientId, refusal: Refusal, report: &mut dyn FnMut(&str)) -> Answer {
         self.counters.refuse(&refusal);
-        let name = self.clients.get(id).map_or(String::new(), |client| client.name());
-        self.say(&format!("{name} is refused: {}", refusal.sentence), report);
+        if let Some((name, uid)) = self.clients.get(id).map(|client| (client.name(), client.peer.uid)) {
+            self.say_refused(uid, OF_A_CLIENT, &name, &refusal, report);
+        }
         Reply::Refused { errno: refusal.errno, sentence: refusal.sentence }.into()
     }
 
@@ -538,7 +628,8 @@ impl Broker {
         if answer.has_queue {
             descriptors.extend(client.lent.iter().flat_map(|lent| lent.descriptors()));
         }
-        sys::send(&client.socket, &answer.reply.encode(), &descriptors).is_ok()
+        let Some(reply) = &answer.reply else { return true };
+        sys::send(&client.socket, &reply.encode(), &descriptors).is_ok()
     }
 
     /// Accepts connections of users that are served, and refuses others with a sentence.
@@ -547,18 +638,20 @@ impl Broker {
             // Without a free descriptor, the connection waits.
             let Ok(Some(socket)) = sys::accept(&self.listener.socket) else { return };
             let Ok(peer) = sys::peer(&socket) else { continue };
-            let (name, program) = (format!("process {} of user {}", peer.pid, peer.uid), program_of(&peer));
+            let (name, uid) = (format!("process {} of user {}", peer.pid, peer.uid), peer.uid);
+            let program = program_of(&peer);
             let refused = match self.rights.admit(&peer, program.as_deref()) {
                 Ok(rights) => {
                     let kept = socket.try_clone().map_err(|error| system("a descriptor", &error));
-                    kept.and_then(|kept| self.clients.add(kept, peer, program, rights, Instant::now())).err()
+                    let added = kept.and_then(|kept| self.clients.add(kept, peer, program, rights, Instant::now()));
+                    added.map(|goes| goes.into_iter().for_each(|id| self.end_client(id, report))).err()
                 }
                 Err(refusal) => Some(refusal),
             };
             if let Some(refusal) = refused {
                 self.counters.refuse(&refusal);
+                self.say_refused(uid, OF_A_STRANGER, &name, &refusal, report);
                 let Refusal { errno, sentence } = refusal;
-                self.say(&format!("{name} is refused: {sentence}"), report);
                 // The client may have gone already.
                 let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
             }
@@ -618,8 +711,8 @@ impl Broker {
         self.say("the new rules are in force", report);
     }
 
-    /// Takes back flows whose port another user has bound in the kernel: a client may close the
-    /// socket for which it got its flow.
+    /// Takes back flows that are another user's in the kernel by now: a client may close the socket
+    /// for which it got its flow.
     fn review(&mut self, report: &mut dyn FnMut(&str)) {
         (self.reviewed, self.lines) = (Instant::now(), 0);
         for protocol in [Protocol::TCP, Protocol::UDP] {
@@ -629,7 +722,7 @@ impl Broker {
             let Ok(sockets) = owners::sockets(protocol).map(owners::by_port) else { continue };
             let is_anothers = |held: &Held| {
                 let Some(there) = sockets.get(&held.flow.destination.port()) else { return false };
-                held.flow.protocol == protocol && owners::other_owner(&held.flow, held.uid, there).is_some()
+                held.flow.protocol == protocol && owners::is_lost(&held.flow, held.uid, there)
             };
             for held in self.flows.remove_all(is_anothers) {
                 self.unsteer(&held);
@@ -654,6 +747,16 @@ impl Broker {
                 }
             }
         }
+    }
+
+    /// Logs the refusal of a process, unless its user has had his lines.
+    fn say_refused(&mut self, uid: u32, lines_max: u32, name: &str, refusal: &Refusal, report: &mut dyn FnMut(&str)) {
+        let more = match self.refusal_lines.count(uid, lines_max, Instant::now()) {
+            Written::Line => "",
+            Written::LastLine => " (its user's later refusals are not written for a minute)",
+            Written::Nothing => return,
+        };
+        self.say(&format!("{name} is refused: {}{more}", refusal.sentence), report);
     }
 
     fn say(&mut self, line: &str, report: &mut dyn FnMut(&str)) {
@@ -685,7 +788,7 @@ fn program_of(peer: &Peer) -> Option<PathBuf> {
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
-        Self { reply, icmp_errors: None, has_queue: false }
+        Self { reply: Some(reply), icmp_errors: None, has_queue: false }
     }
 }
 

@@ -104,6 +104,7 @@ mod tests {
                 rx_ring_len: 64,
                 tx_ring_len: 64,
                 frame_len_max: 1518,
+                patience: core::time::Duration::ZERO,
             };
             let order = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
             let lent = LentQueue::make(&order, &wanted).unwrap();

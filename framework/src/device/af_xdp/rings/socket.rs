@@ -42,11 +42,13 @@ pub(in crate::device::af_xdp) struct Wanted<'a> {
     pub(in crate::device::af_xdp) rx_ring_len: u32,
     pub(in crate::device::af_xdp) tx_ring_len: u32,
     pub(in crate::device::af_xdp) frame_len_max: usize,
+    /// How long a queue is waited for that another socket has.
+    pub(in crate::device::af_xdp) patience: Duration,
 }
 
 /// The time for a queue to become free after its socket was closed: hundreds of times longer than
 /// on an idle machine.
-const RELEASE_MAX: Duration = Duration::from_millis(500);
+pub(in crate::device::af_xdp) const RELEASE_MAX: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
 /// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 by default (Linux 6.17).
@@ -118,7 +120,7 @@ fn bind_patiently(socket: &OwnedFd, wanted: &Wanted<'_>, flags: u16) -> io::Resu
     let mut waited = Duration::ZERO;
     loop {
         match sys::bind(socket, wanted.interface.index, wanted.queue.into(), flags) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < RELEASE_MAX => {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < wanted.patience => {
                 std::thread::sleep(RELEASE_STEP);
                 waited += RELEASE_STEP;
             }
@@ -235,7 +237,11 @@ fn bound(umem: Umem, rings: Rings, flags: u16) -> Bound {
 fn refused(wanted: &Wanted<'_>, error: io::Error) -> AfXdpSetupError {
     let (interface, queue) = (wanted.interface.name.clone(), wanted.queue);
     match error.raw_os_error() {
-        Some(libc::EBUSY) => AfXdpSetupError::QueueBusy { interface, queue, holder: holder::of_queue() },
+        Some(libc::EBUSY) => {
+            // Who does not wait tries again, or another queue: it costs a look at all processes.
+            let holder = if wanted.patience.is_zero() { String::new() } else { holder::of_queue() };
+            AfXdpSetupError::QueueBusy { interface, queue, holder }
+        }
         Some(libc::ENODEV | libc::ENXIO) => AfXdpSetupError::NoInterface { interface },
         Some(libc::EPERM | libc::EACCES) => AfXdpSetupError::NoPermission { doing: "binding an AF_XDP socket" },
         _ => AfXdpSetupError::Binding { interface, queue, error },
@@ -306,8 +312,7 @@ mod tests {
             driver,
             is_virtual: false,
         };
-        let wanted =
-            Wanted { interface: &interface, queue: 0, mode, copying, rx_ring_len: 64, tx_ring_len: 64, frame_len_max };
+        let wanted = Wanted { mode, copying, frame_len_max, ..on_lo(&interface) };
         assert_eq!(tries(&wanted, 1664, true), expected, "{driver:?} {mode:?} {copying:?} {frame_len_max}");
         assert!(expected.len() <= TRIES_MAX);
     }
@@ -339,6 +344,7 @@ mod tests {
             rx_ring_len: 64,
             tx_ring_len: 64,
             frame_len_max: 1518,
+            patience: RELEASE_MAX,
         }
     }
 

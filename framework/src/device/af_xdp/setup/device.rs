@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::broker::client::{Lent, LentPort};
 use super::super::broker::forwarded;
@@ -15,7 +16,9 @@ use super::super::error::AfXdpSetupError;
 use super::super::gate::Gate;
 use super::super::interface::{Interface, LinkWatch};
 use super::super::program::kfuncs::{Absent, RxHint};
-use super::super::rings::socket::{self, Bound, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version, map_rings};
+use super::super::rings::socket::{
+    self, Bound, RELEASE_MAX, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version, map_rings,
+};
 use super::super::rings::umem::{Umem, chunks_for, is_umem_layout};
 use super::super::rx::{AfXdpRx, RxParts};
 use super::super::tx::AfXdpTx;
@@ -180,8 +183,9 @@ impl AfXdpDevice {
         self.port.own().expect("tests open ports of their own")
     }
 
-    /// Lends queue `idx` to another process: makes its memory and its socket.
-    pub(crate) fn lend(&self, idx: u16, order: &QueueOrder) -> Result<LentQueue, DeviceError> {
+    /// Lends queue `idx` to another process: makes its memory and its socket. `None` if another
+    /// socket has the queue still; does not wait for it.
+    pub(crate) fn lend(&self, idx: u16, order: &QueueOrder) -> Result<Option<LentQueue>, DeviceError> {
         let wanted = Wanted {
             interface: self.port.interface(),
             queue: idx,
@@ -190,8 +194,12 @@ impl AfXdpDevice {
             rx_ring_len: order.rx_ring_len,
             tx_ring_len: order.tx_ring_len,
             frame_len_max: self.frame_len_max(),
+            patience: Duration::ZERO,
         };
-        Ok(LentQueue::make(order, &wanted)?)
+        match LentQueue::make(order, &wanted) {
+            Err(AfXdpSetupError::QueueBusy { .. }) => Ok(None),
+            made => Ok(Some(made?)),
+        }
     }
 
     /// Sends the frames of queue `idx` to the client that borrowed it.
@@ -360,6 +368,7 @@ impl Queue for AfXdpQueue {
             rx_ring_len,
             tx_ring_len: self.config.tx_ring_len,
             frame_len_max: self.frame_len_max,
+            patience: RELEASE_MAX,
         };
         let bound = match self.source {
             QueueSource::Own(sockets) => socket::bind(sockets, pool, &wanted)?,

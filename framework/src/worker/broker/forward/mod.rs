@@ -9,8 +9,8 @@
 //!
 //! A frame is copied once more in each direction than with a lent queue, and passes through another
 //! thread. That thread polls for [`SPIN`] after the last frame, and then sleeps until the interface
-//! or a client wakes it. No client can block it: a full queue loses only its own frames, and the
-//! frames of each client in a turn are bounded.
+//! or a client wakes it. No client can block it: a full queue loses only its own frames, and
+//! clients that send at the same time take the room of the interface by turns.
 
 mod dispatch;
 mod packet;
@@ -45,12 +45,18 @@ pub(super) use dispatch::ClientIdx;
 const SPIN: Duration = Duration::from_micros(50);
 /// The longest sleep. The link is checked between two sleeps.
 const NAP: Duration = Duration::from_millis(100);
-/// The most frames of one client in a turn.
+/// The same while the interface has frames that it has not sent: the kernel may have refused the
+/// wake-up for them, which is then repeated.
+const NAP_IN_FLIGHT: Duration = Duration::from_micros(50);
+/// The most frames of one client in a turn, and between two looks at the others that send.
 const SENT_A_TURN: usize = 64;
+const SENT_AT_ONCE: usize = 8;
 /// Bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
-/// The most turns in which the last frames of a client are taken.
+/// The most turns in which the last frames of a client are taken, and the most of them that are
+/// dropped afterwards: as many as the longest ring has.
 const LAST_TURNS: usize = 64;
+const LAST_FRAMES: usize = 65_536;
 /// Turns between two readings of the kernel's counters.
 const COUNTED_EVERY: u32 = 1 << 16;
 
@@ -192,6 +198,10 @@ struct Counters {
 struct Work<Q: Queue> {
     own: Vec<Own<Q>>,
     clients: Vec<Option<Client>>,
+    /// The client that may send first in the next turn.
+    first: ClientIdx,
+    /// Clients that may have more to send in this turn; kept for its memory.
+    senders: Vec<ClientIdx>,
     dispatch: Dispatch,
     /// Connections that wait for a client that listens.
     parked: ParkedFrames,
@@ -230,6 +240,8 @@ impl<Q: Queue> Work<Q> {
         Ok(Self {
             own: own.collect::<Result<_, String>>()?,
             clients: Vec::new(),
+            first: 0,
+            senders: Vec::new(),
             dispatch: Dispatch::new(Instant::now()),
             parked: ParkedFrames::default(),
             commands,
@@ -318,10 +330,29 @@ impl<Q: Queue> Work<Q> {
     fn take_last_frames(&mut self, place: ClientIdx) {
         let now = Instant::now();
         for _ in 0..LAST_TURNS {
-            if self.pass_out(place, now) == 0 {
+            let Passed { count, had_room } = self.pass_out(place, SENT_A_TURN, now);
+            if count == 0 && had_room {
                 return;
             }
-            self.own.iter_mut().for_each(|own| own.tx.ring_doorbell(self.clock.now()));
+            for own in &mut self.own {
+                own.tx.ring_doorbell(self.clock.now());
+                own.tx.reap();
+            }
+        }
+        self.drop_frames(place);
+    }
+
+    /// Drops the frames of a client for which the interface has no room.
+    #[cold]
+    fn drop_frames(&mut self, place: ClientIdx) {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return };
+        for _ in 0..LAST_FRAMES {
+            match client.queue.take(self.frame_len_max) {
+                Taken::Nothing => return,
+                Taken::Frame(_) => self.counters.drops.count(ForwardDrop::InterfaceFull),
+                Taken::Invalid => self.counters.drops.count(ForwardDrop::ClientInvalid),
+                Taken::RestOfInvalid => (),
+            }
         }
     }
 
@@ -407,9 +438,7 @@ impl<Q: Queue> Work<Q> {
                 mbuf.free();
             }
         }
-        for place in 0..self.clients.len() {
-            moved += self.pass_out(place, now);
-        }
+        moved += self.pass_all_out(now);
         // One wake-up for each client, for all its frames of the turn.
         self.clients.iter_mut().flatten().for_each(|client| client.queue.publish());
         for own in &mut self.own {
@@ -438,14 +467,34 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    /// Sends frames of a client, up to a number in a turn; returns how many.
-    fn pass_out(&mut self, place: ClientIdx, now: Instant) -> usize {
-        let Some(Some(client)) = self.clients.get_mut(place) else { return 0 };
+    /// Sends frames of all clients, a few of each by turns, because the interface may have room for
+    /// some of them alone; another one begins in each turn. Returns how many.
+    fn pass_all_out(&mut self, now: Instant) -> usize {
+        let count = self.clients.len();
+        self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+        let mut senders = core::mem::take(&mut self.senders);
+        senders.extend((self.first..count).chain(0..self.first));
+        let mut moved = 0;
+        for _ in 0..SENT_A_TURN / SENT_AT_ONCE {
+            senders.retain(|place| {
+                let passed = self.pass_out(*place, SENT_AT_ONCE, now).count;
+                moved += passed;
+                passed == SENT_AT_ONCE
+            });
+        }
+        senders.clear();
+        self.senders = senders;
+        moved
+    }
+
+    /// Sends at most `limit` frames of a client.
+    fn pass_out(&mut self, place: ClientIdx, limit: usize, now: Instant) -> Passed {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return Passed { count: 0, had_room: true } };
         let queues = self.own.len();
         let own = &mut self.own[place % queues];
-        let room = own.tx.room().min(own.pool.available()).min(SENT_A_TURN);
+        let room = own.tx.room().min(own.pool.available());
         let (mut count, mut handed) = (0, Vec::new());
-        while count < room {
+        while count < room.min(limit) {
             let frame = match client.queue.take(self.frame_len_max) {
                 Taken::Nothing => break,
                 Taken::Frame(frame) => frame,
@@ -485,7 +534,12 @@ impl<Q: Queue> Work<Q> {
         for frame in handed {
             self.hand_over(place, &frame, now);
         }
-        count
+        Passed { count, had_room: room > 0 }
+    }
+
+    /// The longest sleep now.
+    fn nap(&self) -> Duration {
+        if self.own.iter().any(|own| own.tx.in_flight() > 0) { NAP_IN_FLIGHT } else { NAP }
     }
 
     /// Sleeps until the interface, a client or the broker wakes the thread.
@@ -500,11 +554,18 @@ impl<Q: Queue> Work<Q> {
             let clients = self.clients.iter().flatten().map(|client| client.queue.fd());
             let fds: Vec<RawFd> = [self.woken.as_raw_fd()].into_iter().chain(own).chain(clients).collect();
             // A failed poll only means a turn too early.
-            let _: io::Result<_> = sys::wait(&fds, NAP);
+            let _: io::Result<_> = sys::wait(&fds, self.nap());
             while self.woken.recv(&mut [0]).is_ok() {}
         }
         self.clients.iter().flatten().for_each(|client| client.queue.awake(!has_frames));
     }
+}
+
+/// What a client has sent.
+struct Passed {
+    count: usize,
+    /// Whether the interface had room for any.
+    had_room: bool,
 }
 
 impl<Q: Queue> Own<Q> {

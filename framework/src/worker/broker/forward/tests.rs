@@ -107,6 +107,69 @@ fn connection_that_is_not_the_clients_to_give_and_what_is_none_are_named_drops()
     assert_eq!((rig.drops("no_client"), rig.drops("client_invalid")), (2, 2));
 }
 
+/// Another client, at place 1.
+fn second(rig: &mut Rig) -> HostileClient {
+    let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
+    rig.work.obey_one(Command::Add { place: 1, user: 0, queue: Box::new(queue) });
+    HostileClient::new(&end, &ORDER, 2)
+}
+
+/// The far end takes some frames; how many of them have this length.
+fn take(rig: &mut Rig, max: usize, len: usize) -> usize {
+    let mut burst = Burst::new();
+    rig.far.rx.receive(&mut burst, max, &rig.far.pool, time::Instant::ZERO);
+    let count = burst.iter().filter(|mbuf| mbuf.len() == len).count();
+    burst.drain(..).for_each(Mbuf::free);
+    count
+}
+
+/// Frames of the client at place 0 fill the interface, and then its own ring; how many.
+fn fill(rig: &mut Rig) -> u32 {
+    let frames = [(0, 60, 0); 64];
+    rig.client.send(0, &frames);
+    rig.work.turn(Instant::now());
+    assert_eq!(rig.work.own[0].tx.room(), 0);
+    rig.client.send(64, &frames);
+    128
+}
+
+#[test]
+fn frame_of_a_client_leaves_soon_while_another_sends_without_end() {
+    let mut rig = Rig::new(1);
+    let mut other = second(&mut rig);
+    let mut sent = fill(&mut rig);
+    other.send(0, &[(0, 61, 0)]);
+    let mut seen = 0;
+    for _ in 0..64 / 8 + 3 {
+        // Each turn has room for eight, and the first client has always more.
+        seen += take(&mut rig, 8, 61);
+        rig.work.turn(Instant::now());
+        rig.client.send(sent, &[(0, 60, 0); 8]);
+        sent += 8;
+    }
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn last_frames_of_a_client_are_counted_where_the_interface_stays_full() {
+    let mut rig = Rig::new(1);
+    let mut other = second(&mut rig);
+    fill(&mut rig);
+    other.send(0, &[(0, 61, 0)]);
+    rig.work.obey_one(Command::Remove { place: 1 });
+    assert_eq!(rig.drops("interface_full"), 1);
+}
+
+#[test]
+fn thread_sleeps_shortly_while_the_interface_has_frames_to_send() {
+    let mut rig = Rig::new(1);
+    assert_eq!(rig.work.nap(), NAP);
+    // A long one stays in its buffer until the far end has it.
+    rig.client.send(0, &[(0, 1_500, 0)]);
+    rig.work.turn(Instant::now());
+    assert_eq!(rig.work.nap(), NAP_IN_FLIGHT);
+}
+
 /// What was taken is on the wire or dropped by name, whatever the rings hold.
 #[test]
 fn random_rings_put_whole_frames_on_the_wire_or_none() {

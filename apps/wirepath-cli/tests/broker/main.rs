@@ -2,6 +2,8 @@
 //! distribution, against the kernel at the other end of a wire.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,167 @@
+//! What goes wrong around a broker: its log has no room, it stalls, another user wants the port,
+//! workers share a listener.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, has_program, wait_until};
+
+use super::{Ended, Rig, SERVED, STRANGER, echo, next_line, received_by_kernel, say, server};
+
+/// A program at the near end, beside wirepath, of a user.
+fn beside(rig: &Rig, uid: u32, program: &str) -> (Ended, String) {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).uid(uid).gid(uid).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = rig.wire.near.run(|| command.spawn()).unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    (Ended(child), said)
+}
+
+#[test]
+fn listener_of_ipv6_alone_takes_no_flow_from_another_user() {
+    let test = "listener_of_ipv6_alone_takes_no_flow_from_another_user";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let (_server, mut stream) = server(&rig, SERVED, 7_030);
+    let program = "import socket, sys\n\
+                   made = socket.socket(socket.AF_INET6)\n\
+                   made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\n\
+                   made.bind(('::', 7030)); made.listen(); print('listens', flush=True)\n\
+                   sys.stdin.read()\n";
+    let (_stranger, said) = beside(&rig, STRANGER, program);
+    assert_eq!(said, "listens\n");
+    // The broker compares its flows with the kernel's sockets every two seconds.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        say(&mut stream, b"still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn broker_serves_though_its_log_has_no_room() {
+    let test = "broker_serves_though_its_log_has_no_room";
+    let Some(mut rig) = Rig::new(test) else { return };
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    let path = |name: &str| rig.folder.path().join(name);
+    let mut command = Command::new(path("wirepath"));
+    command.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string(), "--socket"]).arg(path("socket"));
+    command.env("WIREPATH_SHM", path("shm")).stderr(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    rig.broker = rig.wire.near.run(|| command.spawn()).unwrap();
+    let ends = |uid: u32| rig.start(uid, &["true"]).wait_with_output().unwrap().status.success();
+    wait_until("the broker serves", || ends(SERVED));
+    assert!(!ends(STRANGER));
+    assert!(ends(SERVED), "the refusal of another has a line");
+}
+
+/// Connects, and waits for a line; then its next socket is the first that needs the broker.
+const NEEDS_THE_BROKER: &str = "\
+import errno, socket, sys
+theirs, what = sys.argv[1:]
+first = socket.create_connection((theirs, 7000))
+print('connected', flush=True)
+sys.stdin.readline()
+def answer(made):
+    made.settimeout(10)
+    made.sendto(b'echo', (theirs, 7000))
+    return made.recv(4)
+try:
+    if what == 'listen':
+        made = socket.socket(); made.bind(('0.0.0.0', 7050)); made.listen()
+        print('listens', flush=True)
+        made.accept()[0].sendall(b'word')
+    else:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if what == 'bind': made.bind(('0.0.0.0', 0))
+        print(answer(made), flush=True)
+except OSError as error: print(errno.errorcode.get(error.errno, error), flush=True)
+";
+
+#[test]
+fn socket_is_the_kernels_whose_broker_does_not_answer_its_first_call() {
+    let test = "socket_is_the_kernels_whose_broker_does_not_answer_its_first_call";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    echo(&rig.wire);
+    let theirs = THEIRS.to_string();
+    let mut programs = ["bind", "send", "listen"].map(|what| {
+        let mut child = rig.start(SERVED, &["python3", "-c", NEEDS_THE_BROKER, &theirs, what]);
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        assert_eq!(next_line(&mut said), "connected\n");
+        (child, said)
+    });
+    let signal = |name: &str| Command::new("kill").args([name, &rig.broker.id().to_string()]).status().unwrap();
+    assert!(signal("-STOP").success());
+    programs.iter_mut().for_each(|(child, _)| writeln!(child.stdin.as_mut().unwrap(), "go").unwrap());
+    let answers = programs.each_mut().map(|(_, said)| next_line(said));
+    assert_eq!(answers, ["b'echo'\n", "b'echo'\n", "listens\n"]);
+    let mut word = String::new();
+    rig.wire.far.run(|| TcpStream::connect((OURS, 7_050))).unwrap().read_to_string(&mut word).unwrap();
+    assert_eq!(word, "word");
+    for (child, _) in programs {
+        let said = String::from_utf8(super::end(child).stderr).unwrap();
+        assert!(said.contains(&format!("the broker of {NEAR} does not answer")), "{said}");
+    }
+}
+
+/// Two workers that share a listener which blocks; each tells its callers who it is.
+const WORKERS: &str = "\
+import ctypes, os, socket
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('0.0.0.0', 7060)); listener.listen(64)
+for _ in range(2):
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(1, 9)  # it ends with its parent
+        while True:
+            stream, _ = listener.accept()
+            with stream: stream.sendall(b'%d\\n' % os.getpid())
+os.wait()
+";
+
+/// The worker that answers a call.
+fn worker(stream: std::io::Result<TcpStream>) -> Option<String> {
+    let stream = stream.ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.ends_with('\n'), "a worker accepts, and says nothing");
+    Some(line)
+}
+
+#[test]
+fn workers_that_share_a_blocking_listener_answer_callers_of_both_sides() {
+    let test = "workers_that_share_a_blocking_listener_answer_callers_of_both_sides";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let _workers = Ended(rig.start(SERVED, &["python3", "-c", WORKERS]));
+    let by_wire = || worker(rig.wire.far.run(|| TcpStream::connect((OURS, 7_060))));
+    let two_answer = || {
+        let mut found = std::collections::BTreeSet::new();
+        wait_until("two workers answer", || {
+            found.extend(by_wire());
+            found.len() == 2
+        });
+    };
+    two_answer();
+    let accepted = received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens");
+    // The kernel wakes both for each, and one of them finds it gone.
+    for _ in 0..200 {
+        let called = rig.wire.near.run(|| TcpStream::connect((Ipv4Addr::LOCALHOST, 7_060)));
+        assert!(worker(called).is_some());
+    }
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), accepted + 200);
+    two_answer();
+}
