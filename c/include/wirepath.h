@@ -395,11 +395,10 @@ typedef struct wp_tcp_info {
 WP_API int wp_tcp_get_info(wp_stack stack, wp_conn conn, wp_tcp_info *info);
 
 /* Ends our direction: a FIN follows the sent data. The peer's data still comes. WP_E_STALE,
- * WP_E_AGAIN, WP_E_STATE. */
+ * WP_E_STATE. */
 WP_API int wp_tcp_shutdown(wp_stack stack, wp_conn conn);
 
-/* Ends both directions: sent data is still delivered, then WP_EVENT_CLOSED comes. WP_E_STALE,
- * WP_E_AGAIN. */
+/* Ends both directions: sent data is still delivered, then WP_EVENT_CLOSED comes. WP_E_STALE. */
 WP_API int wp_tcp_close(wp_stack stack, wp_conn conn);
 
 /* Ends the connection at once with a reset; WP_EVENT_CLOSED follows. WP_E_STALE. */

@@ -437,7 +437,6 @@ impl Stack {
         let id = self.connection(connection);
         self.call(0, |cx| act(id, cx)).map_err(|error| match error {
             CallError::NotFound => Code::Stale.into(),
-            CallError::NoChunk => Code::Again.into(),
             CallError::NotConnected => Code::State.into(),
             error => Fault::because(Code::Argument, error),
         })

@@ -190,7 +190,6 @@ impl From<CallError> for Errno {
     fn from(error: CallError) -> Self {
         match error {
             CallError::NotFound | CallError::NotConnected => Self::ENOTCONN,
-            CallError::NoChunk => Self::EAGAIN,
             _ => Self::EINVAL,
         }
     }

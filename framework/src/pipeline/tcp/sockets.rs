@@ -459,6 +459,12 @@ impl TcpCalls<'_, '_> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.set_listen_options(id, options))
     }
 
+    /// Sets how many handshakes of a listener may be open at the same time; beyond, the answer is a
+    /// SYN cookie.
+    pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<(), CallError> {
+        self.machine().map_or(Err(CallError::NotFound), |machine| machine.set_backlog(id, backlog))
+    }
+
     /// Closes a listener. Accepted connections stay; false where there is no such listener. Walks
     /// over all connection slots: with a million, milliseconds of this turn.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {

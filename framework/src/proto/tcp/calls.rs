@@ -31,6 +31,15 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
+    /// Sets how many handshakes of a listener may be open at the same time
+    /// ([`ListenOptions::backlog`]). Those that are open stay.
+    pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<(), CallError> {
+        let listener = self.listeners.get_mut(id).ok_or(CallError::NotFound)?;
+        ListenOptions::check_backlog(backlog).map_err(CallError::Option)?;
+        listener.options.backlog = backlog;
+        Ok(())
+    }
+
     /// Closes a listener. Unfinished handshakes are removed, and their peers get a reset when they
     /// continue; established connections stay. False where there is no such listener. Scans all
     /// connections.
@@ -466,7 +475,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
+    pub(super) fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
         let connection = &mut *self.connection;
         let behind = self.shared.chunks.get(connection.send.queue.tail).map(Chunk::end);
         // Later data goes behind it.
@@ -493,7 +502,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         taken
     }
 
-    /// RFC 9293 3.10.4: the FIN follows all queued data, and the call changes the state.
+    /// RFC 9293 3.10.4: the FIN follows all queued data, and the call changes the state. A FIN for
+    /// which no chunk is free is owed (`room`).
     fn shut_down(&mut self) -> Result<(), CallError> {
         let next = match self.connection.state {
             State::SynSent | State::SynReceived => return Err(CallError::NotConnected),
@@ -501,18 +511,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             State::CloseWait => State::LastAck,
             _ => return Ok(()),
         };
-        match self.connection.send.next_unsent {
-            NIL => {
-                if self.queue_chunk(0, FIN, None).is_err() {
-                    self.await_room();
-                    return Err(CallError::NoChunk);
-                }
-            }
-            _ => self.shared.chunks[self.connection.send.queue.tail].flags |= FIN,
-        }
-        self.connection.set(AppFlags::FIN_QUEUED);
         self.connection.clear(AppFlags::WANTS_ROOM);
         self.connection.state = next;
+        match self.connection.send.next_unsent {
+            NIL => self.queue_fin(),
+            _ => {
+                self.shared.chunks[self.connection.send.queue.tail].flags |= FIN;
+                self.connection.set(AppFlags::FIN_QUEUED);
+            }
+        }
         self.transmit();
         Ok(())
     }

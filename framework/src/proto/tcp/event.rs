@@ -250,9 +250,6 @@ pub enum CallError {
     NotFound,
     /// The handshake is not done.
     NotConnected,
-    /// No room for the FIN: the configured number of chunks waits in all connections. `Writable`
-    /// reports when there is room.
-    NoChunk,
     /// An option out of range.
     Option(OptionError),
 }
@@ -281,7 +278,6 @@ impl fmt::Display for CallError {
         match self {
             Self::NotFound => SendError::NotFound.fmt(f),
             Self::NotConnected => f.write_str("the handshake is not done: wait for Connected, or abort"),
-            Self::NoChunk => SendError::NoChunk.fmt(f),
             Self::Option(error) => error.fmt(f),
         }
     }

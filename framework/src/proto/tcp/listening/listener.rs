@@ -62,6 +62,13 @@ impl Default for ListenOptions {
     }
 }
 
+impl ListenOptions {
+    /// Whether `backlog` is in range.
+    pub(in crate::proto::tcp) fn check_backlog(backlog: u32) -> Result<(), OptionError> {
+        if backlog == 0 { Err(OptionError { option: "backlog", range: "1 at least" }) } else { Ok(()) }
+    }
+}
+
 /// The decision of a listener's app about a peer that wants to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -161,9 +168,7 @@ impl Listeners {
         if local.port() == 0 {
             return out_of_range("port", "1 to 65535");
         }
-        if options.backlog == 0 {
-            return out_of_range("backlog", "1 at least");
-        }
+        ListenOptions::check_backlog(options.backlog).map_err(ListenError::Option)?;
         if local.ip().is_multicast() || local.ip().is_broadcast() {
             return out_of_range("address", "one of ours, or the unspecified one");
         }

@@ -5,12 +5,16 @@
 //! often the other two. But where other connections, or an app that holds buffers, use those two,
 //! freeing them does not notify this connection. So a waiting connection polls, and others spend no
 //! instruction on it.
+//!
+//! A FIN needs a chunk as well. An app that has closed its side does not try again, so a FIN that
+//! found no chunk waits here in the same way, and leaves by itself.
 
 use super::super::event::ConnectionId;
 use super::super::machine::{Context, Tcp};
 use super::super::output::interface::{NoOutput, Output};
 use super::super::payload::Payload;
 use super::connection::{AppFlags, Pending};
+use super::queue::FIN;
 use crate::time::{Duration, Instant};
 
 /// Interval at which a connection polls for chunks or buffers of others: a thousand of them take a
@@ -37,10 +41,24 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
+    /// Queues the FIN behind data that has all left once. It stays owed while no chunk is free.
+    pub(in crate::proto::tcp) fn queue_fin(&mut self) {
+        if self.queue_chunk(0, FIN, None).is_err() {
+            self.connection.set(AppFlags::WANTS_ROOM);
+            return self.wake(self.now + LOOK_SPAN);
+        }
+        self.connection.set(AppFlags::FIN_QUEUED);
+        self.connection.clear(AppFlags::WANTS_ROOM);
+    }
+
     /// Reports room to an app that waits for it, where there is some: half of the send buffer, a
-    /// chunk and a buffer.
+    /// chunk and a buffer. Queues the FIN of an app that has closed its side.
     #[cold]
     pub(in crate::proto::tcp) fn offer_room(&mut self) {
+        if self.connection.owes_fin() {
+            self.queue_fin();
+            return self.flush_later();
+        }
         let connection = &mut *self.connection;
         if connection.send.len > connection.options.send_buffer / 2 {
             // The acknowledgments of that data will call this again.

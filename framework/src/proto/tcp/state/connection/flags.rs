@@ -161,7 +161,7 @@ set_of_a_room! {
     FIN_QUEUED = 24,
     /// The app accepts no data now.
     PAUSED = 25,
-    /// A send was refused for lack of room.
+    /// A send was refused for lack of room, or a FIN found no chunk.
     WANTS_ROOM = 26,
     /// In the list of connections with events.
     IN_READY = 27,

@@ -252,6 +252,11 @@ impl Connection {
         self.tally.bytes_acked - u64::from(is_fin_acknowledged)
     }
 
+    /// Whether the app has closed its side, and no chunk was free yet for the FIN.
+    pub(in crate::proto::tcp) fn owes_fin(&self) -> bool {
+        !self.has(AppFlags::FIN_QUEUED) && matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
+    }
+
     fn has_sent_fin(&self) -> bool {
         self.has(AppFlags::FIN_QUEUED) && self.send.next_unsent == NIL
     }

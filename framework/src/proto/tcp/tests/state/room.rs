@@ -1,8 +1,10 @@
 //! Chunks are shared, and an app that got none is notified.
 
+use super::super::super::state::connection::State;
 use super::super::super::state::queue::{Chunk, Queue};
 use super::super::line::{Line, options, stream};
 use super::super::*;
+use crate::wire::tcp::TcpFlags;
 
 /// One more connection between the same machines.
 fn another(client: &mut End, server: &mut End) -> ConnectionId {
@@ -113,17 +115,70 @@ fn who_closes_wants_no_room_any_more() {
     assert_eq!(line.events, []);
 }
 
-#[test]
-fn fin_that_found_no_chunk_may_be_tried_again() {
-    let mut line = Line::new();
+/// Takes all chunks.
+fn exhaust(line: &mut Line) -> Queue {
     let mut others = Queue::default();
     while line.tcp.shared.chunks.free_count() > 0 {
         others.push_back(&mut line.tcp.shared.chunks, Chunk::new(Seq(0), 1, Some(vec![7]))).unwrap();
     }
-    let (id, now) = (line.id(), line.now);
-    assert_eq!(line.tcp.shutdown(id, now, &mut line.wire), Err(CallError::NoChunk));
+    others
+}
+
+#[test]
+fn fin_that_found_no_chunk_leaves_when_there_is_one() {
+    let mut line = Line::new();
+    let mut others = exhaust(&mut line);
+    line.finish();
+    line.finish();
+    line.after_ms(100);
+    assert_eq!((line.sent(), line.connection().state), (Vec::new(), State::FinWait1));
+    assert_eq!(line.try_send(1), Err(SendError::Closed), "nothing may follow the FIN");
     others.clear(&mut line.tcp.shared.chunks);
     line.after_ms(10);
-    assert_eq!(line.events, [TcpEvent::Writable]);
-    line.tcp.shutdown(id, line.now, &mut line.wire).unwrap();
+    assert_eq!(line.sent(), ["0 ack 0 FIN"]);
+    line.ack(1);
+    assert_eq!((line.connection().state, &line.events[..]), (State::FinWait2, &[][..]));
+}
+
+#[test]
+fn fin_that_found_no_chunk_leaves_when_own_data_is_acknowledged() {
+    let mut line = Line::new();
+    line.send(10);
+    let _others = exhaust(&mut line);
+    line.finish();
+    line.ack(10);
+    line.tick();
+    assert_eq!(line.sent(), ["0+10 ack 0 PSH", "10 ack 0 FIN"]);
+}
+
+#[test]
+fn connection_that_is_closed_without_a_chunk_for_its_fin_ends() {
+    for is_peer_closed in [false, true] {
+        let mut line = Line::new();
+        if is_peer_closed {
+            line.note_received(0, Vec::new(), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+        }
+        let mut others = exhaust(&mut line);
+        let id = line.id();
+        line.tcp.close(id, line.now, &mut line.wire).unwrap();
+        line.after_ms(10);
+        others.clear(&mut line.tcp.shared.chunks);
+        line.after_ms(10);
+        line.ack(1);
+        if !is_peer_closed {
+            line.note_received(0, Vec::new(), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+            assert_eq!(line.connection().state, State::TimeWait);
+        }
+        assert_eq!((is_peer_closed, line.is_gone()), (is_peer_closed, is_peer_closed));
+    }
+}
+
+#[test]
+fn peer_that_still_sends_to_who_has_closed_without_a_chunk_for_its_fin_is_reset() {
+    let mut line = Line::new();
+    let _others = exhaust(&mut line);
+    let id = line.id();
+    line.tcp.close(id, line.now, &mut line.wire).unwrap();
+    assert_eq!(line.data(0, 5), Some(TcpDrop::AfterClose));
+    assert_eq!((line.sent(), line.is_gone()), (vec!["0 ack 0 RST".to_string()], true));
 }
