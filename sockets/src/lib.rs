@@ -88,7 +88,7 @@ pub use socket::error_queue::{ErrorOrigin, QueuedError, QueuedPacket};
 pub use sockopt::System;
 pub use stack::{PollSocket, Sleep, SocketWorker, Stack};
 pub use steering::Steering;
-pub use table::connections::Closing;
+pub use table::closing::Closing;
 pub use table::message::{RecvFlags, SendFlags};
 pub use table::{Kind, SocketId, Sockets};
 pub use timestamping::{ControlMessage, MessageTimestamps, Timestamping};

@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use common::{at, errno, wire};
 use sockets::net::UdpSocket;
-use sockets::{Errno, Kind, Ready};
+use sockets::{Errno, Kind, Ready, SendFlags};
 use wirepath::time::{Clock, Duration};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
@@ -90,6 +91,26 @@ fn connected_socket_keeps_its_source_address_when_an_option_changes() {
     client.connect(at(2, 7)).unwrap();
     client.set_options(|options| options.ttl = 9).unwrap();
     assert_eq!(client.local_addr().unwrap(), at(1, 9));
+}
+
+#[test]
+fn broadcast_needs_the_option_also_if_it_is_that_of_the_network() {
+    let wire = wire();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let more = |to| {
+        let flags = SendFlags { more: true, ..SendFlags::default() };
+        let parts = [IoSlice::new(b"x")];
+        wire.left.call(|sockets, cx| sockets.send_parts(client.id(), &parts, Some(to), flags, cx)).err()
+    };
+    for to in [at(255, 9), SocketAddrV4::new(Ipv4Addr::BROADCAST, 9)] {
+        client.set_options(|options| options.broadcast = false).unwrap();
+        let refused = [errno(client.send_to(b"x", to)), more(to), errno(client.connect(to))];
+        assert_eq!(refused, [Some(Errno::EACCES); 3], "{to}");
+        client.set_options(|options| options.broadcast = true).unwrap();
+        client.send_to(b"x", to).unwrap();
+        assert_eq!(errno(client.connect(to)), None);
+        wire.left.call(|sockets, cx| sockets.disconnect(client.id(), cx)).unwrap();
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use common::{Wire, at, wire};
 use sockets::{EpollEvent, Errno, Interest, Kind, Ready, RecvFlags, SendFlags, Shutdown, SocketId, Stack};
+use wirepath::mem::Mbuf;
 use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
 
@@ -173,6 +174,22 @@ fn corked_stream_sends_whole_segments_and_the_rest_when_it_is_uncorked_or_ended(
     assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]).unwrap().0, 0, "the end follows");
 }
 
+#[test]
+fn corked_bytes_leave_at_once_when_nodelay_is_set() {
+    let wire = wire();
+    let (ours, theirs) = connected(&wire);
+    for (corks, flags) in [(0, MORE), (1, LAST)] {
+        set(&wire.left, ours, 6, 3, corks);
+        set(&wire.left, ours, 6, 1, 0);
+        send(&wire.left, ours, &[b"order"], None, flags).unwrap();
+        wire.settle();
+        assert_eq!(all(&wire.right, theirs), b"");
+        set(&wire.left, ours, 6, 1, 1);
+        wire.right.turn();
+        assert_eq!(all(&wire.right, theirs), b"order", "no time has passed");
+    }
+}
+
 /// The same if the send buffer has no room for the bytes.
 #[test]
 fn corked_bytes_are_not_lost_by_close() {
@@ -192,6 +209,56 @@ fn corked_bytes_are_not_lost_by_close() {
         got += all(&wire.right, theirs).len();
     }
     assert_eq!(got, taken);
+}
+
+/// All packet buffers of a host.
+fn take_buffers(stack: &Stack) -> Vec<Mbuf> {
+    stack.call(|_, cx| std::iter::from_fn(|| cx.pool.alloc()).collect())
+}
+
+fn give_back(wire: &Wire, buffers: Vec<Mbuf>) {
+    buffers.into_iter().for_each(Mbuf::free);
+    wire.clock.advance(Duration::from_millis(5));
+    wire.settle();
+}
+
+#[test]
+fn corked_bytes_leave_before_the_end_if_there_was_no_packet_buffer() {
+    for (shuts, closes) in [(true, false), (false, true), (true, true)] {
+        let wire = wire();
+        let (ours, theirs) = connected(&wire);
+        send(&wire.left, ours, &[b"last"], None, MORE).unwrap();
+        let buffers = take_buffers(&wire.left);
+        if shuts {
+            wire.left.call(|sockets, cx| sockets.shutdown(ours, Shutdown::Write, cx)).unwrap();
+        }
+        if closes {
+            wire.left.call(|sockets, cx| sockets.close(ours, cx)).unwrap();
+        }
+        wire.settle();
+        assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]), Err(Errno::EAGAIN));
+        give_back(&wire, buffers);
+        assert_eq!(all(&wire.right, theirs), b"last", "{shuts} {closes}");
+        assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]).unwrap().0, 0, "the end follows");
+        wire.right.call(|sockets, cx| sockets.close(theirs, cx)).unwrap();
+        wire.settle();
+        let left = wire.right.call(|_, cx| cx.tcp.len());
+        assert_eq!((closes, left), (closes, 0));
+    }
+}
+
+#[test]
+fn peer_that_sends_to_a_closed_socket_whose_bytes_wait_is_reset() {
+    let wire = wire();
+    let (ours, theirs) = connected(&wire);
+    send(&wire.left, ours, &[b"last"], None, MORE).unwrap();
+    let buffers = take_buffers(&wire.left);
+    wire.left.call(|sockets, cx| sockets.close(ours, cx)).unwrap();
+    send(&wire.right, theirs, &[b"late"], None, LAST).unwrap();
+    wire.settle();
+    give_back(&wire, buffers);
+    assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]), Err(Errno::ECONNRESET));
+    assert_eq!(wire.left.call(|_, cx| cx.tcp.len()), 0);
 }
 
 #[test]
@@ -215,6 +282,62 @@ fn datagram_of_parts_and_with_more_to_come_is_one() {
     assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[4]), Err(Errno::EAGAIN));
     assert_eq!(send(&wire.left, ours, &[&[0; 60_000]], to, MORE), Ok(60_000));
     assert_eq!(send(&wire.left, ours, &[&[0; 6_000]], to, MORE), Err(Errno::EMSGSIZE));
+}
+
+/// The host's ring takes no frame: its frames wait for the other host, which does not poll.
+fn fill_ring(stack: &Stack, id: SocketId, to: SocketAddrV4) {
+    while stack.call(|sockets, cx| sockets.send_to(id, b"filler", to, cx)).is_ok() {}
+}
+
+#[test]
+fn corked_datagram_that_found_no_room_leaves_whole_when_the_call_is_repeated() {
+    let wire = wire();
+    let [ours, filler] = [0; 2].map(|_| datagrams(&wire.left, at(1, 0)));
+    let theirs = datagrams(&wire.right, at(2, 53));
+    send(&wire.left, ours, &[b"?"], Some(at(2, 53)), LAST).unwrap();
+    wire.settle();
+    assert_eq!(all(&wire.right, theirs), b"?");
+    let parts: [&[u8]; 2] = [b"head", b"body"];
+    for uncorks in [false, true] {
+        send(&wire.left, ours, &[parts[0]], Some(at(2, 53)), MORE).unwrap();
+        let last = || match uncorks {
+            false => send(&wire.left, ours, &[parts[1]], None, LAST).map(|_| ()),
+            true => wire.left.call(|sockets, cx| sockets.setsockopt(ours, 17, 1, &0i32.to_ne_bytes(), cx)),
+        };
+        if uncorks {
+            send(&wire.left, ours, &[parts[1]], None, MORE).unwrap();
+        }
+        fill_ring(&wire.left, filler, at(2, 9));
+        assert_eq!([last(), last()], [Err(Errno::EAGAIN); 2]);
+        wire.settle();
+        last().unwrap();
+        wire.settle();
+        let got = [0; 2].map(|_| all(&wire.right, theirs));
+        assert_eq!(got, [b"headbody".to_vec(), Vec::new()], "{uncorks}");
+    }
+    send(&wire.left, ours, &[b"one"], Some(at(2, 53)), MORE).unwrap();
+    fill_ring(&wire.left, filler, at(2, 9));
+    wire.left.call(|sockets, cx| sockets.setsockopt(ours, 17, 1, &0i32.to_ne_bytes(), cx)).unwrap_err();
+    wire.settle();
+    send(&wire.left, ours, &[b"two"], Some(at(2, 53)), LAST).unwrap();
+    wire.settle();
+    assert_eq!([0; 2].map(|_| all(&wire.right, theirs)), [b"one", b"two"]);
+}
+
+#[test]
+fn corked_datagram_that_became_too_long_is_gone_with_its_destination() {
+    let wire = wire();
+    let ours = datagrams(&wire.left, at(1, 0));
+    let [one, other] = [53, 54].map(|port| datagrams(&wire.right, at(2, port)));
+    let too_long = [0; 65_508];
+    assert_eq!(send(&wire.left, ours, &[&too_long], Some(at(2, 53)), MORE), Err(Errno::EMSGSIZE));
+    assert_eq!(send(&wire.left, ours, &[b"order"], Some(at(2, 54)), LAST), Ok(5));
+    assert_eq!(send(&wire.left, ours, &[b"head"], Some(at(2, 53)), MORE), Ok(4));
+    assert_eq!(send(&wire.left, ours, &[&too_long[..65_504]], None, LAST), Err(Errno::EMSGSIZE));
+    assert_eq!(send(&wire.left, ours, &[b"next"], Some(at(2, 54)), LAST), Ok(4));
+    wire.settle();
+    assert_eq!((all(&wire.right, one), all(&wire.right, other)), (Vec::new(), b"order".to_vec()));
+    assert_eq!(all(&wire.right, other), b"next");
 }
 
 #[test]

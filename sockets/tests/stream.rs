@@ -185,6 +185,25 @@ fn empty_write_to_a_full_buffer_makes_no_room() {
 }
 
 #[test]
+fn second_listen_with_a_longer_backlog_has_room_for_more_handshakes() {
+    let wire = wire();
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    wire.right.call(|sockets, cx| sockets.bind(id, at(2, 80), cx)).unwrap();
+    for backlog in [1, 100] {
+        wire.right.call(|sockets, cx| sockets.listen(id, backlog, cx)).unwrap();
+    }
+    // The peer's MAC address is known by then.
+    let _first = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    for _ in 0..4 {
+        let caller = wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+        let _ = wire.left.call(|sockets, cx| sockets.connect(caller, at(2, 80), cx));
+    }
+    wire.settle();
+    assert_eq!(wire.right.call(|_, cx| cx.tcp().tally().syn_cookies_sent), 0);
+    assert!((0..5).all(|_| wire.right.call(|sockets, _| sockets.accept(id)).is_ok()));
+}
+
+#[test]
 fn full_accept_queue_lets_nobody_in_until_one_is_accepted() {
     let wire = wire();
     let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();

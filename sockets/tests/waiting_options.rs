@@ -106,6 +106,30 @@ fn listener_that_closes_resets_deferred_connections() {
 }
 
 #[test]
+fn turn_looks_at_a_few_of_many_throttled_streams_and_the_next_at_others() {
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let connected = |_| {
+        let ours = call(&wire);
+        accept(&wire, listener).unwrap();
+        ours
+    };
+    let ours: Vec<SocketId> = (0..40).map(connected).collect();
+    for id in &ours {
+        set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 1_000);
+        while wire.left.call(|sockets, cx| sockets.send(*id, &[7; 10_000], cx)).is_ok() {}
+    }
+    ours.iter().for_each(|id| set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 0));
+    let writable = || ours.iter().filter(|id| ready(&wire.left, **id).has(Ready::OUT)).count();
+    let mut counts = vec![writable()];
+    for _ in 0..3 {
+        wire.left.turn();
+        counts.push(writable());
+    }
+    assert_eq!(counts, [0, 16, 32, 40]);
+}
+
+#[test]
 fn stream_takes_no_more_than_its_low_water_of_unsent_bytes_and_wakes_below_half() {
     const LOW_WATER: usize = 10_000;
     let wire = wire();

@@ -77,6 +77,14 @@ pub(crate) struct Shared {
     pub(crate) sources: Vec<Ipv4Addr>,
 }
 
+/// A datagram of several sends.
+pub(crate) struct CorkedDatagram {
+    pub(crate) remote: SocketAddrV4,
+    pub(crate) bytes: Vec<u8>,
+    /// Its cork is over, and it found no room: nothing more is appended.
+    pub(crate) is_whole: bool,
+}
+
 struct Waiting {
     payload: Payload,
     info: DatagramInfo,
@@ -91,6 +99,8 @@ pub(crate) struct DatagramSocket {
     pub(crate) dropped: u64,
     /// Datagrams with a TTL below `IP_MINTTL`.
     pub(crate) below_ttl_min: u64,
+    /// Datagrams of others than the peer of `connect`.
+    pub(crate) of_others: u64,
     /// The peer of `connect`.
     pub(crate) remote: Option<SocketAddrV4>,
     /// The address that it sends to the peer from.
@@ -105,8 +115,8 @@ pub(crate) struct DatagramSocket {
     aside: Vec<UdpFlow>,
     /// The flow that the next one replaces.
     oldest: usize,
-    /// A datagram that is not whole yet (`MSG_MORE`), and its destination.
-    pub(crate) pending: Option<(SocketAddrV4, Vec<u8>)>,
+    /// A datagram that has not left yet (`MSG_MORE`, `UDP_CORK`).
+    pub(crate) pending: Option<CorkedDatagram>,
     /// The time since which sends wait for a next hop that has not answered.
     asked_since: Option<Instant>,
 }
@@ -118,6 +128,7 @@ impl DatagramSocket {
             charge: 0,
             dropped: 0,
             below_ttl_min: 0,
+            of_others: 0,
             remote: None,
             source: None,
             memberships: Vec::new(),
@@ -143,6 +154,7 @@ impl DatagramSocket {
         is_copied: bool,
     ) -> bool {
         if self.remote.is_some_and(|remote| remote != datagram.source) {
+            self.of_others += 1;
             return false;
         }
         // As in the kernel, a datagram of any length is kept while any room is free.
@@ -169,6 +181,7 @@ impl DatagramSocket {
     /// Keeps a copy of a datagram of this host. Returns whether there was room.
     pub(crate) fn push_copy(&mut self, info: &DatagramInfo, bytes: &[u8], receive_buffer: usize) -> bool {
         if self.remote.is_some_and(|remote| remote != info.source) {
+            self.of_others += 1;
             return false;
         }
         if self.charge >= receive_buffer.max(BUFFER_CHARGE) {
@@ -274,6 +287,7 @@ impl DatagramSocket {
         options: &Options,
         cx: &mut Cx<'_>,
     ) -> Result<&mut UdpFlow, Errno> {
+        check_broadcast(remote, options, cx)?;
         let ttl = if remote.ip().is_multicast() { options.multicast_ttl } else { options.ttl };
         let is_named = remote.ip().is_multicast() && local.ip().is_unspecified();
         let local = if is_named { SocketAddrV4::new(options.multicast_source, local.port()) } else { local };
@@ -324,6 +338,12 @@ impl DatagramSocket {
             | Ready::when(self.is_read_shut, Ready::RDHUP)
             | Ready::when(self.is_read_shut && self.is_write_shut, Ready::HUP)
     }
+}
+
+/// A broadcast, also one to all hosts of a network, needs `SO_BROADCAST`.
+pub(crate) fn check_broadcast(remote: SocketAddrV4, options: &Options, cx: &Cx<'_>) -> Result<(), Errno> {
+    let is_refused = !options.broadcast && cx.host.is_broadcast(*remote.ip());
+    if is_refused { Err(Errno::EACCES) } else { Ok(()) }
 }
 
 /// Bytes of packet buffers that a datagram holds: a long one came in fragments.

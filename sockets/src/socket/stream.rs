@@ -58,7 +58,8 @@ pub(crate) struct Stream {
     pub(crate) is_peer_closed: bool,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
-    /// The connection sends its FIN. One of a socket that was shut before it connected does not.
+    /// The connection sends its FIN behind `pending`. One of a socket that was shut before it
+    /// connected does not.
     pub(crate) sends_fin: bool,
     /// The last send was complete, or there is room again.
     pub(crate) is_writable: bool,

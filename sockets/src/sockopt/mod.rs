@@ -68,7 +68,8 @@ impl Sockets {
     /// `setsockopt`, with the numbers of Linux.
     ///
     /// # Errors
-    /// The errors of Linux; `ENOPROTOOPT` also for options that we do not implement.
+    /// The errors of Linux; `ENOPROTOOPT` also for options that we do not implement; `EAGAIN`: the
+    /// datagram that `UDP_CORK` kept finds no room, and the next call tries again.
     pub fn setsockopt(
         &mut self,
         id: SocketId,
@@ -85,7 +86,7 @@ impl Sockets {
             IPPROTO_UDP if !is_stream && name == UDP_CORK => {
                 let on = int(value)? != 0;
                 self.change(id, cx, |options| options.cork = on)?;
-                if on { Ok(()) } else { self.push_pending(id, cx) }
+                if on { Ok(()) } else { self.uncork_datagram(id, cx) }
             }
             _ => Err(Errno::ENOPROTOOPT),
         }

@@ -33,7 +33,11 @@ impl Sockets {
         let number = int(value)?;
         let on = number != 0;
         match name {
-            TCP_NODELAY => self.change(id, cx, |options| options.nodelay = on),
+            TCP_NODELAY => {
+                self.change(id, cx, |options| options.nodelay = on)?;
+                // Bytes that wait by now leave, also under a cork (Linux `__tcp_sock_set_nodelay`).
+                if on { self.push_pending(id, cx) } else { Ok(()) }
+            }
             TCP_CORK => {
                 self.change(id, cx, |options| options.cork = on)?;
                 if on { Ok(()) } else { self.push_pending(id, cx) }

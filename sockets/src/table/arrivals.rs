@@ -106,7 +106,7 @@ impl App for Sockets {
         if let TcpEvent::Connected { listener: Some(listener) } = event {
             return self.enqueue(connection, listener, cx);
         }
-        let Some((id, socket)) = self.stream_of(connection) else { return };
+        let Some((id, socket)) = self.stream_of(connection) else { return self.go_on_closing(connection, event, cx) };
         if matches!(event, TcpEvent::Closed(_)) {
             socket.keep_statistics(connection, cx);
         }
@@ -146,7 +146,7 @@ impl App for Sockets {
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let connection = data.connection;
         let is_copied = self.buffers.are_scarce(cx);
-        let Some((id, socket)) = self.stream_of(connection) else { return };
+        let Some((id, socket)) = self.stream_of(connection) else { return self.refuse_data(connection, cx) };
         let Socket { state: State::Stream(stream), options, watches, .. } = socket else { return };
         if stream.is_read_shut && stream.sends_fin {
             // The program will never read this data: reset the connection (RFC 1122 4.2.2.13).

@@ -4,13 +4,12 @@
 use core::net::SocketAddrV4;
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId, State as TcpState};
-use wirepath::time::Duration;
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, ListenOptions, ListenerId};
 use wirepath::worker::live::FlowSpec;
 
 use super::{NONE, SocketId, Sockets};
 use crate::errno::Errno;
-use crate::options::{Options, Shutdown};
+use crate::options::Shutdown;
 use crate::ready::Ready;
 use crate::socket::listener::Listener;
 use crate::socket::stream::{Phase, SocketState, Stream};
@@ -56,7 +55,7 @@ impl Sockets {
             State::Datagram(_) => return Err(Errno::EOPNOTSUPP),
             State::Listener(listener) => {
                 listener.set_backlog(backlog);
-                return Ok(());
+                return Ok(cx.tcp().set_backlog(listener.id, handshakes_max(backlog))?);
             }
             State::Stream(stream)
                 if stream.phase != Phase::Closed || stream.socket_state != SocketState::Unconnected =>
@@ -66,7 +65,7 @@ impl Sockets {
             State::Stream(stream) => (stream.is_read_shut, stream.is_write_shut),
         };
         let options = ListenOptions {
-            backlog: u32::try_from(backlog.clamp(1, 65_535)).unwrap_or(u32::MAX),
+            backlog: handshakes_max(backlog),
             connections_per_source: None,
             connection: socket.options.of_connection(),
             consumer: id.consumer(),
@@ -122,23 +121,19 @@ impl Sockets {
                 // Of one that was shut before it connected the end leaves now, as on Linux.
                 let sends = stream.phase == Phase::Open && !stream.sends_fin && how.writes();
                 let (phase, connection) = (stream.phase, stream.connection);
-                if let (true, Some(connection)) = (sends, connection) {
-                    stream.send_last(connection, cx);
-                }
                 if stream.socket_state == SocketState::Connecting {
                     stream.socket_state =
                         if phase == Phase::Open { SocketState::Connected } else { SocketState::Disconnecting };
                 }
                 stream.is_read_shut |= how.reads();
                 stream.is_write_shut |= how.writes();
-                stream.sends_fin |= sends;
-                self.wake(id);
+                if sends && let Some(connection) = connection {
+                    stream.send_fin(connection, cx)?;
+                }
                 if phase == Phase::Closed {
                     // Linux shuts the direction and returns this error nevertheless.
+                    self.wake(id);
                     return Err(Errno::ENOTCONN);
-                }
-                if sends && let Some(connection) = connection {
-                    cx.tcp().shutdown(connection)?;
                 }
             }
         }
@@ -265,44 +260,6 @@ impl Sockets {
         let _ = cx.tcp().abort(connection);
     }
 
-    /// Ends the connection of a socket that was closed.
-    pub(super) fn end(&mut self, mut stream: Stream, options: &Options, cx: &mut Cx<'_>) {
-        let Some(connection) = stream.connection else { return };
-        if let Some(slot) = self.by_connection.get_mut(connection.slot()) {
-            *slot = NONE;
-        }
-        let resets = stream.len() > 0 || options.linger.is_some_and(|linger| linger == Duration::ZERO);
-        if !resets && !stream.is_write_shut && stream.phase == Phase::Open {
-            stream.send_last(connection, cx);
-        }
-        // An error means that it is gone already.
-        let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
-    }
-
-    /// `close` of a socket that lingers for a time (`SO_LINGER`): returns the connection for which
-    /// the caller then waits, by [`is_closing`](Self::is_closing), for that time at most; `None`
-    /// where there is nothing to wait for.
-    ///
-    /// # Errors
-    /// `EBADF`.
-    pub fn close_lingering(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<Option<Closing>, Errno> {
-        let socket = self.find(id)?;
-        let lingers = socket.options.linger.is_some_and(|linger| linger > Duration::ZERO);
-        let connection = match &socket.state {
-            State::Stream(stream) if lingers && stream.phase == Phase::Open => stream.connection,
-            _ => None,
-        };
-        self.close(id, cx)?;
-        Ok(connection.map(Closing))
-    }
-
-    /// Whether data or the FIN that was sent before `close` is still unacknowledged (Linux
-    /// `sk_stream_wait_close`).
-    pub fn is_closing(&self, closing: Closing, cx: &mut Cx<'_>) -> bool {
-        let state = cx.tcp().info(closing.0).map(|info| info.state);
-        state.is_some_and(|state| !matches!(state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed))
-    }
-
     /// `shutdown` of a listener.
     pub(super) fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
         self.hand_on(id, cx);
@@ -388,12 +345,13 @@ impl Sockets {
     }
 }
 
-/// A connection whose socket was closed while the caller waits for its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closing(ConnectionId);
-
 /// Ports that an unbound listener may get (RFC 6335 6: the dynamic ones).
 const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// Handshakes that a listener has open at most, by the argument of `listen`.
+fn handshakes_max(backlog: usize) -> u32 {
+    backlog.clamp(1, 65_535) as u32
+}
 
 /// Listens at `local`; port 0 takes the first of the dynamic ports that is free.
 fn listen_at(

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::io::IoSlice;
 
 use wirepath::pipeline::Cx;
-use wirepath::proto::{ConsumerId, FilterMode, Group, InterfaceId, Sharing};
+use wirepath::proto::{ConsumerId, FilterMode, Flow, Group, InterfaceId, Sharing};
 use wirepath::worker::live::FlowSpec;
 
 use super::message::SendFlags;
@@ -67,9 +67,6 @@ impl Sockets {
         }
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
-        }
-        if remote.ip().is_broadcast() && !socket.options.broadcast {
-            return Err(Errno::EACCES);
         }
         socket.refuse_datagrams()?;
         self.transmit(id, bytes, remote, cx)
@@ -377,9 +374,7 @@ impl Sockets {
         let was = self.find(id)?.local;
         self.try_bind_datagrams(id, local, cx).inspect_err(|_| {
             cx.sockets.close(id.consumer());
-            if let Ok(socket) = self.find(id) {
-                socket.local = was;
-            }
+            self.set_local(id, was);
         })
     }
 
@@ -408,12 +403,20 @@ impl Sockets {
             join_port(consumer, membership, local.port(), cx)?;
             flows.push(flow_of(membership, local.port()));
         }
-        socket.local = local;
+        self.set_local(id, local);
         self.need(id, flows, cx)?;
         if self.members > 0 {
             self.share_memberships(local.port(), cx);
         }
         Ok(())
+    }
+
+    /// The local end of a datagram socket is another one now.
+    fn set_local(&mut self, id: SocketId, local: SocketAddrV4) {
+        if let Ok(socket) = self.find(id) {
+            let was = core::mem::replace(&mut socket.local, local);
+            self.by_port.change(id.slot, was.port(), local.port());
+        }
     }
 
     /// `connect` to `AF_UNSPEC`: a datagram socket then has no peer, and the address that `connect`
@@ -428,10 +431,11 @@ impl Sockets {
         let State::Datagram(datagrams) = &mut socket.state else { return self.disconnect_stream(id, cx) };
         (datagrams.remote, datagrams.source) = (None, None);
         datagrams.forget_flows();
+        cx.sockets.widen(id.consumer(), socket.local)?;
         if bound.port() == 0 && socket.local.port() != 0 {
             let (flows, port) = (core::mem::take(&mut socket.flows), socket.local.port());
             datagrams.shared.clear();
-            socket.local = bound;
+            self.set_local(id, bound);
             cx.sockets.close(id.consumer());
             self.flows.release(&flows);
             self.share_memberships(port, cx);
@@ -451,6 +455,9 @@ impl Sockets {
         // The headers are prepared now, so that `getsockname` returns the route's source address.
         datagrams.forget_flows();
         let source = datagrams.prepare(socket.local, remote, &socket.options, cx)?.local();
+        // Datagrams of others go to the other sockets of a shared port.
+        (datagrams.remote, datagrams.source) = (None, None);
+        cx.sockets.narrow(id.consumer(), socket.local, Flow { local: source, remote })?;
         (datagrams.remote, datagrams.source) = (Some(remote), Some(source));
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! own datagrams to a group (`IP_MULTICAST_LOOP`).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::HashMap;
 
 use wirepath::pipeline::Cx;
 use wirepath::proto::{FilterMode, Group, InterfaceId};
@@ -25,7 +26,7 @@ impl Sockets {
         if port == 0 {
             return;
         }
-        let slots: Vec<u32> = (1..self.slots.len() as u32).filter(|slot| self.is_bound_to(*slot, port)).collect();
+        let slots = self.by_port.slots(port).to_vec();
         if slots.is_empty() || slots.len() > SHARED_MAX {
             return;
         }
@@ -113,26 +114,31 @@ impl Sockets {
         Ok(bytes.len())
     }
 
-    /// Delivers a datagram of this host to each socket that wants it; scans all sockets.
+    /// Delivers a datagram of this host to each socket of the port that wants it. Scans the sockets
+    /// of the port, and all sockets where none of the port's has joined the group.
     fn loop_back(&mut self, info: &DatagramInfo, bytes: &[u8], cx: &Cx<'_>) {
         let (group, source) = (*info.destination.ip(), *info.source.ip());
+        let of_port = self.by_port.slots(info.destination.port());
         let is_joined = |socket: &Socket| match &socket.state {
             State::Datagram(datagrams) => datagrams.memberships.iter().any(|own| own.group == group),
             State::Stream(_) | State::Listener(_) => false,
         };
-        let is_anyones = self.slots.iter().filter_map(|slot| slot.socket.as_ref()).any(is_joined);
+        let at = |slot: &u32| self.slots[*slot as usize].socket.as_ref();
+        let is_anyones = of_port.iter().filter_map(at).any(is_joined)
+            || self.slots.iter().filter_map(|slot| slot.socket.as_ref()).any(is_joined);
         if !is_anyones {
             return;
         }
-        for slot in 1..self.slots.len() as u32 {
+        for idx in 0..of_port.len() {
+            // Read again each time, because the list belongs to this table.
+            let slot = self.by_port.slots(info.destination.port())[idx];
             let place = &mut self.slots[slot as usize];
             let id = SocketId { slot, generation: place.generation };
             let Some(Socket { state: State::Datagram(datagrams), local, options, traffic, .. }) = &mut place.socket
             else {
                 continue;
             };
-            let is_bound =
-                local.port() == info.destination.port() && (local.ip().is_unspecified() || *local.ip() == group);
+            let is_bound = local.ip().is_unspecified() || *local.ip() == group;
             let is_wanted = match datagrams.memberships.iter().find(|own| own.group == group) {
                 Some(own) => (own.mode == FilterMode::Include) == own.sources.contains(&source),
                 None => options.multicast_all,
@@ -144,16 +150,39 @@ impl Sockets {
         }
     }
 
-    fn is_bound_to(&self, slot: u32, port: u16) -> bool {
-        self.datagrams_at(slot).is_some_and(|(socket, _)| socket.local.port() == port)
-    }
-
     fn datagrams_at(&self, slot: u32) -> Option<(&Socket, &DatagramSocket)> {
         let socket = self.slots[slot as usize].socket.as_ref()?;
         match &socket.state {
             State::Datagram(datagrams) => Some((socket, datagrams)),
             State::Stream(_) | State::Listener(_) => None,
         }
+    }
+}
+
+/// The slots of the datagram sockets of each port, so that a datagram to a group need not scan all
+/// sockets.
+#[derive(Default)]
+pub(super) struct ByPort(HashMap<u16, Vec<u32>>);
+
+impl ByPort {
+    /// A socket that had port `from` has port `to` now; 0 is none.
+    pub(super) fn change(&mut self, slot: u32, from: u16, to: u16) {
+        if from == to {
+            return;
+        }
+        if let Some(slots) = self.0.get_mut(&from) {
+            slots.retain(|other| *other != slot);
+            if slots.is_empty() {
+                self.0.remove(&from);
+            }
+        }
+        if to != 0 {
+            self.0.entry(to).or_default().push(slot);
+        }
+    }
+
+    fn slots(&self, port: u16) -> &[u32] {
+        self.0.get(&port).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -14,6 +14,9 @@ use crate::socket::listener::Listener;
 use crate::socket::stream::Stream;
 use crate::socket::{Socket, State};
 
+/// Throttled streams that a turn looks at: of each it reads the connection, some 50 ns.
+const LOOKS_MAX: usize = 16;
+
 impl Sockets {
     /// Sends bytes of a stream until `low_water` are unsent (Linux `sk_stream_memory_free`).
     pub(super) fn send_above_low_water(
@@ -81,15 +84,16 @@ impl Sockets {
         let State::Stream(stream) = &mut self.find(id)?.state else { return Ok(()) };
         stream.is_writable = false;
         if !core::mem::replace(&mut stream.is_throttled, true) {
-            self.throttled.push(id);
+            self.throttled.push_back(id);
         }
         Ok(())
     }
 
-    /// Makes the throttled streams writable of which less than half of the low water is unsent.
+    /// Makes the throttled streams writable of which less than half of the low water is unsent. A
+    /// turn looks at a few of them, and the next one at the next few.
     pub(super) fn release_throttled(&mut self, cx: &mut Cx<'_>) {
-        let mut idx = 0;
-        while let Some(id) = self.throttled.get(idx).copied() {
+        for _ in 0..self.throttled.len().min(LOOKS_MAX) {
+            let Some(id) = self.throttled.pop_front() else { return };
             let waits = match self.find(id) {
                 Ok(Socket { state: State::Stream(stream), options, .. }) => match stream.connection {
                     Some(connection) => options.unsent_low_water.is_some_and(|low| is_above(connection, low, cx)),
@@ -98,10 +102,9 @@ impl Sockets {
                 _ => false,
             };
             if waits {
-                idx += 1;
+                self.throttled.push_back(id);
                 continue;
             }
-            self.throttled.swap_remove(idx);
             if let Ok(Socket { state: State::Stream(stream), .. }) = self.find(id) {
                 (stream.is_throttled, stream.is_writable) = (false, true);
                 self.wake_for(id, Ready::OUT);
@@ -117,6 +120,7 @@ impl Sockets {
         if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(listener) {
             listener.deferred.push((until, id));
             self.deferred += 1;
+            self.overdue_at = self.overdue_at.min(until);
         }
     }
 
@@ -133,16 +137,17 @@ impl Sockets {
 
     /// Gives out the connections whose first data has not come in time.
     pub(super) fn accept_overdue(&mut self, now: Instant) {
+        if now < self.overdue_at {
+            return;
+        }
         let due: Vec<SocketId> = self.deferrals().filter(|(until, _)| *until <= now).map(|(_, id)| id).collect();
         due.into_iter().for_each(|id| self.accept_deferred(id));
+        self.overdue_at = self.deferrals().map(|(until, _)| until).min().unwrap_or(Instant::MAX);
     }
 
-    /// When the next of them is given out.
+    /// When the next of them is given out, or an earlier time.
     pub(super) fn accepts_overdue_at(&self) -> Instant {
-        match self.deferred {
-            0 => Instant::MAX,
-            _ => self.deferrals().map(|(until, _)| until).min().unwrap_or(Instant::MAX),
-        }
+        if self.deferred == 0 { Instant::MAX } else { self.overdue_at }
     }
 
     fn deferrals(&self) -> impl Iterator<Item = (Instant, SocketId)> {

@@ -1,23 +1,18 @@
-//! `recvmsg` and `sendmsg`: bytes in several parts, with flags; and corked data, which waits for
-//! further data (`MSG_MORE`, `TCP_CORK`, `UDP_CORK`).
+//! `recvmsg` and `sendmsg`: bytes in several parts, with flags.
 
 use core::net::SocketAddrV4;
 use std::io::{IoSlice, IoSliceMut};
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, SendError};
-use wirepath::time::{Duration, Instant};
+use wirepath::pipeline::tcp::{ConnectionId, SendError};
 
 use super::{SocketId, Sockets};
 use crate::control::SendControl;
 use crate::errno::Errno;
-use crate::options::{MtuDiscover, Options};
+use crate::options::MtuDiscover;
 use crate::socket::State;
 use crate::socket::datagram::DatagramInfo;
-use crate::socket::stream::{Phase, Stream};
 
-/// How long corked bytes of a stream wait (tcp(7), `TCP_CORK`).
-const CORKED_FOR: Duration = Duration::from_millis(200);
 /// The longest payload of a datagram: that of an IPv4 packet minus the headers.
 pub(super) const DATAGRAM_LEN_MAX: usize = 65_507;
 
@@ -271,135 +266,6 @@ impl Sockets {
         }
     }
 
-    /// Appends the bytes to the corked datagram, whose destination the first call named.
-    fn append_datagram(
-        &mut self,
-        id: SocketId,
-        parts: &[IoSlice<'_>],
-        to: Option<SocketAddrV4>,
-        waits: bool,
-        cx: &mut Cx<'_>,
-    ) -> Result<usize, Errno> {
-        let socket = self.find(id)?;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        let remote = match (&datagrams.pending, to.or(datagrams.remote)) {
-            // The first call has checked the socket.
-            (Some((remote, _)), _) => *remote,
-            (None, None) => return Err(Errno::EDESTADDRREQ),
-            (None, Some(remote)) if remote.port() == 0 => return Err(Errno::EINVAL),
-            (None, Some(remote)) => {
-                if let Some(error) = socket.error.take() {
-                    return Err(error);
-                }
-                if datagrams.is_write_shut {
-                    return Err(Errno::EPIPE);
-                }
-                remote
-            }
-        };
-        let (_, bytes) = datagrams.pending.get_or_insert_with(|| (remote, Vec::new()));
-        if bytes.len() + len > DATAGRAM_LEN_MAX {
-            return Err(Errno::EMSGSIZE);
-        }
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        if waits {
-            return Ok(len);
-        }
-        self.push_pending(id, cx).map(|()| len)
-    }
-
-    /// Appends the bytes to the corked ones, and sends whole segments.
-    fn append_stream(
-        &mut self,
-        id: SocketId,
-        connection: ConnectionId,
-        parts: &[IoSlice<'_>],
-        waits: bool,
-        cx: &mut Cx<'_>,
-    ) -> Result<usize, Errno> {
-        let mss = mss_of(connection, cx);
-        let State::Stream(stream) = &mut self.find(id)?.state else { return Err(Errno::EPIPE) };
-        if stream.pending.len() >= mss {
-            // Corked data has found no room yet, so no new data is taken.
-            stream.send_pending(connection, 0, cx);
-            if stream.pending.len() >= mss {
-                stream.is_writable = false;
-                return Err(Errno::EAGAIN);
-            }
-        }
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        let room = stream.pending_room(connection, cx);
-        // Takes one segment more than there is room for, so that the TCP machine reports when there
-        // is room.
-        let taken = len.min(room + mss);
-        let mut left = taken;
-        for part in parts {
-            let count = part.len().min(left);
-            stream.pending.extend_from_slice(&part[..count]);
-            left -= count;
-        }
-        stream.is_writable = taken == len;
-        let keep = if waits { stream.pending.len() % mss } else { 0 };
-        stream.send_pending(connection, keep, cx);
-        if stream.pending.is_empty() {
-            stream.corked_until = None;
-        } else if stream.corked_until.is_none() {
-            let until = cx.now + CORKED_FOR;
-            stream.corked_until = Some(until);
-            self.corked.push_back((until, id));
-        }
-        Ok(taken)
-    }
-
-    /// Sends corked data: at the end of a cork, after 200 ms, or when the sending side is shut.
-    ///
-    /// # Errors
-    /// The errors of sending a datagram; the next call on a stream returns those of the stream.
-    pub(crate) fn push_pending(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
-        match &mut self.find(id)?.state {
-            State::Datagram(datagrams) => match datagrams.pending.take() {
-                Some((remote, bytes)) => self.transmit(id, &bytes, remote, cx).map(|_| ()),
-                None => Ok(()),
-            },
-            State::Stream(stream) => {
-                if let (Phase::Open, Some(connection)) = (stream.phase, stream.connection) {
-                    stream.send_pending(connection, 0, cx);
-                    if stream.pending.is_empty() {
-                        stream.corked_until = None;
-                    }
-                }
-                Ok(())
-            }
-            State::Listener(_) => Ok(()),
-        }
-    }
-
-    /// Sends data whose cork is over.
-    pub(super) fn uncork_due(&mut self, cx: &mut Cx<'_>) {
-        while let Some((until, id)) = self.corked.front().copied()
-            && until <= cx.now
-        {
-            self.corked.pop_front();
-            let is_due = match self.find(id).map(|socket| &mut socket.state) {
-                Ok(State::Stream(stream)) if stream.corked_until == Some(until) => {
-                    stream.corked_until = None;
-                    true
-                }
-                _ => false,
-            };
-            if is_due {
-                // A stream reports the error with its next call.
-                let _ = self.push_pending(id, cx);
-            }
-        }
-    }
-
-    /// The time at which the next cork is over.
-    pub(super) fn uncorked_at(&self) -> Instant {
-        self.corked.front().map_or(Instant::MAX, |(until, _)| *until)
-    }
-
     fn send_datagram(
         &mut self,
         id: SocketId,
@@ -431,64 +297,7 @@ impl Sockets {
     }
 }
 
-impl Stream {
-    /// Whether bytes go to the machine as they are: none wait, and none are to be stamped.
-    #[inline]
-    pub(super) fn sends_at_once(&self, options: &Options) -> bool {
-        !options.takes_slow_path() & self.pending.is_empty()
-    }
-
-    /// Sends bytes, as far as there is room.
-    #[inline]
-    pub(super) fn send(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
-        let connection = self.sends_by()?;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let taken = cx.tcp().send(connection, bytes);
-        self.is_writable = taken == Ok(bytes.len());
-        Ok(taken?)
-    }
-
-    /// Sends corked data, except the last `keep` bytes, as far as there is room.
-    fn send_pending(&mut self, connection: ConnectionId, keep: usize, cx: &mut Cx<'_>) {
-        let end = self.pending.len().saturating_sub(keep);
-        if end == 0 {
-            return;
-        }
-        let sent = cx.tcp().send(connection, &self.pending[..end]).unwrap_or(0);
-        self.pending.drain(..sent);
-    }
-
-    /// Sends all corked data before the FIN. The send buffer grows for it, because bytes that were
-    /// taken must not be lost.
-    pub(super) fn send_last(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
-        self.send_pending(connection, 0, cx);
-        if self.pending.is_empty() {
-            return;
-        }
-        if let Some(options) = cx.tcp().options(connection) {
-            let send_buffer = ConnectionOptions::BUFFER_LEN_MAX;
-            let _ = cx.tcp().set_options(connection, &ConnectionOptions { send_buffer, ..options });
-        }
-        self.send_pending(connection, 0, cx);
-    }
-
-    /// Sends the corked data, because there is room again.
-    pub(super) fn send_more(&mut self, connection: ConnectionId, is_corked: bool, cx: &mut Cx<'_>) {
-        let keep = if is_corked { self.pending.len() % mss_of(connection, cx) } else { 0 };
-        self.send_pending(connection, keep, cx);
-    }
-
-    /// Bytes that the TCP machine would take.
-    fn pending_room(&self, connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
-        let Some((info, options)) = cx.tcp().info(connection).zip(cx.tcp().options(connection)) else { return 0 };
-        let waits = info.unacked_len as usize + info.unsent_len as usize + self.pending.len();
-        (options.send_buffer as usize).saturating_sub(waits)
-    }
-}
-
-fn mss_of(connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
+pub(super) fn mss_of(connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
     cx.tcp().info(connection).map_or(1, |info| usize::from(info.snd_mss).max(1))
 }
 

@@ -10,7 +10,9 @@
 //!   limits        streams that wait by an option; streams that are disconnected
 //!   statistics    what a listing shows of a socket
 //!   groups        groups of other sockets, and this host's own datagrams to them
-//!   message       bytes in several parts, with flags; what waits for more
+//!   closing       the end of a connection whose socket was closed
+//!   message       bytes in several parts, with flags
+//!   cork          bytes that wait for more
 //!   data          bytes to and from either kind
 //!   error_queue   error queues and timestamps
 //!   sets          epoll
@@ -18,7 +20,9 @@
 
 mod arrivals;
 mod buffers;
-pub(crate) mod connections;
+pub(crate) mod closing;
+mod connections;
+mod cork;
 mod data;
 pub(crate) mod datagrams;
 mod error_queue;
@@ -33,12 +37,13 @@ use std::collections::VecDeque;
 
 use wirepath::counters::Scope;
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::ListenerId;
+use wirepath::pipeline::tcp::{ConnectionId, ListenerId};
 use wirepath::proto::ConsumerId;
 use wirepath::time::{Duration, Instant};
 use wirepath::worker::live::FlowSpec;
 
 use self::buffers::Buffers;
+use self::groups::ByPort;
 use crate::epoll::{Epoll, Watch};
 use crate::errno::Errno;
 use crate::options::Options;
@@ -88,6 +93,7 @@ pub struct Sockets {
     flows: Flows,
     /// Memberships of all sockets.
     members: usize,
+    by_port: ByPort,
     /// Streams whose bytes wait for more, the oldest first.
     corked: VecDeque<(Instant, SocketId)>,
     buffers: Buffers,
@@ -97,9 +103,14 @@ pub struct Sockets {
     pub(crate) system: System,
     stamps: error_queue::Stamps,
     /// Streams that are not writable because enough of their bytes are unsent.
-    throttled: Vec<SocketId>,
+    throttled: VecDeque<SocketId>,
     /// Connections that wait for their first data.
     deferred: usize,
+    /// When the first of them has waited long enough, or an earlier time.
+    overdue_at: Instant,
+    /// Connections whose socket was closed while bytes that it had taken found no packet buffer or
+    /// no chunk: the bytes leave before the FIN.
+    closing: Vec<(ConnectionId, Stream)>,
 }
 
 impl Sockets {
@@ -122,13 +133,16 @@ impl Sockets {
             woken: Vec::new(),
             flows: Flows::new(Box::new(steering)),
             members: 0,
+            by_port: ByPort::default(),
             corked: VecDeque::new(),
             buffers: Buffers::default(),
             lost: None,
             system: System::default(),
             stamps: error_queue::Stamps::new(),
-            throttled: Vec::new(),
+            throttled: VecDeque::new(),
             deferred: 0,
+            overdue_at: Instant::MAX,
+            closing: Vec::new(),
         }
     }
 
@@ -160,6 +174,7 @@ impl Sockets {
     /// socket reports it once, and all that is sent from now on fails with it.
     pub fn lose(&mut self, error: Errno, cx: &mut Cx<'_>) {
         self.lost = Some(error);
+        self.refuse_closing(cx);
         for slot in 1..self.slots.len() as u32 {
             let id = SocketId { slot, generation: self.slots[slot as usize].generation };
             match self.find(id) {
@@ -266,6 +281,7 @@ impl Sockets {
         }
         match socket.state {
             State::Datagram(datagrams) => {
+                self.by_port.change(id.slot, socket.local.port(), 0);
                 cx.sockets.close(id.consumer());
                 self.flows.release(&socket.flows);
                 self.members -= datagrams.memberships.len();
@@ -298,6 +314,7 @@ impl Sockets {
                 let _ = self.close(id, cx);
             }
         }
+        self.refuse_closing(cx);
     }
 
     /// Gives the port back: it steers no flow here any more, and all frames are the kernel's.

@@ -52,7 +52,7 @@ impl Sockets {
                 };
                 entry.remote = datagrams.remote;
                 entry.receive_queue = datagrams.waiting_bytes() as u64;
-                entry.drops = datagrams.dropped + datagrams.below_ttl_min;
+                entry.drops = datagrams.dropped + datagrams.below_ttl_min + datagrams.of_others;
             }
             State::Listener(listener) => {
                 entry.state = Listed::Listen;

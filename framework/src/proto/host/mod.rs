@@ -372,8 +372,10 @@ impl Host {
         self.addresses.iter().any(|own| own.address() == address)
     }
 
+    /// Whether an address is that of all hosts: the limited broadcast, or that of one of our
+    /// networks.
     #[inline]
-    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+    pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         address.is_broadcast() || self.addresses.iter().any(|own| own.broadcast() == Some(address))
     }
 

@@ -7,6 +7,8 @@
 //! Everything is allocated at construction. The capacities are the only limits; there is no limit
 //! of 20 groups as in Linux.
 
+mod peers;
+
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -77,7 +79,11 @@ struct Binding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BindingKind {
-    Unicast(Sharing),
+    /// `peer` is the flow to which its consumer has narrowed it.
+    Unicast {
+        sharing: Sharing,
+        peer: Option<Flow>,
+    },
     /// `asked` is the filter that the UDP node checks, or [`FilterId::ANY`] as long as it accepts
     /// everything.
     Member {
@@ -159,19 +165,20 @@ impl UdpSockets {
             self.ports.release(local, consumer);
             return Err(error.into());
         }
-        self.bindings.push(Binding { local, consumer, kind: BindingKind::Unicast(sharing) });
+        self.bindings.push(Binding { local, consumer, kind: BindingKind::Unicast { sharing, peer: None } });
         if sharing != Sharing::Exclusive {
             self.settle_sharing(local);
+            if let Err(error) = self.settle_peers(local.port()) {
+                self.unbind(consumer, local);
+                return Err(error);
+            }
         }
         Ok(local)
     }
 
     /// Releases an address of [`bind`](UdpSockets::bind). False if the consumer has not bound it.
     pub fn unbind(&mut self, consumer: ConsumerId, local: SocketAddrV4) -> bool {
-        let is_ours = |binding: &Binding| {
-            (binding.local, binding.consumer) == (local, consumer) && matches!(binding.kind, BindingKind::Unicast(_))
-        };
-        let place = self.bindings.iter().position(is_ours);
+        let place = self.place_of(consumer, local);
         place.inspect(|&place| self.remove(place)).is_some()
     }
 
@@ -179,11 +186,7 @@ impl UdpSockets {
     /// Local port 0 requests an ephemeral one; the result names it.
     pub fn connect(&mut self, consumer: ConsumerId, flow: Flow) -> Result<Flow, SocketError> {
         self.check_room()?;
-        let flow = self.ports.connect(flow, consumer)?;
-        if let Err(error) = self.demux.connect(flow, consumer) {
-            self.ports.disconnect(flow);
-            return Err(error.into());
-        }
+        let flow = self.claim_flow(consumer, flow)?;
         self.bindings.push(Binding { local: flow.local, consumer, kind: BindingKind::Connected(flow.remote) });
         Ok(flow)
     }
@@ -396,16 +399,18 @@ impl UdpSockets {
     fn remove(&mut self, place: usize) {
         let Binding { local, consumer, kind } = self.bindings.swap_remove(place);
         match kind {
-            BindingKind::Unicast(sharing) => {
+            BindingKind::Unicast { sharing, peer } => {
                 self.demux.unbind(local, Subscriber { consumer, filter: FilterId::ANY });
                 self.ports.release(local, consumer);
+                if let Some(connected) = peer.and_then(|flow| self.connected(consumer, flow)) {
+                    self.remove(connected);
+                }
                 if sharing != Sharing::Exclusive {
                     self.settle_sharing(local);
                 }
             }
             BindingKind::Connected(remote) => {
-                self.demux.disconnect(Flow { local, remote });
-                self.ports.disconnect(Flow { local, remote });
+                self.hand_flow_on(consumer, Flow { local, remote });
             }
             BindingKind::Member { filter, asked, interface } => {
                 self.demux.unbind(local, Subscriber { consumer, filter: asked });
@@ -426,7 +431,7 @@ impl UdpSockets {
     fn settle_sharing(&mut self, local: SocketAddrV4) {
         let at_local = self.bindings.iter().filter(|binding| binding.local == local);
         let kinds = at_local.filter_map(|binding| match binding.kind {
-            BindingKind::Unicast(sharing) => Some(sharing),
+            BindingKind::Unicast { sharing, .. } => Some(sharing),
             BindingKind::Member { .. } | BindingKind::Connected(_) => None,
         });
         let together = kinds.reduce(|one, other| match (one, other) {
@@ -508,6 +513,7 @@ mod tests {
     const ANNE: ConsumerId = ConsumerId(1);
     const BERT: ConsumerId = ConsumerId(2);
     const CARL: ConsumerId = ConsumerId(3);
+    const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 8);
 
@@ -531,6 +537,43 @@ mod tests {
 
     fn at(port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(GROUP, port)
+    }
+
+    /// The consumer of a datagram from a port of the sender's to a unicast address.
+    fn receiver(sockets: &UdpSockets, port: u16) -> Option<u32> {
+        let (local, remote) = (SocketAddrV4::new(OURS, 1), SocketAddrV4::new(SENDER, port));
+        match sockets.lookup_unicast(Flow { local, remote }) {
+            DemuxMatch::One(subscriber) => Some(subscriber.consumer.0),
+            DemuxMatch::None | DemuxMatch::Many(_) => None,
+        }
+    }
+
+    #[test]
+    fn consumer_of_one_peer_leaves_the_other_datagrams_to_those_that_share_its_address() {
+        let peer = |port| Flow { local: SocketAddrV4::new(OURS, 1), remote: SocketAddrV4::new(SENDER, port) };
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 1);
+        for sharing in [Sharing::Latest, Sharing::Balanced] {
+            let mut sockets = sockets(8);
+            sockets.bind(BERT, any, sharing).unwrap();
+            sockets.narrow(BERT, any, peer(7)).unwrap();
+            let who = |sockets: &UdpSockets| [7, 8, 9].map(|port| receiver(sockets, port));
+            assert_eq!(who(&sockets), [Some(2); 3], "nobody shares it yet");
+            sockets.bind(ANNE, any, sharing).unwrap();
+            assert_eq!(who(&sockets), [Some(2), Some(1), Some(1)]);
+            sockets.narrow(BERT, any, peer(8)).unwrap();
+            assert_eq!(who(&sockets), [Some(1), Some(2), Some(1)]);
+            sockets.bind(CARL, any, sharing).unwrap();
+            sockets.narrow(CARL, any, peer(8)).unwrap();
+            assert_eq!(who(&sockets), [Some(1), Some(3), Some(1)], "the last to connect is first");
+            sockets.close(CARL);
+            assert_eq!(who(&sockets), [Some(1), Some(2), Some(1)]);
+            sockets.close(ANNE);
+            assert_eq!(who(&sockets), [None, Some(2), None]);
+            sockets.widen(BERT, any).unwrap();
+            assert_eq!(who(&sockets), [Some(2); 3]);
+            assert!(sockets.unbind(BERT, any));
+            assert_eq!((who(&sockets), sockets.locals(), sockets.demux.connections()), ([None; 3], 0, 0));
+        }
     }
 
     #[test]
