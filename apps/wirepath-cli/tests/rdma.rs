@@ -60,7 +60,10 @@ fn each_verb_plays_with_itself() {
         plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4");
     }
     plays_with_itself(&wire, "atomic", "--count 50");
-    plays_with_itself(&wire, "pingpong", "--size 3000 --count 50");
+    for service in ["rc", "uc", "srq"] {
+        plays_with_itself(&wire, "pingpong", &format!("--size 3000 --count 50 --service {service}"));
+    }
+    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud");
 }
 
 #[test]

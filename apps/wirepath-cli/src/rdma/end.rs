@@ -7,14 +7,17 @@ use std::{fs, thread};
 
 use ::rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
 use ::rdma::roce::{
-    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes,
-    QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation, SendRequest, Sge, Status, WorkCompletion,
+    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, GRH_LEN, Mr, Mtu,
+    Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation, SendRequest,
+    Sge, SrqHandle, Status, WorkCompletion,
 };
 use ::rdma::wire::opcode::Transport;
 use ::rdma::wire::psn::Psn;
 use ::rdma::wire::qpn::Qpn;
 use wirepath::port::{EmbeddedPort, Port};
 use wirepath::worker::StopFlag;
+
+use super::Service;
 
 /// READs and atomic operations at once, in each direction: as many as the device has.
 pub(super) const RD_ATOMICS: u8 = 16;
@@ -29,12 +32,19 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const MIN_RNR_TIMER: u8 = 12;
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
+/// The key of datagrams that the examples of rdma-core have.
+const QKEY: u32 = 0x1111_1111;
 
 /// One end of a connection.
 pub(super) struct End {
     port: EmbeddedPort<RoceNode>,
+    service: Service,
+    pd: PdHandle,
     cq: CqHandle,
+    srq: Option<SrqHandle>,
     qp: QpHandle,
+    /// Where datagrams go, once the peer is known.
+    destination: Option<Destination>,
     mr: Mr,
     mtu: Mtu,
     psn: Psn,
@@ -56,8 +66,17 @@ pub(super) struct PeerQp {
 
 impl End {
     /// Opens the port; messages have up to `size` bytes, and `depth` of them are sent at once.
-    pub(super) fn open(via: &str, size: u32, depth: u32, stop: &StopFlag) -> Result<Self, Box<dyn Error>> {
+    pub(super) fn open(
+        via: &str,
+        service: Service,
+        size: u32,
+        depth: u32,
+        stop: &StopFlag,
+    ) -> Result<Self, Box<dyn Error>> {
         let mtu = mtu_of(via)?;
+        if service == Service::Ud && size > mtu.bytes() {
+            return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
+        }
         let node = RoceNode::new(&DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() });
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;
@@ -66,22 +85,26 @@ impl End {
         let cq = device.create_cq(2 * (RECEIVES + depth))?;
         // perftest's tools reach for the whole of a page, whatever the message's length. The
         // registration keeps the memory.
-        let memory = Buffer::zeroed(size.max(4096) as usize);
+        let memory = Buffer::zeroed(size.max(4096) as usize + GRH_LEN);
         let access = Access::LOCAL_WRITE | remote_access();
         let mr = device.register(pd, Region::from(&memory), access)?;
+        let srq = if service == Service::Srq { Some(device.create_srq(pd, RECEIVES)?) } else { None };
         let qp = device.create_qp(&QpOptions {
-            transport: Transport::Rc,
+            transport: service.transport(),
             pd,
             send_cq: cq,
             recv_cq: cq,
             send_depth: depth,
             recv_depth: RECEIVES,
-            srq: None,
+            srq,
             signals_all: true,
         })?;
-        device.modify_qp(qp, &init())?;
+        device.modify_qp(qp, &init(service))?;
         let psn = Psn::new(first_psn());
-        Ok(Self { port, cq, qp, mr, mtu, psn, stop: stop.clone() })
+        // Before the first turn the kernel has the frames, and refuses them: the peer, once it knows
+        // us, may send while we wait for its word.
+        port.poll();
+        Ok(Self { port, service, pd, cq, srq, qp, destination: None, mr, mtu, psn, stop: stop.clone() })
     }
 
     /// The way to `peer`: turns the worker until the neighbor is known.
@@ -115,24 +138,29 @@ impl End {
     /// Leads the queue pair to RTS.
     pub(super) fn connect(&mut self, peer: &PeerQp, path: Path) -> Result<(), Box<dyn Error>> {
         self.mtu = self.mtu.min(peer.mtu);
+        let (is_connected, is_reliable) = (!self.is_datagram(), self.service.transport() == Transport::Rc);
         let rtr = QpAttributes {
-            path: Some(path),
-            mtu: Some(self.mtu),
-            destination: Some(peer.qpn),
-            rq_psn: Some(peer.psn),
-            max_dest_rd_atomic: Some(RD_ATOMICS),
-            min_rnr_timer: Some(MIN_RNR_TIMER),
+            path: is_connected.then_some(path),
+            mtu: is_connected.then_some(self.mtu),
+            destination: is_connected.then_some(peer.qpn),
+            rq_psn: is_connected.then_some(peer.psn),
+            max_dest_rd_atomic: is_reliable.then_some(RD_ATOMICS),
+            min_rnr_timer: is_reliable.then_some(MIN_RNR_TIMER),
             ..QpAttributes::to(QpState::Rtr)
         };
         let rts = QpAttributes {
             sq_psn: Some(self.psn),
-            max_rd_atomic: Some(peer.rd_atomics.min(RD_ATOMICS)),
-            retry_cnt: Some(RETRIES),
-            rnr_retry: Some(RETRIES),
-            timeout: Some(TIMEOUT),
+            max_rd_atomic: is_reliable.then_some(peer.rd_atomics.min(RD_ATOMICS)),
+            retry_cnt: is_reliable.then_some(RETRIES),
+            rnr_retry: is_reliable.then_some(RETRIES),
+            timeout: is_reliable.then_some(TIMEOUT),
             ..QpAttributes::to(QpState::Rts)
         };
-        let qp = self.qp;
+        let (qp, pd) = (self.qp, self.pd);
+        if self.is_datagram() {
+            let ah = self.device().create_ah(pd, &path)?;
+            self.destination = Some(Destination { ah, qpn: peer.qpn, qkey: QKEY });
+        }
         self.device().modify_qp(qp, &rtr)?;
         Ok(self.device().modify_qp(qp, &rts)?)
     }
@@ -171,20 +199,33 @@ impl End {
         }
     }
 
+    /// True for datagrams, whose receives have a header in front.
+    pub(super) fn is_datagram(&self) -> bool {
+        self.service == Service::Ud
+    }
+
+    /// The beginning of our memory, or behind the header of datagrams.
     fn sge(&self, len: u32) -> Sge {
-        Sge { address: self.mr.address, len, lkey: self.mr.key }
+        let skipped = if self.is_datagram() { GRH_LEN as u64 } else { 0 };
+        Sge { address: self.mr.address + skipped, len, lkey: self.mr.key }
     }
 
     /// Posts a request from, or into, the beginning of our memory.
     pub(super) fn post(&mut self, operation: SendOperation, len: u32) -> Result<(), Box<dyn Error>> {
         let (qp, sge) = (self.qp, [self.sge(len)]);
-        Ok(self.device().post_send(qp, &SendRequest::new(0, operation, Data::Sges(&sge)))?)
+        let request = SendRequest { destination: self.destination, ..SendRequest::new(0, operation, Data::Sges(&sge)) };
+        Ok(self.device().post_send(qp, &request)?)
     }
 
     /// Posts a receive of `len` bytes.
     pub(super) fn post_recv(&mut self, len: u32) -> Result<(), Box<dyn Error>> {
-        let (qp, sge) = (self.qp, [self.sge(len)]);
-        Ok(self.device().post_recv(qp, 0, &sge)?)
+        let header = if self.is_datagram() { GRH_LEN as u32 } else { 0 };
+        let (qp, sge) = (self.qp, [Sge { address: self.mr.address, len: header + len, lkey: self.mr.key }]);
+        let posted = match self.srq {
+            Some(srq) => self.device().post_srq_recv(srq, 0, &sge),
+            None => self.device().post_recv(qp, 0, &sge),
+        };
+        Ok(posted?)
     }
 
     /// A completion that is there.
@@ -217,11 +258,23 @@ impl End {
     }
 }
 
-fn init() -> QpAttributes {
+impl Service {
+    const fn transport(self) -> Transport {
+        match self {
+            Self::Rc | Self::Srq => Transport::Rc,
+            Self::Uc => Transport::Uc,
+            Self::Ud => Transport::Ud,
+        }
+    }
+}
+
+fn init(service: Service) -> QpAttributes {
+    let is_datagram = service == Service::Ud;
     QpAttributes {
         pkey_index: Some(0),
         port: Some(1),
-        access: Some(remote_access()),
+        qkey: is_datagram.then_some(QKEY),
+        access: (!is_datagram).then_some(remote_access()),
         ..QpAttributes::to(QpState::Init)
     }
 }

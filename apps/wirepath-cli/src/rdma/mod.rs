@@ -14,7 +14,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 
 use ::rdma::exchange::EXCHANGE_PORT;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use wirepath::worker::StopFlag;
 
 /// Messages longer than this are of no use here.
@@ -27,6 +27,7 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
+    wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
 The peer's address is that of its port; both ends listen and connect by TCP port 18515.\n\
 Exit code: 0 when all is done, 1 if something failed, 2 for a wrong command line.")]
@@ -45,8 +46,32 @@ enum Verb {
     Read(EndOptions),
     /// Adds to a number of the peer; speaks with ib_atomic_bw
     Atomic(EndOptions),
-    /// Messages back and forth; speaks with ibv_rc_pingpong
-    Pingpong(EndOptions),
+    /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD and
+    /// shared receive queues
+    Pingpong(PingpongOptions),
+}
+
+/// What a game needs beside that.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PingpongOptions {
+    #[command(flatten)]
+    end: EndOptions,
+    /// The service, as in the name of the peer's program: ibv_ud_pingpong, ibv_srq_pingpong -q 1
+    #[arg(long, value_enum, default_value_t = Service::Rc)]
+    service: Service,
+}
+
+/// The service of a queue pair, and where its receives come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Service {
+    /// A reliable connection
+    Rc,
+    /// An unreliable connection
+    Uc,
+    /// Datagrams
+    Ud,
+    /// A reliable connection with a shared receive queue
+    Srq,
 }
 
 /// What both ends need.

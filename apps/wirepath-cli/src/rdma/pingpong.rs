@@ -10,13 +10,14 @@ use ::rdma::exchange::{DONE, gid};
 use ::rdma::roce::{CompletionKind, Path, SendOperation};
 use wirepath::worker::StopFlag;
 
-use super::EndOptions;
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
+use super::{EndOptions, PingpongOptions};
 
 /// Plays one game.
-pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.via, options.size, 1, stop)?;
+pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+    let PingpongOptions { end: options, service } = options;
+    let mut end = End::open(&options.via, *service, options.size, 1, stop)?;
     for _ in 0..options.count.min(RECEIVES) {
         end.post_recv(options.size)?;
     }
@@ -68,6 +69,7 @@ fn connect(end: &mut End, theirs: &PingpongAddress, path: Path) -> Result<(), Bo
     let address = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
     // The exchange names no MTU: ibv_rc_pingpong takes 1024 by default.
     let mtu = end.mtu().min(::rdma::roce::Mtu::B1024);
+    let mtu = if end.is_datagram() { end.mtu() } else { mtu };
     end.connect(&PeerQp { qpn: theirs.qpn, psn: theirs.psn, address, mtu, rd_atomics: RD_ATOMICS }, path)
 }
 

@@ -11,14 +11,14 @@ use ::rdma::exchange::perftest::{self, PerftestAddress};
 use ::rdma::roce::{CompletionKind, Mtu};
 use wirepath::worker::StopFlag;
 
-use super::EndOptions;
 use super::end::{End, RECEIVES};
 use super::exchange::Connection;
 use super::transfer::{address, mtu_of_text, mtu_text, peer_qp};
+use super::{EndOptions, Service};
 
 /// Serves one peer, whatever of SEND, WRITE, READ and atomics it does.
 pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.via, options.size, 1, stop)?;
+    let mut end = End::open(&options.via, Service::Rc, options.size, 1, stop)?;
     for _ in 0..RECEIVES {
         end.post_recv(options.size)?;
     }

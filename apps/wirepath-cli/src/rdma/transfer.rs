@@ -14,7 +14,7 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS};
 use super::exchange::Connection;
-use super::{EndOptions, Operation};
+use super::{EndOptions, Operation, Service};
 
 /// The longest latency that the histogram tells from longer ones, in ns: an hour.
 const LATENCY_MAX: u64 = 3_600_000_000_000;
@@ -26,7 +26,7 @@ pub(super) fn run(
     options: &EndOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.via, options.size, options.depth, stop)?;
+    let mut end = End::open(&options.via, Service::Rc, options.size, options.depth, stop)?;
     let path = end.path(peer)?;
     let mut connection = Connection::connect(peer, options.port)?;
     let ours = address(&end, &path);
