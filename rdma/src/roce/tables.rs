@@ -27,6 +27,20 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    /// Tables without room, but for one completion queue.
+    #[cfg(test)]
+    pub(super) fn for_tests() -> Self {
+        Self {
+            regions: Regions::new(0),
+            cqs: Table::new(1),
+            srqs: Table::new(0),
+            ahs: Table::new(0),
+            events: Events::new(1, 1),
+            counters: DeviceCounters::default(),
+            unacknowledged_packets: 128,
+        }
+    }
+
     /// Puts in a completion; false if its queue overran.
     #[inline]
     pub(super) fn complete(&mut self, handle: CqHandle, completion: WorkCompletion, is_solicited: bool) -> bool {

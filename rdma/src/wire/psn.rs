@@ -28,6 +28,12 @@ impl Psn {
         Self::new(self.0.wrapping_add(count))
     }
 
+    /// How many packets `self` is behind `earlier`, which is known to be no later.
+    #[inline]
+    pub const fn behind(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0) & Self::MASK
+    }
+
     /// How many packets `self` is behind `earlier`: negative where it is before it.
     #[inline]
     pub const fn since(self, earlier: Self) -> i32 {
@@ -59,5 +65,6 @@ mod tests {
         assert_eq!((last.plus(3).since(last), last.since(last.plus(3))), (3, -3));
         assert_eq!(last.plus(0x7f_ffff).since(last), 0x7f_ffff);
         assert_eq!(last.plus(0x80_0000).since(last), -0x80_0000);
+        assert_eq!((last.plus(0x80_0000).behind(last), last.behind(last.plus(1))), (0x80_0000, 0xff_ffff));
     }
 }

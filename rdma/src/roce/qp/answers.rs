@@ -68,10 +68,6 @@ pub(super) enum ResourceData {
 }
 
 impl Answers {
-    pub(super) fn new(resources: u8) -> Self {
-        Self { resources: vec![Resource::default(); resources.into()].into(), ..Self::default() }
-    }
-
     #[inline]
     const fn is_empty(&self) -> bool {
         self.pending == 0 && self.acknowledgment.is_none()
@@ -162,6 +158,17 @@ impl Answers {
         self.pending -= u8::from(!resource.is_pending());
     }
 
+    /// Makes room for `count` requests in all. Those that were answered stay, because the peer may
+    /// ask for their answers again; so fewer than before change nothing.
+    pub(super) fn grow(&mut self, count: u8) {
+        let more = usize::from(count).saturating_sub(self.resources.len());
+        let mut resources = vec![Resource::default(); more];
+        let (newer, older) = self.resources.split_at(self.oldest.into());
+        resources.extend_from_slice(older);
+        resources.extend_from_slice(newer);
+        (self.resources, self.oldest) = (resources.into(), 0);
+    }
+
     /// Nothing is sent any more.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -201,6 +208,7 @@ impl Qp {
         match self.build_read_response(tables, resource, frame) {
             Some(len) => {
                 self.answers.advance(place);
+                self.has_answered = true;
                 Some(len)
             }
             None => {
@@ -293,7 +301,8 @@ mod tests {
     fn newest_of_two_with_one_number_is_answered_again() {
         let psn = Psn::new(5);
         for before in 0..4 {
-            let mut answers = Answers::new(4);
+            let mut answers = Answers::default();
+            answers.grow(4);
             for original in 0..before {
                 answers.push(ResourceData::Atomic { original }, Psn::new(100), 0, 1);
             }

@@ -4,7 +4,6 @@
 use core::fmt;
 
 use super::Qp;
-use super::answers::Answers;
 use crate::roce::config::Mtu;
 use crate::roce::events::Event;
 use crate::roce::keys::Access;
@@ -56,13 +55,14 @@ pub struct QpAttributes {
     pub destination: Option<Qpn>,
     /// The number of the first packet that arrives.
     pub rq_psn: Option<Psn>,
-    /// READs and atomic operations that the peer may have under way.
+    /// READs and atomic operations that the peer may have under way. In SQD a smaller number than
+    /// before changes nothing, because the peer may ask for its answers again.
     pub max_dest_rd_atomic: Option<u8>,
     /// The code of the time that the peer waits when it finds no receive, below 32.
     pub min_rnr_timer: Option<u8>,
     /// The number of the first packet that is sent.
     pub sq_psn: Option<Psn>,
-    /// READs and atomic operations that may be under way at once.
+    /// READs and atomic operations that may be under way at once; not 0 while some are queued.
     pub max_rd_atomic: Option<u8>,
     /// Times that a packet is sent again, below 8.
     pub retry_cnt: Option<u8>,
@@ -267,6 +267,9 @@ impl Qp {
             return Err(ModifyError::Extra(name));
         }
         attributes.check_values(limits)?;
+        if attributes.max_rd_atomic == Some(0) && self.sq.has_response_to_come() {
+            return Err(ModifyError::Value("MAX_QP_RD_ATOMIC"));
+        }
         if self.options.transport == Transport::Ud {
             // A datagram is a packet, and has no path whose MTU could be another.
             self.settings.mtu_shift = limits.mtu.shift() as u8;
@@ -298,7 +301,7 @@ impl Qp {
             self.template = Some(Template::new(&path, self.qpn, destination));
         }
         if attributes.max_dest_rd_atomic.is_some() {
-            self.answers = Answers::new(settings.max_dest_rd_atomic);
+            self.answers.grow(settings.max_dest_rd_atomic);
         }
         if let Some(psn) = attributes.rq_psn {
             self.responder.start(psn);

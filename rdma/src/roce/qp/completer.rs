@@ -39,11 +39,13 @@ impl Qp {
     fn acknowledge(&mut self, tables: &mut Tables, now: u64, psn: Psn) {
         let shift = u32::from(self.settings.mtu_shift);
         let before = self.requester.unacknowledged;
+        let acknowledged = psn.plus(1).behind(before);
         let mut is_answer_missing = false;
         let mut position = self.sq.head;
         while position != self.requester.started {
             let wqe = self.sq.at(position);
-            if psn.since(wqe.psn) < 0 {
+            // Of the first request a part may be acknowledged before.
+            if position != self.sq.head && wqe.psn.behind(before) >= acknowledged {
                 break;
             }
             if wqe.operation.needs_response() {
@@ -51,7 +53,7 @@ impl Qp {
                 break;
             }
             let end = wqe.psn.plus(wqe.psn_count(shift));
-            if psn.since(end) < 0 {
+            if end.behind(before) > acknowledged {
                 self.requester.unacknowledged = psn.plus(1);
                 break;
             }
@@ -64,7 +66,7 @@ impl Qp {
         self.complete_acknowledged(tables);
         if is_answer_missing {
             self.counters.implied_naks += 1;
-            self.retry(tables, now, false);
+            self.retry(tables, false);
         }
     }
 
@@ -86,8 +88,7 @@ impl Qp {
         let shift = u32::from(self.settings.mtu_shift);
         while self.sq.head != self.requester.started {
             let wqe = self.sq.at(self.sq.head);
-            let end = wqe.psn.plus(wqe.psn_count(shift));
-            if self.requester.unacknowledged.since(end) < 0 {
+            if self.requester.unacknowledged.behind(wqe.psn) < wqe.psn_count(shift) {
                 break;
             }
             self.complete_first(tables);
@@ -157,7 +158,7 @@ impl Qp {
             return;
         }
         match nak {
-            Nak::PsnSequence => self.retry(tables, now, true),
+            Nak::PsnSequence => self.retry(tables, true),
             nak => self.fail(tables, nak.into()),
         }
     }
@@ -173,7 +174,7 @@ impl Qp {
 
     /// Sends again from the oldest packet that is not acknowledged. Without `is_asked` once only
     /// until something is acknowledged, because each later answer finds the same one missing.
-    fn retry(&mut self, tables: &mut Tables, now: u64, is_asked: bool) {
+    fn retry(&mut self, tables: &mut Tables, is_asked: bool) {
         let has_done_so = self.requester.has_gone_back && !is_asked;
         if self.state == QpState::Err || self.requester.waits_for_receive || has_done_so {
             return;
@@ -184,7 +185,6 @@ impl Qp {
         self.requester.retries_left = left;
         self.requester.has_gone_back = true;
         self.go_back(self.requester.unacknowledged);
-        self.restart_timer(now);
     }
 
     /// Takes a part of the answer to a READ, or the answer to an atomic operation.
@@ -225,9 +225,9 @@ impl Qp {
         self.requester.deadline = NEVER;
         if self.requester.waits_for_receive {
             self.requester.waits_for_receive = false;
-        } else if self.requester.unacknowledged != self.requester.sent {
+        } else if self.requester.awaits_answer() {
             self.counters.timeouts += 1;
-            self.retry(tables, now, true);
+            self.retry(tables, true);
         }
     }
 
@@ -235,5 +235,57 @@ impl Qp {
     #[inline]
     pub(in crate::roce) const fn deadline(&self) -> u64 {
         self.requester.deadline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QpOptions, QpState};
+    use super::*;
+    use crate::roce::handle::Table;
+    use crate::roce::tables::Tables;
+    use crate::roce::work::{Data, MESSAGE_MAX, Remote, SendOperation, SendRequest, Sge};
+
+    /// A queue pair with one WRITE of all 2²³ packets that a message may have.
+    fn longest(tables: &mut Tables) -> Qp {
+        let (mut pds, mut qps) = (Table::new(1), Table::new(1));
+        let pd = pds.insert_with(|_| ()).unwrap();
+        let cq = tables.cqs.insert_with(|_| crate::roce::cq::Cq::new(1)).unwrap();
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 1,
+            recv_depth: 1,
+            srq: None,
+            signals_all: true,
+        };
+        let handle = qps.insert_with(|_| ()).unwrap();
+        let mut qp = Qp::new(handle, crate::wire::qpn::Qpn::new(2), &options);
+        let sge = [Sge { address: 0, len: MESSAGE_MAX, lkey: 0 }];
+        let write = SendRequest::new(1, SendOperation::Write(Remote::default()), Data::Sges(&sge));
+        qp.sq.post(&write, true, MESSAGE_MAX).unwrap();
+        qp.requester.start(Psn::new(5));
+        qp.sq.at_mut(0).psn = Psn::new(5);
+        (qp.state, qp.requester.started) = (QpState::Rts, 1);
+        qp
+    }
+
+    #[test]
+    fn longest_message_is_acknowledged_from_its_first_to_its_last_packet() {
+        let mut tables = Tables::for_tests();
+        let mut qp = longest(&mut tables);
+        let end = Psn::new(5).plus(1 << 23);
+        for done in [64, 1 << 22, (1 << 23) - 64] {
+            (qp.requester.next, qp.requester.sent) = (Psn::new(5).plus(done), Psn::new(5).plus(done));
+            qp.requester.wqe = 0;
+            qp.acknowledge(&mut tables, 0, Psn::new(5).plus(done - 1));
+            assert_eq!((qp.requester.unacknowledged, qp.sq.head), (Psn::new(5).plus(done), 0));
+        }
+        (qp.requester.next, qp.requester.sent, qp.requester.wqe) = (end, end, 1);
+        qp.acknowledge(&mut tables, 0, end.plus(0xff_ffff));
+        let done = tables.cqs.get_mut(qp.options.send_cq).unwrap().pop().unwrap();
+        assert_eq!((done.status, qp.requester.unacknowledged), (Status::Success, end));
     }
 }

@@ -69,6 +69,8 @@ pub(super) struct Qp {
     requester: Requester,
     responder: Responder,
     answers: Answers,
+    /// A part of a READ was answered: a request comes before the next.
+    has_answered: bool,
     pub(super) counters: QpCounters,
     /// It stands in the queue of those that have a packet to send.
     pub(super) is_queued: bool,
@@ -89,6 +91,7 @@ impl Qp {
             requester: Requester::default(),
             responder: Responder::default(),
             answers: Answers::default(),
+            has_answered: false,
             counters: QpCounters::default(),
             is_queued: false,
         }
@@ -196,10 +199,13 @@ impl Qp {
         self.has_answer() || self.can_request(tables)
     }
 
-    /// Writes the next packet into the frame, answers first; `None` if there is none.
+    /// Writes the next packet into the frame, answers first; `None` if there is none. Requests take
+    /// turns with the data of READs, so that a peer which never stops reading does not stop them.
     #[inline]
     pub(super) fn transmit(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
-        let len = match self.send_answer(tables, frame) {
+        let is_turn_of_requests = core::mem::take(&mut self.has_answered);
+        let request = if is_turn_of_requests { self.send_request(tables, now, frame) } else { None };
+        let len = match request.or_else(|| self.send_answer(tables, frame)) {
             Some(len) => len,
             None => self.send_request(tables, now, frame)?,
         };

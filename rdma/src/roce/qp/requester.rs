@@ -30,6 +30,9 @@ pub(crate) struct Requester {
     pub(super) next: Psn,
     /// Behind the last packet that was sent.
     pub(super) sent: Psn,
+    /// Behind the last packet since it went back that the peer is to acknowledge: for one before it
+    /// an answer is awaited.
+    asked: Psn,
     /// The request that is sent next, as a position of the queue.
     pub(super) wqe: u32,
     /// Bytes of it that were sent.
@@ -61,6 +64,7 @@ impl Default for Requester {
             unacknowledged: Psn::default(),
             next: Psn::default(),
             sent: Psn::default(),
+            asked: Psn::default(),
             wqe: 0,
             offset: 0,
             started: 0,
@@ -81,7 +85,7 @@ impl Default for Requester {
 impl Requester {
     /// Begins at a sequence number.
     pub(super) fn start(&mut self, psn: Psn) {
-        (self.unacknowledged, self.next, self.sent) = (psn, psn, psn);
+        (self.unacknowledged, self.next, self.sent, self.asked) = (psn, psn, psn, psn);
     }
 
     /// All retries are there again.
@@ -102,6 +106,13 @@ impl Requester {
     /// True if nothing is under way, nor half sent.
     pub(super) fn drains(&self, sq: &SendQueue) -> bool {
         sq.head == self.started && self.offset == 0
+    }
+
+    /// True if the peer owes an answer. A message of which no packet asks for one yet may have to
+    /// wait for its turn longer than an answer takes.
+    #[inline]
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.asked.since(self.unacknowledged) > 0
     }
 
     /// The sequence number of the next packet, and whether it was sent before.
@@ -281,8 +292,11 @@ impl Qp {
             requester.sent = requester.next;
         }
         requester.reads += u8::from(needs_response);
-        requester.packets_since_ack_request =
-            if request.asks_for_ack { 0 } else { requester.packets_since_ack_request + 1 };
+        if request.asks_for_ack {
+            (requester.packets_since_ack_request, requester.asked) = (0, requester.next);
+        } else {
+            requester.packets_since_ack_request += 1;
+        }
         if request.is_last {
             requester.wqe = requester.wqe.wrapping_add(1);
             requester.offset = 0;
@@ -294,19 +308,19 @@ impl Qp {
         }
     }
 
-    /// Waits the whole time to an acknowledgment, if anything is under way.
+    /// Waits the whole time to an acknowledgment, if one is awaited.
     #[inline]
     pub(super) fn restart_timer(&mut self, now: u64) {
-        let is_under_way = self.requester.unacknowledged != self.requester.sent;
-        let timeout = self.settings.timeout_ns().filter(|_| is_under_way);
+        let timeout = self.settings.timeout_ns().filter(|_| self.requester.awaits_answer());
         self.requester.deadline = timeout.map_or(NEVER, |timeout| now.saturating_add(timeout));
     }
 
-    /// Sends again from a packet on.
+    /// Sends again from a packet on. No answer is awaited before that is sent.
     pub(super) fn go_back(&mut self, to: Psn) {
         let shift = u32::from(self.settings.mtu_shift);
         let requester = &mut self.requester;
-        (requester.next, requester.reads, requester.offset) = (to, 0, 0);
+        (requester.next, requester.asked, requester.deadline) = (to, to, NEVER);
+        (requester.reads, requester.offset) = (0, 0);
         requester.packets_since_ack_request = 0;
         requester.wqe = self.sq.head;
         while requester.wqe != requester.started {

@@ -106,6 +106,12 @@ impl SendQueue {
         &mut self.ring[position as usize & mask]
     }
 
+    /// True if a request is queued that is answered by data.
+    pub(crate) fn has_response_to_come(&self) -> bool {
+        let count = self.tail.wrapping_sub(self.head);
+        (0..count).any(|place| self.at(self.head.wrapping_add(place)).operation.needs_response())
+    }
+
     /// Forgets all requests.
     pub(crate) fn clear(&mut self) {
         (self.head, self.tail) = (0, 0);
