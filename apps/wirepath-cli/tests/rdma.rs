@@ -43,13 +43,13 @@ fn wait_for_listener(namespace: &Namespace) {
     });
 }
 
-/// Both ends are ours.
-fn plays_with_itself(wire: &Wire, verb: &str, options: &str) {
+/// Both ends are ours, and agree on an MTU.
+fn plays_with_itself(wire: &Wire, verb: &str, options: &str, mtu: &str) {
     let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
     wait_for_listener(&wire.far);
     let client = start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}"));
-    check(&client.wait_with_output().unwrap(), "MTU 1024");
-    check(&server.wait_with_output().unwrap(), "MTU 1024");
+    check(&client.wait_with_output().unwrap(), mtu);
+    check(&server.wait_with_output().unwrap(), mtu);
 }
 
 #[test]
@@ -57,13 +57,34 @@ fn each_verb_plays_with_itself() {
     let Some(wire) = Wire::new("each_verb_plays_with_itself") else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
     for verb in ["send", "write", "read"] {
-        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4");
+        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4", "MTU 1024");
     }
-    plays_with_itself(&wire, "atomic", "--count 50");
+    plays_with_itself(&wire, "atomic", "--count 50", "MTU 1024");
     for service in ["rc", "uc", "srq"] {
-        plays_with_itself(&wire, "pingpong", &format!("--size 3000 --count 50 --service {service}"));
+        plays_with_itself(&wire, "pingpong", &format!("--size 3000 --count 50 --service {service}"), "MTU 1024");
     }
-    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud");
+    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud", "MTU 1024");
+}
+
+#[test]
+fn packets_fit_a_buffer_however_large_the_interface_has_its_frames() {
+    let Some(wire) = Wire::new("packets_fit_a_buffer_however_large_the_interface_has_its_frames") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR)] {
+        end.ip(&["link", "set", "dev", interface, "mtu", "9000"]).unwrap();
+    }
+    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 2048");
+}
+
+#[test]
+fn devices_of_a_namespace_are_its_interfaces_with_their_addresses() {
+    let Some(wire) = Wire::new("devices_of_a_namespace_are_its_interfaces_with_their_addresses") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let output = start(&wire.near, &format!("devices {NEAR}")).wait_with_output().unwrap();
+    check(&output, &format!("{NEAR}  wirepath  software  active  1024"));
+    check(&output, "GID 0   ::ffff:10.9.0.1, RoCE v2");
+    let nothing = start(&wire.near, "devices nothing").wait_with_output().unwrap();
+    assert_eq!(nothing.status.code(), Some(1));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::run::{Log, Port, Settings, block};
 use super::serve::RunningWorker;
 use super::source::PortSource;
 use super::subscription::Subscription;
-use crate::counters::{Block, Snapshot};
+use crate::counters::{Block, Scope, Snapshot};
 use crate::device::{Queue, RxQueue, RxState};
 use crate::pipeline::{App, Cx, HostStack};
 use crate::time::{Clock, Duration, Instant, MonotonicClock, TscClock};
@@ -316,6 +316,13 @@ impl<A: App, S: PortSource> EmbeddedPort<A, S> {
     /// All counters, read now, with the gauges as they were at most 256 turns ago.
     pub fn counters(&self) -> Snapshot {
         self.block.snapshot()
+    }
+
+    /// A scope of the port's counters for values of the caller's own, at set-up. [`Block::check`]
+    /// was called when the port was opened: names that are used twice, or find no room, are not
+    /// published.
+    pub fn scope(&self, name: &str) -> Scope {
+        self.block.scope(name)
     }
 
     /// The app.

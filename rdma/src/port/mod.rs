@@ -11,6 +11,7 @@
 
 mod node;
 mod path;
+mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
 pub use path::{PathError, PathState, largest_mtu};

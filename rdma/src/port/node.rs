@@ -2,12 +2,14 @@
 
 use core::net::Ipv4Addr;
 
+use wirepath::counters::Scope;
 use wirepath::device::Offload;
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
+use super::rows::Rows;
 use crate::roce::{Device, DeviceConfig};
 use crate::wire::ROCE_PORT;
 use crate::wire::icrc::Network;
@@ -43,6 +45,7 @@ pub struct RoceNode {
     device: Device,
     consumer: ConsumerId,
     counters: NodeCounters,
+    rows: Option<Rows>,
 }
 
 /// What the node counted beside its device.
@@ -65,7 +68,7 @@ impl RoceNode {
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
-        Self { device: Device::new(config), consumer: ConsumerId(0), counters: NodeCounters::default() }
+        Self { device: Device::new(config), consumer: ConsumerId(0), counters: NodeCounters::default(), rows: None }
     }
 
     /// Takes the datagrams of another consumer.
@@ -73,6 +76,28 @@ impl RoceNode {
     pub fn with_consumer(mut self, consumer: ConsumerId) -> Self {
         self.consumer = consumer;
         self
+    }
+
+    /// Publishes the counters in this scope every 10 ms, for `wirepath stats`: those of the device,
+    /// and a row for each of its first `qps` queue pairs. A row counts on where another queue pair
+    /// takes the place of one that was destroyed. Packets with a wrong ICRC are the device's,
+    /// because nothing in them is to be believed. This allocates, some 6 KiB a row.
+    ///
+    /// ```
+    /// use rdma::port::{RoceNode, subscription};
+    /// use rdma::roce::DeviceConfig;
+    /// use wirepath::prelude::*;
+    ///
+    /// let port = Port::open("memory:rows")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
+    /// let mut port = port.subscribe(subscription()).embed(RoceNode::new(&DeviceConfig::default()))?;
+    /// let scope = port.scope("rdma");
+    /// port.app_mut().count_in(&scope, 1);
+    /// port.poll();
+    /// assert_eq!(port.counters().count("rdma/qp0/packets_rx"), Some(0));
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    pub fn count_in(&mut self, scope: &Scope, qps: u32) {
+        self.rows = Some(Rows::new(scope, qps));
     }
 
     /// The device.
@@ -152,12 +177,22 @@ impl App for RoceNode {
             self.device.on_timer(cx.now.as_nanos());
         }
         self.transmit(cx);
+        if let Some(rows) = &mut self.rows {
+            rows.publish(cx.now, &self.device, &self.counters);
+        }
+    }
+
+    fn on_stop(&mut self, _: &mut Cx<'_>) {
+        if let Some(rows) = &mut self.rows {
+            rows.publish_now(&self.device, &self.counters);
+        }
     }
 
     fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
         if self.device.is_due() {
             return cx.now;
         }
-        self.device.next_timer().map_or(Instant::MAX, Instant::from_nanos)
+        let timer = self.device.next_timer().map_or(Instant::MAX, Instant::from_nanos);
+        self.rows.as_ref().map_or(timer, |rows| timer.min(rows.deadline(&self.device)))
     }
 }

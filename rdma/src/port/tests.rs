@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
+use wirepath::pipeline::App;
 use wirepath::port::{EmbeddedPort, Port};
 
 use super::{PathError, PathState, RoceNode, subscription};
@@ -153,4 +154,36 @@ fn buffers_too_short_for_the_mtu_end_the_start() {
     let node = RoceNode::new(&DeviceConfig { mtu: Mtu::B4096, ..DeviceConfig::default() });
     let error = port.embed(node).err().expect("no room for 4096 bytes").to_string();
     assert!(error.contains("take a smaller MTU"), "{error}");
+}
+
+#[test]
+fn counters_of_each_queue_pair_are_published() {
+    let ([mut near, mut far], paths) = ends();
+    let scope = near.port.scope("rdma");
+    near.port.app_mut().count_in(&scope, 2);
+    near.connect(paths[0], &far);
+    far.connect(paths[1], &near);
+    // No receive is there: the second one of these is answered by an RNR NAK.
+    let write = SendOperation::Write(Remote { address: far.mr.address, rkey: far.mr.key });
+    for operation in [write, SendOperation::Send] {
+        let request = SendRequest::new(1, operation, Data::Inline(b"tick"));
+        near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    }
+    for _ in 0..8 {
+        near.port.poll();
+        far.port.poll();
+    }
+    let number = near.port.app().device().qpn(near.qp).unwrap().get();
+    let End { port, qp, .. } = &mut near;
+    port.with_app(App::on_stop);
+    let count =
+        |port: &EmbeddedPort<RoceNode, MemoryDevice>, name: &str| port.counters().count(&format!("rdma/{name}"));
+    let published = ["qp0/number", "qp0/state", "qp0/rnr_naks_rx", "qp0/naks_rx/remote_access", "qp1/number"];
+    let expected = [u64::from(number), QpState::Rts as u64, 1, 0, 0];
+    assert_eq!(published.map(|name| count(port, name).unwrap()), expected);
+    assert!(count(port, "qp0/packets_tx") >= Some(2));
+    port.app_mut().device_mut().destroy_qp(*qp).unwrap();
+    let sent = count(port, "qp0/packets_tx");
+    port.with_app(App::on_stop);
+    assert_eq!((count(port, "qp0/number"), count(port, "qp0/packets_tx")), (Some(0), sent), "the row counts on");
 }

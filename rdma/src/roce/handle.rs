@@ -113,6 +113,12 @@ impl<K, T> Table<K, T> {
         self.slots.get_mut(idx as usize)?.value.as_mut()
     }
 
+    /// The handle of the object at a place.
+    pub(super) fn handle_at(&self, idx: u32) -> Option<Handle<K>> {
+        let slot = self.slots.get(idx as usize).filter(|slot| slot.value.is_some())?;
+        Some(Handle { idx, generation: slot.generation, kind: PhantomData })
+    }
+
     /// Asks the CPU for the object at a place, which is looked at soon.
     #[inline]
     pub(super) fn prefetch(&self, idx: u32) {

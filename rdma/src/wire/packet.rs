@@ -149,6 +149,7 @@ impl fmt::Display for Packet<'_> {
                 for (is_so, words) in [
                     (bth.ack_request(), ", ack wanted"),
                     (bth.is_solicited(), ", solicited"),
+                    (bth.has_fecn(), ", FECN"),
                     (bth.has_becn(), ", BECN"),
                 ] {
                     f.write_str(if is_so { words } else { "" })?;

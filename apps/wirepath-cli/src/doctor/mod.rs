@@ -17,7 +17,7 @@ mod nic;
 mod program;
 mod sockets;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod text;
 
 use std::error::Error;

@@ -10,10 +10,10 @@ use crate::interface::Interface;
 use crate::root::Root;
 
 /// The kernel's files in a temporary directory.
-pub(super) struct FakeSysfs(TempDir);
+pub(crate) struct FakeSysfs(TempDir);
 
 impl FakeSysfs {
-    pub(super) fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(TempDir::new().unwrap());
         for (name, text) in files {
             let path = tree.0.path().join(name);
@@ -23,7 +23,7 @@ impl FakeSysfs {
         tree
     }
 
-    pub(super) fn root(&self) -> Root {
+    pub(crate) fn root(&self) -> Root {
         Root::new(Some(self.0.path()))
     }
 }

@@ -25,8 +25,13 @@ pub(super) const RD_ATOMICS: u8 = 16;
 pub(super) const RECEIVES: u32 = 512;
 /// How long ARP may take.
 const NEIGHBOR_SPAN: Duration = Duration::from_secs(5);
-/// The longest time without any completion: a peer that is gone ends its queue pair earlier.
+/// The longest time without any completion: a peer that is gone ends its queue pair earlier, over a
+/// reliable connection.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The same of a service that sends nothing again: one lost packet ends the game.
+const SILENCE_MAX_UNRELIABLE: Duration = Duration::from_secs(10);
+/// The largest payload, whatever the interface's MTU: a frame must fit into one buffer of the port.
+pub(super) const MTU_MAX: Mtu = Mtu::B2048;
 // The values of ibv_rc_pingpong: 0.64 ms for a peer without a receive, 67 ms for an
 // acknowledgment, and as many retries as there can be.
 const MIN_RNR_TIMER: u8 = 12;
@@ -80,6 +85,8 @@ impl End {
         let node = RoceNode::new(&DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() });
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;
+        let scope = port.scope("rdma");
+        port.app_mut().count_in(&scope, 1);
         let device = port.app_mut().device_mut();
         let pd = device.create_pd()?;
         let cq = device.create_cq(2 * (RECEIVES + depth))?;
@@ -240,7 +247,11 @@ impl End {
     /// Turns the worker until something completes.
     pub(super) fn wait(&mut self) -> Result<WorkCompletion, Box<dyn Error>> {
         let begun = Instant::now();
-        while begun.elapsed() < SILENCE_MAX {
+        let (silence_max, why) = match self.service.transport() {
+            Transport::Rc => (SILENCE_MAX, "the peer is silent"),
+            _ => (SILENCE_MAX_UNRELIABLE, "a packet was lost, and this service sends none again"),
+        };
+        while begun.elapsed() < silence_max {
             if let Some(done) = self.poll()? {
                 return Ok(done);
             }
@@ -249,7 +260,7 @@ impl End {
             }
             self.turn();
         }
-        Err(format!("nothing completed for {} s: the peer is silent", SILENCE_MAX.as_secs()).into())
+        Err(format!("nothing completed for {} s: {why}", silence_max.as_secs()).into())
     }
 
     /// Whether Ctrl-C was pressed.
@@ -290,7 +301,8 @@ fn mtu_of(via: &str) -> Result<Mtu, String> {
     match link.and_then(|mtu| mtu.trim().parse().ok()) {
         None => Ok(Mtu::B1024),
         Some(mtu) => {
-            largest_mtu(mtu).ok_or_else(|| format!("{interface} has an MTU of {mtu}: RoCE needs 336 at least"))
+            let largest = largest_mtu(mtu).map(|mtu| mtu.min(MTU_MAX));
+            largest.ok_or_else(|| format!("{interface} has an MTU of {mtu}: RoCE needs 336 at least"))
         }
     }
 }

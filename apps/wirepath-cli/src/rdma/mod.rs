@@ -4,6 +4,7 @@
 //! The queue pairs of both ends are told by TCP over the kernel's sockets; the packets of RoCE go
 //! past the kernel.
 
+mod devices;
 mod end;
 mod exchange;
 mod pingpong;
@@ -23,6 +24,7 @@ const SIZE_MAX: u32 = 64 << 20;
 /// Speaks RoCE in software on a port: messages, reads and writes of a peer's memory, atomics.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
+    wirepath rdma devices                                        mode, state, addresses, PFC and ECN of each device\n  \
     wirepath rdma write --serve --via eth1                       waits for the peer, which may be ib_write_bw\n  \
     wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
@@ -38,6 +40,8 @@ pub(crate) struct RdmaOptions {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Shows what speaks RDMA here: RNICs, Linux rxe, and the interfaces that wirepath speaks RoCE on
+    Devices(devices::DevicesOptions),
     /// Sends messages into receives of the peer; speaks with ib_send_bw
     Send(EndOptions),
     /// Writes memory of the peer; speaks with ib_write_bw
@@ -111,14 +115,15 @@ enum Operation {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
-    let stop = StopFlag::on_signals()?;
     let (operation, options) = match &options.verb {
+        Verb::Devices(options) => return devices::run(options),
         Verb::Send(options) => (Operation::Send, options),
         Verb::Write(options) => (Operation::Write, options),
         Verb::Read(options) => (Operation::Read, options),
         Verb::Atomic(options) => (Operation::Atomic, &EndOptions { size: 8, ..options.clone() }),
-        Verb::Pingpong(options) => return pingpong::run(options, &stop),
+        Verb::Pingpong(options) => return pingpong::run(options, &StopFlag::on_signals()?),
     };
+    let stop = StopFlag::on_signals()?;
     match options.peer {
         Some(peer) => transfer::run(operation, peer, options, &stop),
         None => serve::run(options, &stop),

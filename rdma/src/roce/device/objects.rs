@@ -209,6 +209,12 @@ impl Device {
         Ok(())
     }
 
+    /// The queue pair at a place of the table, from 0 to below
+    /// [`DeviceConfig::qps`](crate::roce::DeviceConfig::qps), if there is one.
+    pub fn qp_at(&self, place: u32) -> Option<QpHandle> {
+        self.qps.handle_at(place)
+    }
+
     /// The number of a queue pair, which its peer needs.
     pub fn qpn(&self, handle: QpHandle) -> Option<Qpn> {
         self.qps.get(handle).map(Qp::qpn)

@@ -1,0 +1,148 @@
+//! What a device counted, in shared memory: rows for `wirepath stats`, one for each queue pair.
+
+use wirepath::counters::{Counter, Gauge, Scope, Unit};
+use wirepath::time::{Duration, Instant};
+
+use super::node::NodeCounters;
+use crate::roce::{Device, DeviceCounters, QpCounters, QpHandle};
+
+/// Between two publications: a reader looks four times a second, and a row costs some twenty
+/// stores.
+const SPAN: Duration = Duration::from_millis(10);
+
+/// A value that is published: its name, its unit, and how it is found.
+type Entry<T> = (&'static str, Unit, fn(&T) -> u64);
+
+/// The published counters, and when they are published next.
+pub(super) struct Rows {
+    device: Vec<Counter>,
+    node: Vec<Counter>,
+    /// One for each place of the device's table of queue pairs, as far as there are rows.
+    qps: Vec<Row>,
+    next_at: Instant,
+    /// Packets in and out when they were published last.
+    packets: u64,
+}
+
+struct Row {
+    /// The number of the queue pair that has the place now, and its state; zeros for none.
+    number: Gauge,
+    state: Gauge,
+    counters: Vec<Counter>,
+    qp: Option<QpHandle>,
+    /// What the row had counted before this queue pair.
+    before: Vec<u64>,
+}
+
+impl Rows {
+    /// Makes the rows. This allocates.
+    pub(super) fn new(scope: &Scope, count: u32) -> Self {
+        let qps = (0..count).map(|place| Row::new(&scope.scope(&format!("qp{place}")))).collect();
+        let (device, node) = (register(scope, &DEVICE), register(scope, &NODE));
+        Self { device, node, qps, next_at: Instant::from_nanos(0), packets: 0 }
+    }
+
+    /// Publishes what was counted, if it is time.
+    #[inline]
+    pub(super) fn publish(&mut self, now: Instant, device: &Device, node: &NodeCounters) {
+        if now >= self.next_at {
+            self.next_at = now + SPAN;
+            self.publish_now(device, node);
+        }
+    }
+
+    /// When there is something new to publish.
+    pub(super) fn deadline(&self, device: &Device) -> Instant {
+        if packets(&device.counters()) == self.packets { Instant::MAX } else { self.next_at }
+    }
+
+    pub(super) fn publish_now(&mut self, device: &Device, node: &NodeCounters) {
+        let counters = device.counters();
+        self.packets = packets(&counters);
+        set(&self.device, &DEVICE, &counters, &[]);
+        set(&self.node, &NODE, node, &[]);
+        for (place, row) in (0..).zip(&mut self.qps) {
+            row.publish(device, device.qp_at(place));
+        }
+    }
+}
+
+impl Row {
+    fn new(scope: &Scope) -> Self {
+        let (number, state) = (scope.gauge("number", Unit::Number), scope.gauge("state", Unit::Number));
+        Self { number, state, counters: register(scope, &QP), qp: None, before: vec![0; QP.len()] }
+    }
+
+    fn publish(&mut self, device: &Device, qp: Option<QpHandle>) {
+        if qp != self.qp {
+            self.qp = qp;
+            self.before.iter_mut().zip(&self.counters).for_each(|(before, counter)| *before = counter.get());
+        }
+        self.number.set(qp.and_then(|qp| device.qpn(qp)).map_or(0, |qpn| qpn.get().into()));
+        self.state.set(qp.and_then(|qp| device.qp_state(qp)).map_or(0, |state| state as u64));
+        if let Some(counters) = qp.and_then(|qp| device.qp_counters(qp)) {
+            set(&self.counters, &QP, &counters, &self.before);
+        }
+    }
+}
+
+fn register<T>(scope: &Scope, entries: &[Entry<T>]) -> Vec<Counter> {
+    entries.iter().map(|(name, unit, _)| scope.counter(name, *unit)).collect()
+}
+
+/// Sets the counters to what `from` says, and what was counted before.
+fn set<T>(counters: &[Counter], entries: &[Entry<T>], from: &T, before: &[u64]) {
+    for (idx, (counter, (_, _, value))) in counters.iter().zip(entries).enumerate() {
+        let value = value(from).wrapping_add(before.get(idx).copied().unwrap_or(0));
+        counter.add(value.wrapping_sub(counter.get()));
+    }
+}
+
+fn packets(counters: &DeviceCounters) -> u64 {
+    counters.packets_rx + counters.packets_tx
+}
+
+const DEVICE: [Entry<DeviceCounters>; 14] = [
+    ("packets_rx", Unit::Packets, |device| device.packets_rx),
+    ("packets_tx", Unit::Packets, |device| device.packets_tx),
+    ("cnps_rx", Unit::Packets, |device| device.cnps_rx),
+    ("drop/malformed", Unit::Packets, |device| device.malformed),
+    ("drop/icrc_errors", Unit::Packets, |device| device.icrc_errors),
+    ("drop/unknown_qp", Unit::Packets, |device| device.unknown_qp),
+    ("drop/qp_state", Unit::Packets, |device| device.qp_state),
+    ("drop/pkey_violations", Unit::Packets, |device| device.pkey_violations),
+    ("drop/wrong_transport", Unit::Packets, |device| device.wrong_transport),
+    ("drop/wrong_address", Unit::Packets, |device| device.wrong_address),
+    ("drop/qkey_violations", Unit::Packets, |device| device.qkey_violations),
+    ("drop/unknown_groups", Unit::Packets, |device| device.unknown_groups),
+    ("events_lost", Unit::Events, |device| device.events_lost),
+    ("cq_overruns", Unit::Events, |device| device.cq_overruns),
+];
+
+const NODE: [Entry<NodeCounters>; 3] = [
+    ("drop/without_headers", Unit::Packets, |node| node.without_headers),
+    ("drop/refused", Unit::Frames, |node| node.refused),
+    ("deferred", Unit::Polls, |node| node.deferred),
+];
+
+const QP: [Entry<QpCounters>; 19] = [
+    ("packets_rx", Unit::Packets, |qp| qp.packets_rx),
+    ("packets_tx", Unit::Packets, |qp| qp.packets_tx),
+    ("retransmits", Unit::Packets, |qp| qp.retransmits),
+    ("duplicates", Unit::Packets, |qp| qp.duplicates),
+    ("out_of_sequence", Unit::Packets, |qp| qp.out_of_sequence),
+    ("stale_responses", Unit::Packets, |qp| qp.stale_responses),
+    ("dropped", Unit::Messages, |qp| qp.dropped),
+    ("timeouts", Unit::Events, |qp| qp.timeouts.into()),
+    ("implied_naks", Unit::Events, |qp| qp.implied_naks.into()),
+    ("rnr_naks_rx", Unit::Packets, |qp| qp.rnr_naks_rx.into()),
+    ("rnr_naks_tx", Unit::Packets, |qp| qp.rnr_naks_tx.into()),
+    ("naks_rx/psn_sequence", Unit::Packets, |qp| qp.naks_rx[0].into()),
+    ("naks_rx/invalid_request", Unit::Packets, |qp| qp.naks_rx[1].into()),
+    ("naks_rx/remote_access", Unit::Packets, |qp| qp.naks_rx[2].into()),
+    ("naks_rx/remote_operational", Unit::Packets, |qp| qp.naks_rx[3].into()),
+    ("naks_tx/psn_sequence", Unit::Packets, |qp| qp.naks_tx[0].into()),
+    ("naks_tx/invalid_request", Unit::Packets, |qp| qp.naks_tx[1].into()),
+    ("naks_tx/remote_access", Unit::Packets, |qp| qp.naks_tx[2].into()),
+    ("naks_tx/remote_operational", Unit::Packets, |qp| qp.naks_tx[3].into()),
+];
