@@ -27,7 +27,8 @@ pub fn subscription() -> Subscription {
 ///
 /// It takes the datagrams of its consumer, and sends what is due once a turn. Requests are posted,
 /// and completions polled, by [`device_mut`](Self::device_mut): between two turns, or in the
-/// methods of an app that has the node in it and passes its calls on.
+/// methods of an app that has the node in it and passes its calls on. Over AF_XDP the frames come
+/// here from the first turn on, so make one before a peer is told of a queue pair.
 ///
 /// ```
 /// use rdma::port::{RoceNode, subscription};
@@ -88,8 +89,9 @@ impl RoceNode {
     /// use rdma::roce::DeviceConfig;
     /// use wirepath::prelude::*;
     ///
-    /// let port = Port::open("memory:rows")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
-    /// let mut port = port.subscribe(subscription()).embed(RoceNode::new(&DeviceConfig::default()))?;
+    /// let address = "192.0.2.1/24".parse().expect("an address");
+    /// let port = Port::open("memory:rows")?.address(address).log(|_| ()).subscribe(subscription());
+    /// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
     /// let scope = port.scope("rdma");
     /// port.app_mut().count_in(&scope, 1);
     /// port.poll();

@@ -125,7 +125,7 @@ const NODE: [Entry<NodeCounters>; 3] = [
     ("deferred", Unit::Polls, |node| node.deferred),
 ];
 
-const QP: [Entry<QpCounters>; 19] = [
+const QP: [Entry<QpCounters>; 22] = [
     ("packets_rx", Unit::Packets, |qp| qp.packets_rx),
     ("packets_tx", Unit::Packets, |qp| qp.packets_tx),
     ("retransmits", Unit::Packets, |qp| qp.retransmits),
@@ -145,4 +145,7 @@ const QP: [Entry<QpCounters>; 19] = [
     ("naks_tx/invalid_request", Unit::Packets, |qp| qp.naks_tx[1].into()),
     ("naks_tx/remote_access", Unit::Packets, |qp| qp.naks_tx[2].into()),
     ("naks_tx/remote_operational", Unit::Packets, |qp| qp.naks_tx[3].into()),
+    ("marked_rx", Unit::Packets, |qp| qp.marked_rx),
+    ("cnps_tx", Unit::Packets, |qp| qp.cnps_tx.into()),
+    ("cnps_rx", Unit::Packets, |qp| qp.cnps_rx.into()),
 ];

@@ -3,7 +3,7 @@
 use zerocopy::{Immutable, IntoBytes};
 
 use super::path::Template;
-use crate::wire::bth::{Bth, BthFields};
+use crate::wire::bth::Bth;
 use crate::wire::icrc::ICRC_LEN;
 
 /// Bytes of the longest headers between the BTH and a payload: a RETH and immediate data. An
@@ -28,10 +28,10 @@ pub(super) struct Builder<'a> {
 impl<'a> Builder<'a> {
     /// Begins with the path's headers and the BTH.
     #[inline]
-    pub(super) fn new(frame: &'a mut [u8], template: &Template, fields: &BthFields) -> Self {
+    pub(super) fn new(frame: &'a mut [u8], template: &Template, bth: &Bth) -> Self {
         let roce_at = template.copy_to(frame);
         let mut builder = Self { frame, roce_at, end: roce_at };
-        builder.push(&Bth::new(fields));
+        builder.push(bth);
         builder
     }
 

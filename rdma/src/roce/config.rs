@@ -32,6 +32,9 @@ pub struct DeviceConfig {
     /// Packets that a reliable queue pair sends ahead of the acknowledgments: so many are sent
     /// again for one that is lost. By default 128, as Linux rxe does.
     pub unacknowledged_packets: u32,
+    /// The link's rate in Mbit/s, from which a queue pair is slowed where its packets meet
+    /// congestion; without congestion nothing is slowed. By default 10,000.
+    pub link_mbps: u32,
     /// Asynchronous events that wait to be taken. By default 256; a later one is counted and
     /// dropped.
     pub events: u32,
@@ -52,6 +55,7 @@ impl Default for DeviceConfig {
             rd_atomics: 16,
             mtu: Mtu::B1024,
             unacknowledged_packets: 128,
+            link_mbps: 10_000,
             events: 256,
         }
     }

@@ -8,8 +8,7 @@ pub struct DeviceCounters {
     pub packets_rx: u64,
     /// Packets that were sent.
     pub packets_tx: u64,
-    /// Congestion notifications for one of the queue pairs. Nothing is sent slower for them: there
-    /// is no congestion control yet.
+    /// Congestion notifications for one of the queue pairs, which sends slower then.
     pub cnps_rx: u64,
     /// Dropped: no packet of RoCE, or of an unknown opcode.
     pub malformed: u64,
@@ -66,4 +65,10 @@ pub struct QpCounters {
     pub naks_tx: [u32; 4],
     /// NAKs that arrived, by their codes.
     pub naks_rx: [u32; 4],
+    /// Packets that arrived with the mark of a congested switch (CE).
+    pub marked_rx: u64,
+    /// Congestion notifications that were sent for them: one in 50 µs at most.
+    pub cnps_tx: u32,
+    /// Congestion notifications that arrived.
+    pub cnps_rx: u32,
 }

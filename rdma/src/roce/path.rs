@@ -13,8 +13,10 @@ pub struct Path {
     pub link: Link,
     /// The addresses, and the version of RoCE with them.
     pub addresses: Addresses,
-    /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two. Keep the lower two
-    /// zero (not ECT): nothing here listens to marks, and what is marked is not dropped.
+    /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two. With ECT in the
+    /// lower two, switches mark packets where they are congested, and do not drop them; the peer
+    /// notifies us then, and we send slower. Linux rxe notifies nobody: take 0 for such a peer.
+    /// Datagrams are never ECT, because nothing slows them.
     pub traffic_class: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
@@ -61,9 +63,13 @@ const VLAN_ETHERTYPE: u16 = 0x8100;
 const UDP_LEN: usize = 8;
 
 impl Path {
-    /// The way to `destination`, with a traffic class of 0 and a hop limit of 64.
+    /// ECT(0), the mark of packets whose sender listens to congestion (RFC 3168).
+    pub const ECN_CAPABLE: u8 = 0b10;
+
+    /// The way to `destination`, with the traffic class [`ECN_CAPABLE`](Self::ECN_CAPABLE) and a
+    /// hop limit of 64.
     pub const fn new(link: Link, addresses: Addresses) -> Self {
-        Self { link, addresses, traffic_class: 0, hop_limit: 64 }
+        Self { link, addresses, traffic_class: Self::ECN_CAPABLE, hop_limit: 64 }
     }
 }
 
@@ -116,13 +122,27 @@ impl Template {
             Addresses::Ipv6 { source, destination } => writer.push_v6(path, 17, source, destination),
             Addresses::Grh { source, destination } => writer.push_v6(path, 0x1b, source, destination),
         }
-        let sum = writer.bytes[link_len..writer.len].as_chunks().0.iter().fold(0, |sum, word| add(sum, *word));
+        let sum = sum(&writer.bytes[link_len..writer.len]);
         if kind != Kind::Grh {
             writer.push(&source_port(local, remote).to_be_bytes());
             writer.push(&ROCE_PORT.to_be_bytes());
             writer.push(&[0; 4]);
         }
         Self { bytes: writer.bytes, link_len: link_len as u8, len: writer.len as u8, kind, sum }
+    }
+
+    /// The same with another traffic class.
+    pub(super) fn with_class(&self, class: u8) -> Self {
+        let mut other = self.clone();
+        let ip = &mut other.bytes[usize::from(self.link_len)..];
+        if self.kind == Kind::Ipv4 {
+            ip[1] = class;
+            other.sum = sum(&ip[..20]);
+        } else {
+            // Between the version and the flow label.
+            (ip[0], ip[1]) = (ip[0] & 0xf0 | class >> 4, class << 4 | ip[1] & 0x0f);
+        }
+        other
     }
 
     /// Writes the headers, and returns their length: the place of the BTH. The rest of the longest
@@ -211,6 +231,11 @@ impl Writer {
         self.push(&source.octets());
         self.push(&destination.octets());
     }
+}
+
+/// The sum of a header in ones' complement.
+fn sum(header: &[u8]) -> u16 {
+    header.as_chunks().0.iter().fold(0, |sum, word| add(sum, *word))
 }
 
 /// A sum in ones' complement.

@@ -24,6 +24,8 @@ pub(super) struct Tables {
     pub(super) counters: DeviceCounters,
     /// Packets that a queue pair sends ahead of the acknowledgments.
     pub(super) unacknowledged_packets: u32,
+    /// The rate that a queue pair has which no congestion slows.
+    pub(super) link_kbps: u32,
 }
 
 impl Tables {
@@ -38,6 +40,7 @@ impl Tables {
             events: Events::new(1, 1),
             counters: DeviceCounters::default(),
             unacknowledged_packets: 128,
+            link_kbps: 10_000_000,
         }
     }
 

@@ -19,6 +19,7 @@ struct Faults {
     lost: u64,
     doubled: u64,
     damaged: u64,
+    marked: u64,
 }
 
 /// A frame on its way to an end.
@@ -39,6 +40,7 @@ impl Wire {
             lost: share(2, 100),
             doubled: share(2, 100),
             damaged: share(3, 50),
+            marked: share(2, 200),
         };
         Self { faults, frames: BinaryHeap::new(), count: 0 }
     }
@@ -59,6 +61,10 @@ impl Wire {
             // Behind Ethernet, IPv4 and UDP.
             let at = 42 + random.below(frame.len() as u64 - 42) as usize;
             frame[at] ^= 1 << random.below(8);
+        }
+        if random.happens(self.faults.marked) {
+            // CE, in the traffic class of IPv4.
+            frame[15] |= 3;
         }
         self.carry(random, now, to, frame);
     }

@@ -12,6 +12,7 @@ pub const ICRC_LEN: usize = 4;
 
 /// Bytes of a BTH.
 const BTH_LEN: usize = 12;
+
 /// The header in front of the BTH, as it is sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Network<'a> {
@@ -21,6 +22,18 @@ pub enum Network<'a> {
     Ipv6(&'a [u8; 40], &'a [u8; 8]),
     /// RoCEv1: a global route header.
     Grh(&'a [u8; 40]),
+}
+
+impl Network<'_> {
+    /// A switch on the way was congested, and marked the packet (CE, RFC 3168).
+    #[inline]
+    pub const fn is_marked(&self) -> bool {
+        let ecn = match self {
+            Self::Ipv4(ip, _) => ip[1],
+            Self::Ipv6(ip, _) | Self::Grh(ip) => ip[1] >> 4,
+        };
+        ecn & 0b11 == 0b11
+    }
 }
 
 /// The ICRC of a packet; `transport` is all from the BTH to the end of the pad. Some 15 ns for 64

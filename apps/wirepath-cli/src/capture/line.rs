@@ -72,7 +72,12 @@ fn ipv4(bytes: &[u8], text: &mut String) -> fmt::Result {
             let (from, to) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
             write!(text, "IP {source}.{from} > {destination}.{to}: ")?;
             match to {
-                ROCE_PORT => roce(data, text),
+                ROCE_PORT => {
+                    roce(data, text)?;
+                    // A switch was congested (RFC 3168), which RoCE answers.
+                    text.push_str(if header.ecn() == 3 { ", CE" } else { "" });
+                    Ok(())
+                }
                 _ => write!(text, "UDP, length {}", data.len()),
             }
         }
@@ -176,6 +181,9 @@ mod tests {
         let words = "RC Acknowledge, QP 0x000012, PSN 5, NAK: PSN sequence error, MSN 4";
         let roce = [&[0xc0, 0, 0x12, 0xb7, 0, 28, 0, 0][..], &acknowledge].concat();
         check(&ipv4_of(17, &roce), &format!("IP 10.0.0.1.49152 > 239.1.2.3.4791: {words}"));
+        let mut marked = ipv4_of(17, &roce);
+        marked[15] = 3;
+        check(&marked, &format!("IP 10.0.0.1.49152 > 239.1.2.3.4791: {words}, CE"));
         let grh = [&[0; 40][..], &acknowledge].concat();
         check(&ethernet_of([0x89, 0x15], &grh), &format!("RoCEv1 02:00:00:00:00:02 > 02:00:00:00:00:01: {words}"));
         let tcp = [0x13, 0x88, 0x23, 0x28, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 0, 9, 0, 0, 0, 0, 7];

@@ -82,7 +82,9 @@ impl End {
         if service == Service::Ud && size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
         }
-        let node = RoceNode::new(&DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() });
+        let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
+        let link_mbps = of_interface(via, "speed").unwrap_or(config.link_mbps);
+        let node = RoceNode::new(&DeviceConfig { link_mbps, ..config });
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;
         let scope = port.scope("rdma");
@@ -108,8 +110,8 @@ impl End {
         })?;
         device.modify_qp(qp, &init(service))?;
         let psn = Psn::new(first_psn());
-        // Before the first turn the kernel has the frames, and refuses them: the peer, once it knows
-        // us, may send while we wait for its word.
+        // Before the first turn the kernel has the frames, and refuses them: the peer, once it
+        // knows us, may send while we wait for its word.
         port.poll();
         Ok(Self { port, service, pd, cq, srq, qp, destination: None, mr, mtu, psn, stop: stop.clone() })
     }
@@ -296,15 +298,20 @@ fn remote_access() -> Access {
 
 /// The largest payload on the port's link: 1024 bytes where the kernel knows no such interface.
 fn mtu_of(via: &str) -> Result<Mtu, String> {
-    let interface = via.rsplit(':').next().unwrap_or(via);
-    let link = fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
-    match link.and_then(|mtu| mtu.trim().parse().ok()) {
+    match of_interface(via, "mtu") {
         None => Ok(Mtu::B1024),
         Some(mtu) => {
-            let largest = largest_mtu(mtu).map(|mtu| mtu.min(MTU_MAX));
-            largest.ok_or_else(|| format!("{interface} has an MTU of {mtu}: RoCE needs 336 at least"))
+            let largest = largest_mtu(mtu as usize).map(|mtu| mtu.min(MTU_MAX));
+            largest.ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
         }
     }
+}
+
+/// A number that the kernel has of the port's interface; none where it knows no such interface, or
+/// says -1.
+fn of_interface(via: &str, file: &str) -> Option<u32> {
+    let interface = via.rsplit(':').next().unwrap_or(via);
+    fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?.trim().parse().ok()
 }
 
 /// The number of the first packet: another one each time, so that packets of an earlier connection

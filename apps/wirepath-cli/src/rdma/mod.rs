@@ -40,7 +40,7 @@ pub(crate) struct RdmaOptions {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Shows what speaks RDMA here: RNICs, Linux rxe, and the interfaces that wirepath speaks RoCE on
+    /// Shows what speaks RDMA here: RNICs, Linux rxe, and interfaces on which wirepath does
     Devices(devices::DevicesOptions),
     /// Sends messages into receives of the peer; speaks with ib_send_bw
     Send(EndOptions),
@@ -50,8 +50,8 @@ enum Verb {
     Read(EndOptions),
     /// Adds to a number of the peer; speaks with ib_atomic_bw
     Atomic(EndOptions),
-    /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD and
-    /// shared receive queues
+    /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD
+    /// and shared receive queues
     Pingpong(PingpongOptions),
 }
 

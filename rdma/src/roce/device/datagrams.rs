@@ -23,6 +23,8 @@ impl Device {
         let made = self.tables.ahs.insert_with(|handle| {
             // The UDP port spreads ways over a network; the receivers are not known here.
             let template = Template::new(path, Qpn::new(handle.idx() + 1), Qpn::new(1));
+            // Nothing slows datagrams: a switch that is congested is to drop them.
+            let template = template.with_class(path.traffic_class & !0b11);
             Ah { pd, template }
         });
         made.ok_or(DeviceError::Full("address handles"))

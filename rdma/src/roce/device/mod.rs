@@ -14,6 +14,7 @@ use super::events::Events;
 use super::groups::Groups;
 use super::handle::{QpHandle, Table, kind};
 use super::keys::Regions;
+use super::qp::congestion::link_kbps;
 use super::qp::{Qp, QpState};
 use super::tables::Tables;
 use super::timers::Timers;
@@ -65,6 +66,7 @@ impl Device {
                 events: Events::new(config.events, config.cqs),
                 counters: DeviceCounters::default(),
                 unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),
+                link_kbps: link_kbps(config.link_mbps),
             },
             groups: Groups::new(config.attachments),
             due: DueQueue::new(config.qps),
@@ -101,14 +103,15 @@ impl Device {
     /// Gives a packet to the queue pair that takes it.
     #[inline]
     fn give(&mut self, now: u64, idx: u32, packet: &Packet<'_>, network: Network<'_>) {
+        let Some(qp) = self.qps.at_mut(idx) else { return };
         match packet.body {
-            Body::Message(message) => {
-                let Some(qp) = self.qps.at_mut(idx) else { return };
-                qp.receive(&mut self.tables, now, network, packet.bth, &message);
-                self.settle(idx);
+            Body::Message(message) => qp.receive(&mut self.tables, now, network, packet.bth, &message),
+            Body::CongestionNotification => {
+                self.tables.counters.cnps_rx += 1;
+                qp.take_cnp(&self.tables, now);
             }
-            Body::CongestionNotification => self.tables.counters.cnps_rx += 1,
         }
+        self.settle(idx);
     }
 
     /// The place of the queue pair with this number, if there is one.

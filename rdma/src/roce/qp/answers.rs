@@ -14,6 +14,7 @@ use crate::roce::builder::Builder;
 use crate::roce::keys::{Access, Range};
 use crate::roce::tables::Tables;
 use crate::wire::aeth::{Aeth, NO_CREDITS, Nak, Syndrome, credit_code};
+use crate::wire::bth::Bth;
 use crate::wire::extended::Reth;
 use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
@@ -68,11 +69,6 @@ pub(super) enum ResourceData {
 }
 
 impl Answers {
-    #[inline]
-    const fn is_empty(&self) -> bool {
-        self.pending == 0 && self.acknowledgment.is_none()
-    }
-
     /// True if one more request that is answered by data can be taken. The peer sends it when it
     /// has the oldest answer, so that one need not be given again.
     #[inline]
@@ -183,15 +179,16 @@ impl Resource {
 }
 
 impl Qp {
-    /// True if an answer waits.
+    /// True if an answer can be sent now: data goes at the pace of the queue pair, and
+    /// acknowledgments behind it.
     #[inline]
     pub(super) const fn has_answer(&self) -> bool {
-        !self.answers.is_empty()
+        if self.answers.pending > 0 { !self.pacer.is_waiting() } else { self.answers.acknowledgment.is_some() }
     }
 
     /// Writes the next answer.
     pub(super) fn send_answer(&mut self, tables: &mut Tables, frame: &mut [u8]) -> Option<usize> {
-        if self.answers.is_empty() {
+        if !self.has_answer() {
             return None;
         }
         if self.answers.pending == 0 {
@@ -231,14 +228,15 @@ impl Qp {
             Acknowledgment::Nak(nak) => Syndrome::Nak(nak),
         };
         let template = self.template.as_ref()?;
-        let mut builder = Builder::new(frame, template, &self.bth(Operation::Acknowledge, psn, 0));
+        let mut builder = Builder::new(frame, template, &Bth::new(&self.bth(Operation::Acknowledge, psn, 0)));
         builder.push(&Aeth::new(syndrome, self.responder.messages()));
         Some(builder.finish(template))
     }
 
     fn build_atomic_acknowledgment(&self, resource: &Resource, original: u64, frame: &mut [u8]) -> Option<usize> {
         let template = self.template.as_ref()?;
-        let mut builder = Builder::new(frame, template, &self.bth(Operation::AtomicAcknowledge, resource.psn, 0));
+        let bth = self.bth(Operation::AtomicAcknowledge, resource.psn, 0);
+        let mut builder = Builder::new(frame, template, &Bth::new(&bth));
         builder.push(&Aeth::new(self.ack(), resource.msn));
         builder.push(&U64::new(original));
         Some(builder.finish(template))
@@ -261,7 +259,7 @@ impl Qp {
         };
         let template = self.template.as_ref()?;
         let bth = self.bth(operation, resource.psn.plus(resource.next), part);
-        let mut builder = Builder::new(frame, template, &bth);
+        let mut builder = Builder::new(frame, template, &Bth::new(&bth));
         if operation.has_aeth() {
             builder.push(&Aeth::new(self.ack(), resource.msn));
         }

@@ -219,6 +219,7 @@ impl Qp {
 
     /// The deadline is reached.
     pub(in crate::roce) fn on_timer(&mut self, tables: &mut Tables, now: u64) {
+        self.pacer.on_timer(now);
         if now < self.requester.deadline {
             return;
         }
@@ -233,8 +234,8 @@ impl Qp {
 
     /// When to look again; the end of time if nothing is awaited.
     #[inline]
-    pub(in crate::roce) const fn deadline(&self) -> u64 {
-        self.requester.deadline
+    pub(in crate::roce) fn deadline(&self) -> u64 {
+        self.pacer.deadline().map_or(self.requester.deadline, |at| at.min(self.requester.deadline))
     }
 }
 

@@ -8,6 +8,7 @@
 mod answers;
 pub(super) mod attributes;
 mod completer;
+pub(super) mod congestion;
 mod requester;
 mod responder;
 mod send_queue;
@@ -17,6 +18,7 @@ pub use attributes::{ModifyError, QpAttributes, QpState};
 
 use self::answers::Answers;
 use self::attributes::Settings;
+use self::congestion::{Notifier, Pacer};
 use self::requester::Requester;
 use self::responder::Responder;
 use self::send_queue::SendQueue;
@@ -71,6 +73,8 @@ pub(super) struct Qp {
     answers: Answers,
     /// A part of a READ was answered: a request comes before the next.
     has_answered: bool,
+    notifier: Notifier,
+    pacer: Pacer,
     pub(super) counters: QpCounters,
     /// It stands in the queue of those that have a packet to send.
     pub(super) is_queued: bool,
@@ -92,6 +96,8 @@ impl Qp {
             responder: Responder::default(),
             answers: Answers::default(),
             has_answered: false,
+            notifier: Notifier::default(),
+            pacer: Pacer::default(),
             counters: QpCounters::default(),
             is_queued: false,
         }
@@ -185,6 +191,7 @@ impl Qp {
         message: &Message<'_>,
     ) {
         self.counters.packets_rx += 1;
+        self.note_mark(now, network);
         match self.options.transport {
             Transport::Rc if message.operation.is_response() => self.take_response(tables, now, bth.psn(), message),
             Transport::Rc => self.take_request(tables, bth, message),
@@ -196,20 +203,32 @@ impl Qp {
     /// True if a packet can be sent now.
     #[inline]
     pub(super) fn is_due(&self, tables: &Tables) -> bool {
-        self.has_answer() || self.can_request(tables)
+        self.notifier.is_due || self.has_answer() || self.can_request(tables)
     }
 
-    /// Writes the next packet into the frame, answers first; `None` if there is none. Requests take
-    /// turns with the data of READs, so that a peer which never stops reading does not stop them.
+    /// Writes the next packet into the frame, a notification of congestion first; `None` if there
+    /// is none.
     #[inline]
     pub(super) fn transmit(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
+        let len = match self.send_cnp(frame) {
+            Some(len) => len,
+            None => self.send_message(tables, now, frame)?,
+        };
+        self.counters.packets_tx += 1;
+        Some(len)
+    }
+
+    /// Answers go first. Requests take turns with the data of READs, so that a peer which never
+    /// stops reading does not stop them.
+    #[inline]
+    fn send_message(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
         let is_turn_of_requests = core::mem::take(&mut self.has_answered);
         let request = if is_turn_of_requests { self.send_request(tables, now, frame) } else { None };
         let len = match request.or_else(|| self.send_answer(tables, frame)) {
             Some(len) => len,
             None => self.send_request(tables, now, frame)?,
         };
-        self.counters.packets_tx += 1;
+        self.pace(tables, now, len);
         Some(len)
     }
 
@@ -266,6 +285,7 @@ impl Qp {
         self.requester = Requester::default();
         self.responder = Responder::default();
         self.answers = Answers::default();
+        (self.notifier, self.pacer) = (Notifier::default(), Pacer::default());
     }
 
     /// Completes a request that has nothing but its status to say.

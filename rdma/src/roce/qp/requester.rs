@@ -15,6 +15,7 @@ use crate::roce::gather::ProtectionError;
 use crate::roce::tables::Tables;
 use crate::roce::timers::NEVER;
 use crate::roce::work::SendOperation;
+use crate::wire::bth::Bth;
 use crate::wire::extended::{AtomicEth, Reth};
 use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
@@ -140,7 +141,7 @@ impl Qp {
     pub(super) fn can_request(&self, tables: &Tables) -> bool {
         let requester = &self.requester;
         let is_faulty = requester.fault.is_some_and(|(position, _)| position == requester.wqe);
-        if requester.wqe == self.sq.tail || requester.waits_for_receive || is_faulty {
+        if requester.wqe == self.sq.tail || requester.waits_for_receive || is_faulty || self.pacer.is_waiting() {
             return false;
         }
         let goes_on = requester.offset > 0 || requester.wqe != requester.started;
@@ -246,7 +247,7 @@ impl Qp {
         if let Some(destination) = wqe.destination {
             bth.destination = destination.qpn;
         }
-        let mut builder = Builder::new(frame, template, &bth);
+        let mut builder = Builder::new(frame, template, &Bth::new(&bth));
         if let Some(destination) = wqe.destination {
             builder.push(&self.deth(destination.qkey));
         }
@@ -303,7 +304,9 @@ impl Qp {
         } else {
             requester.offset += request.len;
         }
-        if requester.deadline == NEVER {
+        // At a slow pace the time to an acknowledgment begins with the last packet, of which the
+        // window bounds the number.
+        if requester.deadline == NEVER || self.pacer.is_limited() {
             self.restart_timer(now);
         }
     }

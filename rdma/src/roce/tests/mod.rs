@@ -1,6 +1,7 @@
 //! Two devices and the wire between them, in virtual time.
 
 mod bounds;
+mod congestion;
 mod fairness;
 mod faults;
 mod pair;

@@ -53,7 +53,7 @@ fn describe(interface: &Interface, gids: Vec<Gid>) -> RdmaDevice {
         },
         gids,
         pfc: None,
-        ecn: "packets are not marked as capable; notifications are counted".to_owned(),
+        ecn: "marks are answered by notifications, and notifications obeyed, by queue pair (DCQCN)".to_owned(),
     }
 }
 
