@@ -19,6 +19,7 @@ use market::pillar::Pillar;
 use market::pitch::Pitch;
 use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quotes};
 
+use crate::feed::{Loops, Mdp3Loops, NoLoops};
 use crate::values::CapacityPlan;
 
 /// The operator's name for a format.
@@ -137,6 +138,8 @@ pub trait Protocol: 'static {
     type Codec: Decoder + Default + Send;
     /// The books built from them.
     type Books: AllocatedBooks + Send + 'static;
+    /// What loops of multicast packets recover.
+    type Loops: Loops<Self::Books>;
 
     /// Whether groups with the same session are lines of one channel. Where packets carry no
     /// session, each group is a separate channel unless the configuration says otherwise.
@@ -229,6 +232,7 @@ impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
     type Codec = Itch50;
     type Books = OrderBooks;
+    type Loops = NoLoops;
     const HAS_SESSIONS: bool = true;
 
     /// A whole Nasdaq day: some 210 MB.
@@ -241,6 +245,7 @@ impl Protocol for IexTops {
     type Framing = IexTp;
     type Codec = Tops16;
     type Books = Quotes;
+    type Loops = NoLoops;
     const HAS_SESSIONS: bool = true;
 
     fn carries(raw: &IexHeader) -> bool {
@@ -256,6 +261,7 @@ impl Protocol for IexDeep {
     type Framing = IexTp;
     type Codec = Deep10;
     type Books = LevelBooks;
+    type Loops = NoLoops;
     const HAS_SESSIONS: bool = true;
 
     fn carries(raw: &IexHeader) -> bool {
@@ -271,6 +277,7 @@ impl Protocol for CboePitch {
     type Framing = CboeUnit;
     type Codec = Pitch;
     type Books = OrderBooks;
+    type Loops = NoLoops;
     /// A unit has the same number on its real-time group and on its gap-response group, but
     /// separate sequences.
     const HAS_SESSIONS: bool = false;
@@ -285,6 +292,7 @@ impl Protocol for CmeMdp3 {
     type Framing = Mdp3Packet;
     type Codec = Mdp3;
     type Books = DepthBooks;
+    type Loops = Mdp3Loops;
     /// Packets carry numbers alone: the feeds of a channel (incremental, snapshots, definitions)
     /// are separate sequences on separate groups.
     const HAS_SESSIONS: bool = false;
@@ -299,6 +307,7 @@ impl Protocol for NysePillar {
     type Framing = PillarPacket;
     type Codec = Pillar;
     type Books = OrderBooks;
+    type Loops = NoLoops;
     /// A channel is a group; its packets do not name it.
     const HAS_SESSIONS: bool = false;
 

@@ -248,7 +248,7 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
         let sink = (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), unix_offset_ns })?;
         let config = feed_config::<P>(plan, frames.clock);
-        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, self.events.clone())?;
+        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, &scope, self.events.clone())?;
         let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, &scope);
         let thread = recovery.map(|(link, thread)| {
             feed.recover_by(link);

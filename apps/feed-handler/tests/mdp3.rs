@@ -7,10 +7,9 @@ use common::made::{A, B, Capture, udp_frame};
 use common::numbers;
 use market::framing::PacketWriter;
 use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
-use market::mdp3::layout::{
-    AdminHeartbeat, Book, BookEntry, BookOrder, BookRoot, GroupSize, GroupSize8Byte, emit_head,
-};
-use market::sbe::{Block, emit_block, emit_group};
+use market::mdp3::emit;
+use market::mdp3::layout::{AdminHeartbeat, BookEntry, BookRoot, emit_head};
+use market::sbe::Block;
 use serde_json::{Value, json};
 
 /// Lines A and B of one channel.
@@ -33,10 +32,8 @@ fn level(security_id: i32, rpt_seq: u32, entry_type: u8, price: i64) -> Vec<u8> 
         entry_type,
         ..BookEntry::NULL
     };
-    let mut out = emit_head(Book::ID, BookRoot::BLOCK_LEN as u16).to_vec();
-    emit_block(&BookRoot { transact_time: 9.into(), event_end: 0x84 }, BookRoot::BLOCK_LEN, &mut out);
-    emit_group::<GroupSize, _>(&[entry], BookEntry::BLOCK_LEN, &mut out);
-    emit_group::<GroupSize8Byte, BookOrder>(&[], BookOrder::BLOCK_LEN, &mut out);
+    let mut out = Vec::new();
+    emit::book(&BookRoot { transact_time: 9.into(), event_end: 0x84 }, &[entry], &mut out);
     out
 }
 

@@ -86,6 +86,7 @@ struct ChannelSection {
     lines: Spanned<Vec<LineSection>>,
     rerequest: Option<Spanned<RerequestSection>>,
     image: Option<Spanned<ImageSection>>,
+    loops: Option<Spanned<LoopsSection>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -142,9 +143,11 @@ macro_rules! checked {
     )* };
 }
 
+mod loops;
 mod port;
 mod recovery;
 
+use loops::LoopsSection;
 use port::{HostSection, PortSection};
 use recovery::{ImageSection, RerequestSection};
 
@@ -254,12 +257,12 @@ impl Config {
             self.check_queue(section)?;
             check_numbers(section)?;
             section.recovery()?;
-            for line in lines {
-                self.check_vlan(line)?;
-                let group = line.address();
+            lines.iter().try_for_each(|line| self.check_vlan(line))?;
+            let of_loops = section.loops.iter().flat_map(|section| section.get_ref().groups());
+            for (group, at) in lines.iter().map(|line| (line.address(), line.group.span())).chain(of_loops) {
                 if let Some(other) = groups.insert(group, name.clone()) {
                     let what = format!("{group} is a line of channel {other:?} already: a group is one line only");
-                    return Err(ConfigProblem::new(line.group.span(), what));
+                    return Err(ConfigProblem::new(at, what));
                 }
             }
         }
@@ -448,6 +451,7 @@ impl ChannelSection {
         Ok(RecoveryPlan {
             requests: self.rerequest.as_ref().map(|section| recovery::requests(section, format)).transpose()?,
             image: self.image.as_ref().map(|section| recovery::image(section, format)).transpose()?,
+            loops: self.loops.as_ref().map(|section| loops::plan(section, format)).transpose()?,
         })
     }
 
@@ -512,6 +516,25 @@ mod tests {
 
     fn channel(lines: &str) -> String {
         format!("[[channels]]\nname = \"c\"\nformat = \"iex-tops\"\nlines = [\n{lines}\n]\n")
+    }
+
+    fn loops(format: &str, loops: &str) -> String {
+        let lines = "{ group = \"239.1.1.1\", port = 1 }";
+        channel(lines).replacen("iex-tops", format, 1) + "[channels.loops]\n" + loops
+    }
+
+    #[test]
+    fn loops_of_a_channel_are_read_and_those_that_cannot_be_are_refused() {
+        let line = |group: u8| format!("{{ group = \"239.1.1.{group}\", port = 1 }}");
+        let good = format!("snapshots = [{}, {}]\ndefinitions = [{}]\nqueue_mb = 1\n", line(2), line(3), line(4));
+        let sets = Config::parse(&loops("cme-mdp3", &good)).unwrap().sets();
+        let plan = sets[0].recovery.loops.as_ref().unwrap();
+        assert_eq!((plan.snapshots.len(), plan.definitions.len()), (2, 1));
+        assert_eq!((plan.limits.queue_len_max, plan.limits.messages_max), (1 << 20, 1 << 14));
+        refused(&loops("mold-itch50", &good), 7, 1, "has no loops");
+        refused(&loops("cme-mdp3", "snapshots = []\n"), 8, 13, "give it 1 to");
+        refused(&loops("cme-mdp3", "definitions = []\n"), 7, 1, "snapshots");
+        refused(&loops("cme-mdp3", &format!("snapshots = [{}]\n", line(1))), 8, 24, "is a line of channel");
     }
 
     #[test]

@@ -52,7 +52,7 @@ macro_rules! numbers {
     ($($name:ident($inner:ty): $least:literal to $most:literal, $what:literal;)*) => { $(
         #[derive(Clone, Copy, Debug, Deserialize)]
         #[serde(try_from = "i64")]
-        struct $name($inner);
+        pub(super) struct $name(pub(super) $inner);
 
         impl TryFrom<i64> for $name {
             type Error = String;

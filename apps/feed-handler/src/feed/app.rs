@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use arrayvec::ArrayVec;
 use market::framing::{Framing, FramingError, Header, Packet, PacketKind, Session};
 use market::image::ImageRequest;
-use market::{Capacity, EventSink, Line, Policy, Window};
+use market::{Books, Capacity, EventSink, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -23,7 +23,8 @@ use super::counters::FeedCounters;
 use super::deadlines::Deadlines;
 use super::index::{Index, Key};
 use super::latency::Sampler;
-use super::recovery::{ANSWERS_PER_TURN, INTERVAL_NS};
+use super::loops::Loops;
+use super::recovery::{ANSWERS_PER_TURN, ChannelLoops, INTERVAL_NS};
 use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
@@ -369,7 +370,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
 
     /// Passes a packet to its channel, and records the deadline of the channel's hole.
     #[inline]
-    fn process(
+    pub(super) fn process(
         &mut self,
         idx: usize,
         line: Line,
@@ -387,7 +388,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
 
     /// Gives up the holes whose deadline has passed.
     #[cold]
-    fn expire(&mut self, now_ns: u64) {
+    pub(super) fn expire(&mut self, now_ns: u64) {
         self.deadlines.expire(now_ns, |idx| {
             let channel = &mut self.channels[idx];
             channel.expire(now_ns, &mut self.counters);
@@ -471,7 +472,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
     }
 
     /// The channel and the line of a confirmed packet; opens them where they are not known.
-    fn open(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
+    pub(super) fn open(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
         let (set, line) = match self.sources[source].place {
             Some(place) => place,
             None => self.place(source, header)?,
@@ -540,7 +541,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
     /// Takes the answers that have come, and asks for what is missing: bounded work, every
     /// [`INTERVAL_NS`].
     #[cold]
-    fn recover(&mut self, now_ns: u64) {
+    pub(super) fn recover(&mut self, now_ns: u64) {
         let Some(mut link) = self.link.take() else { return };
         self.recovery_due_ns = now_ns.saturating_add(INTERVAL_NS);
         for _ in 0..ANSWERS_PER_TURN {
@@ -549,7 +550,12 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
                 break;
             }
             let Some(answer) = link.answers.pop() else { break };
+            // Each snapshot of it may have live messages behind it.
+            let is_last = matches!(answer, Answer::LoopPacket { .. });
             self.take_answer(answer, now_ns);
+            if is_last {
+                break;
+            }
         }
         if let Some(books) = self.replaced.take()
             && let Err(Command::Spare(books)) = link.commands.push(Command::Spare(books))
@@ -565,6 +571,10 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
     fn take_answer(&mut self, answer: Answer<P::Books>, now_ns: u64) {
         match answer {
             Answer::Packet { set, bytes } => self.take_packet_again(set, &bytes, now_ns),
+            Answer::LoopPacket { set, bytes } => match self.parse_answer(set, &bytes) {
+                Some((packet, idx)) => self.channels[idx].take_loop_packet(&packet, now_ns, &mut self.counters),
+                None => self.counters.answers_refused.inc(),
+            },
             Answer::Refused { channel, seq } => {
                 let channel = self.channels.get_mut(channel as usize);
                 let recovery = channel.and_then(|channel| channel.recovery.as_mut());
@@ -588,12 +598,17 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         }
     }
 
+    /// A packet that the thread received, and the index of its channel.
+    fn parse_answer<'a>(&self, set: u16, bytes: &'a [u8]) -> Option<(Packet<'a, P::Framing>, usize)> {
+        let packet = P::Framing::parse(bytes).ok().filter(|packet| P::carries(&packet.raw))?;
+        let idx = self.index.find(Key { set, channel: packet.header.channel })?;
+        Some((packet, idx))
+    }
+
     /// A packet of a server: it counts for messages that are known to be missing, and for nothing
     /// else.
     fn take_packet_again(&mut self, set: u16, bytes: &[u8], now_ns: u64) {
-        let packet = P::Framing::parse(bytes).ok().filter(|packet| P::carries(&packet.raw));
-        let idx = packet.as_ref().and_then(|packet| self.index.find(Key { set, channel: packet.header.channel }));
-        let (Some(packet), Some(idx)) = (packet, idx) else { return self.counters.answers_refused.inc() };
+        let Some((packet, idx)) = self.parse_answer(set, bytes) else { return self.counters.answers_refused.inc() };
         self.counters.answers.inc();
         let channel = &mut self.channels[idx];
         channel.process_answer(bytes, &packet, now_ns, &mut self.counters);
@@ -617,7 +632,11 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             self.counters.requests.add(u64::from(is_sent));
             self.counters.commands_dropped.add(u64::from(!is_sent));
         }
-        let Some(image) = channel.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return };
+        let Some(recovery) = &mut channel.recovery else { return };
+        if let Some(loops) = &mut recovery.loops {
+            ask_for_loops(set, loops, link, &self.counters);
+        }
+        let Some(image) = &mut recovery.image else { return };
         if let Some(request) = image.poll(now_ns) {
             let ImageRequest { id, covers_from } = request;
             if link.commands.push(Command::Image { set, channel: idx as u32, id, covers_from }).is_err() {
@@ -640,6 +659,27 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         };
         self.newest_ns = self.newest_ns.max(at_ns);
         self.newest_ns
+    }
+}
+
+/// Tells the thread which loops are of use, where that has changed. What the ring has no room for
+/// is told in a later turn.
+fn ask_for_loops<B: Books + Send, L: Loops<B>>(
+    set: u16,
+    loops: &mut ChannelLoops<L>,
+    link: &mut WorkerEnd<B>,
+    counters: &FeedCounters,
+) {
+    let are_wanted = loops.machine.wants_snapshots();
+    if are_wanted != loops.are_snapshots_asked_for {
+        let is_told = link.commands.push(Command::Snapshots { set, are_wanted }).is_ok();
+        loops.are_snapshots_asked_for ^= is_told;
+        counters.commands_dropped.add(u64::from(!is_told));
+    }
+    if loops.are_definitions_due {
+        let is_told = link.commands.push(Command::Definitions { set }).is_ok();
+        loops.are_definitions_due = !is_told;
+        counters.commands_dropped.add(u64::from(!is_told));
     }
 }
 

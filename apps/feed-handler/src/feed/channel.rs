@@ -11,7 +11,8 @@ use wirepath::mem::Held;
 use super::app::LINES_MAX;
 use super::counters::FeedCounters;
 use super::index::Key;
-use super::recovery::{ChannelRecovery, MESSAGES_PER_TURN, window_of};
+use super::loops::Loops;
+use super::recovery::{ChannelLoops, ChannelRecovery, MESSAGES_PER_TURN, window_of};
 use crate::format::{AllocatedBooks, Protocol};
 use crate::recovery::RecoveryPlan;
 
@@ -30,7 +31,7 @@ pub(super) struct Channel<P: Protocol, S> {
     /// packets.
     built: u64,
     /// Where servers are configured for it.
-    pub(super) recovery: Option<ChannelRecovery>,
+    pub(super) recovery: Option<ChannelRecovery<P::Loops>>,
     /// What was counted of it: events without a place in the books, messages lost to them.
     counted: (u64, u64),
     /// For messages that were counted when they arrived.
@@ -75,7 +76,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             joined_at: None,
             not_kept: 0,
             built: 0,
-            recovery: ChannelRecovery::new(recovery, window),
+            recovery: ChannelRecovery::new::<P::Books>(recovery, window, capacity.books),
             counted: (0, 0),
             uncounted: MessageCounts::new(),
         }
@@ -134,7 +135,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         counters.lost_to_books.add(now.1 - before.1);
         if now.1 > before.1 {
             let last = self.arbiter.next_seq().saturating_sub(1);
-            self.want_image(Gap { from: last, to: last });
+            self.want_recovery(Gap { from: last, to: last });
         }
     }
 
@@ -145,13 +146,31 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
 
     #[inline]
     fn build(&mut self, packet: &Packet<'_, P::Framing>, skip: u32, counters: &FeedCounters) {
+        counters.messages.add(self.build_uncounted(packet, skip));
+    }
+
+    /// The same, and returns how many messages there were.
+    #[inline]
+    fn build_uncounted(&mut self, packet: &Packet<'_, P::Framing>, skip: u32) -> u64 {
         let built = if self.is_behind_an_image() {
             self.build_behind_image(packet, skip)
         } else {
             self.builder.on_messages(packet.numbered(skip))
         };
+        self.follow(packet, skip);
         self.built += built;
-        counters.messages.add(built);
+        built
+    }
+
+    /// Queues what the books have just got, while one of them waits for its snapshot. Costs a few
+    /// compares a packet otherwise.
+    #[inline]
+    fn follow(&mut self, packet: &Packet<'_, P::Framing>, skip: u32) {
+        if let Some(ChannelLoops { machine, .. }) = self.recovery.as_mut().and_then(|recovery| recovery.loops.as_mut())
+            && !machine.is_idle(&self.builder.books)
+        {
+            packet.numbered(skip).for_each(|(seq, message)| machine.live(seq, message, &self.builder.books));
+        }
     }
 
     /// Whether messages are queued for an image.
@@ -200,11 +219,9 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             Output::Deliver { handle: Kept::Held(held), skip } => {
                 // The packet was checked when it was kept, and held bytes do not change.
                 let built = match P::Framing::parse(counters.bytes(&held)) {
-                    Ok(packet) if self.is_behind_an_image() => self.build_behind_image(&packet, skip),
-                    Ok(packet) => self.builder.on_messages(packet.numbered(skip)),
+                    Ok(packet) => self.build_uncounted(&packet, skip),
                     Err(_) => 0,
                 };
-                self.built += built;
                 counters.messages.add(built);
             }
             Output::Deliver { handle: Kept::Slot(slot), skip } => self.deliver_answer(slot, skip, counters),
@@ -215,29 +232,44 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
                 counters.missing.add(gap.len());
                 self.gaps.push(gap);
                 self.builder.on_gap(gap);
-                self.want_image(gap);
+                self.want_recovery(gap);
             }
             Output::LateJoin(gap) => {
                 self.joined_at = Some(gap.to + 1);
                 self.builder.on_late_join(gap);
-                self.want_image(gap);
+                self.want_recovery(gap);
             }
             Output::Restart => {
                 self.joined_at = None;
                 self.builder.on_restart();
                 if let Some(recovery) = &mut self.recovery {
-                    recovery.restart();
+                    recovery.restart::<P::Books>();
                 }
             }
             Output::EndOfSession => self.builder.on_end_of_session(),
         }
     }
 
-    /// The books lack these messages: an image would have them, where there is a server for it.
-    fn want_image(&mut self, gap: Gap) {
-        if let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) {
-            image.gap(gap);
+    /// The books lack these messages: an image would have them, or snapshots, where there are any.
+    fn want_recovery(&mut self, gap: Gap) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.gap::<P::Books>(gap);
         }
+    }
+
+    /// Applies a packet of a loop.
+    pub(super) fn take_loop_packet(
+        &mut self,
+        packet: &Packet<'_, P::Framing>,
+        now_ns: u64,
+        counters: &mut FeedCounters,
+    ) {
+        let Some(loops) = self.recovery.as_mut().and_then(|recovery| recovery.loops.as_mut()) else { return };
+        let BookBuilder { books, sink, .. } = &mut self.builder;
+        sink.packet(now_ns);
+        packet.messages().for_each(|message| loops.machine.take(message, books, sink));
+        let tally = loops.machine.tally();
+        counters.count_loops(&core::mem::replace(&mut loops.counted, tally), &tally);
     }
 
     fn free(&mut self, slot: Slot) {

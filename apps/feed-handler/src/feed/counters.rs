@@ -4,6 +4,8 @@
 use wirepath::counters::{Counter, Scope, Unit};
 use wirepath::mem::Held;
 
+use super::loops::LoopTally;
+
 /// The longest payload of a UDP datagram over IPv4 (RFC 768, RFC 791: 65,535 bytes with both
 /// headers).
 const PAYLOAD_LEN_MAX: usize = 65_535 - 20 - 8;
@@ -25,6 +27,14 @@ pub(super) struct FeedCounters {
     pub(super) answers_refused: Counter,
     /// Requests that the ring to the thread had no room for.
     pub(super) commands_dropped: Counter,
+    /// Snapshots of loops that were applied, or confirmed a book.
+    snapshots: Counter,
+    /// Snapshots that were too old, too far behind the live feed, or doubtful.
+    snapshots_refused: Counter,
+    /// Definitions of instruments of loops.
+    definitions: Counter,
+    /// Live messages that left the queue for snapshots because it was full.
+    queue_overflowed: Counter,
     /// Packets that arrived in fragments and waited for their turn.
     gathered: Counter,
     room: Box<[u8]>,
@@ -43,9 +53,21 @@ impl FeedCounters {
             answers: scope.counter("answers", Unit::Datagrams),
             answers_refused: scope.counter("answers_refused", Unit::Datagrams),
             commands_dropped: scope.counter("commands_dropped", Unit::Events),
+            snapshots: scope.counter("snapshots", Unit::Messages),
+            snapshots_refused: scope.counter("snapshots_refused", Unit::Messages),
+            definitions: scope.counter("definitions", Unit::Messages),
+            queue_overflowed: scope.counter("queue_overflowed", Unit::Messages),
             gathered: scope.counter("gathered", Unit::Datagrams),
             room: vec![0; PAYLOAD_LEN_MAX].into_boxed_slice(),
         }
+    }
+
+    /// Adds what the loops of a channel brought since `before`.
+    pub(super) fn count_loops(&self, before: &LoopTally, now: &LoopTally) {
+        self.snapshots.add(now.snapshots.applied - before.snapshots.applied);
+        self.snapshots_refused.add(now.snapshots.refused() - before.snapshots.refused());
+        self.definitions.add(now.definitions - before.definitions);
+        self.queue_overflowed.add(now.snapshots.overflowed - before.snapshots.overflowed);
     }
 
     /// The bytes of a packet that waited. A packet that arrived in fragments is copied into one

@@ -23,6 +23,7 @@ mod counters;
 mod deadlines;
 mod index;
 mod latency;
+mod loops;
 mod recovery;
 mod tally;
 mod unassigned;
@@ -31,5 +32,6 @@ pub use app::{
     ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,
 };
 pub use latency::{Latency, Received, Sampler};
+pub use loops::{LoopTally, Loops, Mdp3Loops, NoLoops};
 pub use recovery::RecoveryTally;
 pub use tally::{BooksTally, ChannelTally, FeedTally, LineTally, Top, Tops};

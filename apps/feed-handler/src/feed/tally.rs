@@ -153,7 +153,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             gaps: channel.gaps.gaps.clone(),
             lines,
             books: books_tally(&channel.builder.books, tops),
-            recovery: channel.recovery.as_ref().map(|recovery| recovery.tally(channel.arbiter.answers())),
+            recovery: channel.recovery.as_ref().map(|recovery| recovery.tally::<P::Books>(channel.arbiter.answers())),
         }
     }
 }

@@ -30,18 +30,20 @@ pub(crate) enum Command<B> {
     },
     /// A channel needs an image.
     Image { set: u16, channel: u32, id: u64, covers_from: u64 },
+    /// Whether a set's loop of snapshots is of use.
+    Snapshots { set: u16, are_wanted: bool },
+    /// A set's loop of definitions is wanted, until each instrument was defined.
+    Definitions { set: u16 },
     /// The books that an image replaced: the memory for the next one.
     Spare(Box<B>),
 }
 
-/// To the worker.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "packets are most of the answers, and a box would be freed by the worker"
-)]
+/// To the worker. Packets are most of the answers, and a box would be freed by the worker.
 pub(crate) enum Answer<B> {
     /// A packet with messages that were requested.
     Packet { set: u16, bytes: ArrayVec<u8, PACKET_LEN_MAX> },
+    /// A packet of a set's loops, which no other line had brought.
+    LoopPacket { set: u16, bytes: ArrayVec<u8, PACKET_LEN_MAX> },
     /// The server refuses the request that began at `seq`.
     Refused { channel: u32, seq: u64 },
     /// An image, behind which the live feed continues with `first_live`.

@@ -12,15 +12,24 @@
 //! over whole; the worker exchanges them for the stale ones, and applies the messages that it has
 //! queued meanwhile, a bounded number in each turn.
 //!
+//! The loops of MDP 3.0 are groups that bring each book's snapshot, and each instrument's
+//! definition, again and again. The thread joins them with kernel sockets while the worker wants
+//! them, drops the second line's copies ([`market::mdp3::LoopLines`]), and passes packets on. The
+//! worker applies each snapshot, and what it has queued behind it, to one book
+//! ([`market::mdp3::Recovery`]): one packet in each turn.
+//!
 //! What is bounded, and what happens at the limit: the rings (`link`); the packets that wait
 //! behind a hole ([`market::Window`]: the hole becomes a gap); the messages that wait for an image
 //! ([`market::image`]: the oldest go, and a later image will do); one image at a time is built,
-//! others wait for their turn.
+//! others wait for their turn. Packets of the loops wait in
+//! their sockets, and when these are full the kernel drops them: the next loop brings them again.
 
 mod connection;
 mod glimpse;
 mod image;
 mod link;
+mod loop_lines;
+mod loops;
 mod plan;
 mod proxy;
 mod spin;
@@ -29,5 +38,7 @@ mod udp;
 mod unit_stream;
 
 pub(crate) use link::{Answer, Command, PACKET_LEN_MAX, WorkerEnd};
-pub use plan::{ImagePlan, ImageSource, ProxyPlan, RecoveryPlan, RequestPlan};
+#[cfg(test)]
+pub(crate) use link::{ThreadEnd, link};
+pub use plan::{ImagePlan, ImageSource, LoopLine, LoopPlan, ProxyPlan, RecoveryPlan, RequestPlan};
 pub(crate) use thread::{RecoveryThread, start};

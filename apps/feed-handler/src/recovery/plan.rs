@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use market::RetryPolicy;
 use market::image::ImagePolicy;
+use market::mdp3::RecoveryConfig;
 use market::pitch::servers::Login;
 use order_entry::soupbin::Credentials;
 
-/// The servers of one set of lines.
+/// The servers of one set of lines, and its loops.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryPlan {
     /// Where missing messages are requested again. By default nowhere: what no line brings is a
@@ -16,6 +17,33 @@ pub struct RecoveryPlan {
     /// Where an image of all books is requested. By default nowhere: after a gap the books stay
     /// stale.
     pub image: Option<ImagePlan>,
+    /// MDP 3.0: the groups that bring snapshots and definitions again and again. By default none:
+    /// a book that lacks something is whole again when each of its levels was set anew.
+    pub loops: Option<LoopPlan>,
+}
+
+/// The loops of a channel of MDP 3.0.
+#[derive(Clone, Debug)]
+pub struct LoopPlan {
+    /// The lines of the snapshots (market recovery).
+    pub snapshots: Vec<LoopLine>,
+    /// The lines of the definitions (replay). By default none: how many levels the venue publishes
+    /// of an instrument is then known only where the live feed says it.
+    pub definitions: Vec<LoopLine>,
+    /// The address of the interface that joins them. By default 0.0.0.0: the kernel's routes
+    /// decide.
+    pub interface: Ipv4Addr,
+    /// Limits.
+    pub limits: RecoveryConfig,
+}
+
+/// One line of a loop.
+#[derive(Clone, Debug)]
+pub struct LoopLine {
+    /// Its group and port.
+    pub group: SocketAddrV4,
+    /// The only accepted senders; empty for any.
+    pub senders: Vec<Ipv4Addr>,
 }
 
 /// A server that sends messages again.
@@ -79,6 +107,6 @@ impl RequestPlan {
 impl RecoveryPlan {
     /// Whether anything is configured.
     pub const fn is_empty(&self) -> bool {
-        self.requests.is_none() && self.image.is_none()
+        self.requests.is_none() && self.image.is_none() && self.loops.is_none()
     }
 }

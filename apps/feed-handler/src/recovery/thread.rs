@@ -7,9 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use market::Capacity;
+use wirepath::counters::Scope;
 
 use super::image::{ImageBooks, ImageClient, ImageJob, ImageStep};
 use super::link::{Answer, Command, ThreadEnd, WorkerEnd, link};
+use super::loop_lines::LoopCounters;
+use super::loops::LoopService;
 use super::plan::ImagePlan;
 use super::proxy::Proxy;
 use super::udp::{Received, UdpRequests};
@@ -47,6 +50,7 @@ pub(crate) fn start<P: Protocol>(
     sets: &[SetConfig],
     format: Format,
     capacity: Capacity,
+    scope: &Scope,
     events: Sender<Event>,
 ) -> Result<Option<Started<P::Books>>, Error> {
     if sets.iter().all(|set| set.recovery.is_empty()) {
@@ -56,7 +60,8 @@ pub(crate) fn start<P: Protocol>(
     let has_images = services.iter().any(|service| service.image.is_some());
     let spare = has_images.then(|| Box::new(P::Books::allocate(capacity)));
     let (worker, thread) = link();
-    let service = Service::<P> { services, link: thread, spare, jobs: VecDeque::new(), current: None, events };
+    let (jobs, loop_counters) = (VecDeque::new(), LoopCounters::new(scope));
+    let service = Service::<P> { services, link: thread, spare, jobs, current: None, loop_counters, events };
     let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
     let handle = handle.map_err(|error| Error::Failed(format!("cannot start the recovery thread: {error}")))?;
     Ok(Some((worker, RecoveryThread(handle))))
@@ -67,6 +72,7 @@ struct SetService {
     name: String,
     requests: Option<RequestService>,
     image: Option<ImagePlan>,
+    loops: Option<LoopService>,
     /// The last notice, so that a server that stays away is told of once.
     told: String,
 }
@@ -83,6 +89,7 @@ struct Service<P: Protocol> {
     spare: Option<Box<P::Books>>,
     jobs: VecDeque<ImageJob>,
     current: Option<Image<P>>,
+    loop_counters: LoopCounters,
     events: Sender<Event>,
 }
 
@@ -113,7 +120,8 @@ impl SetService {
                 }
             }),
         };
-        Ok(Self { name: set.name.clone(), requests, image: set.recovery.image.clone(), told: String::new() })
+        let loops = set.recovery.loops.as_ref().map(LoopService::new);
+        Ok(Self { name: set.name.clone(), requests, image: set.recovery.image.clone(), loops, told: String::new() })
     }
 
     /// Tells the user, unless that is what was told last.
@@ -130,7 +138,10 @@ impl<P: Protocol> Service<P> {
         let started = Instant::now();
         while !self.link.commands.is_closed() {
             let now_ns = started.elapsed().as_nanos() as u64;
-            let has_worked = self.take_commands(now_ns) | self.poll_requests(now_ns) | self.poll_image(now_ns);
+            let has_worked = self.take_commands(now_ns)
+                | self.poll_requests(now_ns)
+                | self.poll_image(now_ns)
+                | self.poll_loops(now_ns);
             if !has_worked {
                 thread::sleep(IDLE);
             }
@@ -159,7 +170,42 @@ impl<P: Protocol> Service<P> {
                         self.jobs.push_back(ImageJob { set, channel, id, covers_from });
                     }
                 }
+                Command::Snapshots { set, are_wanted } => {
+                    if let Some(loops) = self.loops_of(set) {
+                        loops.want_snapshots(are_wanted);
+                    }
+                }
+                Command::Definitions { set } => {
+                    if let Some(loops) = self.loops_of(set) {
+                        loops.want_definitions();
+                    }
+                }
                 Command::Spare(books) => self.spare = Some(books),
+            }
+        }
+        has_worked
+    }
+
+    fn loops_of(&mut self, set: u16) -> Option<&mut LoopService> {
+        self.services.get_mut(usize::from(set))?.loops.as_mut()
+    }
+
+    fn poll_loops(&mut self, now_ns: u64) -> bool {
+        let Self { services, link, loop_counters, events, .. } = self;
+        let mut has_worked = false;
+        for (set, service) in (0_u16..).zip(services) {
+            let Some(loops) = &mut service.loops else { continue };
+            let joined = loops.join(now_ns, loop_counters);
+            for _ in 0..PACKETS_PER_TURN {
+                if link.answers.is_full() {
+                    break;
+                }
+                let Some(bytes) = loops.next(loop_counters) else { break };
+                has_worked = true;
+                let _ = link.answers.push(Answer::LoopPacket { set, bytes });
+            }
+            if let Err(error) = joined {
+                service.tell(format!("its loops cannot be joined: {error}"), events);
             }
         }
         has_worked

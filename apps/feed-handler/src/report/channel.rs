@@ -73,7 +73,21 @@ pub struct RecoverySummary {
     pub images_failed: u64,
     /// Times that the books were whole again by an image.
     pub images_completed: u64,
-    /// Messages that were dropped from the queue behind an image because it was full.
+    /// Snapshots of single books that were applied, or confirmed one.
+    pub snapshots_applied: u64,
+    /// Of these, the ones that made a book anew.
+    pub snapshots_adopted: u64,
+    /// Snapshots that were too old, too far behind the live feed, or doubtful.
+    pub snapshots_refused: u64,
+    /// Times that a loop of snapshots had each instrument.
+    pub snapshot_loops: u64,
+    /// Times that the loop was left because all books were whole.
+    pub snapshots_completed: u64,
+    /// Definitions of instruments that a loop brought.
+    pub definitions: u64,
+    /// Messages of loops that could not be decoded.
+    pub loops_undecoded: u64,
+    /// Messages that were dropped from a queue behind an image or a snapshot because it was full.
     pub queue_overflowed: u64,
 }
 
@@ -200,7 +214,7 @@ impl ChannelSummary {
 
 impl RecoverySummary {
     fn new(tally: &RecoveryTally) -> Self {
-        let RecoveryTally { requests, answers, too_wide, image } = tally;
+        let RecoveryTally { requests, answers, too_wide, image, loops } = tally;
         Self {
             requests: requests.requested,
             recovered: answers.delivered,
@@ -212,7 +226,14 @@ impl RecoverySummary {
             images_refused: image.too_old + image.doubtful + image.unwanted,
             images_failed: image.failed,
             images_completed: image.completed,
-            queue_overflowed: image.overflowed,
+            snapshots_applied: loops.snapshots.applied,
+            snapshots_adopted: loops.snapshots.adopted,
+            snapshots_refused: loops.snapshots.refused(),
+            snapshot_loops: loops.snapshots.loops,
+            snapshots_completed: loops.snapshots.completed,
+            definitions: loops.definitions,
+            loops_undecoded: loops.undecoded,
+            queue_overflowed: image.overflowed + loops.snapshots.overflowed,
         }
     }
 }

@@ -321,6 +321,13 @@ fn write_recovery(channel: &ChannelSummary, f: &mut fmt::Formatter<'_>) -> fmt::
         ("images refused", recovery.images_refused),
         ("images that did not come", recovery.images_failed),
         ("times whole again", recovery.images_completed),
+        ("snapshots applied", recovery.snapshots_applied),
+        ("of them books made anew", recovery.snapshots_adopted),
+        ("snapshots refused", recovery.snapshots_refused),
+        ("whole loops of snapshots", recovery.snapshot_loops),
+        ("times that the loop was left", recovery.snapshots_completed),
+        ("definitions", recovery.definitions),
+        ("messages of loops not decoded", recovery.loops_undecoded),
         ("messages beyond the queue", recovery.queue_overflowed),
     ]
     .into_iter()

@@ -20,7 +20,7 @@
 //! balanced tree: some ten steps for a thousand prices. The next best price is a link away. So an
 //! update costs a few cache misses, whatever the book's size.
 
-mod book_set;
+pub(crate) mod book_set;
 mod depth_books;
 mod lazy_table;
 mod level_books;
@@ -142,6 +142,10 @@ pub trait HealingBooks: Books {
 
     /// Whether nothing is missing of any book. Costs a look at each.
     fn are_sure(&self) -> bool;
+
+    /// A whole loop of snapshots was applied: a book that had neither a snapshot nor an update is
+    /// empty, as it should be. Costs a look at each.
+    fn confirm_inactive(&mut self);
 
     /// After the end of a snapshot: the book that it made anew; `None` where the book needed none,
     /// or where parts of the snapshot are still to come.

@@ -7,11 +7,14 @@
 //! where it is asked for a [`crate::TopOfBook`].
 
 mod decode;
+pub mod emit;
 #[rustfmt::skip]
 pub mod layout;
+mod loops;
 mod recovery;
 
 pub use decode::{Mdp3, name};
+pub use loops::{DefinitionLoop, LoopCounts, LoopLines};
 pub use recovery::{Recovery, RecoveryConfig, RecoveryCounts};
 
 #[cfg(test)]

@@ -154,12 +154,8 @@ fn definition_has_depth_tick_and_name() {
         ..Block::NULL
     };
     let feeds = [(*b"GBX", 10), (*b"GBI", 2)].map(|(feed_type, depth)| FutureDefinitionFeed { feed_type, depth });
-    let bytes = message(FutureDefinition::ID, &root, FutureDefinitionRoot::BLOCK_LEN, |out| {
-        emit_group::<GroupSize, FutureDefinitionEvent>(&[], FutureDefinitionEvent::BLOCK_LEN, out);
-        emit_group::<GroupSize, _>(&feeds, FutureDefinitionFeed::BLOCK_LEN, out);
-        // Groups that are not decoded follow.
-        out.extend([4, 0, 0, 5, 0, 0]);
-    });
+    let mut bytes = Vec::new();
+    emit::future_definition(&root, &feeds, &mut bytes);
     let events = decode(&bytes).unwrap();
     let Some(Event::Instrument(instrument)) = events.first() else { panic!("{events:?}") };
     assert_eq!((instrument.depth, instrument.implied_depth, instrument.total), (10, 2, 3));

@@ -199,6 +199,15 @@ impl HealingBooks for DepthBooks {
         (0..self.symbols.len()).all(|book| is_sure(self.books.get(book)))
     }
 
+    fn confirm_inactive(&mut self) {
+        for book in 0..self.symbols.len() {
+            if self.books.get(book).numbering.is_new() {
+                self.books.get_mut(book).numbering.confirm(self.channel);
+                self.touch(BookIdx(book as u32));
+            }
+        }
+    }
+
     fn adopted(&self) -> Option<BookIdx> {
         self.adopted
     }

@@ -111,6 +111,16 @@ impl Numbering {
         matches!(self.state, State::Stale)
     }
 
+    /// No update of it came yet.
+    pub(super) const fn is_new(self) -> bool {
+        matches!(self.state, State::New)
+    }
+
+    /// What the channel has lost so far was nothing of this book.
+    pub(super) const fn confirm(&mut self, channel: ChannelState) {
+        self.losses = channel.losses;
+    }
+
     /// Whether a snapshot as of `number` can be one of this book. Before the first update any can.
     pub(super) fn is_plausible(self, number: u32) -> bool {
         self.state == State::New || number <= self.last.saturating_add(DISTANCE_MAX)

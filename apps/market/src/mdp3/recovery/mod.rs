@@ -18,11 +18,13 @@
 //! *Late join.* The first live packet is not the first of the week: [`Recovery::gap`] opens the
 //! queue, every book is hurt by its first update, and the loop of snapshots heals them. *Overflow.*
 //! The oldest packets leave the queue, which is counted; a later snapshot covers what is left.
-//! *End.* The queue closes when as many snapshots as a loop has were seen since the last hole, and
-//! no book is stale or unconfirmed. Then leave the snapshot group: [`Recovery::wants_snapshots`].
+//! *End.* The queue closes when a snapshot of each instrument of a loop was seen since the last
+//! hole (in one loop, or in several where packets of it were lost), and no book is stale or
+//! unconfirmed. A book without an update and without a snapshot is one of an instrument that did
+//! not trade this week: it is empty. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
 //! The machine does no I/O, and takes the messages of the snapshot feed as they are: what brings
-//! them judges their packets, whose numbers begin anew with each loop.
+//! them judges their packets, whose numbers begin anew with each loop: [`super::LoopLines`].
 
 use super::Mdp3;
 use super::layout::{ChannelReset, OrderSnapshot, Snapshot, split_head};
@@ -32,6 +34,9 @@ use crate::event::Event;
 use crate::live_queue::LiveQueue;
 use crate::sequence::Gap;
 use crate::units::Symbol;
+use seen::SeenBooks;
+
+mod seen;
 
 /// The limits of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +52,20 @@ pub struct RecoveryConfig {
     /// A snapshot that was taken more than this many packets behind the last live one is doubtful.
     /// By default 100,000.
     pub distance_max: u64,
+    /// Instruments that are told apart in a loop of snapshots: those that the books have room for.
+    /// By default 16,384. Of others each snapshot counts, which may end a loop too early.
+    pub books_max: usize,
 }
 
 impl Default for RecoveryConfig {
     fn default() -> Self {
-        Self { queue_len_max: 64 << 20, messages_max: 1 << 20, replay_max: 1 << 14, distance_max: 100_000 }
+        Self {
+            queue_len_max: 64 << 20,
+            messages_max: 1 << 20,
+            replay_max: 1 << 14,
+            distance_max: 100_000,
+            books_max: 1 << 14,
+        }
     }
 }
 
@@ -74,10 +88,17 @@ pub struct RecoveryCounts {
     pub doubtful: u64,
     /// Messages of the snapshot feed that are no snapshots of books, or broken.
     pub ignored: u64,
-    /// Whole loops of snapshots.
+    /// Times that a snapshot of each instrument was seen.
     pub loops: u64,
     /// Times that the queue closed with all books whole.
     pub completed: u64,
+}
+
+impl RecoveryCounts {
+    /// Snapshots of books that were of no use.
+    pub const fn refused(&self) -> u64 {
+        self.too_old + self.too_far + self.doubtful
+    }
 }
 
 /// The queue of live messages, and the rules for it. [`Recovery::new`] allocates its memory.
@@ -91,8 +112,8 @@ pub struct Recovery {
     /// Every live packet from this number on is in the queue.
     covers_from: u64,
     is_open: bool,
-    /// Snapshots of use since the last hole.
-    seen: u32,
+    /// The instruments with a snapshot of use since the last hole.
+    seen: SeenBooks,
     codec: Mdp3,
     counts: RecoveryCounts,
     /// For messages that were counted when they were live.
@@ -142,7 +163,7 @@ impl Recovery {
             queue: LiveQueue::new(config.queue_len_max, config.messages_max),
             covers_from: 0,
             is_open: false,
-            seen: 0,
+            seen: SeenBooks::new(config.books_max),
             codec: Mdp3,
             counts: RecoveryCounts::default(),
             uncounted: MessageCounts::new(),
@@ -151,7 +172,13 @@ impl Recovery {
 
     /// Bytes that [`Recovery::new`] allocates.
     pub const fn memory(config: RecoveryConfig) -> u128 {
-        LiveQueue::memory(config.queue_len_max, config.messages_max)
+        LiveQueue::memory(config.queue_len_max, config.messages_max) + SeenBooks::memory(config.books_max)
+    }
+
+    /// Whether [`Recovery::live`] would do nothing. Costs two compares.
+    #[inline]
+    pub fn is_idle(&self, books: &impl HealingBooks) -> bool {
+        !self.is_open && books.stale_count() == 0
     }
 
     /// A message of the live feed, in order, from packet `seq`, which `books` have already: into
@@ -224,25 +251,19 @@ impl Recovery {
         });
         self.counts.applied += 1;
         self.counts.adopted += u64::from(adopted);
-        self.count_loop(total, is_last_part, books);
+        if is_last_part && self.seen.take(books.find(symbol), total) {
+            self.end_loop(books);
+        }
     }
 
-    fn count_loop(&mut self, total: u32, is_last_part: bool, books: &impl HealingBooks) {
-        self.seen += u32::from(is_last_part);
-        if self.seen < total {
-            return;
-        }
+    fn end_loop(&mut self, books: &mut impl HealingBooks) {
         self.counts.loops += 1;
-        self.seen = 0;
+        self.seen.clear();
+        books.confirm_inactive();
         if books.are_sure() {
             self.counts.completed += 1;
             self.close();
         }
-    }
-
-    /// Packets of the snapshot feed are missing: the loop is counted anew.
-    pub fn snapshot_gap(&mut self) {
-        self.seen = 0;
     }
 
     /// Whether snapshots are of use: while not, leave their group.
@@ -268,7 +289,8 @@ impl Recovery {
 
     fn close(&mut self) {
         self.queue.clear();
-        (self.is_open, self.seen) = (false, 0);
+        self.seen.clear();
+        self.is_open = false;
     }
 
     #[cold]

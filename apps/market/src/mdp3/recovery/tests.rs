@@ -2,14 +2,14 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
+use super::super::emit;
 use super::super::layout::{
-    Book, BookEntry, BookOrder, BookRoot, ChannelReset, ChannelResetRoot, GroupSize, GroupSize8Byte, SnapshotEntry,
-    SnapshotRoot, emit_head,
+    BookEntry, BookRoot, ChannelReset, ChannelResetRoot, SnapshotEntry, SnapshotRoot, emit_head,
 };
 use super::*;
 use crate::book::{Books, DEPTH_MAX, DepthBooks, Trust};
 use crate::event::{Instrument, Liquidity};
-use crate::sbe::{Block, emit_block, emit_group};
+use crate::sbe::{Block, emit_block};
 use crate::units::{Price9, Side};
 
 const INSTRUMENTS: i32 = 3;
@@ -57,10 +57,8 @@ impl Venue {
             entry_type: b'0',
             ..BookEntry::NULL
         };
-        let mut message = emit_head(Book::ID, BookRoot::BLOCK_LEN as u16).to_vec();
-        emit_block(&BookRoot { transact_time: 1.into(), event_end: 0x80 }, BookRoot::BLOCK_LEN, &mut message);
-        emit_group::<GroupSize, _>(&[entry], BookEntry::BLOCK_LEN, &mut message);
-        emit_group::<GroupSize8Byte, BookOrder>(&[], BookOrder::BLOCK_LEN, &mut message);
+        let mut message = Vec::new();
+        emit::book(&BookRoot { transact_time: 1.into(), event_end: 0x80 }, &[entry], &mut message);
         let books = &mut self.books;
         Mdp3.decode_all(&message, &mut self.counts, &mut |event| {
             books.apply(event);
@@ -89,9 +87,8 @@ impl Venue {
             ..SnapshotEntry::NULL
         };
         let entries: Vec<_> = self.bids(id).unwrap_or_default().into_iter().enumerate().map(level).collect();
-        let mut message = emit_head(Snapshot::ID, SnapshotRoot::BLOCK_LEN as u16).to_vec();
-        emit_block(&root, SnapshotRoot::BLOCK_LEN, &mut message);
-        emit_group::<GroupSize, _>(&entries, SnapshotEntry::BLOCK_LEN, &mut message);
+        let mut message = Vec::new();
+        emit::snapshot(&root, &entries, &mut message);
         message
     }
 }
@@ -254,16 +251,51 @@ fn queue_closes_when_a_whole_loop_has_healed_or_confirmed_all_books() {
 }
 
 #[test]
-fn loop_with_a_hole_in_it_is_no_whole_one() {
+fn instrument_that_a_loop_has_lost_is_seen_in_a_later_one_and_none_counts_twice() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
     let _lost = venue.update(0, 101);
     receiver.live(2, &venue.update(1, 103));
-    receiver.snapshot(&venue.snapshot(0, 2));
-    receiver.recovery.snapshot_gap();
-    receiver.snapshot(&venue.snapshot(2, 2));
-    receiver.snapshot(&venue.snapshot(0, 2));
-    assert!(receiver.recovery.wants_snapshots());
+    // The packet with instrument 1 is lost, and the other line brings another one twice.
+    for id in [0, 2, 2, 0, 2] {
+        receiver.snapshot(&venue.snapshot(id, 2));
+        assert!(receiver.recovery.wants_snapshots(), "instrument 1 was not seen");
+    }
     receiver.snapshot(&venue.snapshot(1, 2));
+    assert!(!receiver.recovery.wants_snapshots());
+    assert_eq!(receiver.recovery.counts().loops, 1);
+}
+
+#[test]
+fn snapshot_that_claims_to_be_the_only_one_of_its_loop_ends_no_loop() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let _lost = venue.update(0, 101);
+    receiver.live(2, &venue.update(0, 103));
+    let mut forged = venue.snapshot(0, 2);
+    forged[8 + 4..8 + 8].copy_from_slice(&1_u32.to_le_bytes());
+    receiver.snapshot(&forged);
+    assert!(receiver.recovery.wants_snapshots(), "no second one says so");
+}
+
+#[test]
+fn book_without_a_snapshot_and_without_an_update_is_sure_after_a_whole_loop() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    // Defined, and in no loop: it did not trade this week.
+    let inactive = Instrument {
+        depth: 10,
+        implied_depth: 0,
+        action: b'A',
+        total: 0,
+        at_ns: 0,
+        symbol: symbol(99),
+        tick: Price9(1),
+        name: Symbol::NONE,
+    };
+    receiver.books.apply(&Event::Instrument(inactive));
+    let _lost = venue.update(0, 101);
+    receiver.live(2, &venue.update(0, 103));
+    assert_eq!(receiver.trust(99), Some(Trust::Unconfirmed));
+    (0..INSTRUMENTS).for_each(|id| receiver.snapshot(&venue.snapshot(id, 2)));
+    assert_eq!(receiver.trust(99), Some(Trust::Sure));
     assert!(!receiver.recovery.wants_snapshots());
 }
 
