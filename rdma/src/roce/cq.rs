@@ -36,6 +36,8 @@ pub(super) enum Pushed {
     Notify,
     /// There was no room, for the first time.
     Overrun,
+    /// There was none before.
+    Lost,
 }
 
 impl Cq {
@@ -50,7 +52,7 @@ impl Cq {
     pub(super) fn push(&mut self, completion: WorkCompletion, is_solicited: bool) -> Pushed {
         if self.len == self.ring.len() || self.is_overrun {
             let was_overrun = core::mem::replace(&mut self.is_overrun, true);
-            return if was_overrun { Pushed::Quietly } else { Pushed::Overrun };
+            return if was_overrun { Pushed::Lost } else { Pushed::Overrun };
         }
         let mut at = self.head + self.len;
         if at >= self.ring.len() {
@@ -59,9 +61,10 @@ impl Cq {
         self.ring[at] = Some(completion);
         self.len += 1;
         match self.armed {
+            Armed::No => return Pushed::Quietly,
             Armed::For(Notify::Any) => {}
             Armed::For(Notify::Solicited) if is_solicited => {}
-            _ => return Pushed::Quietly,
+            Armed::For(Notify::Solicited) => return Pushed::Quietly,
         }
         self.armed = Armed::No;
         Pushed::Notify
@@ -83,10 +86,5 @@ impl Cq {
         if self.armed != Armed::For(Notify::Any) {
             self.armed = Armed::For(notify);
         }
-    }
-
-    #[inline]
-    pub(super) const fn is_overrun(&self) -> bool {
-        self.is_overrun
     }
 }

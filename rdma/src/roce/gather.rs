@@ -18,6 +18,10 @@ impl Regions {
         skip: u32,
         mut bytes: &mut [u8],
     ) -> Result<(), ProtectionError> {
+        if let Some((range, lkey)) = within_first(sges, skip, bytes.len()) {
+            self.resolve(lkey, pd, range, Access::LOCAL_READ).ok_or(ProtectionError)?.read(bytes);
+            return Ok(());
+        }
         for (range, lkey) in parts(sges, skip, bytes.len() as u32) {
             let (part, rest) = bytes.split_at_mut(range.len as usize);
             self.resolve(lkey, pd, range, Access::LOCAL_READ).ok_or(ProtectionError)?.read(part);
@@ -35,6 +39,10 @@ impl Regions {
         skip: u32,
         mut bytes: &[u8],
     ) -> Result<(), ProtectionError> {
+        if let Some((range, lkey)) = within_first(sges, skip, bytes.len()) {
+            self.resolve(lkey, pd, range, Access::LOCAL_WRITE).ok_or(ProtectionError)?.write(bytes);
+            return Ok(());
+        }
         for (range, lkey) in parts(sges, skip, bytes.len() as u32) {
             let (part, rest) = bytes.split_at(range.len as usize);
             self.resolve(lkey, pd, range, Access::LOCAL_WRITE).ok_or(ProtectionError)?.write(part);
@@ -42,6 +50,16 @@ impl Regions {
         }
         Ok(())
     }
+}
+
+/// The range of bytes that are all in the first piece, as those of most messages are.
+#[inline]
+fn within_first(sges: &[Sge], skip: u32, len: usize) -> Option<(Range, u32)> {
+    let first = sges.first()?;
+    let is_within = len > 0 && u64::from(skip) + len as u64 <= u64::from(first.len);
+    // An address that wraps is outside of every region.
+    let address = first.address.wrapping_add(u64::from(skip));
+    is_within.then_some((Range { address, len: len as u32 }, first.lkey))
 }
 
 /// The pieces of `len` bytes of a list, behind its first `skip` bytes.

@@ -50,12 +50,15 @@ impl Tables {
         // A queue pair's queues live longer than it.
         let Some(cq) = self.cqs.get_mut(handle) else { return true };
         match cq.push(completion, is_solicited) {
-            Pushed::Quietly => {}
-            Pushed::Notify => self.events.notify(handle),
+            Pushed::Quietly => return true,
+            Pushed::Notify => {
+                self.events.notify(handle);
+                return true;
+            }
             Pushed::Overrun => self.events.push(Event::CqError(handle)),
+            Pushed::Lost => {}
         }
-        let is_overrun = cq.is_overrun();
-        self.counters.cq_overruns += u64::from(is_overrun);
-        !is_overrun
+        self.counters.cq_overruns += 1;
+        false
     }
 }

@@ -5,7 +5,7 @@
 //! may change on the way counts as ones: TOS, TTL and checksums, of IPv6 and of a GRH the class,
 //! the flow label and the hop limit, and the byte of the BTH with FECN and BECN.
 
-use super::crc32::crc32;
+use super::crc32::{Head, crc32};
 
 /// Bytes of the ICRC, at the end of each packet, in little-endian order.
 pub const ICRC_LEN: usize = 4;
@@ -53,55 +53,51 @@ pub fn icrc(network: Network<'_>, transport: &[u8]) -> u32 {
 /// Of the eight ones of the local route header the first four begin the sum, as all CRCs of
 /// Ethernet begin; so it begins with zero, and zeros in front are as good as none. What remains are
 /// four ones, and with the headers behind them whole blocks, or nearly.
-const ONES: u128 = 0xffff_ffff;
+const ONES: u64 = 0xffff_ffff;
 
-/// Each block's lowest byte is its first: TOS 1, TTL 8 and checksum 10 of the IP header, checksum 6
+/// Each half's lowest byte is its first: TOS 1, TTL 8 and checksum 10 of the IP header, checksum 6
 /// of UDP and congestion 4 of the BTH count as ones.
 #[inline]
-fn ipv4(ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; BTH_LEN]) -> [u128; 3] {
-    let [a, b, c, d, e] = words(ip);
-    let [f, g] = words(udp);
-    let [h, i, j] = words(bth);
-    [row(0, ONES, a | 0xff00, b), row(c | 0xffff_00ff, d, e, f), row(g | 0xffff_0000, h, i | 0xff, j)]
+fn ipv4(ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; BTH_LEN]) -> [Head; 3] {
+    [
+        [ONES << 32, long(ip, 0) | 0xff00],
+        [long(ip, 8) | 0xffff_00ff, word(ip, 16) | word(udp, 0) << 32],
+        [word(udp, 4) | 0xffff_0000 | word(bth, 0) << 32, long(bth, 4) | 0xff],
+    ]
 }
 
 /// Class and flow label, and the hop limit 7 of the IP header count as ones.
 #[inline]
-fn ipv6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; BTH_LEN]) -> [u128; 4] {
-    let [a, b, c, d, e, f, g, h, i, j] = words(ip);
-    let [k, l] = words(udp);
-    let [m, n, o] = words(bth);
+fn ipv6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; BTH_LEN]) -> [Head; 4] {
     [
-        row(ONES, a | 0xffff_ff0f, b | 0xff00_0000, c),
-        row(d, e, f, g),
-        row(h, i, j, k),
-        row(l | 0xffff_0000, m, n | 0xff, o),
+        [ONES | (word(ip, 0) | 0xffff_ff0f) << 32, long(ip, 4) | 0xff00_0000],
+        [long(ip, 12), long(ip, 20)],
+        [long(ip, 28), word(ip, 36) | word(udp, 0) << 32],
+        [word(udp, 4) | 0xffff_0000 | word(bth, 0) << 32, long(bth, 4) | 0xff],
     ]
 }
 
 /// As of IPv6.
 #[inline]
-fn route(grh: &[u8; 40], bth: &[u8; BTH_LEN]) -> [u128; 4] {
-    let [a, b, c, d, e, f, g, h, i, j] = words(grh);
-    let [k, l, m] = words(bth);
-    [row(0, 0, ONES, a | 0xffff_ff0f), row(b | 0xff00_0000, c, d, e), row(f, g, h, i), row(j, k, l | 0xff, m)]
+fn route(grh: &[u8; 40], bth: &[u8; BTH_LEN]) -> [Head; 4] {
+    [
+        [0, ONES | (word(grh, 0) | 0xffff_ff0f) << 32],
+        [long(grh, 4) | 0xff00_0000, long(grh, 12)],
+        [long(grh, 20), long(grh, 28)],
+        [word(grh, 36) | word(bth, 0) << 32, long(bth, 4) | 0xff],
+    ]
 }
 
-/// The words of a header, the first byte the lowest.
+/// Four bytes of a header, the first the lowest.
 #[inline]
-fn words<const N: usize, const WORDS: usize>(header: &[u8; N]) -> [u128; WORDS] {
-    const { assert!(N == 4 * WORDS) };
-    let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(header.as_chunks().0) {
-        *word = u32::from_le_bytes(*bytes).into();
-    }
-    words
+fn word<const N: usize>(header: &[u8; N], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
 }
 
-/// A block of four words.
+/// Eight bytes of a header, the first the lowest.
 #[inline]
-const fn row(a: u128, b: u128, c: u128, d: u128) -> u128 {
-    d << 96 | c << 64 | b << 32 | a
+fn long<const N: usize>(header: &[u8; N], at: usize) -> u64 {
+    word(header, at) | word(header, at + 4) << 32
 }
 
 #[cfg(test)]

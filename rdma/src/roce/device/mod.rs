@@ -17,7 +17,7 @@ use super::keys::Regions;
 use super::qp::congestion::link_kbps;
 use super::qp::{Qp, QpState};
 use super::tables::Tables;
-use super::timers::Timers;
+use super::timers::{NEVER, Timers};
 use super::work::{PostError, SendRequest, Sge};
 use crate::wire::icrc::Network;
 use crate::wire::packet::{Body, Packet};
@@ -82,10 +82,15 @@ impl Device {
     #[inline]
     pub fn receive(&mut self, now: u64, network: Network<'_>, roce: &[u8]) {
         self.tables.counters.packets_rx += 1;
-        let Ok(packet) = Packet::parse(roce) else {
-            self.tables.counters.malformed += 1;
-            return;
-        };
+        // By reference, so that it stays where it was parsed.
+        match &Packet::parse(roce) {
+            Ok(packet) => self.take(now, network, packet),
+            Err(_) => self.tables.counters.malformed += 1,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, now: u64, network: Network<'_>, packet: &Packet<'_>) {
         // Its lines come while the sum is made.
         let idx = self.place(packet.bth.destination());
         self.qps.prefetch(idx);
@@ -94,9 +99,9 @@ impl Device {
             return;
         }
         if packet.bth.destination() == Qpn::MULTICAST {
-            self.receive_group(now, &packet, network);
-        } else if self.is_receiver(idx, &packet, network) {
-            self.give(now, idx, &packet, network);
+            self.receive_group(now, packet, network);
+        } else if self.is_receiver(idx, packet, network) {
+            self.give(now, idx, packet, network);
         }
     }
 
@@ -104,14 +109,14 @@ impl Device {
     #[inline]
     fn give(&mut self, now: u64, idx: u32, packet: &Packet<'_>, network: Network<'_>) {
         let Some(qp) = self.qps.at_mut(idx) else { return };
-        match packet.body {
-            Body::Message(message) => qp.receive(&mut self.tables, now, network, packet.bth, &message),
+        match &packet.body {
+            Body::Message(message) => qp.receive(&mut self.tables, now, network, packet.bth, message),
             Body::CongestionNotification => {
                 self.tables.counters.cnps_rx += 1;
                 qp.take_cnp(&self.tables, now);
             }
         }
-        self.settle(idx);
+        settle(qp, &self.tables, &mut self.due, &mut self.timers);
     }
 
     /// The place of the queue pair with this number, if there is one.
@@ -133,7 +138,7 @@ impl Device {
             &mut counters.qp_state
         } else if (packet.bth.pkey() ^ qp.pkey()) & 0x7fff != 0 {
             &mut counters.pkey_violations
-        } else if matches!(packet.body, Body::Message(message) if message.transport != qp.options().transport) {
+        } else if matches!(&packet.body, Body::Message(message) if message.transport != qp.options().transport) {
             &mut counters.wrong_transport
         } else if !qp.is_of_peer(network) {
             &mut counters.wrong_address
@@ -156,7 +161,7 @@ impl Device {
             let Some(qp) = self.qps.at_mut(idx) else { continue };
             qp.is_queued = false;
             let len = qp.transmit(&mut self.tables, now, frame);
-            self.settle(idx);
+            settle(qp, &self.tables, &mut self.due, &mut self.timers);
             if len.is_some() {
                 self.tables.counters.packets_tx += 1;
                 return len;
@@ -190,22 +195,11 @@ impl Device {
         for _ in 0..TIMERS_PER_CALL {
             let Some(idx) = self.timers.pop(now) else { return };
             if let Some(qp) = self.qps.at_mut(idx) {
+                qp.timer_at = NEVER;
                 qp.on_timer(&mut self.tables, now);
-                self.settle(idx);
+                settle(qp, &self.tables, &mut self.due, &mut self.timers);
             }
         }
-    }
-
-    /// After anything happened to a queue pair: it is in the queue if it has a packet to send, and
-    /// its timer stands.
-    #[inline]
-    fn settle(&mut self, idx: u32) {
-        let Some(qp) = self.qps.at_mut(idx) else { return };
-        if !qp.is_queued && qp.is_due(&self.tables) {
-            qp.is_queued = true;
-            self.due.push(idx);
-        }
-        self.timers.arm(idx, qp.deadline());
     }
 
     /// Puts a request into a send queue; [`Device::transmit`] sends it.
@@ -217,7 +211,7 @@ impl Device {
         self.qps.prefetch(handle.idx());
         let qp = self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.tables, request)?;
-        self.settle(handle.idx());
+        settle(qp, &self.tables, &mut self.due, &mut self.timers);
         Ok(())
     }
 
@@ -228,5 +222,20 @@ impl Device {
     #[inline]
     pub fn post_recv(&mut self, handle: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?.post_recv(&mut self.tables, wr_id, sges)
+    }
+}
+
+/// After anything happened to a queue pair: it is in the queue if it has a packet to send, and its
+/// timer stands.
+#[inline]
+fn settle(qp: &mut Qp, tables: &Tables, due: &mut DueQueue, timers: &mut Timers) {
+    if !qp.is_queued && qp.is_due(tables) {
+        qp.is_queued = true;
+        due.push(qp.idx());
+    }
+    let deadline = qp.deadline();
+    if deadline < qp.timer_at {
+        qp.timer_at = deadline;
+        timers.arm(qp.idx(), deadline);
     }
 }

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::{Device, FIRST_QPN};
+use super::{Device, FIRST_QPN, settle};
 use crate::roce::counters::{DeviceCounters, QpCounters};
 use crate::roce::cq::{Cq, Notify};
 use crate::roce::events::Event;
@@ -205,7 +205,7 @@ impl Device {
         let limits = Limits { mtu: self.config.mtu, rd_atomics: self.config.rd_atomics };
         let qp = self.qps.get_mut(handle).ok_or(ModifyError::UnknownQp)?;
         qp.modify(&mut self.tables, limits, attributes)?;
-        self.settle(handle.idx());
+        settle(qp, &self.tables, &mut self.due, &mut self.timers);
         Ok(())
     }
 

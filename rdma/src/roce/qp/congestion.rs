@@ -201,10 +201,9 @@ impl Qp {
     }
 
     /// Writes the CNP that is due.
+    #[cold]
     pub(super) fn send_cnp(&mut self, frame: &mut [u8]) -> Option<usize> {
-        if !core::mem::take(&mut self.notifier.is_due) {
-            return None;
-        }
+        self.notifier.is_due = false;
         let template = self.template.as_ref()?.with_class(CNP_CLASS);
         let bth = Bth::congestion_notification(self.settings.pkey, self.settings.destination);
         let mut builder = Builder::new(frame, &template, &bth);

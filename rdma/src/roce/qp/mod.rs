@@ -28,6 +28,7 @@ use super::handle::{CqHandle, PdHandle, QpHandle, SrqHandle};
 use super::path::Template;
 use super::receive_queue::ReceiveQueue;
 use super::tables::Tables;
+use super::timers::NEVER;
 use super::work::{CompletionKind, MESSAGE_MAX, PostError, SendRequest, Sge, Status, WorkCompletion};
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::icrc::Network;
@@ -78,6 +79,8 @@ pub(super) struct Qp {
     pub(super) counters: QpCounters,
     /// It stands in the queue of those that have a packet to send.
     pub(super) is_queued: bool,
+    /// When its timer fires, which may be early.
+    pub(super) timer_at: u64,
 }
 
 impl Qp {
@@ -100,7 +103,14 @@ impl Qp {
             pacer: Pacer::default(),
             counters: QpCounters::default(),
             is_queued: false,
+            timer_at: NEVER,
         }
+    }
+
+    /// Its place in the table.
+    #[inline]
+    pub(super) const fn idx(&self) -> u32 {
+        self.handle.idx()
     }
 
     #[inline]
@@ -210,23 +220,21 @@ impl Qp {
     /// is none.
     #[inline]
     pub(super) fn transmit(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
-        let len = match self.send_cnp(frame) {
-            Some(len) => len,
-            None => self.send_message(tables, now, frame)?,
-        };
-        self.counters.packets_tx += 1;
-        Some(len)
+        let len = if self.notifier.is_due { self.send_cnp(frame) } else { self.send_message(tables, now, frame) };
+        self.counters.packets_tx += u64::from(len.is_some());
+        len
     }
 
     /// Answers go first. Requests take turns with the data of READs, so that a peer which never
     /// stops reading does not stop them.
     #[inline]
     fn send_message(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
-        let is_turn_of_requests = core::mem::take(&mut self.has_answered);
-        let request = if is_turn_of_requests { self.send_request(tables, now, frame) } else { None };
-        let len = match request.or_else(|| self.send_answer(tables, frame)) {
-            Some(len) => len,
-            None => self.send_request(tables, now, frame)?,
+        let len = if !core::mem::take(&mut self.has_answered) && self.has_answer() {
+            self.send_answer(tables, frame)?
+        } else if let Some(len) = self.send_request(tables, now, frame) {
+            len
+        } else {
+            self.send_answer(tables, frame)?
         };
         self.pace(tables, now, len);
         Some(len)

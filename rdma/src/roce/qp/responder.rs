@@ -191,7 +191,9 @@ impl Qp {
 
     fn execute_send(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) -> Result<(), Refusal> {
         let offset = if let Incoming::Send { len } = self.responder.incoming { len } else { 0 };
-        self.has_receive(tables);
+        if self.options.srq.is_some() {
+            self.has_receive(tables);
+        }
         let Some(receive) = self.rq.first() else { return Err(Refusal::NotReady) };
         // What came before is not longer than the receive, and that is at most `MESSAGE_MAX`.
         let len = offset + self.check_len(message)?;

@@ -16,7 +16,7 @@ use core::arch::x86_64::{
 };
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::{BLOCK, Block, WORD, Word};
+use super::{BLOCK, Block, Head, WORD, Word};
 
 /// The polynomial of Ethernet, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
@@ -38,7 +38,7 @@ const fn power(n: u32) -> i64 {
 /// The remainder of `head` and `rest` in a row, beginning with zero; `None` where the CPU does not
 /// multiply without carry, or `rest` has no whole words.
 #[inline]
-pub(super) fn remainder<const N: usize>(head: impl Fn() -> [u128; N], rest: &[u8]) -> Option<u32> {
+pub(super) fn remainder<const N: usize>(head: impl Fn() -> [Head; N], rest: &[u8]) -> Option<u32> {
     let (blocks, odd) = rest.as_chunks();
     let (words, &[]) = odd.as_chunks::<WORD>() else { return None };
     match width() {
@@ -81,12 +81,12 @@ fn width() -> u8 {
 const GROUP: usize = 8;
 
 #[target_feature(enable = "pclmulqdq,sse4.1")]
-fn folded<const N: usize>(head: impl Fn() -> [u128; N], blocks: &[Block], words: &[Word]) -> u32 {
+fn folded<const N: usize>(head: impl Fn() -> [Head; N], blocks: &[Block], words: &[Word]) -> u32 {
     reduce(fold_words(fold_blocks(fold_head(head), blocks), words))
 }
 
 #[target_feature(enable = "pclmulqdq,sse4.1,vpclmulqdq,avx2")]
-fn folded_wide<const N: usize>(head: impl Fn() -> [u128; N], blocks: &[Block], words: &[Word]) -> u32 {
+fn folded_wide<const N: usize>(head: impl Fn() -> [Head; N], blocks: &[Block], words: &[Word]) -> u32 {
     let sum = fold_head(head);
     let (groups, singles) = blocks.as_chunks::<GROUP>();
     let [first, groups @ ..] = groups else { return reduce(fold_words(fold_blocks(sum, singles), words)) };
@@ -106,9 +106,11 @@ fn folded_wide<const N: usize>(head: impl Fn() -> [u128; N], blocks: &[Block], w
 }
 
 #[target_feature(enable = "pclmulqdq,sse4.1")]
-fn fold_head<const N: usize>(head: impl Fn() -> [u128; N]) -> __m128i {
-    let vector = |block: u128| _mm_set_epi64x((block >> 64) as i64, block as i64);
-    head().into_iter().fold(_mm_set_epi64x(0, 0), |sum, block| fold(sum, vector(block), keys::<128>()))
+fn fold_head<const N: usize>(head: impl Fn() -> [Head; N]) -> __m128i {
+    let vector = |[low, high]: Head| _mm_set_epi64x(high.cast_signed(), low.cast_signed());
+    let head = head();
+    let Some((first, rest)) = head.split_first() else { return _mm_set_epi64x(0, 0) };
+    rest.iter().fold(vector(*first), |sum, block| fold(sum, vector(*block), keys::<128>()))
 }
 
 /// Moves a sum over blocks.
