@@ -103,9 +103,14 @@ fn broadcast_needs_the_option_also_if_it_is_that_of_the_network() {
         wire.left.call(|sockets, cx| sockets.send_parts(client.id(), &parts, Some(to), flags, cx)).err()
     };
     for to in [at(255, 9), SocketAddrV4::new(Ipv4Addr::BROADCAST, 9)] {
+        client.connect(at(2, 7)).unwrap();
+        client.send(b"anybody?").unwrap();
+        wire.settle();
         client.set_options(|options| options.broadcast = false).unwrap();
         let refused = [errno(client.send_to(b"x", to)), more(to), errno(client.connect(to))];
         assert_eq!(refused, [Some(Errno::EACCES); 3], "{to}");
+        let error = wire.left.call(|sockets, _| sockets.take_error(client.id()));
+        assert_eq!(error, Ok(Some(Errno::ECONNREFUSED)), "it is not what was reported");
         client.set_options(|options| options.broadcast = true).unwrap();
         client.send_to(b"x", to).unwrap();
         assert_eq!(errno(client.connect(to)), None);

@@ -105,6 +105,12 @@ impl Socket {
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// Whether [`refuse_datagrams`](Self::refuse_datagrams) returns an error.
+    #[inline]
+    pub(crate) fn refuses_datagrams(&self) -> bool {
+        self.error.is_some() || matches!(&self.state, State::Datagram(datagrams) if datagrams.is_write_shut)
+    }
+
     /// `Err` with what Linux reports before it reads the bytes of a datagram.
     pub(crate) fn refuse_datagrams(&mut self) -> Result<(), Errno> {
         self.report_error()?;

@@ -41,13 +41,13 @@ impl Sockets {
             (None, None) => return Err(Errno::EDESTADDRREQ),
             (None, Some(remote)) if remote.port() == 0 => return Err(Errno::EINVAL),
             (None, Some(remote)) => {
+                check_broadcast(remote, &socket.options, cx)?;
                 if let Some(error) = socket.error.take() {
                     return Err(error);
                 }
                 if datagrams.is_write_shut {
                     return Err(Errno::EPIPE);
                 }
-                check_broadcast(remote, &socket.options, cx)?;
                 remote
             }
         };

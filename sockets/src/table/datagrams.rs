@@ -12,7 +12,7 @@ use super::{SocketId, Sockets, check_own};
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::ready::Ready;
-use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership};
+use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership, check_broadcast};
 use crate::socket::{Socket, State};
 use crate::steering::flows_to;
 
@@ -68,7 +68,11 @@ impl Sockets {
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
         }
-        socket.refuse_datagrams()?;
+        if socket.refuses_datagrams() {
+            // Linux finds the route first, and leaves the socket's error where that is a broadcast.
+            check_broadcast(remote, &socket.options, cx)?;
+            socket.refuse_datagrams()?;
+        }
         self.transmit(id, bytes, remote, cx)
     }
 
