@@ -12,10 +12,17 @@ use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, has_program, wait_until}
 use super::{Ended, Rig, SERVED, STRANGER, echo, next_line, received_by_kernel, say, server};
 
 /// A program at the near end, beside wirepath, of a user.
-fn beside(rig: &Rig, uid: u32, program: &str) -> (Ended, String) {
+fn beside(rig: &Rig, uid: u32, program: &str, arguments: &[&str]) -> (Ended, String) {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("python3");
-    command.args(["-c", program]).uid(uid).gid(uid).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .args(["-c", program])
+        .args(arguments)
+        .uid(uid)
+        .gid(uid)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = rig.wire.near.run(|| command.spawn()).unwrap();
     let mut said = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -35,7 +42,7 @@ fn listener_of_ipv6_alone_takes_no_flow_from_another_user() {
                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\n\
                    made.bind(('::', 7030)); made.listen(); print('listens', flush=True)\n\
                    sys.stdin.read()\n";
-    let (_stranger, said) = beside(&rig, STRANGER, program);
+    let (_stranger, said) = beside(&rig, STRANGER, program, &[]);
     assert_eq!(said, "listens\n");
     // The broker compares its flows with the kernel's sockets every two seconds.
     let begin = Instant::now();
@@ -60,6 +67,64 @@ fn broker_serves_though_its_log_has_no_room() {
     wait_until("the broker serves", || ends(SERVED));
     assert!(!ends(STRANGER));
     assert!(ends(SERVED), "the refusal of another has a line");
+}
+
+/// Keeps duplicates of the AF_XDP sockets of a process until its input ends.
+const KEEPER: &str = "\
+import ctypes, os, socket, sys
+process, kept = int(sys.argv[1]), []
+pidfd = os.pidfd_open(process)
+for name in os.listdir(f'/proc/{process}/fd'):
+    fd = ctypes.CDLL(None).syscall(438, pidfd, int(name), 0)  # pidfd_getfd
+    if fd < 0: continue
+    try: domain = socket.socket(44, 3, 0, fileno=os.dup(fd)).getsockopt(socket.SOL_SOCKET, 39)
+    except OSError: domain = 0
+    if domain == 44: kept.append(fd)
+    else: os.close(fd)
+print(len(kept), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn queue_whose_socket_is_kept_is_passed_over_and_lent_again_once_it_is_free() {
+    let test = "queue_whose_socket_is_kept_is_passed_over_and_lent_again_once_it_is_free";
+    if !["python3", "ethtool"].iter().all(|program| has_program(test, program)) {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    if !rig.wire.near.command("ethtool", &["-L", NEAR, "rx", "2", "tx", "2"]).unwrap().status.success() {
+        println!("SKIPPED {test}: a veth of this kernel has one queue");
+        return;
+    }
+    (rig.broker, rig.log) = super::start_broker(&rig.wire, &rig.folder, &[]);
+    let has_queue = || rig.start(SERVED, &["true"]).wait_with_output().unwrap();
+    let mut first = rig.start(SERVED, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);
+    writeln!(first.stdin.as_mut().unwrap(), "line").unwrap();
+    assert_eq!(next_line(&mut BufReader::new(first.stdout.take().unwrap())), "line\n");
+    let keep = |process: u32| beside(&rig, 0, KEEPER, &[&process.to_string()]);
+    let (keeper, kept) = keep(first.id());
+    assert_eq!(kept, "1\n");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    rig.until_logged("has ended, and its queue is free");
+    // The other queue, at once; and again once its program has ended.
+    for _ in 0..2 {
+        let output = has_queue();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let second = Ended(rig.start(SERVED, &["sleep", "60"]));
+    let mut other = None;
+    wait_until("the second program has its queue", || {
+        other = Some(keep(second.0.id())).filter(|(_, kept)| kept == "1\n");
+        other.is_some()
+    });
+    let said = String::from_utf8(has_queue().stderr).unwrap();
+    assert!(said.contains("which earlier clients had: end them"), "{said}");
+    drop(keeper);
+    wait_until("the first queue is free", || has_queue().status.success());
 }
 
 /// Connects, and waits for a line; then its next socket is the first that needs the broker.
