@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use order_entry::ManagerConfig;
-use order_entry::journal::{Journal, JournalMemory, Rebuild, RebuildCounts};
+use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
 use order_gateway::control::{self, Command, ControlConfig};
@@ -39,6 +39,7 @@ const NAMED: &str = "the journal names a standby that may have taken over: keep 
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
+const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -179,7 +180,10 @@ fn core<S: VenueSession>(
     };
     if existed {
         let recovered = Core::recover(core_config, session, memory, journal.reserve());
-        let (core, rebuild) = recovered.map_err(|error| Error::at("journal", &config.journal.path, error, ANOTHER))?;
+        let (core, rebuild) = recovered.map_err(|error| {
+            let way_on = if matches!(error, JournalError::Missing(_)) { MISSING } else { ANOTHER };
+            Error::at("journal", &config.journal.path, error, way_on)
+        })?;
         let RebuildCounts { applied, unknown, refused } = rebuild.counts();
         eprintln!(
             "order-gateway: replayed the journal {}: {applied} records applied, {refused} refused, {unknown} of \

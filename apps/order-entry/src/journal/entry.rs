@@ -96,7 +96,12 @@ pub enum Entry {
         version: u64,
     },
     /// A person unblocked the instrument.
-    Unblocked(InstrumentIdx),
+    Unblocked {
+        /// By its name.
+        symbol: Symbol,
+        /// By the position of its limits.
+        instrument: InstrumentIdx,
+    },
     /// The session's message of this number was processed, and said nothing about an order.
     Received {
         /// Its number.
@@ -135,7 +140,7 @@ impl Entry {
             Self::Session(_) => 7,
             Self::Armed(_) => 8,
             Self::Limits { .. } => 9,
-            Self::Unblocked(_) => 10,
+            Self::Unblocked { .. } => 10,
             Self::Received { .. } => 11,
             Self::Standby { .. } => 12,
             Self::Killed(_) => 13,
@@ -173,7 +178,10 @@ impl Entry {
             }
             Self::Armed(is_armed) => out.put([u8::from(is_armed)]),
             Self::Limits { version } => out.put(version.to_le_bytes()),
-            Self::Unblocked(instrument) => out.put(instrument.0.to_le_bytes()),
+            Self::Unblocked { symbol, instrument } => {
+                out.put(symbol.0);
+                out.put(instrument.0.to_le_bytes());
+            }
             Self::Received { number } => out.put(number.to_le_bytes()),
             Self::Standby { id } => out.put(id.to_le_bytes()),
             Self::Killed(cause) => out.put([cause as u8]),
@@ -207,7 +215,7 @@ impl Entry {
             }
             8 => Self::Armed(from.u8()? != 0),
             9 => Self::Limits { version: from.u64()? },
-            10 => Self::Unblocked(InstrumentIdx(from.u32()?)),
+            10 => Self::Unblocked { symbol: Symbol(from.take()?), instrument: InstrumentIdx(from.u32()?) },
             11 => Self::Received { number: from.u64()? },
             12 => Self::Standby { id: from.u64()? },
             13 => Self::Killed(KillCause::from_wire(from.u8()?)),

@@ -5,6 +5,8 @@ use std::{error, fmt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::instruments::MissingInstrument;
+
 /// Bytes before the first record.
 pub const HEADER_LEN: usize = 64;
 /// Bytes before a record's payload.
@@ -47,7 +49,7 @@ const _: () = assert!(size_of::<RecordHeader>() == RECORD_HEADER_LEN);
 /// Bytes that `crc` and `len` take, which the sum does not cover.
 const UNCOVERED: usize = 8;
 
-/// Memory that is no journal, or has no room for one.
+/// Memory that is no journal, has no room for one, or is of other instruments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -59,6 +61,8 @@ pub enum JournalError {
     Version(u32),
     /// The sum of the file header is wrong.
     HeaderSum,
+    /// The run has no limits for an instrument of which the journal has shares or live orders.
+    Missing(MissingInstrument),
 }
 
 impl fmt::Display for JournalError {
@@ -68,6 +72,7 @@ impl fmt::Display for JournalError {
             Self::NotAJournal => f.write_str("the file is no order journal"),
             Self::Version(version) => write!(f, "the journal has version {version}, this program reads {VERSION}"),
             Self::HeaderSum => f.write_str("the sum of the journal's header is wrong"),
+            Self::Missing(missing) => missing.fmt(f),
         }
     }
 }

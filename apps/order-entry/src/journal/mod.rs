@@ -16,6 +16,7 @@
 
 mod cursor;
 mod entry;
+mod instruments;
 mod layout;
 mod memory;
 mod reader;
@@ -24,6 +25,7 @@ mod writer;
 
 pub(crate) use cursor::Cursor;
 pub use entry::{Entry, EntryBytes, Intent, SessionMark};
+pub use instruments::MissingInstrument;
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;
 pub use reader::{Record, Records, Tail};

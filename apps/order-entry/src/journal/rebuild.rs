@@ -1,6 +1,9 @@
 //! Order states and risk sums from a journal, after a crash or in a standby.
 
+use market::Symbol;
+
 use super::entry::{Entry, Intent, SessionMark};
+use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
 use crate::orders::{OrderKey, OrderTable, RequestError};
 use crate::risk::{KillCause, RiskGate};
@@ -22,9 +25,10 @@ pub struct RebuildCounts {
 const SENT_NS: u64 = 0;
 
 /// Applies records in order. The table and the gate are empty at first; the gate stays disarmed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rebuild {
     counts: RebuildCounts,
+    instruments: Instruments,
     session: SessionMark,
     limits_version: u64,
     standby: u64,
@@ -42,9 +46,16 @@ pub struct Killed {
 }
 
 impl Rebuild {
-    /// Before the first record.
+    /// Before the first record of a journal whose process had the same instruments at the same
+    /// positions.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Before the first record, with the symbols of this run's instruments by position: those of
+    /// the journal may have had others.
+    pub fn of(symbols: &[Symbol]) -> Self {
+        Self { instruments: Instruments::new(symbols), ..Self::default() }
     }
 
     /// Applies one record. A request becomes an order that was sent, because the journal cannot
@@ -66,7 +77,9 @@ impl Rebuild {
             },
             Entry::Answer { number, key, event } => {
                 self.received(number);
-                gate.follow(&table.apply(key, &event));
+                let outcome = table.apply(key, &event);
+                gate.follow(&outcome);
+                self.instruments.follow(&outcome);
                 true
             }
             Entry::Session(mark) => {
@@ -86,8 +99,8 @@ impl Rebuild {
                 self.standby = id;
                 true
             }
-            Entry::Unblocked(instrument) => {
-                table.unblock(instrument);
+            Entry::Unblocked { symbol, instrument } => {
+                table.unblock(self.instruments.find(symbol, instrument));
                 true
             }
             Entry::Armed(is_armed) => {
@@ -132,7 +145,8 @@ impl Rebuild {
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
         match *intent {
-            Intent::New { id, instrument, side, is_short, qty, price, .. } => {
+            Intent::New { id, symbol, instrument, side, is_short, qty, price } => {
+                let instrument = self.instruments.find(symbol, instrument);
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let slot = table.open(id, (instrument, side), (qty, price), SENT_NS);
                 if let (Ok(slot), true) = (slot, is_short) {
@@ -153,6 +167,12 @@ impl Rebuild {
                 matches!(asked, Some(Ok(_) | Err(RequestError::CancelPending)))
             }
         }
+    }
+
+    /// An instrument of the journal that this run does not have, although the journal has shares or
+    /// live orders of it: nobody would check or cancel them. `table` is the one that was rebuilt.
+    pub fn missing(&self, table: &OrderTable) -> Option<MissingInstrument> {
+        self.instruments.missing(table)
     }
 
     /// What was met so far.

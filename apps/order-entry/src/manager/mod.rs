@@ -18,6 +18,8 @@ pub use answers::OrderEvents;
 use core::fmt;
 use std::io;
 
+use market::Symbol;
+
 use self::rehearsal::Rehearsal;
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
 use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
@@ -29,6 +31,9 @@ use crate::session::SendError;
 pub struct ManagerConfig {
     /// The limits with which it starts. By default none: every limit is zero until it is set.
     pub limits: Box<Limits>,
+    /// The venue's names of the instruments, by the position of their limits. By default none: then
+    /// a journal that is recovered must be of the same instruments at the same positions.
+    pub symbols: Box<[Symbol]>,
     /// The switch that disarms it. By default a new one.
     pub kill: KillSwitch,
     /// How the venue answers where venues differ. By default as [`OrderRules`].
@@ -47,6 +52,7 @@ impl ManagerConfig {
     pub fn new(limits: impl Into<Limits>) -> Self {
         Self {
             limits: Box::new(limits.into()),
+            symbols: Box::default(),
             kill: KillSwitch::new(),
             rules: OrderRules::default(),
             orders: OrderCapacity::default(),
@@ -99,6 +105,7 @@ pub struct OrderManager<M> {
     table: OrderTable,
     gate: RiskGate,
     journal: Journal<M>,
+    symbols: Box<[Symbol]>,
     epoch_offset_ns: u64,
     trades: TradeTotals,
     answers: u64,
@@ -111,11 +118,12 @@ pub struct OrderManager<M> {
 impl<M: JournalMemory> OrderManager<M> {
     /// A disarmed manager without orders.
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
-        let ManagerConfig { limits, kill, rules, orders, recent, epoch_offset_ns } = config;
+        let ManagerConfig { limits, symbols, kill, rules, orders, recent, epoch_offset_ns } = config;
         Self {
             table: OrderTable::new(orders, rules),
             gate: RiskGate::new(limits, kill, RiskCapacity { orders: orders.orders, recent }),
             journal,
+            symbols,
             epoch_offset_ns,
             trades: TradeTotals::default(),
             answers: 0,
@@ -127,15 +135,23 @@ impl<M: JournalMemory> OrderManager<M> {
     }
 
     /// A disarmed manager that goes on where `memory`, an existing journal, ends: with its orders
-    /// and positions. Live orders are in doubt until the venue has answered. The session goes on
-    /// from [`Rebuild::session`]. `reserve` is that of [`Journal::create`].
+    /// and positions, by their symbols. Live orders are in doubt until the venue has answered. The
+    /// session goes on from [`Rebuild::session`]. `reserve` is that of [`Journal::create`].
+    ///
+    /// # Errors
+    ///
+    /// The memory is no journal, or `config` lacks an instrument of which the journal has shares or
+    /// live orders.
     pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
         let mut table = OrderTable::new(config.orders, config.rules);
         let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
         let mut gate = RiskGate::new(config.limits.clone(), config.kill.clone(), capacity);
-        let mut rebuild = Rebuild::new();
+        let mut rebuild = Rebuild::of(&config.symbols);
         let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
         let (journal, _) = Journal::recover(memory, reserve, apply)?;
+        if let Some(missing) = rebuild.missing(&table) {
+            return Err(JournalError::Missing(missing));
+        }
         table.restart();
         Ok((Self { table, gate, ..Self::new(config, journal) }, rebuild))
     }
@@ -192,7 +208,8 @@ impl<M: JournalMemory> OrderManager<M> {
     /// A person has compared the instrument with the venue: its orders may be sent again.
     pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
         self.table.unblock(instrument);
-        self.note(&Entry::Unblocked(instrument), now_ns);
+        let symbol = self.symbols.get(instrument.0 as usize).copied().unwrap_or_default();
+        self.note(&Entry::Unblocked { symbol, instrument }, now_ns);
     }
 
     /// An order whose answer is overdue by `timeout_ns`, about which the venue should be asked.

@@ -37,7 +37,8 @@ pub struct Instrument {
 pub struct CoreConfig {
     /// The instruments, by number.
     pub instruments: Box<[Instrument]>,
-    /// The limits, the kill switch and the sizes. The venue's rules are the session's.
+    /// The limits, the kill switch and the sizes. The venue's rules are the session's, the symbols
+    /// those of the instruments.
     pub manager: ManagerConfig,
     /// The venue is asked about a request without an answer after this time. By default 2 s.
     pub answer_timeout_ns: u64,
@@ -46,6 +47,12 @@ pub struct CoreConfig {
 impl CoreConfig {
     /// [`CoreConfig::answer_timeout_ns`] by default.
     pub const ANSWER_TIMEOUT_NS: u64 = 2_000_000_000;
+
+    /// The manager's part, with the rules of the venue and the names of the instruments.
+    fn of(&self, session: &impl VenueSession) -> ManagerConfig {
+        let symbols = self.instruments.iter().map(|instrument| instrument.symbol).collect();
+        ManagerConfig { rules: session.rules(), symbols, ..self.manager.clone() }
+    }
 }
 
 /// Counts, for a report.
@@ -112,26 +119,29 @@ pub struct Core<S, M> {
 impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// A disarmed core that begins a journal.
     pub fn new(config: CoreConfig, session: S, journal: Journal<M>) -> Self {
-        let CoreConfig { instruments, manager, answer_timeout_ns } = config;
-        let (kill, manager) = (manager.kill.clone(), ManagerConfig { rules: session.rules(), ..manager });
-        Self::of(instruments, session, OrderManager::new(manager, journal), kill, answer_timeout_ns)
+        let (kill, manager) = (config.manager.kill.clone(), config.of(&session));
+        Self::of(config.instruments, session, OrderManager::new(manager, journal), kill, config.answer_timeout_ns)
     }
 
     /// A disarmed core that goes on where `memory`, an existing journal, ends: with its orders,
-    /// positions and numbers. Live orders are in doubt until the venue has answered. A kill switch
-    /// that was thrown and not lifted is in force: all orders are canceled as soon as the session
-    /// takes it, until a person arms.
+    /// positions and numbers. Instruments are found by their symbols. Live orders are in doubt
+    /// until the venue has answered. A kill switch that was thrown and not lifted is in force: all
+    /// orders are canceled as soon as the session takes it, until a person arms.
+    ///
+    /// # Errors
+    ///
+    /// As [`OrderManager::recover`]: the journal cannot be read, or has shares or live orders of an
+    /// instrument that `config` lacks.
     pub fn recover(
         config: CoreConfig,
         mut session: S,
         memory: M,
         reserve: usize,
     ) -> Result<(Self, Rebuild), JournalError> {
-        let CoreConfig { instruments, manager, answer_timeout_ns } = config;
-        let (kill, manager) = (manager.kill.clone(), ManagerConfig { rules: session.rules(), ..manager });
-        let (manager, rebuild) = OrderManager::recover(manager, memory, reserve)?;
+        let kill = config.manager.kill.clone();
+        let (manager, rebuild) = OrderManager::recover(config.of(&session), memory, reserve)?;
         session.resume(&rebuild.session());
-        let mut core = Self::of(instruments, session, manager, kill, answer_timeout_ns);
+        let mut core = Self::of(config.instruments, session, manager, kill, config.answer_timeout_ns);
         if let Some(killed) = rebuild.killed() {
             core.stay_killed(killed);
         }

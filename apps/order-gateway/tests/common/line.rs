@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use market::Price;
+use market::{Price, Symbol};
 use order_entry::journal::SessionMark;
 use order_entry::orders::{OrderKey, OrderRules, VenueEvent, VenueMessage};
 use order_entry::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
@@ -17,11 +17,13 @@ pub struct Line {
     pub said: VecDeque<SessionEvent>,
     /// The ids that cancels named.
     pub canceled: Vec<u64>,
+    /// The symbols that requests named.
+    pub symbols: Vec<Symbol>,
 }
 
 impl Line {
     pub fn new() -> Self {
-        Self { next_id: 1, room: usize::MAX, said: VecDeque::new(), canceled: Vec::new() }
+        Self { next_id: 1, room: usize::MAX, said: VecDeque::new(), canceled: Vec::new(), symbols: Vec::new() }
     }
 
     pub fn say(&mut self, id: u64, event: VenueEvent) {
@@ -84,7 +86,8 @@ impl VenueSession for Line {
         if self.room == 0 { Err(SendError::Room) } else { Ok(()) }
     }
 
-    fn new_order(&mut self, _now_ns: u64, _order: &WireOrder) -> Result<(), SendError> {
+    fn new_order(&mut self, _now_ns: u64, order: &WireOrder) -> Result<(), SendError> {
+        self.symbols.push(order.symbol);
         self.take_id()
     }
 
@@ -95,6 +98,7 @@ impl VenueSession for Line {
     fn cancel_order(&mut self, _now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
         self.take_id()?;
         self.canceled.push(target.id);
+        self.symbols.push(target.symbol);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use order_entry::ouch::v50::{
     AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted,
 };
 use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient};
-use order_entry::risk::{InstrumentIdx, KillSwitch, Route};
+use order_entry::risk::{Bitmap, InstrumentIdx, KillSwitch, Route};
 use order_entry::session::Output;
 use order_entry::soupbin::{ClientConfig, Credentials, Server, ServerConfig, ServerEvent, SessionId};
 use order_entry::{ManagerConfig, Refusal, Text};
@@ -75,13 +75,21 @@ pub fn book(qty: u32, at_ns: u64) -> BookEvent {
 }
 
 pub fn config(kill: &KillSwitch) -> CoreConfig {
+    config_of(&[SYMBOL], kill)
+}
+
+/// Each instrument has the limits of [`limits`].
+pub fn config_of(symbols: &[Symbol], kill: &KillSwitch) -> CoreConfig {
+    let (mut limits, instruments) = (limits(), symbols.len());
+    limits.instruments = vec![limits.instruments[0]; instruments].into();
+    (limits.restricted, limits.shortable) = (Bitmap::new(instruments), Bitmap::new(instruments));
     CoreConfig {
-        instruments: [Instrument { symbol: SYMBOL, route: Route::default() }].into(),
+        instruments: symbols.iter().map(|&symbol| Instrument { symbol, route: Route::default() }).collect(),
         manager: ManagerConfig {
             kill: kill.clone(),
-            orders: OrderCapacity { orders: 64, executions: 256, instruments: 1 },
+            orders: OrderCapacity { orders: 64, executions: 256, instruments },
             recent: 64,
-            ..ManagerConfig::new(*limits())
+            ..ManagerConfig::new(*limits)
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
     }

@@ -43,7 +43,7 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Killed(KillCause::File),
         Entry::Gap,
         Entry::Unread { number: 7 },
-        Entry::Unblocked(instrument),
+        Entry::Unblocked { symbol, instrument },
         Entry::Received { number: u64::MAX },
     ];
     answers.chain(refused).chain(others).collect()
