@@ -4,9 +4,9 @@
 mod common;
 
 use common::line::Line;
-use common::{Buyer, RESERVE, SECOND, STOCK, Venue, book, config, gateway};
+use common::{Buyer, RESERVE, SECOND, STOCK, TestGateway, Venue, book, config, gateway};
 use order_entry::journal::Journal;
-use order_entry::orders::VenueEvent;
+use order_entry::orders::{VenueEvent, VenueStatus};
 use order_entry::risk::KillSwitch;
 use order_gateway::{Core, Gateway};
 
@@ -132,4 +132,65 @@ fn cancels_of_a_thrown_switch_that_the_line_lost_are_sent_again_after_the_reconn
         assert_eq!(venue.mass_cancels as u64, reconnects, "the order lives until the venue has answered");
         venue.disconnect(&mut gateway, (1 + reconnects) * SECOND);
     }
+}
+
+/// A gateway by OUCH with two live orders, whose switch is thrown.
+fn killed_by_ouch(venue: &mut Venue) -> TestGateway {
+    let kill = KillSwitch::new();
+    let mut gateway = gateway(&kill, 1 << 16);
+    venue.connect(&mut gateway, SECOND);
+    gateway.core_mut().arm(SECOND);
+    for (idx, qty) in [(0, 100), (1, 200)] {
+        gateway.on_book(&book(qty, SECOND + u64::from(qty)));
+        venue.pump(&mut gateway, SECOND);
+        venue.accept(idx, SECOND);
+    }
+    venue.pump(&mut gateway, SECOND);
+    kill.throw();
+    gateway.tick(2 * SECOND).unwrap();
+    gateway
+}
+
+#[test]
+fn venue_that_refuses_the_mass_cancel_gets_a_cancel_of_each_order() {
+    let mut venue = Venue::new();
+    venue.refuses_mass_cancels = true;
+    let mut gateway = killed_by_ouch(&mut venue);
+    venue.pump(&mut gateway, 2 * SECOND);
+    gateway.tick(2 * SECOND).unwrap();
+    venue.pump(&mut gateway, 2 * SECOND);
+    assert_eq!((venue.mass_cancels, venue.cancels), (1, 2));
+}
+
+#[test]
+fn mass_cancel_that_has_no_effect_is_followed_by_cancels_of_each_order_until_none_lives() {
+    let mut venue = Venue::new();
+    let mut gateway = killed_by_ouch(&mut venue);
+    for (ms, cancels) in [(99, 0), (100, 2)] {
+        gateway.tick(2 * SECOND + ms * MS).unwrap();
+        venue.pump(&mut gateway, 2 * SECOND + ms * MS);
+        assert_eq!((venue.mass_cancels, venue.cancels), (1, cancels));
+    }
+    venue.cancel(0, 100, 3 * SECOND);
+    venue.cancel(1, 200, 3 * SECOND);
+    venue.pump(&mut gateway, 3 * SECOND);
+    (3..9).for_each(|second| gateway.tick(second * SECOND).unwrap());
+    venue.pump(&mut gateway, 9 * SECOND);
+    assert_eq!((gateway.core().orders().live_count(), venue.cancels), (0, 2));
+}
+
+/// The question about the order came behind the cancel, so the venue has not taken the cancel.
+#[test]
+fn cancel_of_a_thrown_switch_that_was_swallowed_is_sent_again_when_the_venue_says_that_the_order_lives() {
+    let kill = KillSwitch::new();
+    let mut gateway = on_line(&kill, 1);
+    kill.throw();
+    // The pauses end, and the first cancel has no answer; at last the venue is asked.
+    for ms in [0, 100, 300, 700, 1_500, 2_000] {
+        gateway.tick(9 * SECOND + ms * MS).unwrap();
+        assert_eq!(canceled(&gateway), [1], "after {ms} ms");
+    }
+    say(&mut gateway, 1, VenueEvent::Status(VenueStatus { is_live: true, cum: 0, leaves: 10 }), 11 * SECOND);
+    gateway.tick(9 * SECOND + 3_100 * MS).unwrap();
+    assert_eq!(canceled(&gateway), [1, 1]);
 }

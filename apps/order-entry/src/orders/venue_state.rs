@@ -36,6 +36,10 @@ impl OrderTable {
         let was_sent = order.life == Life::Sent;
         order.life = Life::Live;
         order.is_in_doubt = false;
+        if order.cancel_sent_ns.is_some_and(|sent_ns| sent_ns < order.queried_ns) {
+            // The question came behind the cancel, and has the order alive: it may be sent again.
+            order.cancel_sent_ns = None;
+        }
         if order.leaves() == status.leaves {
             outcome.effect = if was_sent { Effect::Accepted } else { Effect::None };
             return;

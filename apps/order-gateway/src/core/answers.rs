@@ -81,7 +81,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 for event in &events {
                     self.book(event, now_ns);
                 }
-                self.watch_cancels(message, &events);
+                self.watch_mass_cancel(message);
                 match message {
                     VenueMessage::Settled { .. } => {
                         // The line may have broken before the cancels of a thrown switch arrived.

@@ -3,7 +3,7 @@
 
 use order_entry::Refusal;
 use order_entry::journal::{JournalMemory, Killed};
-use order_entry::orders::{Effect, OrderEvent, VenueEvent, VenueMessage};
+use order_entry::orders::VenueMessage;
 use order_entry::session::{SendError, VenueSession};
 
 use super::{Core, Notice};
@@ -21,30 +21,38 @@ pub(super) struct MassCancel {
     /// Orders in the slots from `next` on are to be canceled as soon as the line has room.
     is_due: bool,
     next: usize,
-    /// An order that was canceled lives: all are to be canceled again after the pause.
-    is_repeat_due: bool,
+    /// The venue's own mass cancel did not end all orders: each is canceled by itself.
+    is_each: bool,
+    /// The client id of the venue's mass cancel that was sent last.
+    id: Option<u64>,
     began_ns: u64,
     pause_ns: u64,
 }
 
 impl MassCancel {
     pub(super) const NONE: Self =
-        Self { is_killed: false, is_due: false, next: 0, is_repeat_due: false, began_ns: 0, pause_ns: PAUSE_NS };
+        Self { is_killed: false, is_due: false, next: 0, is_each: false, id: None, began_ns: 0, pause_ns: PAUSE_NS };
 
     /// The switch was thrown.
     const KILL: Self = Self { is_killed: true, is_due: true, ..Self::NONE };
 
-    /// All orders are to be canceled, from the first on.
+    /// All orders are to be canceled, from the first on, by the venue's mass cancel where it has
+    /// one.
     pub(super) const fn begin(&mut self) {
-        (self.is_due, self.next) = (true, 0);
+        (self.is_due, self.next, self.is_each) = (true, 0, false);
     }
 
-    /// A clock that steps back shortens the pause.
+    /// The same, each order by itself.
+    const fn begin_each(&mut self) {
+        (self.is_due, self.next, self.is_each) = (true, 0, true);
+    }
+
+    /// Orders live, although a thrown switch has canceled them: whatever became of the cancels,
+    /// they are sent again after the pause. A clock that steps back shortens it.
     const fn repeat(&mut self, now_ns: u64) {
-        if self.is_repeat_due && !self.is_due && now_ns.abs_diff(self.began_ns) >= self.pause_ns {
-            self.is_repeat_due = false;
+        if self.is_killed && !self.is_due && now_ns.abs_diff(self.began_ns) >= self.pause_ns {
             self.pause_ns = if self.pause_ns < PAUSE_MAX_NS { 2 * self.pause_ns } else { PAUSE_MAX_NS };
-            self.begin();
+            self.begin_each();
         }
     }
 }
@@ -59,7 +67,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             self.stay_killed(Killed { since_ns, cause });
             self.manager.killed(cause, now_ns);
         }
-        self.mass_cancel.repeat(now_ns);
+        if self.manager.orders().live_count() > 0 {
+            self.mass_cancel.repeat(now_ns);
+        }
         if self.mass_cancel.is_due {
             self.go_on_canceling(now_ns);
         }
@@ -85,14 +95,23 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             return;
         }
         self.mass_cancel.began_ns = now_ns;
-        let sent = self.session.cancel_all(now_ns);
-        self.mark_numbers(now_ns);
-        match sent {
+        match if self.mass_cancel.is_each { Ok(false) } else { self.send_mass_cancel(now_ns) } {
             Ok(true) => self.counts.cancels += 1,
             Ok(false) if self.cancel_each(now_ns) => (),
             Ok(false) | Err(_) => return,
         }
         self.mass_cancel.is_due = false;
+    }
+
+    /// The venue's mass cancel; `false` where it has none.
+    fn send_mass_cancel(&mut self, now_ns: u64) -> Result<bool, SendError> {
+        let id = self.session.next_id();
+        let sent = self.session.cancel_all(now_ns);
+        self.mark_numbers(now_ns);
+        if sent == Ok(true) {
+            self.mass_cancel.id = Some(id);
+        }
+        sent
     }
 
     /// Whether the line took the cancels of all orders that are left.
@@ -115,24 +134,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         true
     }
 
-    /// Has an order that a thrown switch's cancel did not end canceled again.
-    pub(super) fn watch_cancels(&mut self, message: &VenueMessage, events: &[OrderEvent]) {
-        if !self.mass_cancel.is_killed {
-            return;
+    /// A venue that refuses its mass cancel, that of a firm which it does not know for one, has
+    /// canceled nothing.
+    pub(super) fn watch_mass_cancel(&mut self, message: &VenueMessage) {
+        if let VenueMessage::Refused { id, .. } = *message
+            && self.mass_cancel.id == Some(id)
+        {
+            self.mass_cancel.id = None;
+            self.mass_cancel.begin_each();
         }
-        let orders = self.manager.orders();
-        let lives = |event: &OrderEvent| {
-            event.outcome.slot.and_then(|slot| orders.get(slot)).is_some_and(|order| order.is_live())
-        };
-        let is_left = |event: &OrderEvent| {
-            matches!(event.event, VenueEvent::CancelRefused { .. } | VenueEvent::Replaced { .. })
-                || matches!(event.outcome.effect, Effect::Revived { .. })
-        };
-        let is_any_left = match message {
-            // The venue has ignored a cancel.
-            VenueMessage::AnsweredBelow { .. } => orders.live_count() > 0,
-            _ => events.iter().any(|event| is_left(event) && lives(event)),
-        };
-        self.mass_cancel.is_repeat_due |= is_any_left;
     }
 }

@@ -6,9 +6,9 @@ use market::{Price, Side, Symbol};
 use order_entry::journal::{Journal, JournalMemory};
 use order_entry::orders::{OrderCapacity, OrderEvent};
 use order_entry::ouch::v50::{
-    AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted,
+    AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted, OrderRejected,
 };
-use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient};
+use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient, RejectReason};
 use order_entry::risk::{Bitmap, InstrumentIdx, KillSwitch, Route};
 use order_entry::session::Output;
 use order_entry::soupbin::{ClientConfig, Credentials, Server, ServerConfig, ServerEvent, SessionId};
@@ -120,6 +120,8 @@ pub struct Venue {
     pub orders: Vec<EnterOrder>,
     pub cancels: usize,
     pub mass_cancels: usize,
+    /// It refuses mass cancels, as for a firm that it does not know.
+    pub refuses_mass_cancels: bool,
     next_ref: u32,
     out: Vec<u8>,
     /// What arrives is lost.
@@ -136,6 +138,7 @@ impl Venue {
             orders: Vec::new(),
             cancels: 0,
             mass_cancels: 0,
+            refuses_mass_cancels: false,
             next_ref: 1,
             out: Vec::new(),
             is_deaf: false,
@@ -200,7 +203,12 @@ impl Venue {
         match message {
             Inbound::EnterOrder(order) => self.orders.push(*order),
             Inbound::CancelOrder(_) => self.cancels += 1,
-            Inbound::MassCancel(_) => self.mass_cancels += 1,
+            Inbound::MassCancel(cancel) => {
+                self.mass_cancels += 1;
+                if self.refuses_mass_cancels {
+                    self.reject(cancel.user_ref.get(), now_ns);
+                }
+            }
             Inbound::AccountQuery(_) => {
                 let idx = options.user_ref_idx();
                 self.queries += usize::from(idx == 0);
@@ -259,6 +267,14 @@ impl Venue {
         };
         let mut bytes = [0; 128];
         let len = executed.emit(&[], &mut bytes).unwrap();
+        self.say(&bytes[..len], now_ns);
+    }
+
+    fn reject(&mut self, user_ref: u32, now_ns: u64) {
+        let (user_ref, reason_code) = (user_ref.into(), RejectReason::FIRM_NOT_AUTHORIZED.0.into());
+        let rejected = OrderRejected { at_ns: 0.into(), user_ref, reason_code, cl_ord_id: Text::BLANK };
+        let mut bytes = [0; 64];
+        let len = rejected.emit(&[], &mut bytes).unwrap();
         self.say(&bytes[..len], now_ns);
     }
 
