@@ -27,8 +27,9 @@ const COMMANDS: &str = "the commands are status, arm, disarm, cancel, kill, relo
 /// A command for the hot core.
 #[derive(Debug)]
 pub enum Command {
-    /// Let orders pass.
-    Arm,
+    /// Let orders pass, unless the kill switch was thrown since its
+    /// [`throws`](KillSwitch::throws) had this value.
+    Arm(u64),
     /// Say whether orders pass, and what stops them.
     Status(Sender<String>),
     /// Refuse orders.
@@ -185,7 +186,7 @@ impl Control {
                 self.kill.throw_for(KillCause::Command);
                 return Ok(());
             }
-            ("arm", "") => Command::Arm,
+            ("arm", "") => Command::Arm(self.kill.throws()),
             ("disarm", "") => Command::Disarm,
             ("cancel", "") => Command::CancelAll,
             ("alone", "") => Command::Alone,

@@ -26,6 +26,8 @@ const PACKETS: usize = 64;
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
                       knows that it does not run says `alone`";
 
+const THROWN: &str = "the kill switch was thrown after `arm` was said: it stays thrown until `arm` is said again";
+
 /// How the thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineConfig {
@@ -311,7 +313,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let now_ns = self.host.now_ns();
         let core = self.gateway.core_mut();
         match command {
-            Command::Arm => core.arm(now_ns),
+            Command::Arm(throws) => {
+                if !core.arm_for(throws, now_ns) {
+                    report(THROWN);
+                }
+            }
             // Whoever asked may have gone.
             Command::Status(answer) => drop(answer.send(core.status())),
             Command::Disarm => core.disarm(now_ns),

@@ -162,6 +162,18 @@ impl<M: JournalMemory> OrderManager<M> {
         self.note(&Entry::Armed(true), now_ns);
     }
 
+    /// [`OrderManager::arm`] by a person who saw the switch at
+    /// [`throws`](crate::risk::KillSwitch::throws) and whose word comes later. Whether it counts: a
+    /// throw since then stands.
+    pub fn arm_for(&mut self, throws: u64, now_ns: u64) -> bool {
+        self.gate.arm_for(throws);
+        let is_armed = self.gate.is_armed();
+        if is_armed {
+            self.note(&Entry::Armed(true), now_ns);
+        }
+        is_armed
+    }
+
     /// Refuses orders from now on. Live orders stay.
     pub fn disarm(&mut self, now_ns: u64) {
         self.gate.disarm();

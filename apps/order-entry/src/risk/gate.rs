@@ -84,7 +84,13 @@ impl RiskGate {
 
     /// Lets orders pass, until the gate is disarmed or the kill switch is thrown.
     pub fn arm(&mut self) {
-        self.armed_for = self.kill.throws();
+        self.arm_for(self.kill.throws());
+    }
+
+    /// The same for whoever saw the switch at [`KillSwitch::throws`] `throws`: no order passes where
+    /// it was thrown since.
+    pub fn arm_for(&mut self, throws: u64) {
+        self.armed_for = throws;
     }
 
     /// Refuses orders and replaces from now on; cancels pass.

@@ -192,9 +192,18 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
 
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
-        self.throws = self.kill.throws();
-        (self.mass_cancel, self.killed) = (MassCancel::NONE, None);
-        self.manager.arm(now_ns);
+        self.arm_for(self.kill.throws(), now_ns);
+    }
+
+    /// [`Core::arm`] by a person who saw the kill switch at [`KillSwitch::throws`] `throws`. Whether
+    /// orders pass: a switch that was thrown behind the person's word stays thrown.
+    pub fn arm_for(&mut self, throws: u64, now_ns: u64) -> bool {
+        let is_armed = self.manager.arm_for(throws, now_ns);
+        if is_armed {
+            self.throws = throws;
+            (self.mass_cancel, self.killed) = (MassCancel::NONE, None);
+        }
+        is_armed
     }
 
     /// Refuses orders from now on. Live orders stay.
