@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use market::{Price, Side, Symbol};
 
+use super::fields::{Reader, Writer};
 use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
 use crate::risk::{InstrumentIdx, KillCause, Limit, RiskReject};
 
@@ -299,7 +300,10 @@ fn encode_event(event: &VenueEvent, out: &mut Writer) {
             out.terms(qty, price);
         }
         VenueEvent::Busted { exec } => out.execution(10, exec, 0, Price(0)),
-        VenueEvent::Corrected { exec, qty, price } => out.execution(11, exec, qty, price),
+        VenueEvent::Corrected { exec, new_exec, qty, price } => {
+            out.execution(13, exec, qty, price);
+            out.put(new_exec.0.to_le_bytes());
+        }
         VenueEvent::Status(status) => {
             out.number(12, u64::from(status.is_live));
             out.put(status.cum.to_le_bytes());
@@ -310,13 +314,15 @@ fn encode_event(event: &VenueEvent, out: &mut Writer) {
 
 fn decode_event(from: &mut Reader<'_>) -> Option<VenueEvent> {
     let tag = from.u8()?;
-    if matches!(tag, 3 | 10 | 11) {
+    if matches!(tag, 3 | 10 | 11 | 13) {
         let exec = ExecId(u128::from_le_bytes(from.take()?));
         let (qty, price) = (from.u32()?, from.price()?);
         return Some(match tag {
             3 => VenueEvent::Filled { exec, qty, price },
             10 => VenueEvent::Busted { exec },
-            _ => VenueEvent::Corrected { exec, qty, price },
+            // Of a journal that did not have the correction's own id.
+            11 => VenueEvent::Corrected { exec, new_exec: exec, qty, price },
+            _ => VenueEvent::Corrected { exec, new_exec: ExecId(u128::from_le_bytes(from.take()?)), qty, price },
         });
     }
     let number = from.u64()?;
@@ -333,60 +339,4 @@ fn decode_event(from: &mut Reader<'_>) -> Option<VenueEvent> {
         12 => VenueEvent::Status(VenueStatus { is_live: number != 0, cum: from.u32()?, leaves: from.u32()? }),
         _ => return None,
     })
-}
-
-struct Writer(EntryBytes);
-
-impl Writer {
-    /// The longest entry has 46 bytes, so nothing is ever cut.
-    fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) {
-        let written = self.0.try_extend_from_slice(&bytes);
-        debug_assert!(written.is_ok(), "an entry is longer than its bytes");
-    }
-
-    fn number(&mut self, tag: u8, number: u64) {
-        self.put([tag]);
-        self.put(number.to_le_bytes());
-    }
-
-    fn terms(&mut self, qty: u32, price: Price) {
-        self.put(qty.to_le_bytes());
-        self.put(price.0.to_le_bytes());
-    }
-
-    fn execution(&mut self, tag: u8, exec: ExecId, qty: u32, price: Price) {
-        self.put([tag]);
-        self.put(exec.0.to_le_bytes());
-        self.terms(qty, price);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take().map(|[byte]| byte)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.take().map(i64::from_le_bytes)
-    }
-
-    fn price(&mut self) -> Option<Price> {
-        self.i64().map(Price)
-    }
 }

@@ -16,6 +16,7 @@
 
 mod cursor;
 mod entry;
+mod fields;
 mod instruments;
 mod layout;
 mod memory;

@@ -122,10 +122,8 @@ impl<M: JournalMemory> OrderManager<M> {
         if is_dead {
             events.push(self.apply_noted(key, VenueEvent::Canceled { reason: 0 }, number, now_ns));
         }
-        let is_unknown = applied.outcome.alarm == Some(Alarm::UnknownOrder)
-            && matches!(event, VenueEvent::Filled { .. } | VenueEvent::Accepted { .. });
-        if is_unknown && self.gate.is_armed() {
-            // An order that nobody knows trades past every limit: a person must compare.
+        if is_of_the_unknown(&applied) && self.gate.is_armed() {
+            // What nobody knows trades past every limit: a person must compare.
             self.disarm(now_ns);
         }
         events
@@ -289,5 +287,24 @@ impl<M: JournalMemory> OrderManager<M> {
         }
         let status = VenueStatus { is_live: true, cum: order.cum(), leaves: order.leaves() };
         self.apply_noted(OrderKey::Client(order.accepted_id()), VenueEvent::Status(status), 0, now_ns);
+    }
+}
+
+/// Whether an order that nobody knows lives or has other shares, or shares that nobody knows count
+/// no more.
+fn is_of_the_unknown(applied: &OrderEvent) -> bool {
+    let is_about_shares = || {
+        matches!(
+            applied.event,
+            VenueEvent::Accepted { .. }
+                | VenueEvent::Filled { .. }
+                | VenueEvent::Busted { .. }
+                | VenueEvent::Corrected { .. }
+        )
+    };
+    match applied.outcome.alarm {
+        Some(Alarm::UnknownOrder) => is_about_shares(),
+        Some(Alarm::UnknownExecution) => true,
+        _ => false,
     }
 }

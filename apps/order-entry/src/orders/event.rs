@@ -77,8 +77,10 @@ pub enum VenueEvent {
     },
     /// An execution had other terms.
     Corrected {
-        /// The execution's id.
+        /// The execution's id, or that of an earlier correction of it (ExecRefID of FIX).
         exec: ExecId,
+        /// The correction's own id, by which later messages may name the execution (ExecID).
+        new_exec: ExecId,
         /// Shares that it really had.
         qty: u32,
         /// The price that it really had.
@@ -156,7 +158,8 @@ pub enum Effect {
 pub enum Alarm {
     /// No order has this id. Nothing was booked.
     UnknownOrder,
-    /// The bust or correction of an execution that the table does not have. Nothing was booked.
+    /// The bust or correction of an execution that the table does not have. Nothing was booked, and
+    /// the instrument is blocked until a person unblocks it.
     UnknownExecution,
     /// An order traded after it had ended.
     FillAfterEnd,

@@ -4,15 +4,25 @@ use market::Price;
 
 use super::id_map::{ExecId, IdMap};
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Execution {
-    key: (ExecId, u32),
-    pub(super) qty: u32,
-    pub(super) price: Price,
-    pub(super) is_busted: bool,
+/// What an execution is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// Shares and price.
+    Counts(u32, Price),
+    /// What it had, which counts no more.
+    Busted(u32, Price),
+    /// That of the execution at this place of the ring, a later one: its correction.
+    Corrected(u32),
 }
 
-/// A ring of the last executions, and an index of them.
+#[derive(Clone, Copy, Debug)]
+struct Execution {
+    key: (ExecId, u32),
+    worth: Worth,
+}
+
+/// A ring of the last executions, and an index of them. A correction is an execution of its own, to
+/// which those before it lead: later messages may name any of them.
 #[derive(Clone, Debug)]
 pub(super) struct Executions {
     ring: Box<[Execution]>,
@@ -24,29 +34,58 @@ pub(super) struct Executions {
 impl Executions {
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        let ring = vec![Execution::default(); capacity].into_boxed_slice();
-        Self { ring, index: IdMap::new(capacity), count: 0 }
+        let empty = Execution { key: (ExecId::default(), 0), worth: Worth::Counts(0, Price(0)) };
+        Self { ring: vec![empty; capacity].into_boxed_slice(), index: IdMap::new(capacity), count: 0 }
     }
 
-    pub(super) fn find(&mut self, serial: u32, exec: ExecId) -> Option<&mut Execution> {
-        let position = self.index.find((exec, serial))?;
-        Some(&mut self.ring[position as usize])
+    /// The worth of an execution, or of its last correction: never [`Worth::Corrected`]. Costs a
+    /// step for each correction.
+    pub(super) fn find(&self, serial: u32, exec: ExecId) -> Option<Worth> {
+        self.place(serial, exec).map(|place| self.ring[place].worth)
     }
 
-    pub(super) fn known(&self, serial: u32, exec: ExecId) -> Option<&Execution> {
-        let position = self.index.find((exec, serial))?;
-        Some(&self.ring[position as usize])
+    /// Whether the order has had an execution, or a correction, of this id.
+    pub(super) fn is_known(&self, serial: u32, exec: ExecId) -> bool {
+        self.index.find((exec, serial)).is_some()
     }
 
-    /// Remembers an execution that [`Executions::find`] did not know, in place of the oldest.
-    pub(super) fn insert(&mut self, serial: u32, exec: ExecId, (qty, price): (u32, Price)) {
-        let len = self.ring.len() as u64;
-        let position = (self.count % len) as usize;
-        if self.count >= len {
-            self.index.remove(self.ring[position].key);
+    /// Changes what [`Executions::find`] has found.
+    pub(super) fn set(&mut self, serial: u32, exec: ExecId, worth: Worth) {
+        if let Some(place) = self.place(serial, exec) {
+            self.ring[place].worth = worth;
         }
-        self.ring[position] = Execution { key: (exec, serial), qty, price, is_busted: false };
-        self.index.insert((exec, serial), position as u32);
+    }
+
+    /// Remembers an execution that is not [known](Executions::is_known), in place of the oldest.
+    pub(super) fn insert(&mut self, serial: u32, exec: ExecId, (qty, price): (u32, Price)) {
+        let place = self.next();
+        if self.count >= self.ring.len() as u64 {
+            self.index.remove(self.ring[place].key);
+        }
+        self.ring[place] = Execution { key: (exec, serial), worth: Worth::Counts(qty, price) };
+        self.index.insert((exec, serial), place as u32);
         self.count += 1;
+    }
+
+    /// Remembers that the execution `old`, which was found, is the one called `new` by now. The
+    /// newer one outlives the older in the ring, so no step leads to another order's.
+    pub(super) fn correct(&mut self, serial: u32, (old, new): (ExecId, ExecId), terms: (u32, Price)) {
+        if self.is_known(serial, new) {
+            return self.set(serial, old, Worth::Counts(terms.0, terms.1));
+        }
+        self.set(serial, old, Worth::Corrected(self.next() as u32));
+        self.insert(serial, new, terms);
+    }
+
+    fn next(&self) -> usize {
+        (self.count % self.ring.len() as u64) as usize
+    }
+
+    fn place(&self, serial: u32, exec: ExecId) -> Option<usize> {
+        let mut place = self.index.find((exec, serial))? as usize;
+        while let Worth::Corrected(by) = self.ring[place].worth {
+            place = by as usize;
+        }
+        Some(place)
     }
 }

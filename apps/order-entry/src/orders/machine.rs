@@ -3,6 +3,7 @@
 use market::Price;
 
 use super::event::{Alarm, Effect, Outcome, VenueEvent};
+use super::executions::Worth;
 use super::id_map::ExecId;
 use super::order::{End, Life, Order};
 use super::table::{OrderKey, OrderTable};
@@ -29,7 +30,9 @@ impl OrderTable {
             VenueEvent::ReplaceRefused { id, .. } => self.refuse_replace(slot, id, &mut outcome),
             VenueEvent::Restated { qty, price, .. } => self.restate(slot, qty, price, &mut outcome),
             VenueEvent::Busted { exec } => self.bust(slot, exec, &mut outcome),
-            VenueEvent::Corrected { exec, qty, price } => self.correct(slot, exec, (qty, price), &mut outcome),
+            VenueEvent::Corrected { exec, new_exec, qty, price } => {
+                self.correct(slot, (exec, new_exec), (qty, price), &mut outcome);
+            }
             VenueEvent::Status(status) => self.reconcile(slot, &status, &mut outcome),
         }
         let order = &mut self.orders[slot];
@@ -73,7 +76,7 @@ impl OrderTable {
     /// A fill counts against the total whichever id of the chain it names, and after any end.
     fn fill(&mut self, slot: usize, key: OrderKey, fill: (ExecId, u32, Price), outcome: &mut Outcome) {
         let (exec, qty, price) = fill;
-        if self.executions.find(self.orders[slot].serial, exec).is_some() {
+        if self.executions.is_known(self.orders[slot].serial, exec) {
             outcome.is_duplicate = true;
             return;
         }
@@ -177,32 +180,41 @@ impl OrderTable {
     }
 
     fn bust(&mut self, slot: usize, exec: ExecId, outcome: &mut Outcome) {
-        let Some(execution) = self.executions.find(self.orders[slot].serial, exec) else {
-            outcome.alarm = Some(Alarm::UnknownExecution);
-            return;
-        };
-        if execution.is_busted {
+        let serial = self.orders[slot].serial;
+        let Some(worth) = self.executions.find(serial, exec) else { return self.unknown_execution(slot, outcome) };
+        let Worth::Counts(qty, price) = worth else {
             outcome.is_duplicate = true;
             return;
-        }
-        execution.is_busted = true;
-        let (qty, price) = (execution.qty, execution.price);
+        };
+        self.executions.set(serial, exec, Worth::Busted(qty, price));
         let order = &mut self.orders[slot];
         order.busted = order.busted.saturating_add(qty);
         outcome.effect = Effect::Reversed { qty, price };
     }
 
-    fn correct(&mut self, slot: usize, exec: ExecId, new: (u32, Price), outcome: &mut Outcome) {
-        let Some(execution) = self.executions.find(self.orders[slot].serial, exec) else {
-            outcome.alarm = Some(Alarm::UnknownExecution);
-            return;
+    fn correct(
+        &mut self,
+        slot: usize,
+        (exec, new_exec): (ExecId, ExecId),
+        new: (u32, Price),
+        outcome: &mut Outcome,
+    ) {
+        let serial = self.orders[slot].serial;
+        let Some(worth) = self.executions.find(serial, exec) else { return self.unknown_execution(slot, outcome) };
+        let is_repeated = new_exec != exec && self.executions.is_known(serial, new_exec);
+        let old = match worth {
+            Worth::Counts(qty, price) if !is_repeated => (qty, price),
+            _ => {
+                outcome.is_duplicate = true;
+                return;
+            }
         };
-        let old = (execution.qty, execution.price);
-        if execution.is_busted || old == new {
+        self.executions.correct(serial, (exec, new_exec), new);
+        if old == new {
+            // The same terms again, perhaps under another id.
             outcome.is_duplicate = true;
             return;
         }
-        (execution.qty, execution.price) = new;
         let order = &mut self.orders[slot];
         order.cum = order.cum.saturating_add(new.0.saturating_sub(old.0));
         order.busted = order.busted.saturating_add(old.0.saturating_sub(new.0));
@@ -210,6 +222,13 @@ impl OrderTable {
         if self.orders[slot].life == Life::Live {
             self.end_if_filled(slot, outcome);
         }
+    }
+
+    /// What counts no more, or counts otherwise, is booked here or was never known: either way no
+    /// sum of the instrument is right.
+    fn unknown_execution(&mut self, slot: usize, outcome: &mut Outcome) {
+        outcome.alarm = Some(Alarm::UnknownExecution);
+        self.blocked.set(self.orders[slot].instrument, true);
     }
 
     /// Makes the terms of the replace `id` the order's, if it is unanswered. Those before it are

@@ -7,7 +7,7 @@ use std::{error, fmt};
 use market::{Price, Side};
 
 use super::event::Effect;
-use super::executions::Executions;
+use super::executions::{Executions, Worth};
 use super::id_map::{ExecId, IdMap};
 use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
 use crate::risk::{Bitmap, InstrumentIdx};
@@ -298,8 +298,11 @@ impl OrderTable {
     /// Shares and price of an execution of the order that `key` names, and whether it was busted.
     pub fn execution(&self, key: OrderKey, exec: ExecId) -> Option<(u32, Price, bool)> {
         let order = self.get(self.find(key)?)?;
-        let execution = self.executions.known(order.serial, exec)?;
-        Some((execution.qty, execution.price, execution.is_busted))
+        match self.executions.find(order.serial, exec)? {
+            Worth::Counts(qty, price) => Some((qty, price, false)),
+            Worth::Busted(qty, price) => Some((qty, price, true)),
+            Worth::Corrected(_) => None,
+        }
     }
 
     /// Slots below this one were used.

@@ -75,8 +75,12 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             SessionEvent::Message { number, message } => {
                 let was_armed = self.manager.risk().is_armed();
                 let events = self.manager.take(*number, message, now_ns);
-                if was_armed && !self.manager.risk().is_armed() && self.last_alarm() == Some(Alarm::UnknownOrder) {
-                    self.notice(Notice::UnknownOrder);
+                if was_armed && !self.manager.risk().is_armed() {
+                    match self.last_alarm() {
+                        Some(Alarm::UnknownOrder) => self.notice(Notice::UnknownOrder),
+                        Some(Alarm::UnknownExecution) => self.notice(Notice::UnknownExecution),
+                        _ => (),
+                    }
                 }
                 for event in &events {
                     self.book(event, now_ns);

@@ -21,6 +21,8 @@ pub enum Notice {
     },
     /// The venue reported an order that the journal does not have.
     UnknownOrder,
+    /// The venue took back or corrected a trade that the journal does not have.
+    UnknownExecution,
 }
 
 impl fmt::Display for Notice {
@@ -36,6 +38,9 @@ impl fmt::Display for Notice {
                  orders are in doubt"
             ),
             Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
+            Self::UnknownExecution => {
+                f.write_str("the venue took back or corrected a trade of ours that the journal does not have")
+            }
         }?;
         f.write_str("; no order passes until a person has compared, and arms")
     }

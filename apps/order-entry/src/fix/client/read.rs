@@ -98,7 +98,8 @@ fn execution_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
         OrderOutcome::FillCorrected => {
             let qty = shares(tags::LAST_QTY, report.last_qty)?;
             let (exec, price) = (exec(report.exec_ref_id)?, to_price(tags::LAST_PX, report.last_px)?);
-            VenueMessage::answer(key, VenueEvent::Corrected { exec, qty, price })
+            let new_exec = ExecId::from_text(report.exec_id);
+            VenueMessage::answer(key, VenueEvent::Corrected { exec, new_exec, qty, price })
         }
         // Of the terms before a replace.
         OrderOutcome::Status if status == OrdStatus::Replaced => VenueMessage::Other,

@@ -9,6 +9,7 @@ use crate::risk::InstrumentIdx;
 use crate::session::{SendError, VenueSession, WireOrder, WireTarget};
 
 mod faults;
+mod trades;
 
 const SECOND: u64 = 1_000_000_000;
 const UTC: u64 = 1_795_727_114 * SECOND;
@@ -45,38 +46,55 @@ impl Venue {
 
     fn report(&mut self, id: u64, (exec_type, ord_status): (ExecType, OrdStatus), leaves: i64, last: Option<i64>) {
         self.reports += 1;
-        let exec_id = format!("E{}", self.reports);
-        let report = ExecutionReport {
-            account: None,
-            avg_px: None,
-            cl_ord_id: Some(&format!("{id:016}").into_bytes()),
+        let (exec_id, cl_ord_id) = (format!("E{}", self.reports), format!("{id:016}"));
+        self.report_of(&ExecutionReport {
             cum_qty: Decimal::whole(last.unwrap_or(0)),
             exec_id: exec_id.as_bytes(),
-            exec_ref_id: None,
-            exec_trans_type: Some(ExecTransType::New),
             last_px: last.map(|_| Decimal::whole(10)),
             last_qty: last.map(Decimal::whole),
-            order_id: b"77",
-            order_qty: Some(Decimal::whole(100)),
             ord_status,
-            ord_type: None,
-            orig_cl_ord_id: None,
-            price: Some(Decimal::whole(10)),
-            side: FixSide::Buy,
-            symbol: b"WIRE",
-            text: None,
-            time_in_force: None,
-            transact_time: None,
-            ord_rej_reason: None,
             exec_type,
             leaves_qty: Decimal::whole(leaves),
-            exec_restatement_reason: None,
-        };
+            ..report(cl_ord_id.as_bytes())
+        });
+    }
+
+    fn report_of(&mut self, report: &ExecutionReport<'_>) {
         self.session.send(Self::now(0), "8", |out| report.write(out)).unwrap();
     }
 
     fn accept(&mut self, id: u64) {
         self.report(id, (ExecType::New, OrdStatus::New), 100, None);
+    }
+}
+
+/// A report of a new order for 100 shares at 10.
+fn report(cl_ord_id: &[u8]) -> ExecutionReport<'_> {
+    ExecutionReport {
+        account: None,
+        avg_px: None,
+        cl_ord_id: Some(cl_ord_id),
+        cum_qty: Decimal::whole(0),
+        exec_id: b"E",
+        exec_ref_id: None,
+        exec_trans_type: Some(ExecTransType::New),
+        last_px: None,
+        last_qty: None,
+        order_id: b"77",
+        order_qty: Some(Decimal::whole(100)),
+        ord_status: OrdStatus::New,
+        ord_type: None,
+        orig_cl_ord_id: None,
+        price: Some(Decimal::whole(10)),
+        side: FixSide::Buy,
+        symbol: b"WIRE",
+        text: None,
+        time_in_force: None,
+        transact_time: None,
+        ord_rej_reason: None,
+        exec_type: ExecType::New,
+        leaves_qty: Decimal::whole(100),
+        exec_restatement_reason: None,
     }
 }
 

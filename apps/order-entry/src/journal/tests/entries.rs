@@ -18,7 +18,7 @@ pub(super) fn all() -> Vec<Entry> {
         VenueEvent::ReplaceRefused { id: 1, reason: 2 },
         VenueEvent::Restated { qty, price, reason: 4 },
         VenueEvent::Busted { exec },
-        VenueEvent::Corrected { exec, qty, price },
+        VenueEvent::Corrected { exec, new_exec: ExecId(5), qty, price },
         VenueEvent::Status(VenueStatus { is_live: true, cum: 1, leaves: 2 }),
     ];
     let keys = [OrderKey::Client(5), OrderKey::Venue(6)];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::Killed;
-use crate::orders::VenueStatus;
+use crate::orders::{ExecId, VenueStatus};
 
 fn status(manager: &mut OrderManager<Vec<u8>>, id: u64, leaves: u32) {
     take(manager, 0, id, VenueEvent::Status(VenueStatus { is_live: leaves > 0, cum: 0, leaves }));
@@ -10,6 +10,21 @@ fn status(manager: &mut OrderManager<Vec<u8>>, id: u64, leaves: u32) {
 
 fn settle(manager: &mut OrderManager<Vec<u8>>, next_id: u64) {
     manager.take(0, &VenueMessage::Settled { next_id, is_final: false }, 30);
+}
+
+#[test]
+fn bust_or_correction_of_shares_that_are_not_known_stops_orders() {
+    let (exec, new_exec) = (ExecId::from_number(9), ExecId::from_number(10));
+    let events = [VenueEvent::Busted { exec }, VenueEvent::Corrected { exec, new_exec, qty: 60, price: TEN }];
+    // Of an order that is known, and of one that is not.
+    for (id, event) in [1, 77].into_iter().flat_map(|id| events.map(|event| (id, event))) {
+        let mut manager = manager(1 << 12);
+        buy(&mut manager, 1, 100).unwrap();
+        take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+        take(&mut manager, 2, id, event);
+        assert!(!manager.risk().is_armed(), "{event:?} of {id}");
+        assert_eq!(manager.orders().is_blocked(InstrumentIdx(0)), id == 1);
+    }
 }
 
 /// What the venue said of it may be lost with the reports.

@@ -56,7 +56,8 @@ fn venue_event() -> impl Strategy<Value = VenueEvent> {
         2 => (0..20_u64).prop_map(|id| VenueEvent::ReplaceRefused { id, reason: 0 }),
         1 => (0..150_u32).prop_map(|qty| VenueEvent::Restated { qty, price: PRICE, reason: 0 }),
         1 => exec.clone().prop_map(|exec| VenueEvent::Busted { exec }),
-        1 => (exec, 1..80_u32).prop_map(|(exec, qty)| VenueEvent::Corrected { exec, qty, price: PRICE }),
+        1 => (exec.clone(), exec, 1..80_u32)
+            .prop_map(|(exec, new_exec, qty)| VenueEvent::Corrected { exec, new_exec, qty, price: PRICE }),
         1 => (any::<bool>(), 0..100_u32, 0..100_u32)
             .prop_map(|(is_live, cum, leaves)| VenueEvent::Status(VenueStatus { is_live, cum, leaves })),
     ]

@@ -162,17 +162,50 @@ fn bust_of_an_unknown_execution_is_an_alarm() {
     let mut table = one_live();
     let outcome = by_id(&mut table, 1, VenueEvent::Busted { exec: ExecId::from_number(1) });
     assert_eq!((outcome.effect, outcome.alarm), (Effect::None, Some(Alarm::UnknownExecution)));
+    assert!(table.is_blocked(STOCK), "shares that are not known are too many, or too few");
 }
 
 #[test]
 fn correction_replaces_its_execution_once() {
     let mut table = one_live();
     fill(&mut table, 1, 1, 30);
-    let correct = VenueEvent::Corrected { exec: ExecId::from_number(1), qty: 20, price: Price(7) };
+    let (exec, new_exec) = (ExecId::from_number(1), ExecId::from_number(2));
+    let correct = VenueEvent::Corrected { exec, new_exec, qty: 20, price: Price(7) };
     let effect = Effect::Corrected { old: (30, PRICE), new: (20, Price(7)) };
     assert_eq!(by_id(&mut table, 1, correct).effect, effect);
     assert!(by_id(&mut table, 1, correct).is_duplicate);
     assert_eq!((order(&table).2, table.get(0).unwrap().busted()), (30, 10));
+}
+
+#[test]
+fn execution_is_found_by_the_ids_of_all_its_corrections() {
+    let mut table = one_live();
+    fill(&mut table, 1, 1, 30);
+    let correct = |exec, new_exec, qty| {
+        let (exec, new_exec) = (ExecId::from_number(exec), ExecId::from_number(new_exec));
+        VenueEvent::Corrected { exec, new_exec, qty, price: PRICE }
+    };
+    by_id(&mut table, 1, correct(1, 2, 20));
+    let effect = Effect::Corrected { old: (20, PRICE), new: (10, PRICE) };
+    assert_eq!(by_id(&mut table, 1, correct(2, 3, 10)).effect, effect);
+    assert!(by_id(&mut table, 1, correct(1, 2, 20)).is_duplicate, "it comes again, and is over");
+    assert_eq!(table.execution(OrderKey::Client(1), ExecId::from_number(1)), Some((10, PRICE, false)));
+    let bust = VenueEvent::Busted { exec: ExecId::from_number(3) };
+    assert_eq!(by_id(&mut table, 1, bust).effect, Effect::Reversed { qty: 10, price: PRICE });
+    assert!(by_id(&mut table, 1, correct(1, 4, 20)).is_duplicate, "busted is busted");
+}
+
+#[test]
+fn corrections_of_more_executions_than_are_kept_lead_nowhere_else() {
+    let mut table = one_live();
+    fill(&mut table, 1, 1, 1);
+    for id in 1..100 {
+        let (exec, new_exec) = (ExecId::from_number(id), ExecId::from_number(id + 1));
+        let outcome = by_id(&mut table, 1, VenueEvent::Corrected { exec, new_exec, qty: 1, price: Price(id as i64) });
+        assert_eq!(outcome.alarm, None);
+    }
+    assert_eq!(table.execution(OrderKey::Client(1), ExecId::from_number(84)), None);
+    assert_eq!(table.execution(OrderKey::Client(1), ExecId::from_number(85)), Some((1, Price(99), false)));
 }
 
 #[test]
