@@ -136,7 +136,7 @@ impl<M: JournalMemory> OrderManager<M> {
         self.table.may_replace(slot, id).map_err(Refusal::State)?;
         let order = self.table.get(slot).ok_or(Refusal::State(RequestError::Ended))?;
         let (instrument, cum, target) = (order.instrument, order.cum(), order.accepted_id());
-        let replace = Replace { id, qty, cum, price, route };
+        let replace = Replace { id, qty, cum, price, is_short: order.is_short(), route };
         if let Err(reject) = self.gate.check_replace(slot, &replace, market, now_ns) {
             return Err(self.refused(instrument, reject, now_ns));
         }

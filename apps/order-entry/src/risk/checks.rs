@@ -137,6 +137,9 @@ impl RiskGate {
         let needed = held.or(terms);
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
         sums.check(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
+        if !order.is_short {
+            sums.check_mark(side, qty_more)?;
+        }
         let (port, unit) = routed(limits, (ports, units), order.route)?;
         Filled {
             instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
@@ -216,6 +219,16 @@ impl<'a> Sums<'a> {
             return Err(reject(limit, allowed, value));
         }
         self.check_own_orders(side, price)
+    }
+
+    /// A replace keeps its order's mark: what is sold as long must be there, whatever may be sold
+    /// short.
+    fn check_mark(&self, side: Side, qty_more: u32) -> Result<(), RiskReject> {
+        let (_, _, beyond) = self.exposure.worst(side, i64::from(qty_more), self.limits);
+        if side == Side::Sell && qty_more > 0 && beyond > 0 {
+            return Err(reject(Limit::ShortSale, 0, beyond));
+        }
+        Ok(())
     }
 
     #[inline(always)]

@@ -56,6 +56,9 @@ pub struct Replace {
     pub qty: u32,
     /// Executed until now.
     pub cum: u32,
+    /// The order is a sale that was marked short, and so is the replace. One of a long sale may not
+    /// go beyond the position.
+    pub is_short: bool,
     /// The new price.
     pub price: Price,
     /// The session and unit.

@@ -35,7 +35,7 @@ pub enum Limit {
     Collar,
     /// Quantity times price of one order.
     Notional,
-    /// A short sale without a locate.
+    /// A short sale without a locate, or by a replace of an order that is not marked short.
     ShortSale,
     /// The long position with all open buys.
     LongPosition,

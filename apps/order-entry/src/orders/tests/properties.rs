@@ -118,7 +118,7 @@ impl World {
 
     fn replace(&mut self, slot: usize, id: u64, qty: u32, price: Price) {
         let cum = self.seen(slot).1;
-        let replace = Replace { id, qty, cum, price, route: Route::default() };
+        let replace = Replace { id, qty, cum, price, is_short: true, route: Route::default() };
         if self.table.may_replace(slot, id).is_ok()
             && self.gate.check_replace(slot, &replace, &MARKET, self.now_ns).is_ok()
         {

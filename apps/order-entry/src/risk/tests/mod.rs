@@ -70,7 +70,7 @@ pub(super) fn sell(qty: u32, price: Price) -> NewOrder {
 }
 
 pub(super) fn replace(id: u64, qty: u32, cum: u32, price: Price) -> Replace {
-    Replace { id, qty, cum, price, route: Route { port: 0, unit: 0 } }
+    Replace { id, qty, cum, price, is_short: false, route: Route { port: 0, unit: 0 } }
 }
 
 /// Limit, its value and the order's.

@@ -61,6 +61,18 @@ fn sale_beyond_the_position_needs_a_locate() {
 }
 
 #[test]
+fn replace_of_a_sale_that_is_marked_long_does_not_go_beyond_the_position() {
+    let mut gate = gate(wide());
+    gate.book_trade(STOCK, Side::Buy, 100, dollars(100));
+    pass(&mut gate, 0, &sell(100, dollars(101)));
+    let longer = replace(2, 300, 0, dollars(101));
+    let reject = gate.check_replace(0, &longer, &market(), SECOND).unwrap_err();
+    assert_eq!((reject.limit, reject.allowed, reject.value), (Limit::ShortSale, 0, 200));
+    change(&mut gate, &replace(2, 100, 0, dollars(102)));
+    change(&mut gate, &Replace { is_short: true, id: 3, ..longer });
+}
+
+#[test]
 fn credit_is_used_by_open_orders_and_by_what_was_spent() {
     let mut gate = gate_with(|limits| limits.account.buy_credit_max = dollars(10_000).0);
     pass(&mut gate, 0, &buy(60, dollars(100)));

@@ -48,7 +48,8 @@ fn play(gate: &mut RiskGate, steps: &[Step]) {
             }
             Step::Replace { slot, qty, price } => {
                 id += 1;
-                let _ = gate.check_replace(slot, &replace(id, qty, 0, dollars(price)), &market, now_ns);
+                let replace = Replace { is_short: true, ..replace(id, qty, 0, dollars(price)) };
+                let _ = gate.check_replace(slot, &replace, &market, now_ns);
             }
             Step::Replaced { slot, back } => gate.replaced(slot, id.saturating_sub(back)),
             Step::Refused { slot, back } => gate.replace_refused(slot, id.saturating_sub(back)),
