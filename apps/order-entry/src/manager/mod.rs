@@ -6,8 +6,8 @@
 //!  session ─── take(VenueMessage) ────────────────┴───────────┴──────────┘
 //! ```
 //!
-//! A request that is refused has changed nothing but counters, and the journal has its reason. One
-//! that passed stands in the journal before its caller can send a byte of it.
+//! A request that is refused has changed nothing but counters, and the journal has its reason, once
+//! for those in a row, while it has room beside that for answers. One that passed stands in the journal before its caller can send a byte of it.
 
 mod answers;
 mod rehearsal;
@@ -112,6 +112,9 @@ pub struct OrderManager<M> {
     alarms: u64,
     last_alarm: Option<Alarm>,
     unjournaled: u64,
+    /// The journal's end behind the refusal that was written last, and what it was.
+    last_refused: Option<(usize, Entry)>,
+    unwritten_refusals: u64,
     rehearsal: Box<Rehearsal>,
 }
 
@@ -130,6 +133,8 @@ impl<M: JournalMemory> OrderManager<M> {
             alarms: 0,
             last_alarm: None,
             unjournaled: 0,
+            last_refused: None,
+            unwritten_refusals: 0,
             rehearsal: Box::new(Rehearsal::new()),
         }
     }
@@ -288,6 +293,12 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Answers that did not fit the journal. The first one disarmed the gate.
     pub const fn unjournaled(&self) -> u64 {
         self.unjournaled
+    }
+
+    /// Refused requests that the journal does not have: the one before was refused for the same
+    /// reason, or there was no room but that for answers.
+    pub const fn unwritten_refusals(&self) -> u64 {
+        self.unwritten_refusals
     }
 
     #[inline]

@@ -212,9 +212,18 @@ impl<M: JournalMemory> OrderManager<M> {
         self.disarm(now_ns);
     }
 
+    /// Writes down why a request was refused. A strategy that repeats itself must not take the room
+    /// of what may not be lost: a refusal leaves that for answers, and is written once where nothing
+    /// else was written in between.
     #[cold]
     fn refused(&mut self, instrument: InstrumentIdx, reject: RiskReject, now_ns: u64) -> Refusal {
-        self.note(&Entry::Refused { instrument, reject }, now_ns);
+        let entry = Entry::Refused { instrument, reject };
+        let (stamp, is_again) = (self.stamp(now_ns), self.last_refused == Some((self.journal.end(), entry)));
+        if is_again || self.journal.append_request(entry.kind(), stamp, &entry.encode()).is_err() {
+            self.unwritten_refusals += 1;
+        } else {
+            self.last_refused = Some((self.journal.end(), entry));
+        }
         Refusal::Risk(reject)
     }
 }

@@ -105,6 +105,25 @@ fn refused_order_opens_nothing_and_the_journal_has_its_reason() {
 }
 
 #[test]
+fn refusals_leave_the_room_for_answers_and_are_written_once_in_a_row() {
+    let journal = Journal::create(vec![0; 4_096], 1, 0, 1_024).unwrap();
+    let mut manager = OrderManager::new(config(), journal);
+    manager.arm(1);
+    let end = manager.journal().end();
+    (1..4).for_each(|id| drop(buy(&mut manager, id, 501)));
+    assert_eq!((manager.unwritten_refusals(), entries(&manager).len()), (2, 2));
+    // Each for another quantity, until there is no more room for them.
+    (0..100).for_each(|more| drop(buy(&mut manager, 1, 502 + more)));
+    assert!(manager.journal().end() > end && manager.journal().end() <= 4_096 - 1_024);
+    assert!(manager.unwritten_refusals() > 2 && manager.risk().is_armed());
+    manager.arm(2);
+    take(&mut manager, 1, 9, VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 60, price: TEN });
+    manager.killed(KillCause::Command, 3);
+    assert_eq!(manager.unjournaled(), 0);
+    assert!(entries(&manager).contains(&Entry::Killed(KillCause::Command)));
+}
+
+#[test]
 fn order_without_room_in_the_journal_is_not_opened() {
     // The header and the record of the arming.
     let mut manager = manager(64 + 48);

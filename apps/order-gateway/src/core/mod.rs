@@ -76,14 +76,22 @@ pub struct CoreCounts {
     pub alarms: u64,
     /// Answers that did not fit the journal.
     pub unjournaled: u64,
+    /// Refused requests that the journal does not have, because it has the same one before or has
+    /// room for answers alone.
+    pub unwritten_refusals: u64,
     /// Messages of the venue that cannot be read and were passed over.
     pub unread: u64,
 }
 
 impl fmt::Display for CoreCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled, unread } = self;
-        writeln!(f, "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused")?;
+        let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled, .. } = self;
+        let Self { unwritten_refusals, unread, .. } = self;
+        writeln!(
+            f,
+            "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused, {unwritten_refusals} \
+             of them not in the journal"
+        )?;
         writeln!(
             f,
             "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal, {unread} \
@@ -328,6 +336,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             trades: manager.trades(),
             alarms: self.counts.alarms + manager.alarms(),
             unjournaled: manager.unjournaled(),
+            unwritten_refusals: manager.unwritten_refusals(),
             ..self.counts
         }
     }
