@@ -73,8 +73,13 @@ struct InstrumentSection {
     #[serde(default)]
     shortable: bool,
     #[serde(default)]
+    opening_position: Option<Spanned<i64>>,
+    #[serde(default)]
     rates: RateSection,
 }
+
+/// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
+const OPENING_MAX: i64 = u32::MAX as i64;
 
 /// Whole units of the currency as a sum of prices.
 fn money(units: u32) -> i64 {
@@ -105,6 +110,12 @@ impl LimitsFile {
                 let what = format!("there are limits for {} units, counted from 0", self.units.len());
                 return Err(Problem::new(section.span(), what));
             }
+            if let Some(position) = &section.get_ref().opening_position
+                && !(-OPENING_MAX..=OPENING_MAX).contains(position.get_ref())
+            {
+                let what = format!("a position has {OPENING_MAX} shares at most, long or short");
+                return Err(Problem::new(position.span(), what));
+            }
         }
         Ok(())
     }
@@ -117,6 +128,15 @@ impl LimitsFile {
             Instrument { symbol, route: Route { port: 0, unit: section.unit } }
         };
         self.instruments.iter().map(instrument).collect()
+    }
+
+    /// What the account held before the journal's first order, of the instruments for which the file
+    /// says it; below zero where it was short.
+    pub fn opening_positions(&self) -> impl Iterator<Item = (InstrumentIdx, i64)> {
+        let position = |section: &Spanned<InstrumentSection>| {
+            section.get_ref().opening_position.as_ref().map(|position| *position.get_ref())
+        };
+        (0..).map(InstrumentIdx).zip(&self.instruments).filter_map(move |(idx, section)| Some((idx, position(section)?)))
     }
 
     /// The block of limits.
@@ -181,6 +201,16 @@ mod tests {
     fn second_limits_of_a_symbol_are_refused() {
         let text = format!("{TEXT}[[instruments]]\nsymbol = \"ZIEXT\"\n");
         assert_eq!(parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err().what, "this symbol has limits already");
+    }
+
+    #[test]
+    fn opening_position_is_of_its_instrument_and_has_a_greatest_value() {
+        let of = |position: &str| format!("{TEXT}[[instruments]]\nsymbol = \"B\"\nopening_position = {position}\n");
+        let limits = parse::<LimitsFile>(&of("-300"), LimitsFile::check).unwrap();
+        assert_eq!(limits.opening_positions().collect::<Vec<_>>(), [(InstrumentIdx(1), -300)]);
+        let text = of("4_294_967_296");
+        let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
+        assert_eq!((&text[problem.at], problem.what.contains("shares at most")), ("4_294_967_296", true));
     }
 
     #[test]

@@ -115,6 +115,9 @@ fn trade_by<S: VenueSession>(
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
     let (mut core, memory, replayed) = core(session, (config, limits), &kill, &kernel)?;
+    for (instrument, position) in limits.opening_positions() {
+        core.set_opening_position(instrument, position, kernel.now_ns());
+    }
     let mut standby = replayed.standby();
     if is_taken_over {
         standby = 0;

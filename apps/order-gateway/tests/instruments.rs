@@ -5,10 +5,11 @@ mod common;
 
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, book, config_of};
-use market::{Price, Symbol};
+use market::{Price, Side, Symbol};
+use order_entry::Refusal;
 use order_entry::journal::{Journal, JournalError, MissingInstrument};
 use order_entry::orders::{ExecId, VenueEvent, VenueStatus};
-use order_entry::risk::{InstrumentIdx, KillSwitch};
+use order_entry::risk::{InstrumentIdx, KillSwitch, Limit};
 use order_gateway::{BookEvent, Core, Gateway};
 
 type LineGateway = Gateway<Buyer, Line, Vec<u8>>;
@@ -77,4 +78,30 @@ fn block_and_its_end_are_those_of_the_symbol() {
     assert_eq!(blocked(&swapped), [true, false]);
     swapped.core_mut().unblock(FIRST, 2 * SECOND);
     assert_eq!(blocked(&recover(&swapped, &[A, B]).unwrap()), [false, false]);
+}
+
+#[test]
+fn opening_position_counts_for_limits_and_marks_of_sales_also_after_a_restart() {
+    let mut config = config_of(&[A], &KillSwitch::new());
+    config.manager.limits.instruments[0].long_max = 1_000;
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut gateway = Gateway::new(Buyer::default(), Core::new(config, Line::new(), journal));
+    gateway.core_mut().set_opening_position(FIRST, 1_000, SECOND);
+    gateway.core_mut().arm(SECOND);
+    gateway.on_book(&book(1, SECOND));
+    let [Refusal::Risk(reject)] = gateway.strategy().refusals[..] else { panic!("refused once, by risk") };
+    assert_eq!((reject.limit, reject.allowed, reject.value), (Limit::LongPosition, 1_000, 1_001));
+    gateway.strategy_mut().side = Side::Sell;
+    gateway.on_book(&book(1_000, 2 * SECOND));
+    let order = gateway.core().orders().get(0).unwrap();
+    assert!(order.is_live() && !order.is_short());
+
+    let mut after = recover(&gateway, &[B, A]).unwrap();
+    let core = after.core_mut();
+    let end = core.journal().end();
+    core.set_opening_position(SECOND_PLACE, 1_000, 3 * SECOND);
+    assert_eq!((core.risk().position(SECOND_PLACE), core.journal().end()), (Some(1_000), end));
+    core.set_opening_position(SECOND_PLACE, 400, 3 * SECOND);
+    assert_eq!(core.risk().position(SECOND_PLACE), Some(400));
+    assert_eq!(recover(&after, &[A]).unwrap().core().risk().position(FIRST), Some(400));
 }

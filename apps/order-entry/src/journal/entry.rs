@@ -117,6 +117,16 @@ pub enum Entry {
     Killed(KillCause),
     /// What the venue said may be lost: live orders are in doubt until it has told their status.
     Gap,
+    /// What the account held of an instrument before the journal's first order. A later record takes
+    /// the place of an earlier one.
+    Opening {
+        /// The instrument, by its name.
+        symbol: Symbol,
+        /// By the position of its limits.
+        instrument: InstrumentIdx,
+        /// Shares; below zero for a short position.
+        position: i64,
+    },
     /// A message of the venue could not be read, and was passed over. Its bytes follow in the
     /// payload, as many as a record takes.
     Unread {
@@ -147,6 +157,7 @@ impl Entry {
             Self::Killed(_) => 13,
             Self::Gap => 14,
             Self::Unread { .. } => 15,
+            Self::Opening { .. } => 16,
         }
     }
 
@@ -188,6 +199,11 @@ impl Entry {
             Self::Killed(cause) => out.put([cause as u8]),
             Self::Gap => (),
             Self::Unread { number } => out.put(number.to_le_bytes()),
+            Self::Opening { symbol, instrument, position } => {
+                out.put(symbol.0);
+                out.put(instrument.0.to_le_bytes());
+                out.put(position.to_le_bytes());
+            }
         }
         out.0
     }
@@ -225,6 +241,10 @@ impl Entry {
                 let number = from.u64()?;
                 from = Reader(&[]);
                 Self::Unread { number }
+            }
+            16 => {
+                let (symbol, instrument) = (Symbol(from.take()?), InstrumentIdx(from.u32()?));
+                Self::Opening { symbol, instrument, position: from.i64()? }
             }
             _ => return None,
         };

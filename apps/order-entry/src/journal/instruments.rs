@@ -35,12 +35,14 @@ pub(super) struct Instruments {
     symbols: Box<[Symbol]>,
     places: HashMap<Symbol, u32>,
     others: Vec<(Symbol, i64)>,
+    /// The opening positions.
+    openings: HashMap<InstrumentIdx, i64>,
 }
 
 impl Instruments {
     pub(super) fn new(symbols: &[Symbol]) -> Self {
         let places = (0..).zip(symbols).map(|(place, symbol)| (*symbol, place)).collect();
-        Self { symbols: symbols.into(), places, others: Vec::new() }
+        Self { symbols: symbols.into(), places, ..Self::default() }
     }
 
     /// The instrument that the journal's process had at `at`.
@@ -48,7 +50,7 @@ impl Instruments {
         if self.symbols.is_empty() || self.symbols.get(at.0 as usize) == Some(&symbol) {
             return at;
         }
-        let Self { symbols, places, others } = self;
+        let Self { symbols, places, others, .. } = self;
         let place = places.entry(symbol).or_insert_with(|| {
             others.push((symbol, 0));
             (symbols.len() + others.len() - 1) as u32
@@ -67,8 +69,21 @@ impl Instruments {
         self.book(outcome.instrument, if outcome.side == Side::Buy { shares } else { -shares });
     }
 
+    /// The opening position is another one. Returns the shares by which the position moves.
+    pub(super) fn open(&mut self, instrument: InstrumentIdx, position: i64) -> i64 {
+        let before = self.openings.insert(instrument, position).unwrap_or(0);
+        let shares = position.saturating_sub(before);
+        self.book(instrument, shares);
+        shares
+    }
+
+    /// The opening position.
+    pub(super) fn opening(&self, instrument: InstrumentIdx) -> i64 {
+        self.openings.get(&instrument).copied().unwrap_or(0)
+    }
+
     /// Books `shares` where the run does not have the instrument.
-    pub(super) fn book(&mut self, instrument: InstrumentIdx, shares: i64) {
+    fn book(&mut self, instrument: InstrumentIdx, shares: i64) {
         let place = (instrument.0 as usize).checked_sub(self.symbols.len());
         if let Some((_, position)) = place.and_then(|place| self.others.get_mut(place)) {
             *position = position.saturating_add(shares);

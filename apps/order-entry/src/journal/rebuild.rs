@@ -6,7 +6,7 @@ use super::entry::{Entry, Intent, SessionMark};
 use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
 use crate::orders::{OrderKey, OrderTable, RequestError};
-use crate::risk::{KillCause, RiskGate};
+use crate::risk::{InstrumentIdx, KillCause, RiskGate};
 
 /// What a replay met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,11 @@ impl Rebuild {
                 table.unblock(self.instruments.find(symbol, instrument));
                 true
             }
+            Entry::Opening { symbol, instrument, position } => {
+                let instrument = self.instruments.find(symbol, instrument);
+                gate.move_position(instrument, self.instruments.open(instrument, position));
+                true
+            }
             Entry::Armed(is_armed) => {
                 self.is_armed = is_armed;
                 // A person lifts a thrown switch.
@@ -173,6 +178,11 @@ impl Rebuild {
     /// live orders of it: nobody would check or cancel them. `table` is the one that was rebuilt.
     pub fn missing(&self, table: &OrderTable) -> Option<MissingInstrument> {
         self.instruments.missing(table)
+    }
+
+    /// What the account held of an instrument before the journal's first order.
+    pub fn opening_position(&self, instrument: InstrumentIdx) -> i64 {
+        self.instruments.opening(instrument)
     }
 
     /// What was met so far.

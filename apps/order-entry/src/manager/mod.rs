@@ -106,6 +106,8 @@ pub struct OrderManager<M> {
     gate: RiskGate,
     journal: Journal<M>,
     symbols: Box<[Symbol]>,
+    /// By instrument, what the account held before the journal's first order.
+    openings: Box<[i64]>,
     epoch_offset_ns: u64,
     trades: TradeTotals,
     answers: u64,
@@ -123,6 +125,7 @@ impl<M: JournalMemory> OrderManager<M> {
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
         let ManagerConfig { limits, symbols, kill, rules, orders, recent, epoch_offset_ns } = config;
         Self {
+            openings: vec![0; limits.instruments.len()].into(),
             table: OrderTable::new(orders, rules),
             gate: RiskGate::new(limits, kill, RiskCapacity { orders: orders.orders, recent }),
             journal,
@@ -158,7 +161,8 @@ impl<M: JournalMemory> OrderManager<M> {
             return Err(JournalError::Missing(missing));
         }
         table.restart();
-        Ok((Self { table, gate, ..Self::new(config, journal) }, rebuild))
+        let openings = (0..config.limits.instruments.len() as u32).map(|idx| rebuild.opening_position(InstrumentIdx(idx)));
+        Ok((Self { openings: openings.collect(), table, gate, ..Self::new(config, journal) }, rebuild))
     }
 
     /// Lets orders pass. A person does this, after each start and each throw of the switch.
@@ -183,6 +187,20 @@ impl<M: JournalMemory> OrderManager<M> {
     pub fn disarm(&mut self, now_ns: u64) {
         self.gate.disarm();
         self.note(&Entry::Armed(false), now_ns);
+    }
+
+    /// The account held `position` shares of the instrument before the journal's first order, below
+    /// zero where it was short: limits and marks of sales count from there. Call it before orders
+    /// pass. What the journal has already is not written again, and another position takes the place
+    /// of that. An instrument without limits is ignored.
+    pub fn set_opening_position(&mut self, instrument: InstrumentIdx, position: i64, now_ns: u64) {
+        let Some(opening) = self.openings.get_mut(instrument.0 as usize) else { return };
+        let shares = position.saturating_sub(*opening);
+        if shares != 0 {
+            *opening = position;
+            self.gate.move_position(instrument, shares);
+            self.note(&Entry::Opening { symbol: self.symbol(instrument), instrument, position }, now_ns);
+        }
     }
 
     /// The kill switch was thrown. It is on the disk when this returns, so that a process that goes
@@ -225,8 +243,7 @@ impl<M: JournalMemory> OrderManager<M> {
     /// A person has compared the instrument with the venue: its orders may be sent again.
     pub fn unblock(&mut self, instrument: InstrumentIdx, now_ns: u64) {
         self.table.unblock(instrument);
-        let symbol = self.symbols.get(instrument.0 as usize).copied().unwrap_or_default();
-        self.note(&Entry::Unblocked { symbol, instrument }, now_ns);
+        self.note(&Entry::Unblocked { symbol: self.symbol(instrument), instrument }, now_ns);
     }
 
     /// An order whose answer is overdue by `timeout_ns`, about which the venue should be asked.
@@ -299,6 +316,11 @@ impl<M: JournalMemory> OrderManager<M> {
     /// reason, or there was no room but that for answers.
     pub const fn unwritten_refusals(&self) -> u64 {
         self.unwritten_refusals
+    }
+
+    /// The venue's name for the instrument; blank where none was given.
+    fn symbol(&self, instrument: InstrumentIdx) -> Symbol {
+        self.symbols.get(instrument.0 as usize).copied().unwrap_or_default()
     }
 
     #[inline]

@@ -20,8 +20,8 @@ impl RiskGate {
         self.rehold(slot);
     }
 
-    /// A trade of an order that holds nothing any more: after its end, of a drop copy, of the
-    /// journal, or the opening position. An instrument without limits is ignored.
+    /// A trade of an order that holds nothing any more: after its end, of a drop copy, or of the
+    /// journal. An instrument without limits is ignored.
     pub fn book_trade(&mut self, instrument: InstrumentIdx, side: Side, qty: u32, price: Price) {
         self.book(instrument, side, (qty, price), 1);
     }
@@ -29,6 +29,14 @@ impl RiskGate {
     /// A trade was busted or corrected: it counts no more.
     pub fn reverse_trade(&mut self, instrument: InstrumentIdx, side: Side, qty: u32, price: Price) {
         self.book(instrument, side, (qty, price), -1);
+    }
+
+    /// The position is so many shares greater than was known, without a trade: the opening position.
+    /// No credit is used. An instrument without limits is ignored.
+    pub fn move_position(&mut self, instrument: InstrumentIdx, shares: i64) {
+        if let Some(exposure) = self.exposures.instruments.get_mut(instrument.0 as usize) {
+            exposure.position = exposure.position.saturating_add(shares);
+        }
     }
 
     fn book(&mut self, instrument: InstrumentIdx, side: Side, trade: (u32, Price), sign: i64) {

@@ -198,6 +198,12 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.session.sent(len);
     }
 
+    /// The account held `position` shares of the instrument before the journal's first order, as
+    /// [`OrderManager::set_opening_position`] takes it. Call it before orders pass.
+    pub fn set_opening_position(&mut self, instrument: InstrumentIdx, position: i64, now_ns: u64) {
+        self.manager.set_opening_position(instrument, position, now_ns);
+    }
+
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.arm_for(self.kill.throws(), now_ns);

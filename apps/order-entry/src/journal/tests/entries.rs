@@ -43,6 +43,7 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Killed(KillCause::File),
         Entry::Gap,
         Entry::Unread { number: 7 },
+        Entry::Opening { symbol, instrument, position: i64::MIN },
         Entry::Unblocked { symbol, instrument },
         Entry::Received { number: u64::MAX },
     ];
