@@ -287,6 +287,16 @@ impl Venue {
         self.say(&bytes[..len], now_ns);
     }
 
+    /// Ends the session: the next one has other messages, and the account's numbers begin anew.
+    pub fn end_session(&mut self, now_ns: u64) {
+        let mut buffer = [0; 64];
+        let mut output = Output::new(&mut buffer);
+        self.server.end_session(now_ns, &mut output).unwrap();
+        self.out.extend_from_slice(output.written());
+        (self.server, self.next_ref) = (Server::new(ServerConfig::default()), 1);
+        self.log.clear();
+    }
+
     pub fn disconnect(&mut self, gateway: &mut TestGateway, now_ns: u64) {
         self.server.disconnected();
         gateway.disconnected(now_ns);

@@ -78,12 +78,14 @@ impl OuchClient {
         OrderRules { full_fill_voids_replaces: true, has_status: false }
     }
 
-    /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin.
+    /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin. A
+    /// mark without a number of the venue is of before its first message, or of behind the end of a
+    /// session: ids go on all the same, because none of the journal may be used twice.
     pub fn resume(&mut self, mark: &SessionMark) {
         if mark.next_inbound > 0 {
             self.resume = (SessionId::from_wire(mark.session), mark.next_inbound);
-            self.account = Account::resumed(u32::try_from(mark.next_id).unwrap_or(u32::MAX));
         }
+        self.account = Account::resumed(u32::try_from(mark.next_id.max(1)).unwrap_or(u32::MAX));
     }
 
     /// Where the session stands.
