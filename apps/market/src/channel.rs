@@ -161,23 +161,29 @@ impl<F: Framing> AbChannel<F> {
     }
 
     /// Takes the packet that `line` brought at `now_ns`, and passes the next messages to `handler`.
-    /// A malformed packet, or one of another channel, is counted and changes nothing. A packet in
+    /// Returns whether it shows that the channel lives: a packet of its present session does,
+    /// whether it brings something new or not. A malformed packet, or one of another channel, is
+    /// counted and changes nothing. A packet in
     /// order costs its check, some compares and its messages; the slower line's copy costs only the
     /// check and a compare; a packet that must wait also costs a copy.
     ///
     /// Panics where the channel has no such line.
     #[inline]
-    pub fn on_packet(&mut self, line: Line, packet: &[u8], now_ns: u64, handler: &mut impl ChannelHandler) {
+    pub fn on_packet(&mut self, line: Line, packet: &[u8], now_ns: u64, handler: &mut impl ChannelHandler) -> bool {
         let parsed = match F::parse(packet) {
             Ok(parsed) => parsed,
-            Err(error) => return self.counts.malformed[error.idx()] += 1,
+            Err(error) => {
+                self.counts.malformed[error.idx()] += 1;
+                return false;
+            }
         };
         if self.number.is_some_and(|number| number != parsed.header.channel) {
-            return self.counts.other_channel += 1;
+            self.counts.other_channel += 1;
+            return false;
         }
         if self.arbiter.take_next(line, &parsed.header, now_ns) {
             handler.on_messages(parsed.numbered(0));
-            return;
+            return true;
         }
         // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
@@ -187,6 +193,7 @@ impl<F: Framing> AbChannel<F> {
             Verdict::Discard => (),
         }
         self.drain(now_ns, handler);
+        self.arbiter.session() == Some(parsed.header.session)
     }
 
     /// Gives up a hole that has timed out: call it once per turn, even when no packet arrives.

@@ -68,10 +68,10 @@ impl App for Trader {
     fn on_datagram(&mut self, packet: &Datagram<'_>, cx: &mut Cx<'_>) {
         let (line, heard_ns) = (Line(packet.consumer.0 as usize), cx.now.as_nanos());
         self.ouch.cool(); // the tick's code displaces an order's from the cache
-        self.feed.on_packet(line, packet.payload, heard_ns, &mut self.books);
+        let is_heard = self.feed.on_packet(line, packet.payload, heard_ns, &mut self.books);
         let (books, orders) = (&self.books.books, &self.ouch.orders);
         let Some((book, top)) = books.find(WIRE.0).map(|book| (book, books.top(book))) else { return };
-        let is_free = orders.orders().live_count() == 0 && orders.risk().position(WIRE.1) < Some(1_000);
+        let is_free = is_heard && orders.orders().live_count() == 0 && orders.risk().position(WIRE.1) < Some(1_000);
         if is_free && top.ask_qty > 0 && top.ask_px < Price::from_cents(1_000) {
             let market = Market { reference: Some(top.ask_px), is_stale: books.is_stale(book), heard_ns };
             self.buy(top.ask_px, &market, cx);

@@ -298,8 +298,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             for _ in 0..PACKETS {
                 let Ok(len) = socket.recv(&mut self.buffer) else { break };
                 let now_ns = self.host.now_ns();
-                gateway.core_mut().feed_heard(now_ns);
-                feed.on_packet(line, &self.buffer[..len], now_ns, |book| gateway.on_book(book));
+                if feed.on_packet(line, &self.buffer[..len], now_ns) {
+                    gateway.core_mut().feed_heard(now_ns);
+                }
+                feed.publish(now_ns, |book| gateway.on_book(book));
                 was_busy = true;
             }
         }

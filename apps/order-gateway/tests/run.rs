@@ -5,17 +5,25 @@ mod common;
 
 use std::cell::Cell;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
+use std::thread;
 
 use common::line::Line;
-use common::{Buyer, RESERVE, SECOND, config};
+use common::{Buyer, RESERVE, SECOND, SYMBOL, config};
+use market::framing::PacketWriter;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::itch50::{AddOrder, Head, Message};
+use market::{Capacity, Locate, Price, Side};
+use order_entry::Refusal;
 use order_entry::journal::Journal;
-use order_entry::risk::KillSwitch;
+use order_entry::risk::{KillSwitch, Limit};
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Stream, Waits};
-use order_gateway::{Core, Gateway, LineConfig, Run};
+use order_gateway::{
+    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Run, Strategy,
+};
 
 /// Its time is what a test says.
 #[derive(Debug)]
@@ -35,19 +43,19 @@ impl Host for Machine {
     }
 }
 
-type TestRun = Run<Buyer, Line, Vec<u8>>;
+type TestRun<T> = Run<T, Line, Vec<u8>>;
 
 /// A run whose session takes orders, and its clock.
-fn run(kill: &KillSwitch) -> (TestRun, Rc<Cell<u64>>) {
+fn run<T: Strategy>(kill: &KillSwitch, strategy: T) -> (TestRun<T>, Rc<Cell<u64>>) {
     let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
-    let gateway = Gateway::new(Buyer::default(), Core::new(config(kill), Line::new(), journal));
+    let gateway = Gateway::new(strategy, Core::new(config(kill), Line::new(), journal));
     let clock = Rc::new(Cell::new(SECOND));
     let nowhere = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
     (Run::new(gateway, nowhere, Box::new(Machine(clock.clone()))), clock)
 }
 
 /// One turn, and what it reports but for the connection.
-fn turn(run: &mut TestRun) -> Vec<String> {
+fn turn<T: Strategy>(run: &mut TestRun<T>) -> Vec<String> {
     let mut reports = Vec::new();
     run.turn(&mut |sentence: &str| reports.push(sentence.to_owned()));
     reports.retain(|sentence| !sentence.starts_with("no connection"));
@@ -57,7 +65,7 @@ fn turn(run: &mut TestRun) -> Vec<String> {
 #[test]
 fn arm_that_waits_does_not_lift_a_switch_that_was_thrown_behind_it() {
     let kill = KillSwitch::new();
-    let ((mut run, _), (sender, receiver)) = (run(&kill), channel());
+    let ((mut run, _), (sender, receiver)) = (run(&kill, Buyer::default()), channel());
     run.commands = Some(receiver);
     sender.send(Command::Arm(kill.throws())).unwrap();
     kill.throw();
@@ -68,4 +76,77 @@ fn arm_that_waits_does_not_lift_a_switch_that_was_thrown_behind_it() {
     turn(&mut run);
     let core = run.gateway.core();
     assert!(core.killed().is_none() && core.risk().is_armed());
+}
+
+/// Buys a second after a book, and keeps the answer.
+#[derive(Debug, Default)]
+struct Late {
+    price: Price,
+    answers: Vec<Result<u64, Refusal>>,
+}
+
+impl Strategy for Late {
+    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
+        self.price = book.bid.map_or(Price(0), |(price, _)| price);
+        orders.set_timer(Some(book.at_ns + SECOND));
+    }
+
+    fn on_timer(&mut self, orders: &mut Orders<'_>) {
+        let (instrument, side) = (common::STOCK, Side::Buy);
+        let request = OrderRequest { instrument, side, qty: 10, price: self.price, is_ioc: false };
+        self.answers.push(orders.send(&request));
+    }
+}
+
+/// The first packet of a session: a bid and an offer.
+fn packet(session: [u8; 10]) -> Vec<u8> {
+    let mut bytes = [0; 512];
+    let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, 1), &mut bytes).unwrap();
+    for (order, side, price) in [(1, b'B', 1_000_000), (2, b'S', 1_000_100)] {
+        let head = Head::new(AddOrder::KIND, Locate(1), 0);
+        let (shares, price) = (100.into(), price.into());
+        let add = AddOrder { head, order: order.into(), side, shares, stock: SYMBOL, price };
+        packet.push(Message::from(&add).as_bytes()).unwrap();
+    }
+    packet.finish().to_vec()
+}
+
+fn heartbeat(session: [u8; 10], next: u64) -> Vec<u8> {
+    let mut bytes = [0; 32];
+    PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, next), &mut bytes).unwrap().finish().to_vec()
+}
+
+/// The answer to an order when `datagram` is all that the port has brought for a second.
+fn answer_behind(datagram: &[u8]) -> Result<u64, Refusal> {
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let arrives = receiver.try_clone().unwrap();
+    let (mut run, clock) = run(&KillSwitch::new(), Late::default());
+    let books = Capacity { books: 4, orders: 64, levels: 16 };
+    run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
+    run.gateway.core_mut().arm(SECOND);
+    for (now_ns, bytes) in [(SECOND, &packet(*b"DAY       ")[..]), (2 * SECOND, datagram)] {
+        clock.set(now_ns);
+        sender.send(bytes).unwrap();
+        while arrives.peek(&mut [0; 1]).is_err() {
+            thread::yield_now();
+        }
+        turn(&mut run);
+    }
+    run.gateway.strategy().answers[0]
+}
+
+#[test]
+fn datagrams_that_are_not_the_feeds_do_not_keep_a_dead_feed_alive() {
+    let (ours, others) = (*b"DAY       ", *b"NIGHT     ");
+    for datagram in [&b"garbage"[..], &[0; 20], &packet(others), &heartbeat(others, 1)] {
+        let Err(Refusal::Risk(reject)) = answer_behind(datagram) else { panic!("{}", datagram.escape_ascii()) };
+        assert_eq!(reject.limit, Limit::SilentFeed, "{}", datagram.escape_ascii());
+    }
+    // A copy of another line's packet has nothing new, and shows that the feed lives.
+    for datagram in [packet(ours), heartbeat(ours, 3)] {
+        assert!(answer_behind(&datagram).is_ok(), "{}", datagram.escape_ascii());
+    }
 }

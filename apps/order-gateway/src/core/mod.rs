@@ -181,7 +181,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
     }
 
-    /// The feed delivered something, heartbeats included: the books are not silent.
+    /// The feed delivered something of its own, heartbeats included: the books are not silent.
     pub fn feed_heard(&mut self, now_ns: u64) {
         for market in &mut self.markets {
             market.heard_ns = now_ns;
