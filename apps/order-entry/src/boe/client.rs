@@ -44,6 +44,8 @@ pub struct Client<V> {
     sent: u32,
     /// What the venue told at login.
     told: Option<u32>,
+    /// Our last number at login: those behind were sent on this connection, or never.
+    sent_at_login: u32,
     is_replay_complete: bool,
     version: PhantomData<V>,
 }
@@ -59,6 +61,7 @@ impl<V: Version> Client<V> {
             units: Box::new([0; 256]),
             sent: 0,
             told: None,
+            sent_at_login: 0,
             is_replay_complete: false,
             version: PhantomData,
             config,
@@ -129,14 +132,14 @@ impl<V: Version> Client<V> {
         if !input.is_empty() {
             self.keep_alive.received(now_ns);
         }
-        let Self { config, reassembly, state, units, sent, told, is_replay_complete, .. } = self;
+        let Self { config, reassembly, state, units, sent, told, sent_at_login, is_replay_complete, .. } = self;
         let too_long = |len| BoeError::TooLong { len, len_max: config.message_len_max };
         let message = match reassembly.next(input, V::frame_len, too_long).map(|frame| frame.map(V::parse)) {
             Ok(None) => return Ok(None),
             Ok(Some(message)) => message,
             Err(error) => Err(error),
         };
-        let mut session = Taking { config, state, units, sent, told, is_replay_complete };
+        let mut session = Taking { config, state, units, sent, told, sent_at_login, is_replay_complete };
         let event = message.and_then(|message| session.take::<V>(message));
         if event.is_err() {
             self.state = State::Closed;
@@ -246,6 +249,7 @@ struct Taking<'c> {
     units: &'c mut [u32; 256],
     sent: &'c mut u32,
     told: &'c mut Option<u32>,
+    sent_at_login: &'c mut u32,
     is_replay_complete: &'c mut bool,
 }
 
@@ -315,6 +319,7 @@ impl Taking<'_> {
         *self.state = State::Replaying;
         *self.told = Some(answer.last_received);
         *self.sent = (*self.sent).max(answer.last_received);
+        *self.sent_at_login = *self.sent;
         Ok(ClientEvent::LoggedIn { last_received: answer.last_received })
     }
 
@@ -329,11 +334,13 @@ impl Taking<'_> {
 }
 
 impl<V> Recovery for Client<V> {
-    /// By our sequence number. Rejects are not replayed, so that a message without an answer after
-    /// the replay was rejected, or has not arrived: it never existed.
+    /// By our sequence number. Rejects are not replayed, so that a message of an earlier connection
+    /// without an answer after the replay was rejected, or has not arrived: it never existed. One
+    /// of this connection is on its way.
     fn fate(&self, number: u64) -> Fate {
         match self.told {
             None => Fate::Unknown { resend: None },
+            Some(_) if number > u64::from(self.sent_at_login) => Fate::Unknown { resend: None },
             Some(last) if number <= u64::from(last) && !self.is_replay_complete => Fate::Unknown { resend: None },
             Some(_) => Fate::NotProcessed { resend: Resend::NewNumber },
         }
