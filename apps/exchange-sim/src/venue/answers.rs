@@ -112,7 +112,7 @@ impl Account {
             return Some(emit((&message).into(), key.idx));
         }
         if modifying == Some(key) && order.leaves > 0 {
-            let quantity = (order.leaves + order.executed).into();
+            let quantity = order.leaves.into();
             let message = OrderModified { at_ns, user_ref, side: entry.side, quantity };
             return Some(emit((&message).into(), key.idx));
         }

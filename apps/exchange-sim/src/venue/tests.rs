@@ -138,11 +138,15 @@ fn replace_has_its_outcomes() {
 }
 
 #[test]
-fn modify_keeps_priority_and_says_the_new_quantity() {
+fn modify_keeps_priority_and_says_the_open_shares() {
     let mut venue = venue(&[]);
     send!(venue, 0, enter(1, Side::SELL, 500, TEN));
     send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL_SHORT, quantity: 300.into() });
-    assert_eq!(story(&venue, 0), ["accepted 1 500", "modified 1 300"]);
+    send!(venue, 1, enter(1, Side::BUY, 100, TEN));
+    // The intended total: of 250 shares 150 are left.
+    send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL_SHORT, quantity: 250.into() });
+    let expected = ["accepted 1 500", "modified 1 300", "executed 1 100 at 100000", "modified 1 150"];
+    assert_eq!(story(&venue, 0), expected);
 }
 
 #[test]

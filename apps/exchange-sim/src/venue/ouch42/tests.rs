@@ -91,7 +91,7 @@ fn orders_by_token_trade_change_and_end() {
         "executed one 200 at 100000",
         "canceled one 200 user requested",
         "replaced one by two 200",
-        "modified two 350",
+        "modified two 150",
         "canceled two 150 user requested",
         "broken one",
     ];
