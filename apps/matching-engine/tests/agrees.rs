@@ -6,7 +6,9 @@ mod common;
 use common::reference::{Reference, line};
 use common::{Flow, Rig, STOCK, Step};
 use market::{Price, Side, TopOfBook};
-use matching_engine::{CancelReason, CrossKind, CrossTerms, NewOrder, Owner};
+use matching_engine::{
+    Body, CancelReason, CrossKind, CrossTerms, Display, Life, NewOrder, Owner, SelfTrade, SelfTradeRule, Terms,
+};
 
 /// Plays `steps` steps of a seed on both.
 fn play(seed: u64, steps: usize) {
@@ -67,4 +69,28 @@ fn order_finds_the_level_of_its_price_among_a_thousand() {
         assert_eq!(engine.cancel_all(Owner(1), None, CancelReason::User, 2, &mut events), 2_000);
         assert_eq!(engine.top(STOCK), TopOfBook::default());
     }
+}
+
+/// Of the reserve 100 shares are met before the own order, and the rest moves behind it.
+#[test]
+fn fill_or_kill_that_would_meet_an_own_order_before_the_rest_of_a_reserve_is_killed_whole() {
+    let (mut engine, mut events) = (Rig::new(1, 16).engine, Vec::new());
+    let price = Price::from_cents(10_00);
+    engine.quote(STOCK, 0, &mut events).unwrap();
+    engine.cross(STOCK, CrossKind::Opening, &CrossTerms { reference: price, collar: None }, 0, &mut events).unwrap();
+    let self_trade = Some(SelfTrade { group: 7, rule: SelfTradeRule::CancelNewest });
+    let reserve = Terms { display: Display::Reserve(100), ..Terms::limit(1_000, price) };
+    let fill_or_kill = Terms { life: Life::FillOrKill, ..Terms::limit(500, price) };
+    let sell = |owner, token, qty| NewOrder::limit(Owner(owner), token, STOCK, Side::Sell, qty, price);
+    let orders = [
+        NewOrder { terms: reserve, ..sell(1, 1, 1_000) },
+        NewOrder { self_trade, ..sell(2, 2, 100) },
+        NewOrder { side: Side::Buy, self_trade, terms: fill_or_kill, ..sell(2, 3, 500) },
+    ];
+    for order in &orders {
+        engine.submit(order, 1, &mut events).unwrap();
+    }
+    assert!(!events.iter().any(|event| matches!(event.body, Body::Executed(_))));
+    let Body::Canceled(canceled) = events.last().unwrap().body else { panic!("the taker's end is last") };
+    assert_eq!((canceled.order.token, canceled.decrement), (3, 500));
 }

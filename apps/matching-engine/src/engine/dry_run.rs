@@ -10,7 +10,7 @@ use crate::order::SelfTradeRule;
 
 impl Engine {
     /// Shares that a loose order would trade up to `limit`, counted until `need` are found. Walks
-    /// over the orders that it would meet.
+    /// over the orders that it would meet, twice where it is of a group.
     pub(super) fn available(&self, taker: Slot, limit: Price, need: u32) -> u32 {
         let order = self.orders.get(taker);
         let mut walk = Walk { leaves: order.leaves, need, found: 0, group: order.group, rule: order.rule };
@@ -27,8 +27,10 @@ impl Engine {
         walk.found
     }
 
-    /// False where the walk is over.
+    /// False where the walk is over. A reserve shows its next part last in the queue: behind an order
+    /// that ends the walk nothing of it is met.
     fn walk_queue(&self, head: Slot, walk: &mut Walk) -> bool {
+        let ends_at_own = walk.group != 0 && walk.rule != SelfTradeRule::CancelOldest && self.has_own(head, walk.group);
         let mut at = head;
         while at != NONE {
             let order = self.orders.get(at);
@@ -43,7 +45,8 @@ impl Engine {
                     SelfTradeRule::CancelNewest | SelfTradeRule::CancelBoth | SelfTradeRule::Decrement => return false,
                 }
             }
-            let qty = order.leaves.min(walk.leaves);
+            let met = if ends_at_own && order.shown > 0 { order.shown } else { order.leaves };
+            let qty = met.min(walk.leaves);
             walk.leaves -= qty;
             walk.found += qty;
             if walk.found >= walk.need {
@@ -51,6 +54,19 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// Whether an order of the queue is of the group.
+    fn has_own(&self, head: Slot, group: u32) -> bool {
+        let mut at = head;
+        while at != NONE {
+            let order = self.orders.get(at);
+            if order.group == group {
+                return true;
+            }
+            at = order.next;
+        }
+        false
     }
 
     /// The price of the first trade that an order of `qty` shares would make up to `limit`.
