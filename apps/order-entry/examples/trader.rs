@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use market::framing::mold_udp64::MoldUdp64;
 use market::itch50::Itch50;
 use market::{AbChannel, AbConfig, BookBuilder, Books, Capacity, Line, OrderBooks, Price, Side, Symbol};
-use order_entry::ouch::{OrderTemplate, OuchClientError, OuchOrders, Side as OuchSide, TimeInForce};
+use order_entry::ouch::{self, OrderTemplate, OuchClientError, OuchOrders, Side as OuchSide, TimeInForce};
 use order_entry::risk::{InstrumentIdx, Market, NewOrder, SingleLimits};
 use order_entry::{ManagerConfig, journal::Journal, soupbin::ClientConfig, soupbin::Credentials};
 use wirepath::prelude::*;
@@ -81,7 +81,8 @@ impl App for Trader {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match self.caller.take(connection, event, cx) {
             CallerEvent::Up => {
-                let packet = OrderTemplate::limit(OuchSide::BUY, WIRE.0, QTY, TimeInForce::IMMEDIATE_OR_CANCEL);
+                let packet = OrderTemplate::limit(OuchSide::BUY, WIRE.0, QTY, TimeInForce::IMMEDIATE_OR_CANCEL)
+                    .in_capacity(ouch::Capacity::PRINCIPAL);
                 self.order = cx.tcp().template(connection, packet.bytes()).ok();
                 let said = self.ouch.connected(cx.now.as_nanos());
                 self.send(said, cx);

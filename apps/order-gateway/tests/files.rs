@@ -1,10 +1,16 @@
 //! The files that come with the gateway are good, and its files survive a restart.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+mod common;
+
 use std::path::Path;
 
+use common::{Buyer, SECOND, Venue, book};
 use order_entry::journal::{Journal, Stamp};
-use order_gateway::{Audit, AuditCsv, Config, Direction, LimitsFile, MappedFile, SyncPolicy, journal_csv};
+use order_entry::risk::KillSwitch;
+use order_gateway::{
+    Audit, AuditCsv, Config, Core, Direction, Gateway, LimitsFile, MappedFile, SyncPolicy, VenueClient, journal_csv,
+};
 
 fn own(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -15,6 +21,26 @@ fn example_files_are_read() {
     let config = Config::read(&own("example.toml")).unwrap();
     let limits = LimitsFile::read(&own(config.limits.to_str().unwrap())).unwrap();
     assert_eq!(limits.instruments().len(), 1);
+}
+
+#[test]
+fn order_has_the_capacity_of_the_configuration() {
+    let example = std::fs::read_to_string(own("example.toml")).unwrap();
+    let path = tempfile::NamedTempFile::new().unwrap();
+    for (word, byte) in [("agency", b'A'), ("principal", b'P'), ("riskless-principal", b'R'), ("other", b'O')] {
+        std::fs::write(&path, example.replacen("\"principal\"", &format!("\"{word}\""), 1)).unwrap();
+        let core = common::config(&KillSwitch::new());
+        let client = Config::read(path.path()).unwrap().client(&core.instruments, 0);
+        let Some(VenueClient::Ouch(client)) = client else { panic!("the example is of OUCH") };
+        let journal = Journal::create(vec![0; 1 << 16], 7, 0, common::RESERVE).unwrap();
+        let mut gateway = Gateway::new(Buyer::default(), Core::new(core, client, journal));
+        let mut venue = Venue::new();
+        venue.connect(&mut gateway, SECOND);
+        gateway.core_mut().arm(SECOND);
+        gateway.on_book(&book(100, SECOND));
+        venue.pump(&mut gateway, SECOND);
+        assert_eq!(venue.orders[0].capacity.0, byte, "{word}");
+    }
 }
 
 #[test]

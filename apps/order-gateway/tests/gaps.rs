@@ -117,3 +117,21 @@ fn thrown_switch_holds_after_a_restart_and_cancels_until_somebody_arms() {
         records.filter(|record| Entry::decode(record.kind, record.payload) == Some(Entry::Killed(KillCause::File)));
     assert_eq!(kills.count(), 1);
 }
+
+#[test]
+fn gateway_restarted_behind_the_end_of_a_session_uses_no_id_of_its_journal_again() {
+    let (mut gateway, mut venue) = trading(&KillSwitch::new());
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.accept(0, SECOND);
+    venue.cancel(0, 100, SECOND);
+    venue.end_session(SECOND);
+    venue.pump(&mut gateway, SECOND);
+    let mut next = recovered(gateway.core().journal().memory().clone());
+    venue.connect(&mut next, 2 * SECOND);
+    next.core_mut().arm(2 * SECOND);
+    next.on_book(&book(100, 2 * SECOND));
+    venue.pump(&mut next, 2 * SECOND);
+    assert_eq!((next.strategy().refusals.as_slice(), next.strategy().ids.as_slice()), (&[][..], &[2][..]));
+    assert_eq!(venue.orders[1].user_ref.get(), 2);
+}

@@ -191,24 +191,6 @@ fn gateway_restarted_after_any_step_has_the_venues_orders_and_position() {
 }
 
 #[test]
-fn gateway_restarted_behind_the_end_of_a_session_uses_no_id_of_its_journal_again() {
-    let (mut gateway, mut venue) = trading();
-    gateway.on_book(&book(100, SECOND));
-    venue.pump(&mut gateway, SECOND);
-    venue.accept(0, SECOND);
-    venue.cancel(0, 100, SECOND);
-    venue.end_session(SECOND);
-    venue.pump(&mut gateway, SECOND);
-    let mut next = recovered(gateway.core().journal().memory().clone());
-    venue.connect(&mut next, 2 * SECOND);
-    next.core_mut().arm(2 * SECOND);
-    next.on_book(&book(100, 2 * SECOND));
-    venue.pump(&mut next, 2 * SECOND);
-    assert_eq!((next.strategy().refusals.as_slice(), next.strategy().ids.as_slice()), (&[][..], &[2][..]));
-    assert_eq!(venue.orders[1].user_ref.get(), 2);
-}
-
-#[test]
 fn answers_while_nobody_listened_count_once() {
     let (mut gateway, mut venue) = trading();
     gateway.on_book(&book(100, SECOND));

@@ -38,6 +38,7 @@ pub mod tags {
         POSS_DUP_FLAG 43 "PossDupFlag";
         PRICE 44 "Price";
         REF_SEQ_NUM 45 "RefSeqNum";
+        RULE_80A 47 "Rule80A";
         SENDER_COMP_ID 49 "SenderCompID";
         SENDER_SUB_ID 50 "SenderSubID";
         SENDING_TIME 52 "SendingTime";
@@ -70,6 +71,7 @@ pub mod tags {
         BUSINESS_REJECT_REF_ID 379 "BusinessRejectRefID";
         BUSINESS_REJECT_REASON 380 "BusinessRejectReason";
         CXL_REJ_RESPONSE_TO 434 "CxlRejResponseTo";
+        ORDER_CAPACITY 528 "OrderCapacity";
         MASS_CANCEL_REQUEST_TYPE 530 "MassCancelRequestType";
         MASS_CANCEL_RESPONSE 531 "MassCancelResponse";
         MASS_CANCEL_REJECT_REASON 532 "MassCancelRejectReason";

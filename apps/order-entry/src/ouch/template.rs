@@ -3,7 +3,7 @@
 use market::Symbol;
 
 use super::v50::{EnterOrder, Field};
-use super::{Side, TimeInForce};
+use super::{Capacity, Side, TimeInForce};
 use crate::soupbin::{HEADER_LEN, PacketType};
 
 /// Room for the packet: header, order, and an appendage of some ten options.
@@ -38,14 +38,24 @@ impl OrderTemplate {
     pub const SYMBOL_AT: usize = at(core::mem::offset_of!(EnterOrder, symbol));
     /// Where the price begins, 8 bytes, big endian.
     pub const PRICE_AT: usize = at(core::mem::offset_of!(EnterOrder, price));
+    /// Where the capacity is, 1 byte.
+    pub const CAPACITY_AT: usize = at(core::mem::offset_of!(EnterOrder, capacity));
     /// Where the customer's text begins, 14 bytes.
     pub const CL_ORD_ID_AT: usize = at(core::mem::offset_of!(EnterOrder, cl_ord_id));
 
-    /// A packet with a limit order without options; number and price are patched in.
+    /// A packet with a limit order without options, as agent unless
+    /// [`in_capacity`](Self::in_capacity) says otherwise; number and price are patched in.
     pub fn limit(side: Side, symbol: Symbol, quantity: u32, time_in_force: TimeInForce) -> Self {
         let order = EnterOrder { quantity: quantity.into(), ..EnterOrder::new(side, symbol, time_in_force) };
         // An order without options always has its room, so the other packet is never made.
         Self::new(&order, &[]).unwrap_or(Self { packet: [0; ROOM], len: 0 })
+    }
+
+    /// The same in another capacity.
+    #[must_use]
+    pub const fn in_capacity(mut self, capacity: Capacity) -> Self {
+        self.packet[Self::CAPACITY_AT] = capacity.0;
+        self
     }
 
     /// A packet with `order` and its options; `None` where they have more than 128 bytes.
@@ -103,7 +113,8 @@ mod tests {
 
     #[test]
     fn limit_order_has_its_quantity_and_awaits_number_and_price() {
-        let mut template = OrderTemplate::limit(Side::BUY, Symbol::NONE, 100, TimeInForce::DAY);
+        let template = OrderTemplate::limit(Side::BUY, Symbol::NONE, 100, TimeInForce::DAY);
+        let mut template = template.in_capacity(Capacity::PRINCIPAL);
         template.patch(3, 200, 5);
         let other = OrderTemplate::limit(Side::BUY, Symbol::NONE, 200, TimeInForce::DAY);
         let packet = Packet::parse(template.bytes()).unwrap();
@@ -111,6 +122,7 @@ mod tests {
             user_ref: 3.into(),
             quantity: 200.into(),
             price: 5.into(),
+            capacity: Capacity::PRINCIPAL,
             ..EnterOrder::new(Side::BUY, Symbol::NONE, TimeInForce::DAY)
         };
         assert_eq!(Inbound::parse(packet.payload).unwrap().0, Inbound::EnterOrder(&expected));

@@ -9,6 +9,7 @@ primary = "192.0.2.1:9100"
 user = "TRADER"
 password = "SECRET"
 firm = "FIRM"
+capacity = "principal"
 
 [journal]
 path = "orders.journal"
@@ -38,7 +39,7 @@ fn user_that_is_too_long_is_named_with_line_and_column() {
 #[test]
 fn unknown_key_is_refused_where_it_stands() {
     let text = GOOD.replace("[journal]", "colour = 1\n\n[journal]");
-    assert_eq!((place(&text).0, place(&text).1), (11, 1));
+    assert_eq!((place(&text).0, place(&text).1), (12, 1));
 }
 
 #[test]
@@ -58,12 +59,14 @@ fn each_mistake_is_named_with_line_and_column() {
         ("ouch50", "fix44", (5, 12), "fix44 needs the key `sender`"),
         ("SECRET", "SECRETSECRET", (8, 12), "10 bytes at most"),
         ("FIRM", "FIRMS", (9, 8), "4 bytes at most"),
+        ("capacity = \"principal\"\n", "", (5, 12), "ouch50 needs the key `capacity`"),
+        ("principal", "principle", (10, 12), "principle"),
         ("limits = \"", "limits = 1 # \"", (2, 10), "string"),
-        ("[journal]", "[journal", (11, 9), ""),
-        ("[journal]", "[journal]\nmegabytes = 8", (12, 13), "no room for orders"),
-        ("[journal]", "[journal]\nsync = \"never\"", (12, 8), "never"),
-        ("[journal]", "[standby]\nlisten = \"192.0.2.1:1\"\nlease_ms = 5\n[journal]", (13, 12), "20 ms at least"),
-        ("[journal]", "[standby]\nlisten = \"here\"\n[journal]", (12, 10), "an IPv4 address and a port"),
+        ("[journal]", "[journal", (12, 9), ""),
+        ("[journal]", "[journal]\nmegabytes = 8", (13, 13), "no room for orders"),
+        ("[journal]", "[journal]\nsync = \"never\"", (13, 8), "never"),
+        ("[journal]", "[standby]\nlisten = \"192.0.2.1:1\"\nlease_ms = 5\n[journal]", (14, 12), "20 ms at least"),
+        ("[journal]", "[standby]\nlisten = \"here\"\n[journal]", (13, 10), "an IPv4 address and a port"),
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
@@ -105,6 +108,7 @@ fn each_mistake_of_fix_is_named_with_line_and_column() {
         ("heartbeat_s = 5", "heartbeat_s = 0", (9, 15), "without heartbeats"),
         ("22:00", "25:00", (10, 9), "an hour and a minute of UTC"),
         ("closes = \"21:00\"\n", "", (10, 9), "`opens` and `closes` go together"),
+        ("heartbeat_s = 5", "capacity = \"riskless-principal\"", (9, 12), "fix42 has no such capacity"),
         ("heartbeat_s = 5", "user = \"TRADER\"", (9, 8), "fix42 has no key `user`"),
         ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "none with fix42"),
     ] {

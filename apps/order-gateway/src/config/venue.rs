@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 
 use market::Symbol;
 use order_entry::Text;
+use order_entry::fix::orders::OrderCapacity;
 use order_entry::fix::session::{Schedule, SessionConfig, Version};
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::ouch::{Capacity, OuchClient};
@@ -38,6 +39,7 @@ pub struct VenueConfig {
     heartbeat_s: Option<Spanned<u32>>,
     opens: Option<Spanned<String>>,
     closes: Option<Spanned<String>>,
+    capacity: Option<Spanned<CapacityWord>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -70,6 +72,37 @@ impl Protocol {
     }
 }
 
+/// For whom orders trade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CapacityWord {
+    Agency,
+    Principal,
+    RisklessPrincipal,
+    Other,
+}
+
+impl CapacityWord {
+    const fn ouch(self) -> Capacity {
+        match self {
+            Self::Agency => Capacity::AGENCY,
+            Self::Principal => Capacity::PRINCIPAL,
+            Self::RisklessPrincipal => Capacity::RISKLESS_PRINCIPAL,
+            Self::Other => Capacity::OTHER,
+        }
+    }
+
+    /// That of OrderCapacity (528), in FIX 4.2 of Rule80A (47), where a version has it.
+    const fn fix(self, version: Version) -> Option<OrderCapacity> {
+        match (self, version) {
+            (Self::Agency, _) => Some(OrderCapacity::Agency),
+            (Self::Principal, _) => Some(OrderCapacity::Principal),
+            (Self::RisklessPrincipal, Version::Fix42) | (Self::Other, _) => None,
+            (Self::RisklessPrincipal, _) => Some(OrderCapacity::RisklessPrincipal),
+        }
+    }
+}
+
 /// The session that a configuration describes.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
@@ -98,6 +131,9 @@ impl VenueConfig {
             None => {
                 self.needs(&ouch)?;
                 self.needs(&[("password", password.as_ref())])?;
+                if self.capacity.is_none() {
+                    return Err(self.missing("capacity"));
+                }
                 self.refuses(&fix)?;
                 self.refuses(&more)?;
                 if let Some(heartbeat) = &self.heartbeat_s {
@@ -105,9 +141,13 @@ impl VenueConfig {
                 }
                 self.check_ouch()
             }
-            Some(_) => {
+            Some(version) => {
                 self.needs(&fix)?;
                 self.refuses(&ouch)?;
+                if let Some(capacity) = self.capacity.as_ref().filter(|word| word.get_ref().fix(version).is_none()) {
+                    let what = format!("{} has no such capacity", self.protocol.get_ref().name());
+                    return Err(Problem::new(capacity.span(), what));
+                }
                 self.check_fix(fix.into_iter().chain(more).chain([("password", password.as_ref())]))
             }
         }
@@ -123,10 +163,12 @@ impl VenueConfig {
 
     fn needs(&self, keys: &[Key<'_>]) -> Result<(), Problem> {
         let missing = keys.iter().find(|(_, value)| value.is_none());
-        missing.map_or(Ok(()), |(key, _)| {
-            let what = format!("{} needs the key `{key}` in [venue]", self.protocol.get_ref().name());
-            Err(Problem::new(self.protocol.span(), what))
-        })
+        missing.map_or(Ok(()), |(key, _)| Err(self.missing(key)))
+    }
+
+    fn missing(&self, key: &str) -> Problem {
+        let what = format!("{} needs the key `{key}` in [venue]", self.protocol.get_ref().name());
+        Problem::new(self.protocol.span(), what)
     }
 
     fn refuses(&self, keys: &[Key<'_>]) -> Result<(), Problem> {
@@ -179,10 +221,11 @@ impl VenueConfig {
     /// The session; `None` where the section was not checked. `instruments` are those of the limits
     /// by position, `epoch_offset_ns` is added to a run's clock for UTC.
     pub(super) fn client(&self, instruments: Vec<Symbol>, epoch_offset_ns: u64) -> Option<VenueClient> {
+        let capacity = self.capacity.as_ref().map(|word| *word.get_ref());
         let Some(version) = self.protocol.get_ref().fix() else {
             let firm = Text::new(text(&self.firm)?)?;
             let client = OuchClient::new(ClientConfig::new(self.credentials()?));
-            return Some(VenueClient::Ouch(client.of_firm(firm, Capacity::AGENCY)));
+            return Some(VenueClient::Ouch(client.of_firm(firm, capacity?.ouch())));
         };
         let owned = |value: &Option<Spanned<String>>| text(value).map(str::to_owned);
         let hours = text(&self.opens).and_then(second_of_day).zip(text(&self.closes).and_then(second_of_day));
@@ -196,8 +239,9 @@ impl VenueConfig {
             schedule: hours.map(|(opens, closes)| Schedule::daily(opens, closes)),
             ..SessionConfig::default()
         };
-        let account = owned(&self.account);
-        Some(VenueClient::Fix(FixClient::new(FixClientConfig { session, account, instruments, epoch_offset_ns })))
+        let (account, capacity) = (owned(&self.account), capacity.and_then(|word| word.fix(version)));
+        let config = FixClientConfig { session, account, capacity, instruments, epoch_offset_ns };
+        Some(VenueClient::Fix(FixClient::new(config)))
     }
 }
 

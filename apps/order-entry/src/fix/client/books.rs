@@ -2,8 +2,9 @@
 
 use market::Symbol;
 
-use crate::fix::orders::{HandlInst, OrderSpec, OrderTemplates, TimeInForce};
+use crate::fix::orders::{HandlInst, OrderCapacity, OrderSpec, OrderTemplates, TimeInForce};
 use crate::fix::session::{SessionConfig, Version};
+use crate::fix::tag::tags;
 
 /// Changes that are remembered: more than wait for an answer at once.
 const CHANGES: usize = 1 << 12;
@@ -23,14 +24,24 @@ pub(super) struct Templates(Box<[InstrumentTemplates]>);
 
 impl Templates {
     /// Builds them. Allocates.
-    pub(super) fn new(config: &SessionConfig, account: Option<String>, instruments: &[Symbol]) -> Self {
+    pub(super) fn new(
+        config: &SessionConfig,
+        (account, capacity): (Option<String>, Option<OrderCapacity>),
+        instruments: &[Symbol],
+    ) -> Self {
+        let is_42 = config.version == Version::Fix42;
+        let capacity = capacity.map(|capacity| {
+            let tag = if is_42 { tags::RULE_80A } else { tags::ORDER_CAPACITY };
+            (tag, char::from(capacity.to_wire()).to_string())
+        });
         let spec = OrderSpec {
             begin_string: config.version.begin_string().to_owned(),
             sender: config.sender.clone(),
             target: config.target.clone(),
             precision: config.precision,
             account,
-            handl_inst: (config.version == Version::Fix42).then_some(HandlInst::Private),
+            handl_inst: is_42.then_some(HandlInst::Private),
+            extra: capacity.into_iter().collect(),
             ..OrderSpec::default()
         };
         let templates = instruments.iter().map(|symbol| {

@@ -29,6 +29,7 @@ use self::numbers::Numbers;
 use self::read::{Said, read};
 use self::too_low::too_low;
 use self::venue::SEQ_MAX;
+use super::orders::OrderCapacity;
 use super::session::{End, MessageStore, Now, Role, Session, SessionConfig};
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
@@ -42,6 +43,9 @@ pub struct FixClientConfig {
     pub session: SessionConfig,
     /// Account (1) of orders. By default none.
     pub account: Option<String>,
+    /// OrderCapacity (528) of orders and replaces, in FIX 4.2 Rule80A (47). By default none, and the
+    /// venue takes what was agreed with it.
+    pub capacity: Option<OrderCapacity>,
     /// The instruments of the configuration, by position. By default none, and no order is sent.
     pub instruments: Vec<Symbol>,
     /// Nanoseconds to add to the clock of the calls for UTC. By default 0.
@@ -51,7 +55,7 @@ pub struct FixClientConfig {
 impl FixClientConfig {
     /// All defaults, with `session`.
     pub const fn new(session: SessionConfig) -> Self {
-        Self { session, account: None, instruments: Vec::new(), epoch_offset_ns: 0 }
+        Self { session, account: None, capacity: None, instruments: Vec::new(), epoch_offset_ns: 0 }
     }
 }
 
@@ -100,8 +104,8 @@ pub struct FixClient {
 impl FixClient {
     /// A session that begins with the day. Allocates.
     pub fn new(config: FixClientConfig) -> Self {
-        let FixClientConfig { session, account, instruments, epoch_offset_ns } = config;
-        let templates = Templates::new(&session, account, &instruments);
+        let FixClientConfig { session, account, capacity, instruments, epoch_offset_ns } = config;
+        let templates = Templates::new(&session, (account, capacity), &instruments);
         let session = SessionConfig { role: Role::Initiator, ..session };
         Self {
             session: Session::new(session, Numbers::NEW),

@@ -8,6 +8,7 @@ use crate::orders::{OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
 use crate::session::{SendError, VenueSession, WireOrder, WireTarget};
 
+mod capacity;
 mod faults;
 mod trades;
 

@@ -49,6 +49,13 @@ chars! {
     /// HandlInst (21), which FIX 4.2 requires.
     HandlInst { b'1' Private, b'2' Public, b'3' Manual, }
 
+    /// OrderCapacity (528): for whom the order trades. FIX 4.2 says it in Rule80A (47), of whose
+    /// many values two mean the same: an agency's `A` and a principal's `P`.
+    OrderCapacity {
+        b'A' Agency, b'G' Proprietary, b'I' Individual, b'P' Principal, b'R' RisklessPrincipal,
+        b'W' AgentForOtherMember,
+    }
+
     /// ExecType (150). FIX 4.2 says a fill as `1` or `2`, later versions as `F`.
     ExecType {
         b'0' New, b'1' PartialFill, b'2' Fill, b'3' DoneForDay, b'4' Canceled, b'5' Replaced,

@@ -8,7 +8,8 @@ mod templates;
 mod value;
 
 pub use defect::{BusinessReason, Defect, Reason};
-pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
+pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, OrderCapacity};
+pub use enums::{Side, TimeInForce};
 pub use messages::{CancelReject, CancelRequest, ExecutionReport, MassCancel, MassCancelReport, NewOrderSingle};
 pub use messages::{OrderOutcome, ReplaceRequest, StatusRequest};
 pub use templates::{CancelOrder, NewOrder, OrderSpec, OrderTemplates, ReplaceOrder};
