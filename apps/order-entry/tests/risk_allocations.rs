@@ -41,7 +41,7 @@ fn order_from_check_to_end_allocates_nothing() {
         gate.check_new(0, &order, &market, now_ns).unwrap();
         gate.check_replace(0, &Replace { id: round, qty: 50, cum: 0, price, is_short: false, route }, &market, now_ns).unwrap();
         gate.replaced(0, round);
-        gate.traded(0, 20, price);
+        gate.traded(0, instrument, Side::Buy, (20, price));
         gate.check_cancel(instrument, route, now_ns).unwrap();
         gate.ended(0);
         assert!(gate.check_new(0, &NewOrder { qty: 1_001, ..order }, &market, now_ns).is_err());

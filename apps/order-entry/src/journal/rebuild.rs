@@ -78,7 +78,9 @@ impl Rebuild {
             Entry::Answer { number, key, event } => {
                 self.received(number);
                 let outcome = table.apply(key, &event);
-                gate.follow(&outcome);
+                if !gate.follow(&outcome) {
+                    table.block(outcome.instrument);
+                }
                 self.instruments.follow(&outcome);
                 true
             }

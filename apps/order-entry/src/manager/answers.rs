@@ -111,7 +111,7 @@ impl<M: JournalMemory> OrderManager<M> {
             self.note(&Entry::Received { number }, now_ns);
             return events;
         }
-        let applied = self.apply(key, event);
+        let applied = self.apply(key, event, now_ns);
         events.push(applied);
         let restated = self.restatement(key, terms);
         let is_last = restated.is_none() && !is_dead;
@@ -153,14 +153,18 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Writes an event down and applies it.
     pub(super) fn apply_noted(&mut self, key: OrderKey, event: VenueEvent, number: u64, now_ns: u64) -> OrderEvent {
         self.note(&Entry::Answer { number, key, event }, now_ns);
-        self.apply(key, event)
+        self.apply(key, event, now_ns)
     }
 
-    /// Applies an event, and has the gate follow.
-    fn apply(&mut self, key: OrderKey, event: VenueEvent) -> OrderEvent {
+    /// Applies an event, and has the gate follow. An order that lives without a reservation stops
+    /// orders: a person must compare.
+    fn apply(&mut self, key: OrderKey, event: VenueEvent, now_ns: u64) -> OrderEvent {
         self.answers += 1;
         let outcome = self.table.apply(key, &event);
-        self.gate.follow(&outcome);
+        if !self.gate.follow(&outcome) {
+            self.table.block(outcome.instrument);
+            self.disarm(now_ns);
+        }
         let (totals, side) = (&mut self.trades, outcome.side);
         match outcome.effect {
             Effect::Traded { qty, price } => totals.add(side, qty, price),

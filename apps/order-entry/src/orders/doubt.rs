@@ -61,6 +61,11 @@ impl OrderTable {
         self.orders[slot].is_settled = true;
     }
 
+    /// Orders of `instrument` are refused until a person has compared: no sum of it is right.
+    pub(crate) fn block(&mut self, instrument: InstrumentIdx) {
+        self.blocked.set(instrument, true);
+    }
+
     /// A person has compared the instrument's orders with the venue's: orders may be sent again.
     pub fn unblock(&mut self, instrument: InstrumentIdx) {
         self.blocked.set(instrument, false);

@@ -228,7 +228,7 @@ impl OrderTable {
     /// sum of the instrument is right.
     fn unknown_execution(&mut self, slot: usize, outcome: &mut Outcome) {
         outcome.alarm = Some(Alarm::UnknownExecution);
-        self.blocked.set(self.orders[slot].instrument, true);
+        self.block(self.orders[slot].instrument);
     }
 
     /// Makes the terms of the replace `id` the order's, if it is unanswered. Those before it are

@@ -12,7 +12,7 @@ impl OrderTable {
         let order = &mut self.orders[slot];
         let was_unconfirmed = core::mem::take(&mut order.is_unconfirmed);
         if order.cum != status.cum {
-            self.block(slot, outcome);
+            self.differ(slot, outcome);
             return;
         }
         match (order.is_live(), status.is_live) {
@@ -26,7 +26,7 @@ impl OrderTable {
             (false, true) => {
                 order.qty = order.cum.saturating_add(status.leaves);
                 outcome.effect = self.revive(slot);
-                self.block(slot, outcome);
+                self.differ(slot, outcome);
             }
         }
     }
@@ -52,15 +52,15 @@ impl OrderTable {
         }
         order.qty = status.cum.saturating_add(status.leaves);
         outcome.effect = Effect::Restated { leaves: status.leaves, price: order.price };
-        self.block(slot, outcome);
+        self.differ(slot, outcome);
     }
 
-    fn block(&mut self, slot: usize, outcome: &mut Outcome) {
+    fn differ(&mut self, slot: usize, outcome: &mut Outcome) {
         let order = &mut self.orders[slot];
         order.is_in_doubt = order.is_live();
         order.queried_ns = 0;
         outcome.alarm = Some(Alarm::Differs);
         let instrument = order.instrument;
-        self.blocked.set(instrument, true);
+        self.block(instrument);
     }
 }

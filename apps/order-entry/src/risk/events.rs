@@ -7,16 +7,16 @@ use super::order::InstrumentIdx;
 use super::reservation::{Reservation, Terms};
 
 impl RiskGate {
-    /// The order in `slot` traded: the position moves, and the reservation shrinks.
-    pub fn traded(&mut self, slot: usize, qty: u32, price: Price) {
+    /// The order in `slot` traded: the position moves, and the reservation shrinks, where the order
+    /// has one. An instrument without limits is ignored.
+    pub fn traded(&mut self, slot: usize, instrument: InstrumentIdx, side: Side, (qty, price): (u32, Price)) {
+        self.book(instrument, side, (qty, price), 1);
         let Some(reservation) = live(&mut self.reservations, slot) else { return };
         reservation.working.leaves = reservation.working.leaves.saturating_sub(qty);
         // Their totals count executions of any id of the chain.
         for (_, terms) in &mut reservation.pending {
             terms.leaves = terms.leaves.saturating_sub(qty);
         }
-        let (instrument, side) = (reservation.instrument, reservation.side);
-        self.exposures.trade(instrument, side, (qty, price), 1);
         self.rehold(slot);
     }
 

@@ -5,14 +5,17 @@ use crate::orders::{Effect, Outcome};
 
 impl RiskGate {
     /// Takes what an event did to an order of the same slots. Call it with each outcome, once.
-    pub fn follow(&mut self, outcome: &Outcome) {
-        let Outcome { slot: Some(slot), instrument, side, was_live, .. } = *outcome else { return };
+    /// Returns whether the order's shares are reserved: a revived one has no reservation where its
+    /// side rests at too many prices already, and then no check counts what it may still trade.
+    #[must_use = "orders must stop where one lives without a reservation"]
+    pub fn follow(&mut self, outcome: &Outcome) -> bool {
+        let Outcome { slot: Some(slot), instrument, side, .. } = *outcome else { return true };
+        let mut is_reserved = true;
         if let Some(id) = outcome.replaced {
             self.replaced(slot, id);
         }
         match outcome.effect {
-            Effect::Traded { qty, price } if was_live => self.traded(slot, qty, price),
-            Effect::Traded { qty, price } => self.book_trade(instrument, side, qty, price),
+            Effect::Traded { qty, price } => self.traded(slot, instrument, side, (qty, price)),
             Effect::Restated { leaves, price } => self.restated(slot, leaves, price),
             Effect::ReplaceRefused { id } => self.replace_refused(slot, id),
             Effect::Reversed { qty, price } => self.reverse_trade(instrument, side, qty, price),
@@ -21,12 +24,13 @@ impl RiskGate {
                 self.book_trade(instrument, side, new.0, new.1);
             }
             Effect::Revived { leaves, price } => {
-                self.restore_order(slot, instrument, side, (leaves, price));
+                is_reserved = self.restore_order(slot, instrument, side, (leaves, price));
             }
             Effect::None | Effect::Accepted => (),
         }
         if outcome.ended.is_some() {
             self.ended(slot);
         }
+        is_reserved
     }
 }

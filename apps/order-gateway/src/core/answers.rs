@@ -79,6 +79,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     match self.last_alarm() {
                         Some(Alarm::UnknownOrder) => self.notice(Notice::UnknownOrder),
                         Some(Alarm::UnknownExecution) => self.notice(Notice::UnknownExecution),
+                        Some(Alarm::Revived) => self.notice(Notice::Unreserved),
                         _ => (),
                     }
                 }

@@ -23,6 +23,8 @@ pub enum Notice {
     UnknownOrder,
     /// The venue took back or corrected a trade that the journal does not have.
     UnknownExecution,
+    /// An order that had ended lives, and there is no room to reserve for it.
+    Unreserved,
 }
 
 impl fmt::Display for Notice {
@@ -38,6 +40,9 @@ impl fmt::Display for Notice {
                  orders are in doubt"
             ),
             Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
+            Self::Unreserved => {
+                f.write_str("an order that had ended lives, and its side rests at too many prices to reserve for it")
+            }
             Self::UnknownExecution => {
                 f.write_str("the venue took back or corrected a trade of ours that the journal does not have")
             }

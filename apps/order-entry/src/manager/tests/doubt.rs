@@ -27,6 +27,33 @@ fn bust_or_correction_of_shares_that_are_not_known_stops_orders() {
     }
 }
 
+/// Own orders rest at as many prices as the gate knows, and none is the revived one's.
+#[test]
+fn order_that_lives_again_without_room_for_its_reservation_stops_orders_and_its_fill_counts() {
+    let orders = OrderCapacity { orders: 32, executions: 16, instruments: 1 };
+    let journal = Journal::create(vec![0; 1 << 14], 1, 0, 0).unwrap();
+    let mut manager = OrderManager::new(ManagerConfig { orders, ..config() }, journal);
+    manager.arm(1);
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100 };
+    for id in 1..=17 {
+        let price = if id == 1 { TEN } else { Price(TEN.0 - 50 * id) };
+        let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 10, price);
+        manager.new_order(id as u64, SYMBOL, &order, &market, 100 + id as u64).unwrap();
+        if id == 1 {
+            take(&mut manager, 1, 1, VenueEvent::Rejected { reason: 0 });
+        }
+    }
+    take(&mut manager, 2, 1, VenueEvent::Accepted { venue_id: 9 });
+    assert!(!manager.risk().is_armed() && manager.orders().is_blocked(InstrumentIdx(0)));
+    take(&mut manager, 3, 1, VenueEvent::Filled { exec: ExecId::from_number(1), qty: 4, price: TEN });
+    let (again, _) =
+        OrderManager::recover(ManagerConfig { orders, ..config() }, manager.journal().memory().clone(), 0).unwrap();
+    for manager in [manager, again] {
+        assert_eq!(manager.risk().position(InstrumentIdx(0)), Some(4));
+        assert!(manager.orders().is_blocked(InstrumentIdx(0)));
+    }
+}
+
 /// What the venue said of it may be lost with the reports.
 #[test]
 fn order_behind_a_gap_is_in_doubt_until_the_venue_has_told_its_status_also_after_a_restart() {

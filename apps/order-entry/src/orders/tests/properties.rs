@@ -129,7 +129,7 @@ impl World {
     fn hear(&mut self, key: OrderKey, event: VenueEvent) {
         let before: Vec<(bool, u32)> = (0..4).map(|slot| self.seen(slot)).collect();
         let outcome = self.table.apply(key, &event);
-        self.gate.follow(&outcome);
+        assert!(self.gate.follow(&outcome), "there is room for all prices");
         let sign = if outcome.side == Side::Buy { 1 } else { -1 };
         self.position += sign
             * match outcome.effect {

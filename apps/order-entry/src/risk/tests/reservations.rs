@@ -76,7 +76,7 @@ fn replace_of_a_sale_that_is_marked_long_does_not_go_beyond_the_position() {
 fn credit_is_used_by_open_orders_and_by_what_was_spent() {
     let mut gate = gate_with(|limits| limits.account.buy_credit_max = dollars(10_000).0);
     pass(&mut gate, 0, &buy(60, dollars(100)));
-    gate.traded(0, 30, dollars(100));
+    gate.traded(0, STOCK, Side::Buy, (30, dollars(100)));
     assert_eq!(gate.cash(), dollars(3_000).0);
     let (limit, _, value) = refused(&mut gate, &buy(41, dollars(100)));
     assert_eq!((limit, Price(value)), (Limit::BuyCredit, dollars(10_100)));
@@ -94,7 +94,7 @@ fn sells_have_a_credit_of_their_own() {
 fn trade_moves_quantity_from_the_reservation_to_the_position() {
     let mut gate = gate(wide());
     pass(&mut gate, 0, &buy(100, dollars(100)));
-    gate.traded(0, 40, dollars(99));
+    gate.traded(0, STOCK, Side::Buy, (40, dollars(99)));
     assert_eq!((gate.position(STOCK), held(&gate)), (Some(40), (60, 6_000)));
     assert_eq!(gate.cash(), dollars(40 * 99).0);
 }
@@ -146,10 +146,10 @@ fn accepted_replace_voids_those_before_it() {
 fn total_of_a_replace_counts_executions() {
     let mut gate = gate(wide());
     pass(&mut gate, 0, &buy(100, dollars(100)));
-    gate.traded(0, 40, dollars(100));
+    gate.traded(0, STOCK, Side::Buy, (40, dollars(100)));
     change(&mut gate, &replace(2, 150, 40, dollars(100)));
     assert_eq!(held(&gate), (110, 11_000));
-    gate.traded(0, 60, dollars(100));
+    gate.traded(0, STOCK, Side::Buy, (60, dollars(100)));
     assert_eq!(held(&gate), (50, 5_000));
     gate.replaced(0, 2);
     assert_eq!(held(&gate), (50, 5_000));

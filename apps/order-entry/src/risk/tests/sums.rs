@@ -55,9 +55,8 @@ fn play(gate: &mut RiskGate, steps: &[Step]) {
             Step::Refused { slot, back } => gate.replace_refused(slot, id.saturating_sub(back)),
             // No venue fills more than is open.
             Step::Traded { slot, qty } => {
-                let leaves = gate.reservations[slot].working.leaves;
-                let price = gate.reservations[slot].working.price;
-                gate.traded(slot, qty.min(leaves), price);
+                let super::super::reservation::Reservation { side, working, .. } = gate.reservations[slot];
+                gate.traded(slot, STOCK, side, (qty.min(working.leaves), working.price));
             }
             Step::Restated { slot, leaves, price } => {
                 let leaves = leaves.min(gate.reservations[slot].working.leaves);

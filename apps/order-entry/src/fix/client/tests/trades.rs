@@ -40,7 +40,7 @@ impl Trading {
         });
         for event in pump(&mut self.client, &mut self.venue, 2) {
             let SessionEvent::Message { message: VenueMessage::Answer { key, event, .. }, .. } = event else { continue };
-            self.gate.follow(&self.table.apply(key, &event));
+            assert!(self.gate.follow(&self.table.apply(key, &event)));
         }
         self.gate.position(STOCK)
     }
