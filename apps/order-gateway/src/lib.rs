@@ -27,6 +27,7 @@ mod orders;
 mod run;
 pub mod standby;
 mod strategy;
+mod sync;
 mod text;
 
 pub use audit::{Audit, AuditCsv, Direction};
@@ -40,4 +41,5 @@ pub use memory::{MappedFile, SyncPolicy};
 pub use orders::{OrderRequest, Orders};
 pub use run::{LineConfig, Run, Turn};
 pub use strategy::{BookEvent, Strategy};
+pub use sync::TimedSync;
 pub use text::journal_csv;

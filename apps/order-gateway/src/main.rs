@@ -9,8 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
-use std::{env, fs, thread};
+use std::{env, fs};
 
 use order_entry::ManagerConfig;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
@@ -23,7 +22,7 @@ use order_gateway::kernel::{Kernel, join, listen};
 use order_gateway::standby::{Followed, StandbyLink, follow};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
-    MappedFile, Run, SyncPolicy, VenueClient, journal_csv,
+    MappedFile, Run, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -114,7 +113,7 @@ fn trade_by<S: VenueSession>(
     is_taken_over: bool,
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
-    let (mut core, memory, replayed) = core(session, (config, limits), &kill, &kernel)?;
+    let (mut core, file, replayed) = core(session, (config, limits), &kill, &kernel)?;
     for (instrument, position) in limits.opening_positions() {
         core.set_opening_position(instrument, position, kernel.now_ns());
     }
@@ -129,13 +128,15 @@ fn trade_by<S: VenueSession>(
         }
     }
     let standby = standby_link(config, standby)?;
-    sync_in_time(config, memory)?;
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
     let sockets = join(config.feed())?;
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
     let mut run = Run::new(gateway, line, Box::new(kernel));
+    if config.journal.sync() == SyncPolicy::Timed {
+        run.sync = Some(TimedSync::start(file).map_err(Error::failed)?);
+    }
     run.feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
     run.commands = Some(start_control(config, instruments, kill)?);
@@ -224,20 +225,6 @@ fn start_control(
     let failed = |error| Error::at("control socket", &path, error, "check the path of `control`");
     control::start(ControlConfig { socket, kill_file, limits: config.limits.clone(), instruments }, kill)
         .map_err(failed)
-}
-
-/// A thread that writes the journal's pages to the disk, again and again.
-fn sync_in_time(config: &Config, file: fs::File) -> Result<(), Error> {
-    if config.journal.sync() != SyncPolicy::Timed {
-        return Ok(());
-    }
-    let sync = move || {
-        while file.sync_data().is_ok() {
-            thread::sleep(Duration::from_millis(100));
-        }
-        eprintln!("order-gateway: the journal's disk failed; stop, and compare with the venue");
-    };
-    thread::Builder::new().name("sync".into()).spawn(sync).map(drop).map_err(Error::failed)
 }
 
 /// Gives a running gateway a command by its control socket, and prints the answer.

@@ -17,6 +17,7 @@ use crate::gateway::Gateway;
 use crate::host::{Host, Stream, Waits, is_nothing};
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
+use crate::sync::TimedSync;
 
 /// Bytes of one read.
 const READ_LEN: usize = 64 * 1_024;
@@ -25,6 +26,9 @@ const PACKETS: usize = 64;
 
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
                       knows that it does not run says `alone`";
+
+const DISK: &str = "the journal's disk failed: no order passes until the gateway is started on another disk; compare \
+                    with the venue";
 
 const THROWN: &str = "the kill switch was thrown after `arm` was said: it stays thrown until `arm` is said again";
 
@@ -61,6 +65,8 @@ pub struct Run<T, S, M> {
     pub feed: Option<(Feed, Vec<UdpSocket>)>,
     /// The log of raw bytes. By default none.
     pub audit: Option<Audit>,
+    /// The thread that writes the journal to its disk. By default none.
+    pub sync: Option<TimedSync>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,
     /// The standby, and whether bytes may leave. By default none.
@@ -102,6 +108,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             line,
             feed: None,
             audit: None,
+            sync: None,
             commands: None,
             standby: None,
             drop_copy: None,
@@ -137,6 +144,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Commanded::End => return Turn::HandedOver,
             commanded => commanded == Commanded::Something,
         };
+        self.mind_disk(report);
         self.reconcile(report);
         while let Some(notice) = self.gateway.core_mut().take_notice() {
             report(&notice.to_string());
@@ -155,6 +163,16 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report("the audit log's disk failed: nothing is written to it any more; orders go on");
         }
         if is_busy { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// A disk that takes the journal no more stops orders, also those that a person arms later: what
+    /// is sent would be in no journal after a power cut.
+    fn mind_disk(&mut self, report: &mut impl FnMut(&str)) {
+        let core = self.gateway.core_mut();
+        if core.risk().is_armed() && self.sync.as_ref().is_some_and(TimedSync::has_failed) {
+            core.disarm(self.host.now_ns());
+            report(DISK);
+        }
     }
 
     /// One turn of the drop copy. Where it differs, lags or is away, no order passes until a person

@@ -4,6 +4,7 @@
 mod common;
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use common::line::Line;
-use common::{Buyer, RESERVE, SECOND, SYMBOL, config};
+use common::{Buyer, RESERVE, SECOND, SYMBOL, book, config};
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::itch50::{AddOrder, Head, Message};
@@ -22,7 +23,7 @@ use order_entry::risk::{KillSwitch, Limit};
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Stream, Waits};
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Run, Strategy,
+    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Run, Strategy, TimedSync,
 };
 
 /// Its time is what a test says.
@@ -76,6 +77,24 @@ fn arm_that_waits_does_not_lift_a_switch_that_was_thrown_behind_it() {
     turn(&mut run);
     let core = run.gateway.core();
     assert!(core.killed().is_none() && core.risk().is_armed());
+}
+
+/// A sync of what is no file on a disk fails.
+#[test]
+fn disk_that_fails_behind_orders_stops_them_and_no_person_arms_again() {
+    let ((mut run, _), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
+    let sync = TimedSync::start(File::open("/dev/null").unwrap()).unwrap();
+    while !sync.has_failed() {
+        thread::yield_now();
+    }
+    (run.sync, run.commands) = (Some(sync), Some(receiver));
+    for _ in 0..2 {
+        sender.send(Command::Arm(0)).unwrap();
+        assert!(turn(&mut run)[0].contains("disk failed"));
+        run.gateway.on_book(&book(10, SECOND));
+    }
+    let is_disarmed = |refusal: &Refusal| matches!(refusal, Refusal::Risk(it) if it.limit == Limit::Disarmed);
+    assert!(run.gateway.strategy().refusals.len() == 2 && run.gateway.strategy().refusals.iter().all(is_disarmed));
 }
 
 /// Buys a second after a book, and keeps the answer.
