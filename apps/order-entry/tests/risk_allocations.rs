@@ -39,7 +39,8 @@ fn order_from_check_to_end_allocates_nothing() {
     for round in 1..1_000 {
         let now_ns = round * 1_000;
         gate.check_new(0, &order, &market, now_ns).unwrap();
-        gate.check_replace(0, &Replace { id: round, qty: 50, cum: 0, price, is_short: false, route }, &market, now_ns).unwrap();
+        gate.check_replace(0, &Replace { id: round, qty: 50, cum: 0, price, is_short: false, route }, &market, now_ns)
+            .unwrap();
         gate.replaced(0, round);
         gate.traded(0, instrument, Side::Buy, (20, price));
         gate.check_cancel(instrument, route, now_ns).unwrap();

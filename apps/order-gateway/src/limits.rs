@@ -136,7 +136,10 @@ impl LimitsFile {
         let position = |section: &Spanned<InstrumentSection>| {
             section.get_ref().opening_position.as_ref().map(|position| *position.get_ref())
         };
-        (0..).map(InstrumentIdx).zip(&self.instruments).filter_map(move |(idx, section)| Some((idx, position(section)?)))
+        (0..)
+            .map(InstrumentIdx)
+            .zip(&self.instruments)
+            .filter_map(move |(idx, section)| Some((idx, position(section)?)))
     }
 
     /// The block of limits.

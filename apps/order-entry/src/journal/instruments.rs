@@ -23,7 +23,10 @@ pub struct MissingInstrument {
 impl fmt::Display for MissingInstrument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { symbol, position, orders } = self;
-        write!(f, "there are no limits for {symbol}, of which the journal has {position} shares and {orders} live orders")
+        write!(
+            f,
+            "there are no limits for {symbol}, of which the journal has {position} shares and {orders} live orders"
+        )
     }
 }
 

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A request that is refused has changed nothing but counters, and the journal has its reason, once
-//! for those in a row, while it has room beside that for answers. One that passed stands in the journal before its caller can send a byte of it.
+//! for those in a row, while it has room beside that for answers. One that passed stands in the
+//! journal before its caller can send a byte of it.
 
 mod answers;
 mod rehearsal;
@@ -161,7 +162,8 @@ impl<M: JournalMemory> OrderManager<M> {
             return Err(JournalError::Missing(missing));
         }
         table.restart();
-        let openings = (0..config.limits.instruments.len() as u32).map(|idx| rebuild.opening_position(InstrumentIdx(idx)));
+        let openings =
+            (0..config.limits.instruments.len() as u32).map(|idx| rebuild.opening_position(InstrumentIdx(idx)));
         Ok((Self { openings: openings.collect(), table, gate, ..Self::new(config, journal) }, rebuild))
     }
 

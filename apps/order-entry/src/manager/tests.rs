@@ -110,10 +110,10 @@ fn refusals_leave_the_room_for_answers_and_are_written_once_in_a_row() {
     let mut manager = OrderManager::new(config(), journal);
     manager.arm(1);
     let end = manager.journal().end();
-    (1..4).for_each(|id| drop(buy(&mut manager, id, 501)));
+    (1..4).for_each(|id| assert!(buy(&mut manager, id, 501).is_err()));
     assert_eq!((manager.unwritten_refusals(), entries(&manager).len()), (2, 2));
     // Each for another quantity, until there is no more room for them.
-    (0..100).for_each(|more| drop(buy(&mut manager, 1, 502 + more)));
+    (0..100).for_each(|more| assert!(buy(&mut manager, 1, 502 + more).is_err()));
     assert!(manager.journal().end() > end && manager.journal().end() <= 4_096 - 1_024);
     assert!(manager.unwritten_refusals() > 2 && manager.risk().is_armed());
     manager.arm(2);

@@ -192,13 +192,7 @@ impl OrderTable {
         outcome.effect = Effect::Reversed { qty, price };
     }
 
-    fn correct(
-        &mut self,
-        slot: usize,
-        (exec, new_exec): (ExecId, ExecId),
-        new: (u32, Price),
-        outcome: &mut Outcome,
-    ) {
+    fn correct(&mut self, slot: usize, (exec, new_exec): (ExecId, ExecId), new: (u32, Price), outcome: &mut Outcome) {
         let serial = self.orders[slot].serial;
         let Some(worth) = self.executions.find(serial, exec) else { return self.unknown_execution(slot, outcome) };
         let is_repeated = new_exec != exec && self.executions.is_known(serial, new_exec);

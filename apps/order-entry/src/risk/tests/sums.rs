@@ -55,7 +55,7 @@ fn play(gate: &mut RiskGate, steps: &[Step]) {
             Step::Refused { slot, back } => gate.replace_refused(slot, id.saturating_sub(back)),
             // No venue fills more than is open.
             Step::Traded { slot, qty } => {
-                let super::super::reservation::Reservation { side, working, .. } = gate.reservations[slot];
+                let reservation::Reservation { side, working, .. } = gate.reservations[slot];
                 gate.traded(slot, STOCK, side, (qty.min(working.leaves), working.price));
             }
             Step::Restated { slot, leaves, price } => {

@@ -39,7 +39,9 @@ impl Trading {
             ..report(cl_ord_id.as_bytes())
         });
         for event in pump(&mut self.client, &mut self.venue, 2) {
-            let SessionEvent::Message { message: VenueMessage::Answer { key, event, .. }, .. } = event else { continue };
+            let SessionEvent::Message { message: VenueMessage::Answer { key, event, .. }, .. } = event else {
+                continue;
+            };
             assert!(self.gate.follow(&self.table.apply(key, &event)));
         }
         self.gate.position(STOCK)
