@@ -50,8 +50,8 @@ impl Feed {
         Self { channel: AbChannel::new(config.channel), state }
     }
 
-    /// Takes a packet. Returns whether it shows that the feed lives: a packet of another session, or
-    /// of none, does not. [`Feed::publish`] then gives what it changed.
+    /// Takes a packet. Returns whether it shows that the feed lives: a packet of another session,
+    /// or of none, does not. [`Feed::publish`] then gives what it changed.
     #[must_use = "a feed that only sends what is not its own is silent"]
     pub fn on_packet(&mut self, line: Line, packet: &[u8], now_ns: u64) -> bool {
         self.channel.on_packet(line, packet, now_ns, &mut self.state)

@@ -130,8 +130,8 @@ impl LimitsFile {
         self.instruments.iter().map(instrument).collect()
     }
 
-    /// What the account held before the journal's first order, of the instruments for which the file
-    /// says it; below zero where it was short.
+    /// What the account held before the journal's first order, of the instruments for which the
+    /// file says it; below zero where it was short.
     pub fn opening_positions(&self) -> impl Iterator<Item = (InstrumentIdx, i64)> {
         let position = |section: &Spanned<InstrumentSection>| {
             section.get_ref().opening_position.as_ref().map(|position| *position.get_ref())

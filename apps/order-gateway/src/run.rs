@@ -165,8 +165,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         if is_busy { Turn::Busy } else { Turn::Idle }
     }
 
-    /// A disk that takes the journal no more stops orders, also those that a person arms later: what
-    /// is sent would be in no journal after a power cut.
+    /// A disk that takes the journal no more stops orders, also those that a person arms later:
+    /// what is sent would be in no journal after a power cut.
     fn mind_disk(&mut self, report: &mut impl FnMut(&str)) {
         let core = self.gateway.core_mut();
         if core.risk().is_armed() && self.sync.as_ref().is_some_and(TimedSync::has_failed) {

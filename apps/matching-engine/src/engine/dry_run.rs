@@ -27,8 +27,8 @@ impl Engine {
         walk.found
     }
 
-    /// False where the walk is over. A reserve shows its next part last in the queue: behind an order
-    /// that ends the walk nothing of it is met.
+    /// False where the walk is over. A reserve shows its next part last in the queue: behind an
+    /// order that ends the walk nothing of it is met.
     fn walk_queue(&self, head: Slot, walk: &mut Walk) -> bool {
         let ends_at_own = walk.group != 0 && walk.rule != SelfTradeRule::CancelOldest && self.has_own(head, walk.group);
         let mut at = head;

@@ -117,8 +117,8 @@ pub enum Entry {
     Killed(KillCause),
     /// What the venue said may be lost: live orders are in doubt until it has told their status.
     Gap,
-    /// What the account held of an instrument before the journal's first order. A later record takes
-    /// the place of an earlier one.
+    /// What the account held of an instrument before the journal's first order. A later record
+    /// takes the place of an earlier one.
     Opening {
         /// The instrument, by its name.
         symbol: Symbol,

@@ -193,8 +193,8 @@ impl<M: JournalMemory> OrderManager<M> {
 
     /// The account held `position` shares of the instrument before the journal's first order, below
     /// zero where it was short: limits and marks of sales count from there. Call it before orders
-    /// pass. What the journal has already is not written again, and another position takes the place
-    /// of that. An instrument without limits is ignored.
+    /// pass. What the journal has already is not written again, and another position takes the
+    /// place of that. An instrument without limits is ignored.
     pub fn set_opening_position(&mut self, instrument: InstrumentIdx, position: i64, now_ns: u64) {
         let Some(opening) = self.openings.get_mut(instrument.0 as usize) else { return };
         let shares = position.saturating_sub(*opening);

@@ -213,8 +213,8 @@ impl<M: JournalMemory> OrderManager<M> {
     }
 
     /// Writes down why a request was refused. A strategy that repeats itself must not take the room
-    /// of what may not be lost: a refusal leaves that for answers, and is written once where nothing
-    /// else was written in between.
+    /// of what may not be lost: a refusal leaves that for answers, and is written once where
+    /// nothing else was written in between.
     #[cold]
     fn refused(&mut self, instrument: InstrumentIdx, reject: RiskReject, now_ns: u64) -> Refusal {
         let entry = Entry::Refused { instrument, reject };

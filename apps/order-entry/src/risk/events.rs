@@ -31,8 +31,8 @@ impl RiskGate {
         self.book(instrument, side, (qty, price), -1);
     }
 
-    /// The position is so many shares greater than was known, without a trade: the opening position.
-    /// No credit is used. An instrument without limits is ignored.
+    /// The position is so many shares greater than was known, without a trade: the opening
+    /// position. No credit is used. An instrument without limits is ignored.
     pub fn move_position(&mut self, instrument: InstrumentIdx, shares: i64) {
         if let Some(exposure) = self.exposures.instruments.get_mut(instrument.0 as usize) {
             exposure.position = exposure.position.saturating_add(shares);

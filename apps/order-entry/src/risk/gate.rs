@@ -87,8 +87,8 @@ impl RiskGate {
         self.arm_for(self.kill.throws());
     }
 
-    /// The same for whoever saw the switch at [`KillSwitch::throws`] `throws`: no order passes where
-    /// it was thrown since.
+    /// The same for whoever saw the switch at [`KillSwitch::throws`] `throws`: no order passes
+    /// where it was thrown since.
     pub fn arm_for(&mut self, throws: u64) {
         self.armed_for = throws;
     }

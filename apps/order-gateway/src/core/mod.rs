@@ -209,8 +209,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.arm_for(self.kill.throws(), now_ns);
     }
 
-    /// [`Core::arm`] by a person who saw the kill switch at [`KillSwitch::throws`] `throws`. Whether
-    /// orders pass: a switch that was thrown behind the person's word stays thrown.
+    /// [`Core::arm`] by a person who saw the kill switch at [`KillSwitch::throws`] `throws`.
+    /// Whether orders pass: a switch that was thrown behind the person's word stays thrown.
     pub fn arm_for(&mut self, throws: u64, now_ns: u64) -> bool {
         let is_armed = self.manager.arm_for(throws, now_ns);
         if is_armed {

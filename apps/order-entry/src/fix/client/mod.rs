@@ -43,8 +43,8 @@ pub struct FixClientConfig {
     pub session: SessionConfig,
     /// Account (1) of orders. By default none.
     pub account: Option<String>,
-    /// OrderCapacity (528) of orders and replaces, in FIX 4.2 Rule80A (47). By default none, and the
-    /// venue takes what was agreed with it.
+    /// OrderCapacity (528) of orders and replaces, in FIX 4.2 Rule80A (47). By default none, and
+    /// the venue takes what was agreed with it.
     pub capacity: Option<OrderCapacity>,
     /// The instruments of the configuration, by position. By default none, and no order is sent.
     pub instruments: Vec<Symbol>,
