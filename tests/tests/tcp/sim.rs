@@ -1,4 +1,4 @@
-//! TCP in virtual time: 200 seeds here, 10,000 in `make sim`. A seed that fails is printed with the
+//! TCP in virtual time: 100 seeds here, 10,000 in `make sim`. A seed that fails is printed with the
 //! command that replays it.
 
 use wirepath_tests::sim::{run_seed, run_seeds};
@@ -23,7 +23,7 @@ fn what_was_found_once_does_not_come_back() {
 
 #[test]
 fn streams_arrive_whole_whatever_the_network_does() {
-    let summary = run_seeds(0, 200, 3, &());
+    let summary = run_seeds(0, 100, 3, &());
     let lines = summary.failures.iter().flat_map(|(seed, faults)| {
         let replay = format!("seed {seed} failed; replay it with: make sim SEED={seed}\n");
         std::iter::once(replay).chain(faults.iter().map(|fault| format!("  {fault}\n")))

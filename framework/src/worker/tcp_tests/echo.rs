@@ -9,7 +9,8 @@ fn echoes_to_who_reads_later(faults: Faults, buffers: [u32; 2]) {
     let options = ConnectionOptions { send_buffer, receive_buffer, ..ConnectionOptions::default() };
     let mut line =
         Line::connected(Wanted { faults, seed: 7, echoes: true, holds_back: true, options, ..Wanted::default() });
-    let (id, bytes) = (line.id(), pattern(300_000));
+    // More than there is room for; little where a byte at a time is on its way.
+    let (id, bytes) = (line.id(), pattern(8 * (send_buffer + receive_buffer) as usize));
     line.ask(|_, cx| cx.tcp().pause(id).unwrap());
     let mut sent = 0;
     for _ in 0..20_000 {

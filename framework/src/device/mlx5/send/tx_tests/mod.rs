@@ -1590,6 +1590,9 @@ fn every_form_of_a_wqe_is_tried() {
     let mut runner = TestRunner::deterministic();
     let (strategy, mut seen) = ((config(), start(), prop::collection::vec(step(), 1..120)), BTreeSet::new());
     for _ in 0..48 {
+        if seen.len() == Form::ALL.len() {
+            break;
+        }
         let (config, start, steps) = strategy.new_tree(&mut runner).unwrap().current();
         let mut ledger = Ledger::new(config, start);
         steps.iter().for_each(|step| ledger.step(step));
@@ -1599,7 +1602,7 @@ fn every_form_of_a_wqe_is_tried() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     /// Whatever frames are posted, at any position of a ring of any size, with completions as late
     /// as possible: docs/mlx5.md has each WQE, the frames are those that were posted, and every
