@@ -5,9 +5,9 @@ mod common;
 
 use std::io::{IoSlice, Read, Write};
 
-use common::{at, errno, poor_wire, wire};
+use common::{at, errno, poor_wire, wire, wire_of_chunks};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
-use sockets::{Errno, Ready, SendFlags};
+use sockets::{Errno, Ready, SendFlags, Shutdown};
 use wirepath::mem::Mbuf;
 use wirepath::time::Duration;
 
@@ -68,6 +68,29 @@ fn gathered_send_is_told_of_room_after_the_pool_was_empty() {
     wire.settle();
     assert!(is_writable());
     assert_eq!(send(), Ok(6));
+}
+
+#[test]
+fn more_connections_than_chunks_end_when_all_are_closed_at_once() {
+    let wire = wire_of_chunks(4);
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    for shuts in [false, true] {
+        let connected = |_| (TcpStream::connect(&wire.left, at(2, 80)).unwrap(), listener.accept().unwrap().0);
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..10).map(connected).unzip();
+        if shuts {
+            ours.iter().for_each(|stream| stream.shutdown(Shutdown::Write).unwrap());
+        } else {
+            drop(ours);
+        }
+        for mut stream in theirs {
+            stream.set_options(|options| options.receive_timeout = Some(Duration::from_secs(1))).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{shuts}");
+        }
+        wire.settle();
+        wire.clock.advance(Duration::from_millis(5));
+        wire.settle();
+        assert_eq!(wire.right.call(|_, cx| cx.tcp.len()), 0, "{shuts}");
+    }
 }
 
 #[test]

@@ -56,6 +56,13 @@ pub(crate) fn poor_wire() -> (Wire, impl Fn() -> u64) {
     (wire, move || block.snapshot().count("right/sockets/copied_from_scarce_buffers").unwrap_or(0))
 }
 
+/// As `wire`, where the TCP of each host has `chunks` of data at most that wait.
+#[allow(dead_code, reason = "only one test needs few")]
+pub(crate) fn wire_of_chunks(chunks: usize) -> Wire {
+    let tcp = TcpConfig { connections_max: 32, chunks_max: chunks, ..TcpConfig::default() };
+    wire_of(Sockets::new(SOCKETS_MAX), tcp, 0)
+}
+
 /// As `wire`, where the right host's port steers only the flows that its sockets name.
 #[allow(dead_code, reason = "only the tests of steering name one")]
 pub(crate) fn steered_wire(steering: impl Steering + 'static) -> Wire {
