@@ -3,6 +3,7 @@
 mod broker;
 mod capabilities;
 mod capture;
+mod dcb;
 mod devices;
 mod doctor;
 mod ethtool;

@@ -5,6 +5,7 @@ use wirepath::counters::{Snapshot, default_directory};
 use wirepath::device::af_xdp::AfXdpCapabilities;
 use wirepath::worker::topology::{CpuList, Machine};
 
+use crate::dcb::{self, Pfc};
 use crate::ethtool::{Coalescing, Ethtool, Offload, Rings};
 use crate::interface::Interface;
 use crate::root::Root;
@@ -32,6 +33,8 @@ pub(super) struct Nic {
     pub(super) offloads: Vec<Offload>,
     pub(super) coalescing: Option<Coalescing>,
     pub(super) rings: Option<Rings>,
+    /// Priority flow control; `None` where the driver has none.
+    pub(super) pfc: Option<Pfc>,
 }
 
 impl Inspected {
@@ -86,6 +89,7 @@ impl Nic {
         self.offloads = ethtool.offloads().unwrap_or_default();
         self.coalescing = ethtool.coalescing().ok();
         self.rings = ethtool.rings().ok();
+        self.pfc = dcb::pfc(&self.interface.name).ok();
     }
 
     pub(super) fn name(&self) -> &str {

@@ -8,6 +8,7 @@
 mod bridge;
 mod cpu;
 mod finding;
+mod flow_control;
 mod inspected;
 mod interrupts;
 mod json;
@@ -62,7 +63,7 @@ struct Check {
 }
 
 /// All checks, from the kernel up to the interface.
-const CHECKS: [Check; 26] = [
+const CHECKS: [Check; 27] = [
     Check { name: "kernel", look: kernel::version },
     Check { name: "af_xdp", look: kernel::af_xdp },
     Check { name: "capabilities", look: kernel::capabilities },
@@ -86,6 +87,7 @@ const CHECKS: [Check; 26] = [
     Check { name: "rings", look: nic::rings },
     Check { name: "coalescing", look: nic::coalescing },
     Check { name: "offloads", look: nic::offloads },
+    Check { name: "flow control", look: flow_control::pauses },
     Check { name: "napi", look: interrupts::deferral },
     Check { name: "interrupts", look: interrupts::affinity },
     Check { name: "igmp snooping", look: bridge::snooping },

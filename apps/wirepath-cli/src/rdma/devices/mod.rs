@@ -3,7 +3,6 @@
 //!
 //! It only asks and changes nothing.
 
-mod dcb;
 mod hardware;
 mod software;
 mod table;
@@ -15,9 +14,9 @@ use std::net::Ipv6Addr;
 use clap::Args;
 use wirepath::counters::printable_lines;
 
+use crate::dcb::{self, Pfc};
 use crate::interface::Interface;
 use crate::root::Root;
-use dcb::Pfc;
 
 /// Which devices are shown.
 #[derive(Args, Clone, Debug)]

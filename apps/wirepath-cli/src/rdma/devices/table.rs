@@ -57,9 +57,9 @@ fn facts(device: &RdmaDevice) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dcb::Pfc;
     use super::super::{Gid, RdmaDevice};
     use super::*;
+    use crate::dcb::Pfc;
 
     #[test]
     fn device_reads_as_in_esxcli_with_its_addresses_below() {

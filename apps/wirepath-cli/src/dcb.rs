@@ -27,20 +27,20 @@ const PRIORITIES: usize = 8;
 
 /// The settings, and what was paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pfc {
+pub(crate) struct Pfc {
     /// A bit for each priority that can be paused.
-    pub(super) priorities: u8,
+    pub(crate) priorities: u8,
     /// Pause frames that were sent, of all priorities.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Pause frames that came.
-    pub(super) received: u64,
+    pub(crate) received: u64,
 }
 
 /// Asks for the settings of `interface` in this network namespace.
 ///
 /// # Errors
 /// `EOPNOTSUPP` where the driver has none.
-pub(super) fn pfc(interface: &str) -> io::Result<Pfc> {
+pub(crate) fn pfc(interface: &str) -> io::Result<Pfc> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.send_to(&request(interface), &SocketAddr::new(0, 0), 0)?;
@@ -51,7 +51,7 @@ pub(super) fn pfc(interface: &str) -> io::Result<Pfc> {
 }
 
 /// Why the kernel does not say, in words.
-pub(super) fn why(error: &io::Error) -> String {
+pub(crate) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => "none: the driver has no data center bridging".to_owned(),
         _ => format!("the kernel does not say: {error}"),
