@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use wirepath::device::pcap::Writer;
@@ -25,7 +25,7 @@ const HEADERS_LEN: usize = EthernetHeader::LEN + Ipv4Header::LEN + UdpHeader::LE
 
 /// Midnight in New York of Monday, 2026-01-05, in nanoseconds since 1970: a day with a session and
 /// no clock change.
-const MIDNIGHT_NS: u64 = 1_767_589_200 * 1_000_000_000;
+pub(crate) const MIDNIGHT_NS: u64 = 1_767_589_200 * 1_000_000_000;
 /// The exchange's two servers, from blocks kept for documentation (RFC 5737), for receivers that
 /// filter by source.
 const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(203, 0, 113, 1)];
@@ -65,36 +65,29 @@ fn write<W: Write>(settings: &Settings, writer: Writer<W>) -> Result<Truth, Erro
 /// Departures in, records out.
 struct Capture<W: Write> {
     writer: Writer<W>,
-    lines: [LineHeaders; 2],
+    lines: Vec<LineHeaders>,
 }
 
 /// The headers that all frames of a line share.
 struct LineHeaders {
     ethernet: EthernetHeader,
     source: Ipv4Addr,
-    group: Ipv4Addr,
-    port: u16,
+    destination: SocketAddrV4,
     ttl: u8,
 }
 
 impl<W: Write> Capture<W> {
     fn new(settings: &Settings, writer: Writer<W>) -> Self {
-        let lines = [0, 1].map(|idx: usize| {
-            let group = settings.lines[idx].group.address();
+        let headers = |(idx, destination): (usize, SocketAddrV4)| {
             let fields = EthernetFields {
-                dst: MacAddr::multicast_ipv4(group),
-                src: SOURCE_MACS[idx],
+                dst: MacAddr::multicast_ipv4(*destination.ip()),
+                src: SOURCE_MACS[idx % 2],
                 ethertype: EtherType::IPV4,
             };
-            LineHeaders {
-                ethernet: EthernetHeader::new(fields),
-                source: SOURCES[idx],
-                group,
-                port: settings.port,
-                ttl: settings.ttl,
-            }
-        });
-        Self { writer, lines }
+            let ethernet = EthernetHeader::new(fields);
+            LineHeaders { ethernet, source: SOURCES[idx % 2], destination, ttl: settings.ttl }
+        };
+        Self { writer, lines: settings.destinations().enumerate().map(headers).collect() }
     }
 
     fn write(&mut self, delivery: &Delivery) {
@@ -108,12 +101,13 @@ impl LineHeaders {
     /// The three headers in front of a payload.
     fn emit(&self, identification: u16, payload: &[u8]) -> [u8; HEADERS_LEN] {
         const ROOM: &str = "the settings bound the payload by the MTU, and the headers have room for themselves";
-        let fields = UdpFields { source_port: self.port, destination_port: self.port, payload_len: payload.len() };
+        let (group, port) = (*self.destination.ip(), self.destination.port());
+        let fields = UdpFields { source_port: port, destination_port: port, payload_len: payload.len() };
         let mut udp = UdpHeader::new(&fields).expect(ROOM);
-        udp.fill_checksum(self.source, self.group, payload);
+        udp.fill_checksum(self.source, group, payload);
         let ipv4 = Ipv4Header::new(&Ipv4Fields {
             source: self.source,
-            destination: self.group,
+            destination: group,
             protocol: Protocol::UDP,
             ttl: self.ttl,
             tos: 0,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Session ─ messages ─> Packetizer ─ packets ─┬─> Line A ─┐
-//!                                               └─> Line B ─┴─ deliveries by time ─> a capture, or sockets
+//!                    └─────> Mdp3Lines ─────────┴─> Line B ─┴─ deliveries by time ─> a capture, or sockets
 //! ```
 
 use std::cmp::Reverse;
@@ -14,6 +14,7 @@ use market::framing::PacketKind;
 use market::truth::{LostOnBoth, Packets};
 
 use crate::line::{Delivery, Line};
+use crate::mdp3::{Mdp3Counts, Mdp3Lines};
 use crate::packetizer::{Packet, Packetizer};
 use crate::session::{START_NS, Session};
 use crate::settings::{Settings, SettingsError};
@@ -26,6 +27,7 @@ pub struct Feed {
     session: Session,
     packetizer: Packetizer,
     lines: [Line; 2],
+    mdp3: Option<Mdp3Lines>,
     made: Vec<Packet>,
     /// Departures that others may still overtake. Bounded: no packet is held back for more than a
     /// fraction of a millisecond.
@@ -48,6 +50,7 @@ impl Feed {
             session: Session::new(settings),
             packetizer: Packetizer::new(settings, START_NS),
             lines: [Line::new(settings, 0), Line::new(settings, 1)],
+            mdp3: Mdp3Lines::new(settings, START_NS),
             settings: settings.clone(),
             made: Vec::new(),
             departing: BinaryHeap::new(),
@@ -85,6 +88,11 @@ impl Feed {
         self.session.is_open(time_ns)
     }
 
+    /// What was published of MDP 3.0 so far, where it is.
+    pub fn mdp3_counts(&self) -> Option<Mdp3Counts> {
+        self.mdp3.as_ref().map(Mdp3Lines::counts)
+    }
+
     /// The account of the day. Packets that have not departed yet depart now.
     pub fn finish(mut self) -> Truth {
         while self.next().is_some() {}
@@ -119,6 +127,16 @@ impl Feed {
             }
             None => self.packetizer.finish(&mut self.made),
         }
+        if let Some(mdp3) = &mut self.mdp3 {
+            let departing = &mut self.departing;
+            let depart = |delivery| departing.push(Reverse(delivery));
+            match (&message, self.made.last()) {
+                (Some(message), _) => mdp3.push(message.time_ns, message.bytes(), depart),
+                // The loops go on until the session has ended.
+                (None, Some(last)) => mdp3.pass_time(last.time_ns, depart),
+                (None, None) => {}
+            }
+        }
         for packet in std::mem::take(&mut self.made) {
             self.transmit(packet);
         }
@@ -145,12 +163,17 @@ impl Iterator for Feed {
 
     fn next(&mut self) -> Option<Delivery> {
         loop {
-            if self.departing.peek().is_some_and(|Reverse(first)| first.time_ns <= self.settled_ns) {
+            let settled_ns = self.mdp3.as_ref().map_or(u64::MAX, Mdp3Lines::settled_ns).min(self.settled_ns);
+            let is_over = self.settled_ns == u64::MAX;
+            if self.departing.peek().is_some_and(|Reverse(first)| is_over || first.time_ns <= settled_ns) {
                 let Reverse(delivery) = self.departing.pop()?;
-                self.lines[delivery.line_idx].arrive(&delivery);
+                match (self.lines.get_mut(delivery.line_idx), &mut self.mdp3) {
+                    (Some(line), _) => line.arrive(&delivery),
+                    (None, mdp3) => mdp3.iter_mut().for_each(|mdp3| mdp3.arrive(&delivery)),
+                }
                 return Some(delivery);
             }
-            if self.settled_ns == u64::MAX {
+            if is_over {
                 return None;
             }
             if !self.advance() {

@@ -24,6 +24,8 @@ mod packetizer;
 mod feed;
 mod truth;
 
+mod mdp3;
+
 mod capture;
 
 mod archive;
@@ -44,6 +46,7 @@ pub use error::{Error, check_directory};
 pub use feed::Feed;
 pub use glimpse::{GlimpseCounts, GlimpseSettings};
 pub use line::{Delivery, REORDER_DELAY_NS_MAX};
+pub use mdp3::{Mdp3Counts, Mdp3Groups};
 pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};

@@ -34,7 +34,7 @@ const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
 pub struct Delivery {
     /// When the receiver sees it, in nanoseconds since midnight New York.
     pub time_ns: u64,
-    /// 0 for line A, 1 for line B.
+    /// 0 for line A, 1 for line B; beyond these the lines of MDP 3.0, A and B of each feed in turn.
     pub line_idx: usize,
     /// The packet.
     pub packet: Arc<Packet>,
@@ -60,17 +60,17 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Line A (0) or B (1).
+    /// Line A (0) or B (1), or one of MDP 3.0, which has the faults of the line of its letter.
     pub(crate) fn new(settings: &Settings, idx: usize) -> Self {
         Self {
             idx,
-            settings: settings.lines[idx].clone(),
+            settings: settings.lines[idx % 2].clone(),
             random: Random::new(settings.seed, 2 + idx as u64),
             free_ns: 0,
             deliveries: 0,
             arrived_idx: None,
             truth: LineTruth {
-                name: ['A', 'B'][idx],
+                name: ['A', 'B'][idx % 2],
                 lost: Packets::default(),
                 duplicated: Packets::default(),
                 delayed: 0,
@@ -86,7 +86,7 @@ impl Line {
         let lost = self.random.chance(self.settings.loss.get());
         let held_back = self.random.chance(self.settings.reorder.get());
         let duplicated = self.random.chance(self.settings.duplicate.get());
-        let latency_ns = LATENCY_NS[self.idx] + self.random.below(JITTER_NS);
+        let latency_ns = LATENCY_NS[self.idx % 2] + self.random.below(JITTER_NS);
         let hold_ns = REORDER_DELAY_NS_MIN + self.random.below(REORDER_DELAY_NS_MAX - REORDER_DELAY_NS_MIN);
         let copy_ns = self.random.below(DUPLICATE_DELAY_NS_MAX);
         if lost {

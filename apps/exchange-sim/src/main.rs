@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    BoeVersion, Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Publication,
-    Published, RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile, parse_count, parse_duration,
-    parse_positive, parse_server_address,
+    BoeVersion, Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Mdp3Counts,
+    Mdp3Groups, Publication, Published, RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile,
+    parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
 use order_entry::soupbin::Credentials;
@@ -138,7 +138,48 @@ struct Day {
     #[arg(long, default_value_t = 1)]
     ttl: u8,
     #[command(flatten)]
+    mdp3: Mdp3Flags,
+    #[command(flatten)]
     injected: Injected,
+}
+
+/// The same book as CME's MDP 3.0.
+#[derive(Args)]
+#[command(next_help_heading = "The same book as MDP 3.0, with the faults of the lines")]
+struct Mdp3Flags {
+    /// Send MDP 3.0 too: incremental feed, and the loops of definitions and snapshots.
+    #[arg(long)]
+    mdp3: bool,
+    /// Groups of the incremental feed: line A, then line B.
+    #[arg(long, value_name = "A,B", requires = "mdp3", value_parser = parse_groups)]
+    mdp3_incremental: Option<[Group; 2]>,
+    /// Groups of the loop of definitions.
+    #[arg(long, value_name = "A,B", requires = "mdp3", value_parser = parse_groups)]
+    mdp3_definitions: Option<[Group; 2]>,
+    /// Groups of the loop of snapshots.
+    #[arg(long, value_name = "A,B", requires = "mdp3", value_parser = parse_groups)]
+    mdp3_snapshots: Option<[Group; 2]>,
+    /// UDP port of these groups.
+    #[arg(long, value_name = "PORT", requires = "mdp3", default_value_t = Mdp3Groups::default().port)]
+    mdp3_port: u16,
+}
+
+impl Mdp3Flags {
+    fn groups(&self) -> Option<Mdp3Groups> {
+        let usual = Mdp3Groups::default();
+        self.mdp3.then(|| Mdp3Groups {
+            incremental: self.mdp3_incremental.unwrap_or(usual.incremental),
+            definitions: self.mdp3_definitions.unwrap_or(usual.definitions),
+            snapshots: self.mdp3_snapshots.unwrap_or(usual.snapshots),
+            port: self.mdp3_port,
+        })
+    }
+}
+
+/// Parses the groups of line A and line B.
+fn parse_groups(text: &str) -> Result<[Group; 2], String> {
+    let (a, b) = text.split_once(',').ok_or("use two groups, such as 233.252.0.11,233.252.0.12")?;
+    Ok([a.parse()?, b.parse()?])
 }
 
 /// Faults of packets: a probability such as 0.001, or a percentage such as 0.1%.
@@ -208,6 +249,7 @@ impl Day {
             pack_wait_us: self.pack_wait,
             ttl: self.ttl,
             lines,
+            mdp3: self.mdp3.groups(),
         }
     }
 }
@@ -308,6 +350,16 @@ fn pace(published: &Published) -> String {
     };
     if let Some(counts) = &published.rerequests {
         text += &format!("  {counts}\n");
+    }
+    if let Some(counts) = &published.mdp3 {
+        let Mdp3Counts { packets, lost_on_both, definition_loops, snapshot_loops, without_place } = counts;
+        text += &format!(
+            "  MDP 3.0: {packets} incremental packets, {lost_on_both} lost on both lines; {definition_loops} loops of \
+             definitions, {snapshot_loops} of snapshots\n"
+        );
+        if *without_place > 0 {
+            text += &format!("  MDP 3.0 lacks {without_place} orders or prices that found no place\n");
+        }
     }
     if let Some(counts) = &published.snapshots {
         let GlimpseCounts { snapshots, orders, failed, unkept } = counts;

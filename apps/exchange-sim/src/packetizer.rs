@@ -1,13 +1,15 @@
-//! Puts messages into MoldUDP64 packets: within the MTU, sent when full or old enough, with
-//! heartbeats on a silent line.
+//! Puts messages into packets, of MoldUDP64 or of MDP 3.0: within the MTU, sent when full or old
+//! enough, with heartbeats on a silent line.
 //!
 //! Both lines carry the same packets, so this happens once. The time is that of the messages. A
 //! packet leaves when it is full or when its first message has waited for
 //! [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
 
+use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, PacketKind};
 
+use crate::capture::MIDNIGHT_NS;
 use crate::session::TimedMessage;
 use crate::settings::Settings;
 
@@ -28,7 +30,8 @@ pub struct Packet {
     pub idx: u64,
     /// Its kind.
     pub kind: PacketKind,
-    /// Number of its first message, or the next number where it has none.
+    /// Number of its first message, or the next number where it has none; its own number in MDP
+    /// 3.0.
     pub sequence: u64,
     /// Messages in it.
     pub count: u16,
@@ -36,10 +39,56 @@ pub struct Packet {
     pub payload: Box<[u8]>,
 }
 
+/// How packets of a format are numbered, and how one without messages looks.
+pub(crate) trait PacketFormat {
+    /// The framing of the packets.
+    type Framing: Framing;
+
+    /// The header of the packet with number `sequence`.
+    fn raw(&self, sequence: u64, time_ns: u64) -> <Self::Framing as Framing>::Raw;
+
+    /// The message of a heartbeat, which has a number then.
+    fn heartbeat(&self) -> Option<Vec<u8>>;
+}
+
+/// MoldUDP64 of one session.
+#[derive(Debug)]
+pub(crate) struct MoldSession([u8; 10]);
+
+impl PacketFormat for MoldSession {
+    type Framing = MoldUdp64;
+
+    fn raw(&self, sequence: u64, _: u64) -> MoldHeader {
+        MoldHeader::new(self.0, sequence)
+    }
+
+    fn heartbeat(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// MDP 3.0, whose numbers are those of packets.
+#[derive(Debug)]
+pub(crate) struct Mdp3Feed;
+
+impl PacketFormat for Mdp3Feed {
+    type Framing = Mdp3Packet;
+
+    fn raw(&self, sequence: u64, time_ns: u64) -> Mdp3Header {
+        Mdp3Header { seq: sequence as u32, sent_ns: MIDNIGHT_NS + time_ns }
+    }
+
+    fn heartbeat(&self) -> Option<Vec<u8>> {
+        let mut message = Vec::new();
+        market::mdp3::emit::heartbeat(&mut message);
+        Some(message)
+    }
+}
+
 /// Messages in, packets out.
 #[derive(Debug)]
-pub(crate) struct Packetizer {
-    session: [u8; 10],
+pub(crate) struct Packetizer<T = MoldSession> {
+    format: T,
     payload_max: usize,
     wait_ns: u64,
     /// Header and blocks of the packet that is being filled.
@@ -57,11 +106,27 @@ pub(crate) struct Packetizer {
 impl Packetizer {
     /// A line that begins at `start_ns` with a heartbeat, so that receivers know the first number.
     pub(crate) fn new(settings: &Settings, start_ns: u64) -> Self {
+        Self::of(MoldSession(settings.session.bytes()), settings, start_ns)
+    }
+
+    /// Sends the open packet, and the end of the session.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Packet>) {
+        self.flush(self.opened_ns + self.wait_ns, out);
+        for _ in 0..ENDS_OF_SESSION {
+            let payload = MoldHeader::emit_end_of_session(self.format.0, self.next_sequence);
+            self.send(self.last_packet_ns + self.end_gap_ns, PacketKind::EndOfSession, &payload, out);
+        }
+    }
+}
+
+impl<T: PacketFormat> Packetizer<T> {
+    /// Packets of a format, with a heartbeat at `start_ns`.
+    pub(crate) fn of(format: T, settings: &Settings, start_ns: u64) -> Self {
         Self {
-            session: settings.session.bytes(),
+            format,
             payload_max: settings.payload_max(),
             wait_ns: u64::from(settings.pack_wait_us) * 1000,
-            open: vec![0; MoldUdp64::HEADER_LEN],
+            open: vec![0; T::Framing::HEADER_LEN],
             count: 0,
             opened_ns: 0,
             next_sequence: 1,
@@ -69,6 +134,16 @@ impl Packetizer {
             end_gap_ns: HEARTBEAT_NS,
             packets: 0,
         }
+    }
+
+    /// The number of the packet, or of the message, that comes next.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// The next packet has number 1, as each loop begins with.
+    pub(crate) fn restart_numbers(&mut self) {
+        self.next_sequence = 1;
     }
 
     /// Takes the next message, after the packets that leave before it.
@@ -79,29 +154,29 @@ impl Packetizer {
     /// As [`Packetizer::push`], of a message in bytes.
     pub(crate) fn push_bytes(&mut self, time_ns: u64, bytes: &[u8], out: &mut Vec<Packet>) {
         self.pass_time(time_ns, out);
-        let block_len = MoldUdp64::PREFIX_LEN + bytes.len();
-        if self.open.len() + block_len > self.payload_max {
-            self.close(time_ns, out);
+        if self.open.len() + T::Framing::PREFIX_LEN + bytes.len() > self.payload_max {
+            self.flush(time_ns, out);
         }
+        self.push_block(time_ns, bytes);
+    }
+
+    fn push_block(&mut self, time_ns: u64, bytes: &[u8]) {
+        let block_len = T::Framing::PREFIX_LEN + bytes.len();
         if self.count == 0 {
             self.opened_ns = time_ns;
         }
         let start = self.open.len();
         self.open.resize(start + block_len, 0);
-        let (prefix, block) = self.open[start..].split_at_mut(MoldUdp64::PREFIX_LEN);
-        MoldUdp64::emit_prefix(bytes.len(), prefix);
+        let (prefix, block) = self.open[start..].split_at_mut(T::Framing::PREFIX_LEN);
+        T::Framing::emit_prefix(bytes.len(), prefix);
         block.copy_from_slice(bytes);
         self.count += 1;
     }
 
-    /// Sends the open packet, and the end of the session.
-    pub(crate) fn finish(&mut self, out: &mut Vec<Packet>) {
+    /// Sends the open packet, if there is one, at `time_ns`.
+    pub(crate) fn flush(&mut self, time_ns: u64, out: &mut Vec<Packet>) {
         if self.count > 0 {
-            self.close(self.opened_ns + self.wait_ns, out);
-        }
-        for _ in 0..ENDS_OF_SESSION {
-            let payload = MoldHeader::emit_end_of_session(self.session, self.next_sequence);
-            self.send(self.last_packet_ns + self.end_gap_ns, PacketKind::EndOfSession, &payload, out);
+            self.close(time_ns, out);
         }
     }
 
@@ -120,21 +195,29 @@ impl Packetizer {
             self.close(self.opened_ns + self.wait_ns, out);
         }
         while self.last_packet_ns + HEARTBEAT_NS <= now_ns {
-            let mut payload = [0; MoldUdp64::HEADER_LEN];
-            MoldUdp64::emit_raw(&MoldHeader::new(self.session, self.next_sequence), 0, 0, &mut payload);
-            self.send(self.last_packet_ns + HEARTBEAT_NS, PacketKind::Heartbeat, &payload, out);
+            self.beat(self.last_packet_ns + HEARTBEAT_NS, out);
         }
+    }
+
+    fn beat(&mut self, time_ns: u64, out: &mut Vec<Packet>) {
+        if let Some(message) = self.format.heartbeat() {
+            self.push_block(time_ns, &message);
+            return self.close(time_ns, out);
+        }
+        let mut payload = vec![0; T::Framing::HEADER_LEN];
+        T::Framing::emit_raw(&self.format.raw(self.next_sequence, time_ns), 0, 0, &mut payload);
+        self.send(time_ns, PacketKind::Heartbeat, &payload, out);
     }
 
     fn close(&mut self, time_ns: u64, out: &mut Vec<Packet>) {
         let mut payload = std::mem::take(&mut self.open);
-        let body_len = payload.len() - MoldUdp64::HEADER_LEN;
-        let header = MoldHeader::new(self.session, self.next_sequence);
-        MoldUdp64::emit_raw(&header, self.count.into(), body_len, &mut payload);
+        let body_len = payload.len() - T::Framing::HEADER_LEN;
+        let header = self.format.raw(self.next_sequence, time_ns);
+        T::Framing::emit_raw(&header, self.count.into(), body_len, &mut payload);
         self.send(time_ns, PacketKind::Data, &payload, out);
-        self.next_sequence += u64::from(self.count);
+        self.next_sequence += if T::Framing::NUMBERS_PACKETS { 1 } else { u64::from(self.count) };
         self.count = 0;
-        payload.truncate(MoldUdp64::HEADER_LEN);
+        payload.truncate(T::Framing::HEADER_LEN);
         self.open = payload;
     }
 

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::feed::Feed;
 use crate::glimpse::{GlimpseCounts, GlimpseServer, GlimpseSettings};
 use crate::line::Delivery;
+use crate::mdp3::{LINES_OF_ITCH, Mdp3Counts};
 use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
 use crate::send_sockets::{SendSockets, Sockets};
 use crate::session::START_NS;
@@ -60,6 +61,8 @@ pub struct Published {
     pub rerequests: Option<RerequestCounts>,
     /// The counts of snapshots.
     pub snapshots: Option<GlimpseCounts>,
+    /// The counts of MDP 3.0.
+    pub mdp3: Option<Mdp3Counts>,
 }
 
 /// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open
@@ -87,15 +90,16 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
             }
         }
         sockets.send(delivery.line_idx, &delivery.packet.payload)?;
-        if feed.is_open(delivery.packet.time_ns) {
+        if delivery.line_idx < LINES_OF_ITCH && feed.is_open(delivery.packet.time_ns) {
             pace.count(&delivery);
         }
     }
     let elapsed = pace.started.elapsed();
     let rerequests = server.map(Server::stop);
     let snapshots = glimpse.map(GlimpseServer::stop);
+    let mdp3 = feed.mdp3_counts();
     let truth = Truth { heartbeats_before, ..feed.finish() };
-    Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests, snapshots })
+    Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests, snapshots, mdp3 })
 }
 
 /// Sends heartbeats with the session and its first number on both lines until the day begins.

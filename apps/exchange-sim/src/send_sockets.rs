@@ -1,11 +1,11 @@
-//! The UDP sockets that send the lines: one for each, both on one interface.
+//! The UDP sockets that send the lines: one for each, all on one interface.
 //!
 //! Linux uses the interface of a socket's bound address for multicast (`ip_route_output_key`, the
 //! saddr case), so no socket option is needed that the standard library lacks.
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::str::FromStr;
 
 use wirepath::counters::Block;
@@ -32,16 +32,16 @@ pub enum Interface {
     Name(String),
 }
 
-/// The sockets of line A and line B.
+/// The sockets of all lines.
 #[derive(Debug)]
-pub(crate) struct Sockets([UdpSocket; 2]);
+pub(crate) struct Sockets(Vec<UdpSocket>);
 
 impl Sockets {
-    /// Opens both.
+    /// Opens them, in the order of [`crate::Delivery::line_idx`].
     pub(crate) fn open(settings: &Settings, send_sockets: &SendSockets) -> Result<Self, Error> {
         let source = send_sockets.interface.address()?;
-        let open = |line_idx| open(settings, send_sockets, source, line_idx);
-        Ok(Self([open(0)?, open(1)?]))
+        let open = |destination| open(settings, send_sockets, source, destination);
+        settings.destinations().map(open).collect::<Result<_, _>>().map(Self)
     }
 
     /// Sends on one line. Waits where the socket's buffer is full.
@@ -51,7 +51,7 @@ impl Sockets {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let line = ['A', 'B'][line_idx];
+                    let line = ['A', 'B'][line_idx % 2];
                     let what =
                         format!("the kernel refused a packet of line {line} (is its interface up? see `ip link`)");
                     return Err(Error::Socket { what, error });
@@ -65,16 +65,15 @@ fn open(
     settings: &Settings,
     send_sockets: &SendSockets,
     source: Ipv4Addr,
-    line_idx: usize,
+    destination: SocketAddrV4,
 ) -> Result<UdpSocket, Error> {
-    let group = settings.lines[line_idx].group.address();
     let failed = |what: String| move |error| Error::Socket { what, error };
     let hint = "name an interface of this host or its IPv4 address, see `ip -4 address`";
     let socket = UdpSocket::bind((source, 0)).map_err(failed(format!("cannot send from {source} ({hint})")))?;
     socket.set_multicast_ttl_v4(settings.ttl.into()).map_err(failed("cannot set the multicast TTL".into()))?;
     socket.set_multicast_loop_v4(send_sockets.loopback).map_err(failed("cannot set multicast loopback".into()))?;
-    let to = format!("cannot send to {group}:{} from {source}", settings.port);
-    socket.connect((group, settings.port)).map_err(failed(to))?;
+    let to = format!("cannot send to {destination} from {source}");
+    socket.connect(destination).map_err(failed(to))?;
     Ok(socket)
 }
 

@@ -10,7 +10,7 @@ use exchange_sim::{
 };
 use market::truth::Group;
 
-use crate::Injected;
+use crate::{Injected, Mdp3Flags};
 
 /// The flags of an exchange that answers.
 #[derive(Args)]
@@ -88,14 +88,16 @@ pub(crate) struct LiveFeed {
     #[arg(long, default_value_t = 26477)]
     port: u16,
     #[command(flatten)]
+    mdp3: Mdp3Flags,
+    #[command(flatten)]
     injected: Injected,
 }
 
 impl ServeFlags {
     pub(crate) fn settings(&self) -> Settings {
-        let LiveFeed { seed, symbols, ref session, group_a, group_b, port, ref injected } = self.feed;
+        let LiveFeed { seed, symbols, ref session, group_a, group_b, port, ref mdp3, ref injected } = self.feed;
         let lines = injected.lines([group_a, group_b]);
-        Settings { seed, symbols, session: session.clone(), port, lines, ..Settings::default() }
+        Settings { seed, symbols, session: session.clone(), port, lines, mdp3: mdp3.groups(), ..Settings::default() }
     }
 
     pub(crate) fn serving(self) -> Serving {

@@ -5,11 +5,14 @@
 //! [`Settings::check`] finds contradictions between two settings.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 use std::time::Duration;
 
 use market::truth::{Group, Probability};
 use serde::{Deserialize, Serialize};
+
+use crate::mdp3::Mdp3Groups;
 
 /// A packet of the feed may hold Ethernet's payload less the IPv4 and UDP headers.
 pub(crate) const IPV4_AND_UDP_LEN: usize = 20 + 8;
@@ -18,6 +21,8 @@ pub(crate) const MOLD_HEADER_LEN: usize = 20;
 /// Room for the headers and one block of the longest message that the day sends (44 bytes and their
 /// length).
 const MTU_MIN: u16 = (IPV4_AND_UDP_LEN + MOLD_HEADER_LEN + 2 + 44) as u16;
+/// A snapshot of MDP 3.0 with ten levels a side has 524 bytes with the headers of its packet.
+const MDP3_MTU_MIN: u16 = 576;
 /// The largest frame that common switches carry.
 const MTU_MAX: u16 = 9216;
 /// A message that waits longer than this is stale.
@@ -63,6 +68,9 @@ pub struct Settings {
     pub ttl: u8,
     /// Line A and line B.
     pub lines: [LineSettings; 2],
+    /// The same book as MDP 3.0 too, with the faults of the lines. By default not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mdp3: Option<Mdp3Groups>,
 }
 
 /// The destination of one line, and its injected faults.
@@ -100,6 +108,7 @@ impl Default for Settings {
             ttl: 1,
             // MCAST-TEST-NET (RFC 6676): never a group of a real network.
             lines: Group::EXAMPLES.map(line),
+            mdp3: None,
         }
     }
 }
@@ -114,6 +123,18 @@ impl Settings {
     /// Payload bytes that a packet may hold.
     pub fn payload_max(&self) -> usize {
         usize::from(self.mtu) - IPV4_AND_UDP_LEN
+    }
+
+    /// Where the lines go, in the order of [`crate::Delivery::line_idx`].
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = SocketAddrV4> {
+        let itch = self.lines.iter().map(|line| SocketAddrV4::new(line.group.address(), self.port));
+        itch.chain(self.mdp3.iter().flat_map(Mdp3Groups::destinations))
+    }
+
+    fn group_of_two_lines(&self) -> Option<Ipv4Addr> {
+        let mut lines: Vec<_> = self.destinations().collect();
+        lines.sort_unstable();
+        lines.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| *pair[0].ip())
     }
 
     /// Messages of a day whose market is open for `seconds` at the rate of these settings.
@@ -150,14 +171,17 @@ impl Settings {
         if self.pack_wait_us > PACK_WAIT_US_MAX {
             return Err(SettingsError::PackWait(self.pack_wait_us));
         }
-        if self.port == 0 {
+        if self.port == 0 || self.mdp3.as_ref().is_some_and(|mdp3| mdp3.port == 0) {
             return Err(SettingsError::Port);
         }
         if self.ttl == 0 {
             return Err(SettingsError::Ttl);
         }
-        if self.lines[0].group == self.lines[1].group {
-            return Err(SettingsError::SameGroup(self.lines[0].group));
+        if let Some(twice) = self.group_of_two_lines() {
+            return Err(SettingsError::SameGroup(twice));
+        }
+        if self.mdp3.is_some() && self.mtu < MDP3_MTU_MIN {
+            return Err(SettingsError::Mdp3Mtu(self.mtu));
         }
         Ok(())
     }
@@ -203,8 +227,10 @@ pub enum SettingsError {
     Port,
     /// A packet with TTL 0 is never sent.
     Ttl,
-    /// Both lines have the same group, so receivers could not distinguish them.
-    SameGroup(Group),
+    /// Two lines have the same group, so receivers could not distinguish them.
+    SameGroup(Ipv4Addr),
+    /// Too small for a snapshot of MDP 3.0.
+    Mdp3Mtu(u16),
 }
 
 impl fmt::Display for SettingsError {
@@ -233,10 +259,13 @@ impl fmt::Display for SettingsError {
             Self::PackWait(us) => {
                 write!(f, "--pack-wait {us} is out of range: use 0 to {PACK_WAIT_US_MAX} microseconds")
             }
-            Self::Port => write!(f, "--port 0 is no port: use 1 to 65535"),
+            Self::Port => write!(f, "--port 0 and --mdp3-port 0 are no ports: use 1 to 65535"),
             Self::Ttl => write!(f, "--ttl 0 never leaves the host: use 1 to 255"),
             Self::SameGroup(group) => {
-                write!(f, "--group-a and --group-b are both {group}: give each line its own group")
+                write!(f, "{group} is the group of two lines: give each line its own")
+            }
+            Self::Mdp3Mtu(mtu) => {
+                write!(f, "--mtu {mtu} is too small for MDP 3.0: use {MDP3_MTU_MIN} bytes or more")
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The book of a live exchange onto the two lines, with the faults of a generated day.
+//! The book of a live exchange onto the lines of ITCH, and of MDP 3.0 where it is wanted, with the
+//! faults of a generated day.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,6 +9,7 @@ use market::framing::PacketKind;
 
 use crate::error::Error;
 use crate::line::{Delivery, Line};
+use crate::mdp3::Mdp3Lines;
 use crate::packetizer::{Packet, Packetizer};
 use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
 use crate::send_sockets::{SendSockets, Sockets};
@@ -18,11 +20,13 @@ use crate::settings::Settings;
 pub(super) struct MarketData {
     packetizer: Packetizer,
     lines: [Line; 2],
+    mdp3: Option<Mdp3Lines>,
     made: Vec<Packet>,
     departing: BinaryHeap<Reverse<Delivery>>,
     sockets: Sockets,
     server: Option<Server>,
     messages: u64,
+    is_finished: bool,
 }
 
 impl MarketData {
@@ -34,11 +38,13 @@ impl MarketData {
         Ok(Self {
             packetizer: Packetizer::new(settings, START_NS),
             lines: [Line::new(settings, 0), Line::new(settings, 1)],
+            mdp3: Mdp3Lines::new(settings, START_NS),
             made: Vec::new(),
             departing: BinaryHeap::new(),
             sockets: Sockets::open(settings, send_sockets)?,
             server: rerequest.map(|own| Server::start(settings, own)).transpose()?,
             messages: 0,
+            is_finished: false,
         })
     }
 
@@ -47,6 +53,10 @@ impl MarketData {
         self.messages += messages.len() as u64;
         for (time_ns, message) in messages {
             self.packetizer.push_bytes(*time_ns, message, &mut self.made);
+            let departing = &mut self.departing;
+            if let Some(mdp3) = &mut self.mdp3 {
+                mdp3.push(*time_ns, message, |delivery| departing.push(Reverse(delivery)));
+            }
         }
     }
 
@@ -54,13 +64,21 @@ impl MarketData {
     /// were held back. True where something was.
     pub(super) fn advance(&mut self, now_ns: u64) -> Result<bool, Error> {
         self.packetizer.pass_time(now_ns, &mut self.made);
+        let departing = &mut self.departing;
+        // The loops end with the session.
+        if let Some(mdp3) = self.mdp3.as_mut().filter(|_| !self.is_finished) {
+            mdp3.pass_time(now_ns, |delivery| departing.push(Reverse(delivery)));
+        }
         self.transmit();
         let mut is_busy = false;
         while let Some(Reverse(delivery)) = self.departing.peek()
             && delivery.time_ns <= now_ns
         {
             let Some(Reverse(delivery)) = self.departing.pop() else { break };
-            self.lines[delivery.line_idx].arrive(&delivery);
+            match (self.lines.get_mut(delivery.line_idx), &mut self.mdp3) {
+                (Some(line), _) => line.arrive(&delivery),
+                (None, mdp3) => mdp3.iter_mut().for_each(|mdp3| mdp3.arrive(&delivery)),
+            }
             self.sockets.send(delivery.line_idx, &delivery.packet.payload)?;
             is_busy = true;
         }
@@ -69,6 +87,7 @@ impl MarketData {
 
     /// Ends the session; [`MarketData::advance`] sends it until [`MarketData::is_done`].
     pub(super) fn finish(&mut self) {
+        self.is_finished = true;
         self.packetizer.shorten_end_interval();
         self.packetizer.finish(&mut self.made);
         self.transmit();
