@@ -164,22 +164,22 @@ impl<S: SimSession> World<S> {
                     kill.throw();
                 }
             }
-            Disturbance::Arm => self.command(Command::Arm),
-            Disturbance::CancelAll => self.command(Command::CancelAll),
-            Disturbance::HandOver => self.command(Command::HandOver),
+            Disturbance::Arm => self.command(|kill| Command::Arm(kill.throws())),
+            Disturbance::CancelAll => self.command(|_| Command::CancelAll),
+            Disturbance::HandOver => self.command(|_| Command::HandOver),
             Disturbance::Reload => {
                 self.limits_version += 1;
                 self.position_max = 500 * (1 + self.random.below(6) as i64);
                 self.position_max_ever = self.position_max_ever.max(self.position_max);
-                self.command(Command::Limits(limits(self.limits_version, self.position_max)));
+                self.command(|_| Command::Limits(limits(self.limits_version, self.position_max)));
             }
         }
     }
 
-    fn command(&self, command: Command) {
-        if let Process::Gateway(_, commands, _) = &self.machines[self.active].process {
+    fn command(&self, command: impl FnOnce(&KillSwitch) -> Command) {
+        if let Process::Gateway(_, commands, kill) = &self.machines[self.active].process {
             // The run ends with its process.
-            let _ = commands.send(command);
+            let _ = commands.send(command(kill));
         }
     }
 
@@ -297,13 +297,13 @@ impl<S: SimSession> World<S> {
                     report(&why);
                     is_over = true;
                     // A person knows that it has ended.
-                    self.command(Command::Alone);
+                    self.command(|_| Command::Alone);
                 }
             },
         }
         if said.iter().any(|what| what.contains("another standby may still take over")) {
             // The other machine's copy has a new name: the one that the journal names does not run.
-            self.command(Command::Alone);
+            self.command(|_| Command::Alone);
         }
         // All that was sent is on the disk, so that a power cut loses nothing.
         let lost = said.iter().find(|what| what.ends_with("and arms") && !what.starts_with("the kill switch"));
@@ -318,7 +318,7 @@ impl<S: SimSession> World<S> {
             // After a power cut the copy may have more than the journal. A person does as it says.
             self.stop(1 - idx, false);
             self.retire(1 - idx);
-            self.command(Command::Alone);
+            self.command(|_| Command::Alone);
         }
         if is_over {
             // Its machine is the next standby's, with an empty journal.
