@@ -266,7 +266,8 @@ impl Reference {
 
     /// Shares that an order could trade: by doing it in a copy.
     fn available(&self, order: &Order, limit: Price) -> u64 {
-        let mut copy = Self { orders: self.orders.clone(), state: self.state, ..Self::default() };
+        let (orders, clock, state) = (self.orders.clone(), self.clock, self.state);
+        let mut copy = Self { orders, clock, state, ..Self::default() };
         let token = order.new.token;
         let before = order.executed;
         // A self-trade that would not only cancel the resting order ends the count.
