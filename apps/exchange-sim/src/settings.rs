@@ -262,7 +262,7 @@ impl fmt::Display for SettingsError {
             Self::Port => write!(f, "--port 0 and --mdp3-port 0 are no ports: use 1 to 65535"),
             Self::Ttl => write!(f, "--ttl 0 never leaves the host: use 1 to 255"),
             Self::SameGroup(group) => {
-                write!(f, "the groups of two lines are both {group}: give each line its own")
+                write!(f, "the groups of two lines are both {group}: give each line its own group")
             }
             Self::Mdp3Mtu(mtu) => {
                 write!(f, "--mtu {mtu} is too small for MDP 3.0: use {MDP3_MTU_MIN} bytes or more")
