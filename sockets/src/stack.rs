@@ -16,6 +16,9 @@ use crate::errno::Errno;
 use crate::ready::Ready;
 use crate::table::{SocketId, Sockets};
 
+/// Turns between two updates of the worker's gauges, as in a worker's own loop.
+const PUBLISH_TURNS: u32 = 256;
+
 /// A [`Worker`] over any device whose app is [`Sockets`].
 pub trait SocketWorker {
     /// One turn of the worker. Returns the number of received packets.
@@ -51,6 +54,12 @@ pub trait SocketWorker {
     /// A descriptor that is readable while frames wait ([`Worker::wait_fd`]); `None` where the
     /// device has none.
     fn wait_fd(&self) -> Option<RawFd>;
+
+    /// Updates the gauges ([`Worker::publish`]).
+    fn publish(&mut self);
+
+    /// Updates all counters ([`Worker::refresh`]).
+    fn refresh(&mut self);
 }
 
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx, N, Sockets> {
@@ -85,6 +94,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx,
     fn wait_fd(&self) -> Option<RawFd> {
         Self::wait_fd(self)
     }
+
+    fn publish(&mut self) {
+        Self::publish(self);
+    }
+
+    fn refresh(&mut self) {
+        Self::refresh(self);
+    }
 }
 
 /// How a waiting call sleeps, after it has spun for long enough.
@@ -118,6 +135,8 @@ struct Inner {
     now: Instant,
     /// Frames of calls and turns wait.
     holds_doorbell: bool,
+    /// Turns until the gauges are updated.
+    until_publish: u32,
     /// Called after a turn without packets while a call waits.
     idle: Rc<dyn Fn(u32)>,
     /// Called instead, from this many such turns in a row on.
@@ -135,6 +154,7 @@ impl Stack {
             clock: Box::new(clock),
             now: Instant::ZERO,
             holds_doorbell: false,
+            until_publish: 0,
             idle,
             sleep,
         })))
@@ -161,7 +181,20 @@ impl Stack {
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
         let now = inner.read_clock();
+        if inner.until_publish == 0 {
+            inner.publish();
+        }
+        inner.until_publish -= 1;
         if inner.holds_doorbell { inner.driver.turn_without_doorbell(now) } else { inner.driver.turn(now) }
+    }
+
+    /// Updates all counters, those that the kernel or the NIC keeps too. [`turn`](Self::turn) does
+    /// so in time, where it is called often; a program that sleeps for long calls this some times a
+    /// second, if its counters are to be true. A system call or two.
+    pub fn refresh(&self) {
+        if let Ok(mut inner) = self.0.try_borrow_mut() {
+            inner.driver.refresh();
+        }
     }
 
     /// Has frames that calls and turns post wait from now on (`true`), or leave with the next call
@@ -303,6 +336,12 @@ impl Stack {
 }
 
 impl Inner {
+    #[cold]
+    fn publish(&mut self) {
+        self.until_publish = PUBLISH_TURNS;
+        self.driver.publish();
+    }
+
     #[inline]
     fn read_clock(&mut self) -> Instant {
         self.now = self.clock.now();

@@ -270,8 +270,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.tools.tx.ring_doorbell(now);
     }
 
-    /// Updates all counters, those of the kernel and the NIC too, for the end.
-    pub(crate) fn refresh(&mut self) {
+    /// Updates all counters, those of the kernel and the NIC too: at the end, and for a loop that
+    /// seldom turns and so does not wait for [`publish`](Self::publish) to do it. A system call or
+    /// two.
+    pub fn refresh(&mut self) {
         self.rx.refresh_counters();
         self.tools.tx.refresh_counters();
         self.publish();

@@ -166,6 +166,7 @@ impl BackgroundThread {
             engine.destinations.clear();
         }
         if let Some(collected) = collected {
+            engine.refresh_counters();
             collected.add(&mut engine);
         }
         if self.use_of[number].quiet >= QUIET_LOOKS

@@ -328,6 +328,14 @@ impl Engine {
         received
     }
 
+    /// Updates all counters, those of the kernel too, for a program that sleeps.
+    pub(crate) fn refresh_counters(&mut self) {
+        let State::Open(stack) = &self.state else { return };
+        if catch_unwind(AssertUnwindSafe(|| stack.refresh())).is_err() {
+            let _: Result<(), Errno> = self.fail();
+        }
+    }
+
     /// Whether this thread, which has waited for that time, polls on instead of sleeping. Unless
     /// the user has set a time, one thread polls at once, and none where the sleeping ones are as
     /// many as the other cores: the thread that polls would take the core of one that has work, or

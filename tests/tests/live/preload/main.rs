@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod connectx;
+mod counters;
 mod edges;
 mod forks;
 mod places;
