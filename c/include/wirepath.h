@@ -333,7 +333,7 @@ struct wp_tcp_options {
 /* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED
  * follows. If `local` is null, the route determines the address, and the port is any free one. An
  * interface that is shared with the kernel requires a local port: the peer's segments to it are
- * steered here until the connection has ended.
+ * steered here until the connection has ended, TIME-WAIT included.
  *
  * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
  * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without

@@ -2,10 +2,11 @@
 //! the connections that it has opened.
 
 use core::net::SocketAddrV4;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 use wirepath::port::{Subscription, tcp_from};
+use wirepath::time::Instant;
 
 /// A peer, and the local port that it answers to.
 type Answer = (SocketAddrV4, u16);
@@ -16,6 +17,8 @@ pub(crate) struct Answers {
     by_connection: HashMap<u64, Answer>,
     /// The connections of each: several local addresses may have one port.
     counts: HashMap<Answer, u32>,
+    /// Connections in TIME-WAIT, and the end of it, in the order of their ends.
+    waiting: VecDeque<(Instant, u64)>,
 }
 
 impl Answers {
@@ -38,6 +41,17 @@ impl Answers {
     /// The connection that the answers are steered for.
     pub(crate) fn belong_to(&mut self, answer: Answer, connection: u64) {
         self.by_connection.insert(connection, answer);
+    }
+
+    /// A connection is in TIME-WAIT, until then: a repeated FIN of its peer is still ours, and the
+    /// kernel would answer it with a reset.
+    pub(crate) fn wait(&mut self, connection: u64, until: Instant) {
+        self.waiting.push_back((until, connection));
+    }
+
+    /// Takes the next connection whose TIME-WAIT has ended.
+    pub(crate) fn waited(&mut self, now: Instant) -> Option<u64> {
+        self.waiting.pop_front_if(|(until, _)| *until <= now).map(|(_, connection)| connection)
     }
 
     /// A connection has ended. Returns what is to be steered no more.
@@ -67,6 +81,8 @@ fn subscription((remote, local_port): Answer) -> Subscription {
 mod tests {
     use core::net::Ipv4Addr;
 
+    use wirepath::time::Duration;
+
     use super::*;
 
     const ANSWER: Answer = (SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80), 5_000);
@@ -86,6 +102,17 @@ mod tests {
         assert_eq!(steered, 1);
         assert!(answers.forget(3).is_none() && answers.forget(1).is_none() && answers.forget(1).is_none());
         assert!(answers.forget(2).is_some() && answers.forget(2).is_none());
+    }
+
+    #[test]
+    fn connections_in_time_wait_are_taken_in_the_order_of_its_end() {
+        let mut answers = Answers::default();
+        let [soon, later] = [1, 2].map(|s| Instant::ZERO + Duration::from_secs(s));
+        answers.wait(7, soon);
+        answers.wait(8, later);
+        assert_eq!(answers.waited(Instant::ZERO), None);
+        assert_eq!([answers.waited(soon), answers.waited(soon)], [Some(7), None]);
+        assert_eq!(answers.waited(Instant::MAX), Some(8));
     }
 
     #[test]

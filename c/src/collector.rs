@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 use wirepath::mem::Held;
-use wirepath::pipeline::tcp::{CloseReason, ConnectionId, TcpData, TcpEvent};
+use wirepath::pipeline::tcp::{CloseReason, ConnectionId, State, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::time::Instant;
 
@@ -62,8 +62,9 @@ pub(crate) struct Collector {
     /// older event is refused; 0 is the chunk of no bytes.
     first_chunk: u64,
     queue: VecDeque<Waiting>,
-    /// The connections that have ended in this turn, by their ids, where the stack wants to know.
-    pub(crate) ended: Option<Vec<u64>>,
+    /// The connections that have ended in this turn, by their ids, and whether they are in
+    /// TIME-WAIT, where the stack wants to know.
+    pub(crate) ended: Option<Vec<(u64, bool)>>,
     /// Flips the upper bits of the framework's ids.
     mark: u64,
     has_tx_timestamps: bool,
@@ -242,11 +243,12 @@ impl App for Collector {
         };
         let tag = cx.tcp().consumer(connection).0;
         let handle = Handle { id: connection.to_bits() ^ self.mark };
+        let info = cx.tcp().info(connection);
         if let (TcpEvent::Closed(_), Some(ended)) = (event, &mut self.ended) {
-            ended.push(handle.id);
+            ended.push((handle.id, info.as_ref().is_some_and(|info| info.state != State::Closed)));
         }
         let mut event = Event { kind, tag, connection: handle, reason, ..Event::EMPTY };
-        if let Some(info) = cx.tcp().info(connection) {
+        if let Some(info) = info {
             event.source = socket_address(info.remote);
             event.destination = socket_address(info.local);
         }

@@ -14,7 +14,7 @@ use wirepath::pipeline::tcp::{
 use wirepath::pipeline::{self as udp, Checksum, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
 use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast};
 use wirepath::proto::{ConsumerId, TimerId};
-use wirepath::time::Duration;
+use wirepath::time::{Duration, Instant};
 use wirepath::worker::live::sleep_on;
 
 use crate::abi::{self, Event, Handle};
@@ -344,19 +344,44 @@ impl Stack {
                        so that its answers come here: set sin_port of the local address";
             return Err(Fault::because(Code::Argument, why));
         }
-        let Self { answers, port, .. } = self;
-        let steered = answers.steer(answer, |subscription| port.subscribe(subscription));
+        self.forget_waited(self.port.now());
+        let mut steered = self.try_steer(answer);
+        if steered.is_err() {
+            // The rules may all be taken: a TIME-WAIT is worth less than a connection.
+            self.forget_waited(Instant::MAX);
+            steered = self.try_steer(answer);
+        }
         steered.map_err(|error| Fault::because(Code::Refused, error))
+    }
+
+    fn try_steer(&mut self, answer: (SocketAddrV4, u16)) -> core::result::Result<(), wirepath::Error> {
+        let Self { answers, port, .. } = self;
+        answers.steer(answer, |subscription| port.subscribe(subscription))
     }
 
     /// Gives the answers to connections that have ended back to the kernel.
     #[cold]
     fn forget_answers(&mut self) {
-        let ended = self.port.app_mut().ended.replace(Vec::new()).unwrap_or_default();
-        for connection in ended {
-            let steered = self.answers.forget(connection);
-            self.steer_no_more(steered);
+        let (ended, now) = (self.port.app_mut().ended.replace(Vec::new()).unwrap_or_default(), self.port.now());
+        for (connection, is_in_time_wait) in ended {
+            match is_in_time_wait {
+                true => self.answers.wait(connection, now + TcpConfig::default().time_wait),
+                false => self.forget_answer(connection),
+            }
         }
+        self.forget_waited(now);
+    }
+
+    /// The same of connections whose TIME-WAIT has ended by then.
+    fn forget_waited(&mut self, now: Instant) {
+        while let Some(connection) = self.answers.waited(now) {
+            self.forget_answer(connection);
+        }
+    }
+
+    fn forget_answer(&mut self, connection: u64) {
+        let steered = self.answers.forget(connection);
+        self.steer_no_more(steered);
     }
 
     fn steer_no_more(&mut self, steered: Option<Subscription>) {

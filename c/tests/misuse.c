@@ -31,9 +31,9 @@ static void done(int64_t result, const char *call, int line)
     faults++;
 }
 
-/* Every call that takes a stack but wp_release, with arguments that could be right: for a stack that is not to be
- * called. */
-static void each_call_but_release(wp_stack stack, int code)
+/* Every call that takes a stack, with arguments that could be right: for a stack that is not to be called. Any
+ * thread may call wp_release, which has a result of its own. */
+static void each_call(wp_stack stack, int code, int code_of_release)
 {
     struct sockaddr_in address = wp_ipv4(192, 0, 2, 9, 9), group = wp_ipv4(239, 9, 9, 9, 9);
     wp_tcp_info info = WP_TCP_INFO_INIT;
@@ -43,7 +43,7 @@ static void each_call_but_release(wp_stack stack, int code)
     wp_flow flow = {1};
     wp_conn conn = {1};
     wp_order order = {1};
-    wp_buffer buffer;
+    wp_buffer buffer = {1};
     wp_timer timer = {1};
     uint64_t value;
 
@@ -55,6 +55,10 @@ static void each_call_but_release(wp_stack stack, int code)
     REFUSED(wp_time_to_next(stack), code, "");
     REFUSED(wp_wait(stack, 1000), code, "");
     REFUSED(wp_hold(stack, events, &buffer), code, "");
+    if (code_of_release < 0)
+        REFUSED(wp_release(stack, buffer), code_of_release, "");
+    else
+        DONE(wp_release(stack, buffer));
     REFUSED(wp_udp_bind(stack, &address, 1, &sub), code, "");
     REFUSED(wp_udp_join(stack, &group, &address, 1, 1, &sub), code, "");
     REFUSED(wp_tcp_listen(stack, &address, NULL, 1, &sub), code, "");
@@ -82,13 +86,6 @@ static void each_call_but_release(wp_stack stack, int code)
     REFUSED(wp_stats(stack, stats, 1), code, "");
     REFUSED(wp_stamp(stack, 1), code, "");
     REFUSED(wp_close(stack), code, "");
-}
-
-static void each_call(wp_stack stack, int code)
-{
-    wp_buffer buffer = {1};
-    each_call_but_release(stack, code);
-    REFUSED(wp_release(stack, buffer), WP_E_STALE, ""); /* any thread may call it */
 }
 
 /* Every handle that names nothing, on a stack that may be called: never given out, and made up. */
@@ -197,9 +194,7 @@ static void each_pointer(wp_stack stack, wp_flow flow)
 static void *another_thread(void *stack)
 {
     wp_event events[1];
-    wp_buffer buffer = {1};
-    each_call_but_release(*(wp_stack *)stack, WP_E_THREAD);
-    DONE(wp_release(*(wp_stack *)stack, buffer)); /* the next poll finds no such buffer */
+    each_call(*(wp_stack *)stack, WP_E_THREAD, 0); /* the next poll finds no such buffer */
     /* A stack that is left open goes with its thread. */
     wp_options options = WP_OPTIONS_INIT;
     wp_stack mine;
@@ -261,12 +256,12 @@ int main(void)
     DONE(wp_open("memory:misuse", &options, &peer));
 
     /* Stacks. */
-    each_call(none, WP_E_STALE);
-    each_call(forged, WP_E_THREAD);
+    each_call(none, WP_E_STALE, WP_E_STALE);
+    each_call(forged, WP_E_THREAD, WP_E_STALE);
     forged.id = stack.id + 17; /* a place that was never taken */
-    each_call(forged, WP_E_STALE);
+    each_call(forged, WP_E_STALE, WP_E_STALE);
     forged.id = stack.id + 0x100; /* a later generation */
-    each_call(forged, WP_E_STALE);
+    each_call(forged, WP_E_STALE, WP_E_STALE);
     each_handle(peer, 0);
     each_handle(peer, 1);
     each_handle(peer, UINT64_MAX);
@@ -392,7 +387,7 @@ int main(void)
 
     DONE(wp_close(stack));
     DONE(wp_close(peer));
-    each_call(peer, WP_E_STALE);
+    each_call(peer, WP_E_STALE, WP_E_STALE);
     if (faults == 0)
         printf("all refused, %d timers\n", timers);
     return faults != 0;

@@ -180,12 +180,17 @@ impl Stack {
     /// a turn already.
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
-        let now = inner.read_clock();
+        let (now, holds_doorbell) = (inner.read_clock(), inner.holds_doorbell);
         if inner.until_publish == 0 {
             inner.publish();
         }
         inner.until_publish -= 1;
-        if inner.holds_doorbell { inner.driver.turn_without_doorbell(now) } else { inner.driver.turn(now) }
+        let driver = &mut inner.driver;
+        let received = if holds_doorbell { driver.turn_without_doorbell(now) } else { driver.turn(now) };
+        if received > 0 {
+            driver.sockets().look_at_throttled();
+        }
+        received
     }
 
     /// Updates all counters, those that the kernel or the NIC keeps too. [`turn`](Self::turn) does

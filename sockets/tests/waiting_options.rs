@@ -130,6 +130,28 @@ fn turn_looks_at_a_few_of_many_throttled_streams_and_the_next_at_others() {
 }
 
 #[test]
+fn stack_does_not_sleep_before_it_has_looked_at_each_throttled_stream() {
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let connected = |_| {
+        let ours = call(&wire);
+        accept(&wire, listener).unwrap();
+        ours
+    };
+    let ours: Vec<SocketId> = (0..40).map(connected).collect();
+    for id in &ours {
+        set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 1_000);
+        while wire.left.call(|sockets, cx| sockets.send(*id, &[7; 10_000], cx)).is_ok() {}
+    }
+    let turns_before_sleep =
+        || (0..100).take_while(|_| wire.left.sleep_until(None).is_none() && wire.left.turn() == 0).count();
+    turns_before_sleep();
+    ours.iter().for_each(|id| set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 0));
+    assert_eq!(turns_before_sleep(), 3);
+    assert!(ours.iter().all(|id| ready(&wire.left, *id).has(Ready::OUT)));
+}
+
+#[test]
 fn stream_takes_no_more_than_its_low_water_of_unsent_bytes_and_wakes_below_half() {
     const LOW_WATER: usize = 10_000;
     let wire = wire();

@@ -57,6 +57,7 @@ impl Sockets {
             }
             TCP_WINDOW_CLAMP => self.set_window_clamp(id, number, cx),
             TCP_NOTSENT_LOWAT => {
+                self.look_at_throttled();
                 self.change(id, cx, |options| options.unsent_low_water = (number != 0).then_some(number as u32))
             }
             TCP_MAXSEG if number == 0 => self.change(id, cx, |options| options.mss_max = None),

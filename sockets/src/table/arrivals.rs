@@ -26,6 +26,7 @@ impl App for Sockets {
             .min(self.uncorked_at())
             .min(self.stamps.next_deadline(cx.now))
             .min(self.accepts_overdue_at())
+            .min(self.throttled_at(cx.now))
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {

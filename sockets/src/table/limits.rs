@@ -89,9 +89,22 @@ impl Sockets {
         Ok(())
     }
 
+    /// Frames have come, or a low water has changed: throttled streams may be writable, and the
+    /// worker does not sleep before it has looked at each.
+    #[inline]
+    pub(crate) fn look_at_throttled(&mut self) {
+        self.throttled_looks = self.throttled.len();
+    }
+
+    /// When the next look at the throttled streams is due.
+    pub(super) fn throttled_at(&self, now: Instant) -> Instant {
+        if self.throttled_looks > 0 { now } else { Instant::MAX }
+    }
+
     /// Makes the throttled streams writable of which less than half of the low water is unsent. A
     /// turn looks at a few of them, and the next one at the next few.
     pub(super) fn release_throttled(&mut self, cx: &mut Cx<'_>) {
+        self.throttled_looks = self.throttled_looks.saturating_sub(LOOKS_MAX);
         for _ in 0..self.throttled.len().min(LOOKS_MAX) {
             let Some(id) = self.throttled.pop_front() else { return };
             let waits = match self.find(id) {

@@ -104,6 +104,8 @@ pub struct Sockets {
     stamps: error_queue::Stamps,
     /// Streams that are not writable because enough of their bytes are unsent.
     throttled: VecDeque<SocketId>,
+    /// How many of them are to be looked at before the worker may sleep.
+    throttled_looks: usize,
     /// Connections that wait for their first data.
     deferred: usize,
     /// When the first of them has waited long enough, or an earlier time.
@@ -140,6 +142,7 @@ impl Sockets {
             system: System::default(),
             stamps: error_queue::Stamps::new(),
             throttled: VecDeque::new(),
+            throttled_looks: 0,
             deferred: 0,
             overdue_at: Instant::MAX,
             closing: Vec::new(),
