@@ -8,9 +8,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use market::framing::mold_udp64::MoldUdp64;
-use market::itch50::Itch50;
 use market::{AbChannel, AbConfig, BookBuilder, Books, Capacity, Line, OrderBooks, Price, Side, Symbol};
+use market::{framing::mold_udp64::MoldUdp64, itch50::Itch50};
 use order_entry::ouch::{self, OrderTemplate, OuchClientError, OuchOrders, Side as OuchSide, TimeInForce};
 use order_entry::risk::{InstrumentIdx, Market, NewOrder, SingleLimits};
 use order_entry::{ManagerConfig, journal::Journal, soupbin::ClientConfig, soupbin::Credentials};
