@@ -38,6 +38,7 @@ const NAMED: &str = "the journal names a standby that may have taken over: keep 
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
+const NEWER: &str = "start the version of order-gateway that wrote it, or a newer one";
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
 
 fn main() -> ExitCode {
@@ -185,13 +186,16 @@ fn core<S: VenueSession>(
     if existed {
         let recovered = Core::recover(core_config, session, memory, journal.reserve());
         let (core, rebuild) = recovered.map_err(|error| {
-            let way_on = if matches!(error, JournalError::Missing(_)) { MISSING } else { ANOTHER };
+            let way_on = match error {
+                JournalError::Missing(_) => MISSING,
+                JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
+                _ => ANOTHER,
+            };
             Error::at("journal", &config.journal.path, error, way_on)
         })?;
-        let RebuildCounts { applied, unknown, refused } = rebuild.counts();
+        let RebuildCounts { applied, refused, .. } = rebuild.counts();
         eprintln!(
-            "order-gateway: replayed the journal {}: {applied} records applied, {refused} refused, {unknown} of \
-             unknown kinds",
+            "order-gateway: replayed the journal {}: {applied} records applied, {refused} refused",
             journal.path.display()
         );
         return Ok((core, file, rebuild));

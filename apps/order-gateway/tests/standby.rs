@@ -11,6 +11,8 @@ const LEASE_NS: u64 = 1_000_000_000;
 const STEP_NS: u64 = 5_000_000;
 const LEN: usize = 1 << 16;
 const NAME: u64 = 77;
+/// Of a record with the number of a message.
+const KIND: u16 = 11;
 
 struct Random(u64);
 
@@ -131,7 +133,7 @@ impl World {
     /// The primary writes an intent, and sends it when it may.
     fn trade(&mut self) {
         if self.random.below(4) == 0 {
-            let _ = self.journal.append(1, Stamp::default(), b"an order");
+            let _ = self.journal.append(KIND, Stamp::default(), b"an order");
         }
         if !self.primary.may_send(self.clock(0)) {
             return;
@@ -177,7 +179,7 @@ fn primary_and_standby_never_send_at_once_and_the_copy_has_all_that_was_sent() {
 /// A pair that is attached, at `now_ns`.
 fn attached() -> (Journal<Vec<u8>>, Primary, Follower<Vec<u8>>) {
     let mut journal = Journal::create(vec![0; LEN], 5, 0, 0).unwrap();
-    journal.append(1, Stamp::default(), b"an order").unwrap();
+    journal.append(KIND, Stamp::default(), b"an order").unwrap();
     let (mut primary, mut standby) = (Primary::new(LEASE_NS, 0), Follower::new(NAME, vec![0; LEN]).unwrap());
     primary.connected();
     standby.connected();
@@ -198,6 +200,18 @@ fn silent_primary_is_replaced_an_eighth_after_its_lease() {
     assert!(primary.may_send(2 * LEASE_NS - 1) && !primary.may_send(2 * LEASE_NS));
     assert_eq!(standby.poll(2 * LEASE_NS + LEASE_NS / 8 - 1), None);
     assert_eq!(standby.poll(2 * LEASE_NS + LEASE_NS / 8), Some(Followed::TakeOver));
+}
+
+/// It would take over without them, with other positions than the primary's.
+#[test]
+fn records_that_the_standby_does_not_know_end_it_before_it_takes_over() {
+    let (mut journal, mut primary, mut standby) = attached();
+    journal.append(u16::MAX, Stamp::default(), b"of a newer version").unwrap();
+    primary.poll(LEASE_NS, &journal);
+    let refusal = standby.receive(primary.to_send(), LEASE_NS).unwrap_err();
+    assert!(refusal.contains("this program does not know the kinds of 1 of the journal's records"), "{refusal}");
+    let copy = standby.journal().unwrap().memory().clone();
+    assert!(Follower::new(NAME, copy).is_err());
 }
 
 #[test]

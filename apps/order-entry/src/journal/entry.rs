@@ -98,7 +98,7 @@ pub enum Entry {
     },
     /// A person unblocked the instrument.
     Unblocked {
-        /// By its name.
+        /// By its name, or [`Symbol::NONE`] in a journal of version 1.
         symbol: Symbol,
         /// By the position of its limits.
         instrument: InstrumentIdx,
@@ -232,6 +232,10 @@ impl Entry {
             }
             8 => Self::Armed(from.u8()? != 0),
             9 => Self::Limits { version: from.u64()? },
+            // Of version 1.
+            10 if payload.len() == 4 => {
+                Self::Unblocked { symbol: Symbol::NONE, instrument: InstrumentIdx(from.u32()?) }
+            }
             10 => Self::Unblocked { symbol: Symbol(from.take()?), instrument: InstrumentIdx(from.u32()?) },
             11 => Self::Received { number: from.u64()? },
             12 => Self::Standby { id: from.u64()? },

@@ -48,9 +48,10 @@ impl Instruments {
         Self { symbols: symbols.into(), places, ..Self::default() }
     }
 
-    /// The instrument that the journal's process had at `at`.
+    /// The instrument that the journal's process had at `at`. Without a symbol nothing else is known
+    /// of it.
     pub(super) fn find(&mut self, symbol: Symbol, at: InstrumentIdx) -> InstrumentIdx {
-        if self.symbols.is_empty() || self.symbols.get(at.0 as usize) == Some(&symbol) {
+        if self.symbols.is_empty() || symbol == Symbol::NONE || self.symbols.get(at.0 as usize) == Some(&symbol) {
             return at;
         }
         let Self { symbols, places, others, .. } = self;

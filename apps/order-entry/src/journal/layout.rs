@@ -15,7 +15,11 @@ pub const RECORD_HEADER_LEN: usize = 40;
 pub const PAYLOAD_MAX: usize = u16::MAX as usize;
 
 const MAGIC: [u8; 8] = *b"WPORDERS";
-const VERSION: u32 = 1;
+/// The version that is written. Version 2 has openings, corrections with an id of their own, and
+/// symbols of what is unblocked: a program that passes over them has wrong positions.
+const VERSION: u32 = 2;
+/// The first version that is read.
+const FIRST: u32 = 1;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -43,13 +47,26 @@ pub(super) struct RecordHeader {
     pub(super) zero: [u8; 6],
 }
 
+impl FileHeader {
+    /// The sum of the header with another `version`.
+    fn sum_as(&self, version: u32) -> u32 {
+        crc32c::crc32c(Self { version: version.into(), crc: 0.into(), ..*self }.as_bytes())
+    }
+
+    /// From which the first record's sum starts: the same in each version, so that a journal may be
+    /// given another one.
+    fn start(&self) -> u32 {
+        self.sum_as(FIRST)
+    }
+}
+
 const _: () = assert!(size_of::<FileHeader>() == HEADER_LEN);
 const _: () = assert!(size_of::<RecordHeader>() == RECORD_HEADER_LEN);
 
 /// Bytes that `crc` and `len` take, which the sum does not cover.
 const UNCOVERED: usize = 8;
 
-/// Memory that is no journal, has no room for one, or is of other instruments.
+/// Memory that is no journal, has no room for one, or is of other instruments or another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -63,6 +80,8 @@ pub enum JournalError {
     HeaderSum,
     /// The run has no limits for an instrument of which the journal has shares or live orders.
     Missing(MissingInstrument),
+    /// So many records are of kinds that this program does not know.
+    Unknown(u64),
 }
 
 impl fmt::Display for JournalError {
@@ -70,9 +89,14 @@ impl fmt::Display for JournalError {
         match self {
             Self::Short => write!(f, "a journal has at least {HEADER_LEN} bytes"),
             Self::NotAJournal => f.write_str("the file is no order journal"),
-            Self::Version(version) => write!(f, "the journal has version {version}, this program reads {VERSION}"),
+            Self::Version(version) => {
+                write!(f, "the journal has version {version}, this program reads {FIRST} to {VERSION}")
+            }
             Self::HeaderSum => f.write_str("the sum of the journal's header is wrong"),
             Self::Missing(missing) => missing.fmt(f),
+            Self::Unknown(records) => {
+                write!(f, "this program does not know the kinds of {records} of the journal's records")
+            }
         }
     }
 }
@@ -84,9 +108,16 @@ pub(super) fn file_header(id: u64, created_ns: u64) -> ([u8; HEADER_LEN], u32) {
     let (id, created_ns) = (id.into(), created_ns.into());
     let (version, zero) = (VERSION.into(), [0; 32]);
     let mut header = FileHeader { magic: MAGIC, version, crc: 0.into(), id, created_ns, zero };
-    let crc = crc32c::crc32c(header.as_bytes());
-    header.crc = crc.into();
-    (zerocopy::transmute!(header), crc)
+    header.crc = header.sum_as(VERSION).into();
+    (zerocopy::transmute!(header), header.start())
+}
+
+/// Gives a journal the version of this program, from whose records on no older one may read it. One
+/// word is written, so that a process that dies leaves one header or the other.
+pub(super) fn upgrade(header: &mut [u8; HEADER_LEN]) {
+    let mut new: FileHeader = zerocopy::transmute!(*header);
+    (new.version, new.crc) = (VERSION.into(), new.sum_as(VERSION).into());
+    header[8..16].copy_from_slice(&new.as_bytes()[8..16]);
 }
 
 /// The journal's id and the sum from which the first record's starts.
@@ -95,11 +126,12 @@ pub(super) fn parse_file_header(memory: &[u8]) -> Result<(u64, u32), JournalErro
     if header.magic != MAGIC {
         return Err(JournalError::NotAJournal);
     }
-    if header.version != VERSION {
-        return Err(JournalError::Version(header.version.get()));
+    let version = header.version.get();
+    if !(FIRST..=VERSION).contains(&version) {
+        return Err(JournalError::Version(version));
     }
-    let crc = crc32c::crc32c(FileHeader { crc: 0.into(), ..header }.as_bytes());
-    if crc == header.crc.get() { Ok((header.id.get(), crc)) } else { Err(JournalError::HeaderSum) }
+    let is_whole = header.sum_as(version) == header.crc.get();
+    if is_whole { Ok((header.id.get(), header.start())) } else { Err(JournalError::HeaderSum) }
 }
 
 /// Bytes of a record with `len` bytes of payload.

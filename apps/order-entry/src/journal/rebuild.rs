@@ -16,7 +16,7 @@ pub struct RebuildCounts {
     /// Records of kinds that this version does not know.
     pub unknown: u64,
     /// Requests that the table or the gate did not take: they are smaller than those before, or the
-    /// instruments are others.
+    /// instruments are others. None is refused for what the replay itself does not know.
     pub refused: u64,
 }
 
@@ -155,7 +155,7 @@ impl Rebuild {
             Intent::New { id, symbol, instrument, side, is_short, qty, price } => {
                 let instrument = self.instruments.find(symbol, instrument);
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
-                let slot = table.open(id, (instrument, side), (qty, price), SENT_NS);
+                let slot = table.restore_order(id, (instrument, side), (qty, price), SENT_NS);
                 if let (Ok(slot), true) = (slot, is_short) {
                     table.mark_short(slot);
                 }
@@ -165,7 +165,7 @@ impl Rebuild {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let Some(slot) = table.find(OrderKey::Client(target)) else { return false };
                 let cum = table.get(slot).map_or(0, |order| order.cum());
-                table.request_replace(slot, id, (qty, price), SENT_NS).is_ok()
+                table.restore_replace(slot, id, (qty, price), SENT_NS).is_ok()
                     && gate.restore_replace(slot, id, (qty.saturating_sub(cum), price))
             }
             Intent::Cancel { target } => {

@@ -4,7 +4,7 @@ use std::{error, fmt};
 
 use super::cursor::Cursor;
 use super::entry::Intent;
-use super::layout::{HEADER_LEN, JournalError, file_header};
+use super::layout::{HEADER_LEN, JournalError, file_header, upgrade};
 use super::reader::{Record, Records, Tail};
 
 /// The times of a record.
@@ -75,6 +75,14 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
         let (id, end, seq, crc) = (records.id(), records.end(), records.next_seq(), records.last_sum());
         let recovery = Recovery { records: seq - 1, tail: records.tail() };
         Ok((Self { memory, id, next: Cursor { end, seq, crc, reserve } }, recovery))
+    }
+
+    /// Gives a recovered journal the version of this program, before it gets records that an older
+    /// one does not know: that one refuses the journal from now on. Costs one word.
+    pub fn upgrade(&mut self) {
+        if let Some(header) = self.memory.as_mut().first_chunk_mut() {
+            upgrade(header);
+        }
     }
 
     /// Appends an answer, or anything else that must not be lost. Returns its number. One copy and

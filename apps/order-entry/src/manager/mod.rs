@@ -149,18 +149,22 @@ impl<M: JournalMemory> OrderManager<M> {
     ///
     /// # Errors
     ///
-    /// The memory is no journal, or `config` lacks an instrument of which the journal has shares or
-    /// live orders.
+    /// The memory is no journal, has records that this program does not know, or `config` lacks an
+    /// instrument of which the journal has shares or live orders.
     pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
         let mut table = OrderTable::new(config.orders, config.rules);
         let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
         let mut gate = RiskGate::new(config.limits.clone(), config.kill.clone(), capacity);
         let mut rebuild = Rebuild::of(&config.symbols);
         let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
-        let (journal, _) = Journal::recover(memory, reserve, apply)?;
+        let (mut journal, _) = Journal::recover(memory, reserve, apply)?;
+        if rebuild.counts().unknown > 0 {
+            return Err(JournalError::Unknown(rebuild.counts().unknown));
+        }
         if let Some(missing) = rebuild.missing(&table) {
             return Err(JournalError::Missing(missing));
         }
+        journal.upgrade();
         table.restart();
         let openings =
             (0..config.limits.instruments.len() as u32).map(|idx| rebuild.opening_position(InstrumentIdx(idx)));

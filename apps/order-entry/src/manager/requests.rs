@@ -173,6 +173,15 @@ impl<M: JournalMemory> OrderManager<M> {
         Ok(target)
     }
 
+    /// The same for an order that a cancel of all has not ended: its record leaves the journal's
+    /// room for answers, and is left out where there is no more, because it changes no sum.
+    pub fn cancel_again(&mut self, slot: usize, now_ns: u64) -> Result<u64, Refusal> {
+        let target = self.table.request_cancel(slot, now_ns).map_err(Refusal::State)?;
+        let entry = Entry::Intent(Intent::Cancel { target });
+        let _ = self.journal.append_request(entry.kind(), self.stamp(now_ns), &entry.encode());
+        Ok(target)
+    }
+
     /// The cancel that names the client id `target` was not sent after all.
     pub fn cancel_unsent(&mut self, target: u64, now_ns: u64) {
         self.apply_noted(OrderKey::Client(target), VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);

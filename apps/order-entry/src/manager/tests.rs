@@ -9,6 +9,7 @@ use crate::risk::{
 };
 
 mod doubt;
+mod replay;
 
 const TEN: Price = Price::from_cents(1_000);
 const SYMBOL: Symbol = Symbol(*b"WIRE    ");

@@ -21,6 +21,7 @@ mod id_map;
 mod machine;
 mod message;
 mod order;
+mod restore;
 mod table;
 mod totals;
 mod venue_state;

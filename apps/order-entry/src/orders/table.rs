@@ -150,6 +150,11 @@ impl OrderTable {
         if self.blocked.is_set(instrument) {
             return Err(RequestError::Blocked);
         }
+        self.slot_for(id)
+    }
+
+    /// The slot for a new order with `id`, whatever its instrument.
+    pub(super) fn slot_for(&mut self, id: u64) -> Result<usize, RequestError> {
         if self.is_used(id) {
             return Err(RequestError::IdUsed);
         }
@@ -232,17 +237,20 @@ impl OrderTable {
 
     /// Whether [`OrderTable::request_replace`] would take `id`; for a call before the risk checks.
     pub fn may_replace(&self, slot: usize, id: u64) -> Result<(), RequestError> {
-        let order = self.get(slot).filter(|order| order.is_live()).ok_or(RequestError::Ended)?;
+        let order = self.replaceable(slot, id)?;
         if order.cancel_sent_ns.is_some() {
             return Err(RequestError::CancelPending);
         }
+        if self.blocked.is_set(order.instrument) { Err(RequestError::Blocked) } else { Ok(()) }
+    }
+
+    /// The live order in `slot`, where it has room for another replace, and `id` is a new one.
+    pub(super) fn replaceable(&self, slot: usize, id: u64) -> Result<&Order, RequestError> {
+        let order = self.get(slot).filter(|order| order.is_live()).ok_or(RequestError::Ended)?;
         if order.pending.len() == PENDING {
             return Err(RequestError::ReplacesPending);
         }
-        if self.blocked.is_set(order.instrument) {
-            return Err(RequestError::Blocked);
-        }
-        if self.is_used(id) { Err(RequestError::IdUsed) } else { Ok(()) }
+        if self.is_used(id) { Err(RequestError::IdUsed) } else { Ok(order) }
     }
 
     /// Whether an order that is still found had the client id.
@@ -266,6 +274,12 @@ impl OrderTable {
         now_ns: u64,
     ) -> Result<u64, RequestError> {
         self.may_replace(slot, id)?;
+        self.push_replace(slot, id, (qty, price), now_ns);
+        Ok(self.orders[slot].accepted)
+    }
+
+    /// Adds a replace to an order that has room for it.
+    pub(super) fn push_replace(&mut self, slot: usize, id: u64, (qty, price): (u32, Price), now_ns: u64) {
         let order = &mut self.orders[slot];
         if order.chain.is_full() {
             let is_old = |old: &u64| *old != order.accepted && order.pending.iter().all(|pending| pending.id != *old);
@@ -276,9 +290,7 @@ impl OrderTable {
         }
         order.chain.push(id);
         order.pending.push(PendingReplace { id, qty, price, sent_ns: now_ns });
-        let target = order.accepted;
         self.learn_client_id(slot, id);
-        Ok(target)
     }
 
     /// The slot of the order that `key` names.

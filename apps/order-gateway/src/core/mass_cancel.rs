@@ -48,12 +48,22 @@ impl MassCancel {
     }
 
     /// Orders live, although a thrown switch has canceled them: whatever became of the cancels,
-    /// they are sent again after the pause. A clock that steps back shortens it.
-    const fn repeat(&mut self, now_ns: u64) {
-        if self.is_killed && !self.is_due && now_ns.abs_diff(self.began_ns) >= self.pause_ns {
-            self.pause_ns = if self.pause_ns < PAUSE_MAX_NS { 2 * self.pause_ns } else { PAUSE_MAX_NS };
-            self.begin_each();
+    /// they are sent again after the pause, or after the time for an answer to the venue's mass
+    /// cancel. A clock that steps back shortens it.
+    const fn repeat(&mut self, now_ns: u64, answer_timeout_ns: u64) {
+        if !self.is_killed || self.is_due {
+            return;
         }
+        // The venue's mass cancel is answered by each order's end, and refused at once.
+        let is_mass = self.id.is_some() && !self.is_each;
+        let pause_ns = if is_mass { answer_timeout_ns } else { self.pause_ns };
+        if now_ns.abs_diff(self.began_ns) < pause_ns {
+            return;
+        }
+        if !is_mass {
+            self.pause_ns = if self.pause_ns < PAUSE_MAX_NS { 2 * self.pause_ns } else { PAUSE_MAX_NS };
+        }
+        self.begin_each();
     }
 }
 
@@ -68,7 +78,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             self.manager.killed(cause, now_ns);
         }
         if self.manager.orders().live_count() > 0 {
-            self.mass_cancel.repeat(now_ns);
+            self.mass_cancel.repeat(now_ns, self.answer_timeout_ns);
         }
         if self.mass_cancel.is_due {
             self.go_on_canceling(now_ns);
@@ -120,7 +130,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             if self.manager.orders().get(slot).is_none_or(|order| !order.is_live()) {
                 continue;
             }
-            match self.cancel_past_rates(slot, now_ns) {
+            match self.cancel_past_rates(slot, self.mass_cancel.is_each, now_ns) {
                 Err(Refusal::Session(SendError::Room | SendError::Closed)) => {
                     self.mass_cancel.next = slot;
                     return false;

@@ -72,9 +72,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.write_cancel(&target, now_ns)
     }
 
-    pub(super) fn cancel_past_rates(&mut self, slot: usize, now_ns: u64) -> Result<(), Refusal> {
+    /// Cancels past the rates of the gate. With `is_again` a cancel of all was sent before, and the
+    /// record of this one leaves the journal's room for answers.
+    pub(super) fn cancel_past_rates(&mut self, slot: usize, is_again: bool, now_ns: u64) -> Result<(), Refusal> {
         let target = self.cancelable(slot)?;
-        self.manager.cancel_past_rates(slot, now_ns)?;
+        match is_again {
+            true => self.manager.cancel_again(slot, now_ns)?,
+            false => self.manager.cancel_past_rates(slot, now_ns)?,
+        };
         self.write_cancel(&target, now_ns)
     }
 

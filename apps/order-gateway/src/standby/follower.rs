@@ -1,6 +1,6 @@
 //! The standby's side, without sockets and clock.
 
-use order_entry::journal::{HEADER_LEN, Journal};
+use order_entry::journal::{Entry, HEADER_LEN, Journal, JournalError, Record};
 
 use super::frame::{Frame, take_frames};
 use order_entry::journal::JournalMemory;
@@ -124,11 +124,13 @@ impl<M: JournalMemory> Follower<M> {
             return Err("the primary sent records before their journal".to_owned());
         };
         self.records.extend_from_slice(records);
-        let taken = journal.follow(&self.records, |_| ()).ok_or(
+        let mut unknown = 0;
+        let taken = journal.follow(&self.records, |record| unknown += is_unknown(record)).ok_or(
             "the primary's records do not continue the copy, or do not fit it: give the standby an empty journal, as \
              large as the primary's",
         )?;
         self.records.drain(..taken);
+        refuse(unknown)?;
         Ok(journal.end() as u64)
     }
 
@@ -161,5 +163,24 @@ impl<M: JournalMemory> Follower<M> {
 }
 
 fn recover<M: JournalMemory>(memory: M) -> Result<Journal<M>, String> {
-    Journal::recover(memory, 0, |_| ()).map(|(journal, _)| journal).map_err(|error| error.to_string())
+    let mut unknown = 0;
+    let recovered = Journal::recover(memory, 0, |record| unknown += is_unknown(record));
+    let (mut journal, _) = recovered.map_err(|error| error.to_string())?;
+    refuse(unknown)?;
+    // The primary may write what an older program does not know.
+    journal.upgrade();
+    Ok(journal)
+}
+
+/// 1 for a record that this program does not know.
+fn is_unknown(record: &Record<'_>) -> u64 {
+    Entry::decode(record.kind, record.payload).is_none().into()
+}
+
+/// A standby that would pass over records must not promise to take over.
+fn refuse(unknown: u64) -> Result<(), String> {
+    match unknown {
+        0 => Ok(()),
+        _ => Err(format!("{}: start the primary's version of order-gateway", JournalError::Unknown(unknown))),
+    }
 }

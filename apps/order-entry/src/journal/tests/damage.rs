@@ -47,6 +47,37 @@ fn each_flipped_bit_ends_the_journal_before_its_record() {
     }
 }
 
+/// The memory with the header that a program of another version gave it.
+fn of_version(mut memory: Vec<u8>, version: u32) -> Vec<u8> {
+    memory[8..12].copy_from_slice(&version.to_le_bytes());
+    memory[12..16].fill(0);
+    let crc = crc32c::crc32c(&memory[..HEADER_LEN]);
+    memory[12..16].copy_from_slice(&crc.to_le_bytes());
+    memory
+}
+
+#[test]
+fn journal_of_version_1_goes_on_as_one_that_its_program_refuses() {
+    // As version 1 wrote it: the first record's sum starts from the header's.
+    let (memory, _) = written(9);
+    let old = of_version(memory.clone(), 1);
+    let mut replayed = 0;
+    let (mut journal, _) = Journal::recover(old, 0, |_| replayed += 1).unwrap();
+    journal.upgrade();
+    assert_eq!((replayed, journal.memory()), (9, &memory));
+    assert_eq!(journal.memory()[8..12], 2_u32.to_le_bytes());
+    assert_eq!(Records::new(&of_version(memory, 3)).unwrap_err(), JournalError::Version(3));
+}
+
+#[test]
+fn first_record_of_version_1_has_the_sum_of_its_header_before_it() {
+    let (memory, ends) = written(1);
+    let old = of_version(memory, 1);
+    let header = u32::from_le_bytes(old[12..16].try_into().unwrap());
+    let sum = u32::from_le_bytes(old[HEADER_LEN..HEADER_LEN + 4].try_into().unwrap());
+    assert_eq!(sum, crc32c::crc32c_append(header, &old[HEADER_LEN + 8..ends[1]]));
+}
+
 #[test]
 fn each_flipped_bit_of_the_file_header_is_refused() {
     let (memory, _) = written(1);

@@ -84,7 +84,9 @@ fn entry_that_is_cut_or_too_long_is_none() {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
-        for cut in 0..payload.len() - 1 {
+        // An old record that has an instrument alone is whole.
+        let is_whole = |cut: &usize| matches!(entry, Entry::Unblocked { .. }) && *cut == 4;
+        for cut in (0..payload.len() - 1).filter(|cut| !is_whole(cut)) {
             assert_eq!(Entry::decode(entry.kind(), &payload[..cut]), None, "{entry:?} cut at {cut}");
         }
     }

@@ -105,3 +105,39 @@ fn record_of_an_unknown_kind_is_counted() {
     world.apply(&Record { seq: 0, kind: 999, stamp: STAMP, payload: &[] });
     assert_eq!(world.rebuild.counts().unknown, 1);
 }
+
+/// The venue's numbers are other ones in the replay alone: the process of the journal went on.
+#[test]
+fn orders_that_a_journal_has_behind_a_block_live_again_with_their_fills() {
+    let price = Price(1_000_000);
+    let (symbol, instrument) = (Symbol(*b"ZIEXT   "), STOCK);
+    let new = |id, side| Entry::Intent(Intent::New { id, symbol, instrument, side, is_short: false, qty: 50, price });
+    let answer = |id, event| Entry::Answer { number: 0, key: OrderKey::Client(id), event };
+    let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
+    let mut world = World::new();
+    for entry in [
+        new(1, Side::Buy),
+        answer(1, VenueEvent::Accepted { venue_id: 901 }),
+        answer(1, VenueEvent::Busted { exec: ExecId::from_number(99) }),
+        new(2, Side::Buy),
+        fill(2, 1, 30),
+        Entry::Intent(Intent::Replace { target: 1, id: 3, qty: 80, price }),
+        answer(3, VenueEvent::Replaced { id: 3, venue_id: 903 }),
+        fill(3, 2, 10),
+    ] {
+        world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &entry.encode() });
+    }
+    assert_eq!(world.rebuild.counts(), RebuildCounts { applied: 8, unknown: 0, refused: 0 });
+    assert_eq!(world.state(), (vec![(3, 10, 70), (2, 30, 20)], Some(40), Some((90, 0))));
+    assert!(world.table.is_blocked(STOCK));
+}
+
+#[test]
+fn instrument_that_was_unblocked_by_its_position_alone_is_unblocked() {
+    for mut world in [World::new(), World { rebuild: Rebuild::of(&[Symbol(*b"ZIEXT   ")]), ..World::new() }] {
+        world.table.block(STOCK);
+        world.apply(&Record { seq: 0, kind: 10, stamp: STAMP, payload: &STOCK.0.to_le_bytes() });
+        assert_eq!(world.rebuild.counts().unknown, 0);
+        assert!(!world.table.is_blocked(STOCK));
+    }
+}

@@ -1,0 +1,53 @@
+//! A manager that goes on from a journal has what its process had.
+
+use super::*;
+use crate::orders::{ExecId, VenueStatus};
+
+/// The question came behind the cancel, and its time is not in the journal.
+#[test]
+fn replace_behind_a_cancel_that_was_swallowed_lives_after_a_restart_with_its_fill() {
+    let rules = OrderRules { has_status: true, ..OrderRules::default() };
+    let journal = Journal::create(vec![0; 1 << 12], 1, 0, 0).unwrap();
+    let mut manager = OrderManager::new(ManagerConfig { rules, ..config() }, journal);
+    manager.arm(1);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    manager.cancel(slot, Route::default(), 20).unwrap();
+    assert!(manager.poll_unanswered(1_020, 1_000).is_some());
+    take(&mut manager, 2, 1, VenueEvent::Status(VenueStatus { is_live: true, cum: 0, leaves: 100 }));
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 1_030 };
+    manager.replace(slot, 2, (150, TEN), (&market, Route::default()), 1_030).unwrap();
+    take(&mut manager, 3, 2, VenueEvent::Replaced { id: 2, venue_id: 9 });
+    take(&mut manager, 4, 2, VenueEvent::Filled { exec: ExecId::from_number(1), qty: 60, price: TEN });
+    let memory = manager.journal().memory().clone();
+    let (again, rebuild) = OrderManager::recover(ManagerConfig { rules, ..config() }, memory, 0).unwrap();
+    assert_eq!(rebuild.counts().refused, 0);
+    for manager in [manager, again] {
+        let order = manager.orders().get(slot).unwrap();
+        assert_eq!((order.accepted_id(), order.leaves(), order.state()), (2, 90, Some(State::Live)));
+        assert_eq!(manager.risk().position(InstrumentIdx(0)), Some(60));
+        assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((90, 0)));
+    }
+}
+
+#[test]
+fn journal_with_a_record_of_an_unknown_kind_is_refused() {
+    let mut journal = Journal::create(vec![0; 1 << 12], 1, 0, 0).unwrap();
+    journal.append(999, Stamp::default(), b"of a newer version").unwrap();
+    let refusal = OrderManager::recover(config(), journal.memory().clone(), 0).unwrap_err();
+    assert_eq!(refusal, JournalError::Unknown(1));
+    assert_eq!(refusal.to_string(), "this program does not know the kinds of 1 of the journal's records");
+}
+
+#[test]
+fn cancels_that_are_repeated_leave_the_room_for_answers() {
+    let journal = Journal::create(vec![0; 2_048], 1, 0, 1_024).unwrap();
+    let mut manager = OrderManager::new(config(), journal);
+    manager.arm(1);
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    manager.disconnected();
+    (0..100).for_each(|now_ns| assert_eq!(manager.cancel_again(slot, now_ns), Ok(1)));
+    assert!(manager.journal().end() <= 1_024);
+    assert_eq!((manager.unjournaled(), manager.risk().is_armed()), (0, true));
+    assert!(entries(&manager).contains(&Entry::Intent(Intent::Cancel { target: 1 })));
+}
