@@ -48,8 +48,8 @@ impl Instruments {
         Self { symbols: symbols.into(), places, ..Self::default() }
     }
 
-    /// The instrument that the journal's process had at `at`. Without a symbol nothing else is known
-    /// of it.
+    /// The instrument that the journal's process had at `at`. Where it wrote no symbol, nothing
+    /// else is known of it.
     pub(super) fn find(&mut self, symbol: Symbol, at: InstrumentIdx) -> InstrumentIdx {
         if self.symbols.is_empty() || symbol == Symbol::NONE || self.symbols.get(at.0 as usize) == Some(&symbol) {
             return at;
