@@ -1,5 +1,5 @@
-//! Requests that stand in a journal. Each was permitted when it was sent, and the venue may have it:
-//! what is not known here must not lose it.
+//! Requests that stand in a journal. Each was permitted when it was sent, and the venue may have
+//! it: what is not known here must not lose it.
 
 use market::{Price, Side};
 
