@@ -53,6 +53,28 @@ fn listener_of_ipv6_alone_takes_no_flow_from_another_user() {
 }
 
 #[test]
+fn connection_that_another_user_has_bound_to_the_interface_is_not_given_away() {
+    let test = "connection_that_another_user_has_bound_to_the_interface_is_not_given_away";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    let program = "import socket, sys\n\
+                   near, ours, theirs = sys.argv[1:]\n\
+                   made = socket.socket()\n\
+                   made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, near.encode())\n\
+                   made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+                   made.bind((ours, 7035)); made.connect((theirs, 7000))\n\
+                   print('connected', flush=True); sys.stdin.read()\n";
+    let (_stranger, said) = beside(&rig, STRANGER, program, &[NEAR, &OURS.to_string(), &THEIRS.to_string()]);
+    assert_eq!(said, "connected\n");
+    let same = format!("TCP:{THEIRS}:7000,bind={OURS}:7035,reuseaddr");
+    let _served = Ended(rig.start(SERVED, &["socat", "-", &same]));
+    rig.until_logged(&format!("is refused: port {OURS}:7035 is user {STRANGER}'s in the kernel"));
+}
+
+#[test]
 fn broker_serves_though_its_log_has_no_room() {
     let test = "broker_serves_though_its_log_has_no_room";
     let Some(mut rig) = Rig::new(test) else { return };

@@ -1,16 +1,15 @@
 //! The clients of a broker: one for each connection, with the queue that it has.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
 use super::flows::ClientId;
+use super::orders::{Lent, WaitingOrder};
 use super::rights::ClientRights;
-use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
-use crate::device::af_xdp::broker::lend::{LentQueue, QueueOrder};
 use crate::device::af_xdp::broker::sys::Peer;
 use crate::sys::process;
 
@@ -45,30 +44,12 @@ pub(super) struct Client {
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
     pub(super) lent: Option<Lent>,
-    /// What it has ordered, and since when it waits for a queue that the kernel frees.
-    pub(super) waits: Option<(QueueOrder, Instant)>,
+    /// What it has ordered and not got yet.
+    pub(super) waits: Option<WaitingOrder>,
     /// The socket that carries ICMP errors to the client.
     pub(super) icmp_errors: Option<UnixDatagram>,
     /// The second in which neighbors were last resolved, and their number.
     resolves: (Instant, u32),
-}
-
-/// What a client has been given.
-pub(super) enum Lent {
-    /// A queue of the interface.
-    Queue(LentQueue),
-    /// A queue whose frames are passed on.
-    Forwarded(ForwardedEnd),
-}
-
-impl Lent {
-    /// The descriptors that the client gets.
-    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        match self {
-            Self::Queue(queue) => queue.descriptors().into(),
-            Self::Forwarded(end) => end.descriptors().into(),
-        }
-    }
 }
 
 /// All clients.
@@ -180,18 +161,30 @@ impl Clients {
         }
     }
 
+    /// Whether the kernel did not give the queue when it was last wanted.
+    pub(super) fn is_withheld(&self, queue: u16) -> bool {
+        self.withheld.contains(&queue)
+    }
+
     /// The kernel has not given a queue that no client has.
     pub(super) fn withhold(&mut self, queue: u16) {
         self.withheld.insert(queue);
     }
 
-    /// A client has this queue from now on.
+    /// A client has this queue from now on: the kernel gave it.
     pub(super) fn give(&mut self, id: ClientId, queue: u16) {
         self.withheld.remove(&queue);
         self.left.remove(&queue);
         if let Some(client) = self.get(id) {
             client.queue = Some(queue);
         }
+    }
+
+    /// The queue that a client has been given.
+    pub(super) fn lent(&self, id: ClientId) -> Result<(u16, &Lent), Refusal> {
+        let client = self.all.iter().find(|client| client.id == id);
+        let lent = client.and_then(|client| Some((client.queue?, client.lent.as_ref()?)));
+        lent.ok_or_else(|| Refusal::new(libc::EPROTO, "the client has no queue yet"))
     }
 
     /// The withheld queues of the client's rule, if the rule gives no others any more.
@@ -279,15 +272,16 @@ mod tests {
         Ok(queue)
     }
 
+    /// A rule that gives one queue.
+    fn rule(name: &str) -> Arc<BrokerRule> {
+        let (name, users, groups, programs) = (name.to_owned(), None, None, None);
+        let (ports, addresses, multicast) = (vec![], vec![], vec![]);
+        Arc::new(BrokerRule { name, users, groups, programs, ports, addresses, multicast, queues: Some(1) })
+    }
+
     #[test]
     fn queues_of_a_rule_are_bounded_for_all_programs_that_fit_it() {
         let mut clients = Clients::default();
-        let rule = |name: &str| {
-            let (users, groups, programs) = (None, None, None);
-            let (ports, addresses, multicast) = (vec![], vec![], vec![]);
-            let name = name.to_owned();
-            Arc::new(BrokerRule { name, users, groups, programs, ports, addresses, multicast, queues: Some(1) })
-        };
         let (rule, other) = (rule("rule 1 of broker.toml"), rule("rule 2 of broker.toml"));
         let mut add = |uid, rule: &Arc<BrokerRule>| add_with(&mut clients, uid, ClientRights::Rule(Arc::clone(rule)));
         let [first, second] = [1000, 1001].map(|uid| add(uid, &rule).unwrap());
@@ -363,14 +357,13 @@ mod tests {
     #[test]
     fn withheld_queue_is_tried_last_and_counts_for_the_rule_of_who_had_it() {
         let mut clients = Clients::default();
-        let (users, groups, programs, name) = (None, None, None, "rule 1 of broker.toml".to_owned());
-        let (ports, addresses, multicast) = (vec![], vec![], vec![]);
-        let rule = Arc::new(BrokerRule { name, users, groups, programs, ports, addresses, multicast, queues: Some(1) });
+        let rule = rule("rule 1 of broker.toml");
         let of_rule = |clients: &mut Clients| add_with(clients, 1000, ClientRights::Rule(Arc::clone(&rule))).unwrap();
         clients.left.insert(0, ClientRights::Rule(Arc::clone(&rule)));
         clients.withhold(0);
         let (other, greedy) = (add(&mut clients, 1001).unwrap(), of_rule(&mut clients));
         assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1, 2, 0]));
+        assert_eq!(clients.lent(greedy).err().unwrap().errno, libc::EPROTO, "a flow before a queue");
         assert_eq!(clients.candidates(greedy, 3, "eth1"), Ok(vec![0]), "it is all that the rule gives");
         clients.give(other, 1);
         assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1]));

@@ -30,6 +30,7 @@ mod flows;
 mod forward;
 mod leaving;
 mod listener;
+mod orders;
 mod owners;
 mod refusals;
 mod rights;

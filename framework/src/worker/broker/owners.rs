@@ -43,40 +43,43 @@ const BOUND_INACTIVE: u8 = 13;
 /// All states of sockets that have an owner.
 const OWNED: u32 = (1 << (BOUND_INACTIVE + 1)) - 1 - (1 << TIME_WAIT) - (1 << NEW_SYN_RECV);
 
-/// All sockets of a protocol in this network namespace. The kernel goes through its tables.
-pub(super) fn sockets(protocol: Protocol) -> io::Result<Vec<KernelSocket>> {
-    dump(protocol, 0)
+/// All sockets of a protocol in this network namespace that may receive frames of `devices`. The
+/// kernel goes through its tables.
+pub(super) fn sockets(protocol: Protocol, devices: &[u32]) -> io::Result<Vec<KernelSocket>> {
+    dump(protocol, 0, devices)
 }
 
-/// The sockets that may receive frames of a flow. Of a connection that is one, which the kernel
-/// finds by both ends; otherwise those of the port.
-pub(super) fn sockets_of(flow: &Flow) -> io::Result<Vec<KernelSocket>> {
+/// The sockets that may receive frames of a flow from `devices`. Of a connection that is one on
+/// each, which the kernel finds by both ends; otherwise those of the port.
+pub(super) fn sockets_of(flow: &Flow, devices: &[u32]) -> io::Result<Vec<KernelSocket>> {
     match (flow.protocol, flow.source, flow.source_port) {
         (Protocol::TCP, Some(source), Some(port)) => {
-            Ok(receiver(flow.destination, SocketAddrV4::new(source, port))?.into_iter().collect())
+            let remote = SocketAddrV4::new(source, port);
+            devices.iter().filter_map(|&device| receiver(flow.destination, remote, device).transpose()).collect()
         }
-        (protocol, ..) => dump(protocol, flow.destination.port()),
+        (protocol, ..) => dump(protocol, flow.destination.port(), devices),
     }
 }
 
-/// The TCP socket that receives the segments of a connection: its own, or one that listens.
-fn receiver(local: SocketAddrV4, remote: SocketAddrV4) -> io::Result<Option<KernelSocket>> {
-    let request = request(libc::AF_INET, Protocol::TCP, local, remote);
+/// The TCP socket that receives the segments of a connection from a device: its own, or one that
+/// listens. Without the device, the kernel would find none that is bound to it (SO_BINDTODEVICE).
+fn receiver(local: SocketAddrV4, remote: SocketAddrV4, device: u32) -> io::Result<Option<KernelSocket>> {
+    let request = request(libc::AF_INET, Protocol::TCP, local, remote, device);
     match Netlink::open(libc::NETLINK_SOCK_DIAG)?.ask(request, ANSWER_LEN) {
-        Ok(answer) => Ok(KernelSocket::of(&answer, Protocol::TCP)),
+        Ok(answer) => Ok(KernelSocket::of(&answer, Protocol::TCP, &[device])),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// The sockets of a protocol at a port; 0: at all.
-fn dump(protocol: Protocol, port: u16) -> io::Result<Vec<KernelSocket>> {
+fn dump(protocol: Protocol, port: u16, devices: &[u32]) -> io::Result<Vec<KernelSocket>> {
     let mut found = Vec::new();
     let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), NOBODY);
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut kernel = Netlink::open(libc::NETLINK_SOCK_DIAG)?;
-        let dumped = kernel.dump(request(family, protocol, local, remote), ANSWER_LEN, |answer| {
-            found.extend(KernelSocket::of(answer, protocol));
+        let dumped = kernel.dump(request(family, protocol, local, remote, 0), ANSWER_LEN, |answer| {
+            found.extend(KernelSocket::of(answer, protocol, devices));
         });
         match dumped {
             // A kernel without IPv6 has no such sockets.
@@ -90,7 +93,7 @@ fn dump(protocol: Protocol, port: u16) -> io::Result<Vec<KernelSocket>> {
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 /// `struct inet_diag_req_v2`. A list is of the port of `local` alone, unless that is 0.
-fn request(family: i32, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Request {
+fn request(family: i32, protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4, device: u32) -> Request {
     let mut fixed = [0; 56];
     (fixed[0], fixed[1]) = (family as u8, protocol.0);
     fixed[4..8].copy_from_slice(&OWNED.to_ne_bytes());
@@ -98,6 +101,7 @@ fn request(family: i32, protocol: Protocol, local: SocketAddrV4, remote: SocketA
     fixed[10..12].copy_from_slice(&remote.port().to_be_bytes());
     fixed[12..16].copy_from_slice(&local.ip().octets());
     fixed[28..32].copy_from_slice(&remote.ip().octets());
+    fixed[44..48].copy_from_slice(&device.to_ne_bytes());
     fixed[48..56].copy_from_slice(&NO_COOKIE);
     Request::new(SOCK_DIAG_BY_FAMILY, &fixed)
 }
@@ -161,8 +165,8 @@ impl KernelSocket {
     }
 
     /// The socket that an answer of the kernel (`struct inet_diag_msg`) is about, unless it is of
-    /// IPv6 alone.
-    fn of(answer: &Answer<'_>, protocol: Protocol) -> Option<Self> {
+    /// IPv6 alone, or bound to another device than `devices`.
+    fn of(answer: &Answer<'_>, protocol: Protocol, devices: &[u32]) -> Option<Self> {
         let fixed = answer.fixed;
         let (family, state) = (i32::from(*fixed.first()?), *fixed.get(1)?);
         if state == TIME_WAIT || answer.get(SKV6ONLY).is_some_and(|value| value.first() != Some(&0)) {
@@ -171,6 +175,10 @@ impl KernelSocket {
         let ip = |at: usize| address(family, fixed.get(at..)?.first_chunk()?);
         let port = |at: usize| Some(u16::from_be_bytes(*fixed.get(at..)?.first_chunk()?));
         let word = |at: usize| Some(u32::from_ne_bytes(*fixed.get(at..)?.first_chunk()?));
+        let device = word(40)?;
+        if device != 0 && !devices.contains(&device) {
+            return None;
+        }
         Some(Self {
             local: SocketAddrV4::new(ip(8)?, port(4)?),
             remote: SocketAddrV4::new(ip(24)?, port(6)?),
@@ -218,7 +226,10 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
+    use crate::sys::socket::set_bytes;
 
+    /// The index of `lo` in every namespace.
+    const LOOPBACK: u32 = 1;
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
@@ -290,7 +301,7 @@ mod tests {
         fixed[64..68].copy_from_slice(&7_u32.to_ne_bytes());
         fixed[68..].copy_from_slice(&1_u32.to_ne_bytes());
         let attributes = only6.map(|value| [&5_u16.to_ne_bytes()[..], &SKV6ONLY.to_ne_bytes(), &[value]].concat());
-        KernelSocket::of(&Answer::new(&fixed, attributes.as_deref().unwrap_or(&[])), Protocol::TCP)
+        KernelSocket::of(&Answer::new(&fixed, attributes.as_deref().unwrap_or(&[])), Protocol::TCP, &[])
     }
 
     #[test]
@@ -316,26 +327,44 @@ mod tests {
             found.into_iter().any(|socket| KernelSocket { inode: wanted.inode, ..socket } == wanted)
         };
         let listener = of(own, (Ipv4Addr::LOCALHOST, port), NOBODY);
-        assert!(has(sockets(Protocol::TCP).unwrap(), listener));
+        assert!(has(sockets(Protocol::TCP, &[LOOPBACK]).unwrap(), listener));
         let udp = udp.unwrap();
         let any = of(own, (Ipv4Addr::UNSPECIFIED, udp.local_addr().unwrap().port()), NOBODY);
-        assert!(has(sockets(Protocol::UDP).unwrap(), any));
+        assert!(has(sockets(Protocol::UDP, &[LOOPBACK]).unwrap(), any));
         let to = |source| Flow { destination: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), ..flow(source) };
-        assert!(has(sockets_of(&to(None)).unwrap(), listener));
+        assert!(has(sockets_of(&to(None), &[LOOPBACK]).unwrap(), listener));
         // A connection of its own, and one that would be the listener's.
         let caller = TcpStream::connect(("127.0.0.1", port)).unwrap().local_addr().unwrap().port();
         let connected = of(own, (Ipv4Addr::LOCALHOST, port), (Ipv4Addr::LOCALHOST, caller));
         let accepted = tcp.accept().unwrap();
-        assert!(has(sockets_of(&to(Some((Ipv4Addr::LOCALHOST, caller)))).unwrap(), connected));
-        assert!(has(sockets_of(&to(Some((PEER, 443)))).unwrap(), listener));
+        assert!(has(sockets_of(&to(Some((Ipv4Addr::LOCALHOST, caller))), &[LOOPBACK]).unwrap(), connected));
+        assert!(has(sockets_of(&to(Some((PEER, 443))), &[LOOPBACK]).unwrap(), listener));
         drop((tcp, accepted));
-        assert_eq!(sockets_of(&to(Some((PEER, 443)))).unwrap(), []);
+        assert_eq!(sockets_of(&to(Some((PEER, 443))), &[LOOPBACK]).unwrap(), []);
+    }
+
+    #[test]
+    fn socket_that_is_bound_to_a_device_counts_for_that_device_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_bytes(&listener, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo").unwrap();
+        let destination = listener.local_addr().unwrap().port();
+        for source in [None, Some((PEER, 443))] {
+            let flow = Flow { destination: SocketAddrV4::new(Ipv4Addr::LOCALHOST, destination), ..flow(source) };
+            let counts = |devices: &[u32]| sockets_of(&flow, devices).unwrap().iter().any(|socket| socket.gets(&flow));
+            assert!(counts(&[LOOPBACK]) && counts(&[7_777_777, LOOPBACK]), "{source:?}");
+            assert!(!counts(&[7_777_777]), "{source:?}");
+        }
+        let port = listener.local_addr().unwrap();
+        let is_there = |devices: &[u32]| {
+            sockets(Protocol::TCP, devices).unwrap().iter().any(|socket| std::net::SocketAddr::V4(socket.local) == port)
+        };
+        assert!(is_there(&[LOOPBACK]) && !is_there(&[7_777_777]));
     }
 
     proptest::proptest! {
         #[test]
         fn any_answer_is_read_without_a_panic(fixed in proptest::collection::vec(0..=u8::MAX, 0..80)) {
-            KernelSocket::of(&Answer::new(&fixed, &fixed), Protocol::TCP);
+            KernelSocket::of(&Answer::new(&fixed, &fixed), Protocol::TCP, &[]);
         }
     }
 }

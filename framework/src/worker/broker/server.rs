@@ -9,23 +9,24 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use super::clients::{CLIENTS_MAX, Client, Clients, Lent};
+use super::clients::{CLIENTS_MAX, Client, Clients};
 use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, Held, RuleBudget};
 use super::forward::{ClientIdx, Forwarder};
 use super::leaving::LeavingPort;
 use super::listener::Listener;
+use super::orders::{Lent, Turns, WaitingOrder};
 use super::owners;
 use super::refusals::{OF_A_CLIENT, OF_A_STRANGER, RefusalLines, Written};
 use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
 use crate::counters::{Block, Counter, Gauge, Unit};
+use crate::device::Device;
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use crate::device::af_xdp::broker::sys::{self, Events, Peer};
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, broker_of};
 use crate::device::steering::{RuleId, SteerError};
-use crate::device::{Device, DeviceError};
 use crate::wire::icmpv4::{Icmpv4Message, QuotedFlow};
 use crate::wire::{Ipv4Packet, Protocol};
 use crate::worker::StopFlag;
@@ -38,8 +39,6 @@ const TURN_INTERVAL: Duration = Duration::from_millis(100);
 /// queue of a process that was killed some milliseconds later.
 const LEND_INTERVAL: Duration = Duration::from_millis(20);
 const LENDS_WITHIN: Duration = Duration::from_millis(500);
-/// The most queues that are tried in a turn for a client: each try makes its packet buffers.
-const TRIES_A_TURN: usize = 4;
 /// How often the ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The most ports that leave at a time, so that a client that keeps taking ports and giving them up
@@ -103,6 +102,7 @@ pub struct Broker {
     icmp_errors: UdpSocket,
     listener: Listener,
     clients: Clients,
+    turns: Turns,
     flows: FlowTable,
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
@@ -189,6 +189,7 @@ impl Broker {
             icmp_errors,
             listener,
             clients: Clients::default(),
+            turns: Turns::default(),
             flows: FlowTable::new(forwarder.is_some(), budget),
             forwarder,
             leaving: Vec::new(),
@@ -251,8 +252,7 @@ impl Broker {
         let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
         let fixed = [self.listener.socket.as_raw_fd(), self.icmp_errors.as_raw_fd()];
         let fds: Vec<RawFd> = fixed.into_iter().chain(self.clients.iter().flat_map(Client::descriptors)).collect();
-        let is_awaited = self.clients.iter().any(|client| client.waits.is_some());
-        let events = sys::wait(&fds, if is_awaited { LEND_INTERVAL } else { TURN_INTERVAL })
+        let events = sys::wait(&fds, self.wait_at_most())
             .map_err(|error| BrokerError(format!("waiting for requests failed ({error}): start the broker again")))?;
         self.device.look_after();
         if let Some(why) = self.device.why_ended() {
@@ -270,7 +270,7 @@ impl Broker {
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
             self.serve_client(id, events, report);
         }
-        self.lend_to_waiting(report);
+        self.lend_to_next(report);
         self.end_idle_clients(report);
         self.pass_errors_on();
         self.let_ports_leave();
@@ -282,6 +282,15 @@ impl Broker {
         }
         self.counters.clients.set(self.clients.iter().count() as u64);
         Ok(())
+    }
+
+    /// How long the loop waits for requests: not at all while an order has not been tried.
+    fn wait_at_most(&self) -> Duration {
+        match self.clients.iter().filter_map(|client| client.waits).map(|waiting| waiting.tries).min() {
+            Some(0) => Duration::ZERO,
+            Some(_) => LEND_INTERVAL,
+            None => TURN_INTERVAL,
+        }
     }
 
     /// Ends connections that have long had nothing.
@@ -301,7 +310,7 @@ impl Broker {
         }
         // Once for all of them, because a client may give up a thousand ports at once, and the
         // kernel's list is long on a busy machine.
-        let sockets = owners::sockets(Protocol::TCP).unwrap_or_default();
+        let sockets = owners::sockets(Protocol::TCP, &self.devices()).unwrap_or_default();
         for mut port in due {
             if port.stays(&sockets, now) {
                 self.leaving.push(port);
@@ -425,35 +434,36 @@ impl Broker {
         if client.lent.is_some() {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
-        client.waits = Some((order, Instant::now()));
+        client.waits = Some(WaitingOrder { order, since: Instant::now(), tries: 0 });
         Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
     }
 
-    /// Lends queues to the clients that wait for one.
-    fn lend_to_waiting(&mut self, report: &mut dyn FnMut(&str)) {
-        let waits = |client: &Client| client.waits.map(|(order, since)| (client.id, order, since));
-        let waiting: Vec<(ClientId, QueueOrder, Instant)> = self.clients.iter().filter_map(waits).collect();
-        for (id, order, since) in waiting {
-            let Some(lent) = self.lend(id, &order, since.elapsed()) else { continue };
-            if let Some(client) = self.clients.get(id) {
-                client.waits = None;
-            }
-            let answer = lent.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
-            if !self.reply(id, &answer) {
-                self.end_client(id, report);
-            }
+    /// Tries to lend a queue to the waiting client whose turn it is.
+    fn lend_to_next(&mut self, report: &mut dyn FnMut(&str)) {
+        let waiting = self.clients.iter().filter_map(|client| Some((client.id, client.peer.uid, client.waits?.tries)));
+        let Some(id) = self.turns.next(waiting) else { return };
+        let Some(order) = self.clients.get(id).and_then(|client| client.waits) else { return };
+        let lent = self.lend(id, &order);
+        if let Some(client) = self.clients.get(id) {
+            client.waits = lent.is_none().then_some(WaitingOrder { tries: order.tries + 1, ..order });
+        }
+        let Some(lent) = lent else { return };
+        let answer = lent.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
+        if !self.reply(id, &answer) {
+            self.end_client(id, report);
         }
     }
 
-    /// Lends a queue to a client that has waited for that time; `None` if it waits on.
-    fn lend(&mut self, id: ClientId, order: &QueueOrder, waited: Duration) -> Option<Result<Answer, Refusal>> {
+    /// Lends a queue to a client that waits for one; `None` if it waits on.
+    fn lend(&mut self, id: ClientId, waiting: &WaitingOrder) -> Option<Result<Answer, Refusal>> {
+        let order = &waiting.order;
         let made = match &self.forwarder {
             Some(_) => self.lend_forwarded(id, order).map(Some),
-            None => self.lend_queue(id, order, waited),
+            None => self.lend_queue(id, waiting),
         };
         let lent = match made {
             Ok(Some(lent)) => lent,
-            Ok(None) if waited < LENDS_WITHIN => return None,
+            Ok(None) if waiting.since.elapsed() < LENDS_WITHIN => return None,
             Ok(None) => {
                 let sentence = format!(
                     "processes keep the sockets of queues of {}, which earlier clients had: end them",
@@ -474,9 +484,10 @@ impl Broker {
         Some(Ok(Answer { has_queue: true, ..reply.into() }))
     }
 
-    /// A queue whose frames are passed on.
+    /// A queue whose frames are passed on. Its number is the client's index.
     fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
-        let queue = self.queue_of(id)?;
+        let queue = self.clients.candidates(id, CLIENTS_MAX as u16, &self.config.port.interface)?[0];
+        self.clients.give(id, queue);
         let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
         let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
         if let Some(forwarder) = &self.forwarder {
@@ -485,31 +496,23 @@ impl Broker {
         Ok(Lent::Forwarded(end))
     }
 
-    /// A queue of the interface; `None` if the kernel gives none of those that were tried.
-    fn lend_queue(&mut self, id: ClientId, order: &QueueOrder, waited: Duration) -> Result<Option<Lent>, Refusal> {
-        let mut candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
-        let turns = (waited.as_millis() / LEND_INTERVAL.as_millis()) as usize;
-        let len = candidates.len();
-        candidates.rotate_left(turns * TRIES_A_TURN % len);
-        for queue in candidates.into_iter().take(TRIES_A_TURN) {
-            let refused = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
-            match self.device.lend(queue, order).map_err(refused)? {
-                Some(lent) => {
-                    self.clients.give(id, queue);
-                    return Ok(Some(Lent::Queue(lent)));
-                }
-                None => self.clients.withhold(queue),
-            }
+    /// A queue of the interface; `None` if the kernel does not give the one that was tried.
+    fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
+        let candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
+        // One that was not withheld is the first.
+        let place = if self.clients.is_withheld(candidates[0]) { waiting.tries % candidates.len() } else { 0 };
+        let queue = candidates[place];
+        let lent = self.device.lend(queue, &waiting.order);
+        let lent = lent.map_err(|error| Refusal::new(libc::EBUSY, error.to_string()))?;
+        match lent {
+            Some(_) => self.clients.give(id, queue),
+            None => self.clients.withhold(queue),
         }
-        Ok(None)
+        Ok(lent.map(Lent::Queue))
     }
 
     fn connect(&mut self, id: ClientId) -> Result<Answer, Refusal> {
-        let client = self.clients.get(id);
-        let Some((queue, lent)) = client.as_ref().and_then(|client| Some((client.queue?, client.lent.as_ref()?)))
-        else {
-            return Err(Refusal::new(libc::EPROTO, "the client has no queue yet"));
-        };
+        let (queue, lent) = self.clients.lent(id)?;
         match (lent, &self.forwarder) {
             (Lent::Queue(lent), _) => {
                 self.device.connect(queue, lent).map_err(|error| system("the socket in its program's map", &error))?;
@@ -521,6 +524,7 @@ impl Broker {
     }
 
     fn steer(&mut self, id: ClientId, flow: Flow) -> Result<Answer, Refusal> {
+        let queue = self.clients.lent(id)?.0;
         self.mirror.turn(Duration::ZERO);
         let addresses = self.addresses();
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
@@ -530,10 +534,11 @@ impl Broker {
             return Ok(Reply::Steered { id: flow }.into());
         }
         self.flows.check(id, uid, &flow)?;
-        let sockets = owners::sockets_of(&flow).map_err(|error| system("the kernel's list of sockets", &error))?;
+        let devices = self.devices();
+        let sockets = owners::sockets_of(&flow, &devices);
+        let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow).map_err(|error| system("a look at the port", &error))?;
         owners::check(&flow, uid, &sockets, is_bound)?;
-        let queue = self.queue_of(id)?;
         let rules = self.install(&flow, queue)?;
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
     }
@@ -596,19 +601,17 @@ impl Broker {
         Ok(Reply::Done.into())
     }
 
-    /// The queue of a client that has or gets one.
-    fn queue_of(&mut self, id: ClientId) -> Result<u16, Refusal> {
-        // If frames are passed on, the number is the client's index.
-        let queues = if self.forwarder.is_some() { CLIENTS_MAX as u16 } else { self.queues };
-        let queue = self.clients.candidates(id, queues, &self.config.port.interface)?[0];
-        self.clients.give(id, queue);
-        Ok(queue)
-    }
-
     /// The current addresses of the interface.
     fn addresses(&self) -> Vec<Ipv4Addr> {
         let Some(link) = self.mirror.link(self.device.name()) else { return Vec::new() };
         self.mirror.addresses(link).map(|prefix| prefix.address()).collect()
+    }
+
+    /// The devices whose sockets may receive the interface's frames: itself, and the VRF, bond or
+    /// bridge that it is a part of.
+    fn devices(&self) -> Vec<u32> {
+        let controller = self.mirror.link(self.device.name()).and_then(|link| link.controller);
+        [self.device.interface_idx()].into_iter().chain(controller).collect()
     }
 
     /// Logs a refusal, and makes it a reply.
@@ -715,11 +718,12 @@ impl Broker {
     /// for which it got its flow.
     fn review(&mut self, report: &mut dyn FnMut(&str)) {
         (self.reviewed, self.lines) = (Instant::now(), 0);
+        let devices = self.devices();
         for protocol in [Protocol::TCP, Protocol::UDP] {
             if !self.flows.iter().any(|held| held.flow.protocol == protocol) {
                 continue;
             }
-            let Ok(sockets) = owners::sockets(protocol).map(owners::by_port) else { continue };
+            let Ok(sockets) = owners::sockets(protocol, &devices).map(owners::by_port) else { continue };
             let is_anothers = |held: &Held| {
                 let Some(there) = sockets.get(&held.flow.destination.port()) else { return false };
                 held.flow.protocol == protocol && owners::is_lost(&held.flow, held.uid, there)
