@@ -90,7 +90,7 @@ impl Live<'_> {
                     let path = folder.path().join("broker");
                     beside_broker(&pair, cores[0], &path, || {
                         let broker = format!("WIREPATH_BROKER={}", path.display());
-                        ping_pong_of_sleeper(&pair, cores, &["env", &broker])
+                        ping_pong_of_sleeper(&pair, cores, &[&broker])
                     })
                 },
                 || ping_pong_of_sleeper(&Pair::new()?, cores, &[]),
@@ -140,14 +140,15 @@ fn beside_broker<T>(
     })
 }
 
-/// The round trip of a client that sleeps in the kernel, and a server of ours whose command line
-/// begins with `before`.
-fn ping_pong_of_sleeper(pair: &Pair, cores: [usize; 2], before: &[&str]) -> Result<Trip, String> {
+/// The round trip of a client that sleeps in the kernel, and a server of ours with these variables.
+/// `taskset` has them too: it is under the library before the server is.
+fn ping_pong_of_sleeper(pair: &Pair, cores: [usize; 2], variables: &[&str]) -> Result<Trip, String> {
     let cores = cores.map(|core| core.to_string());
     let (host, port, seconds) = (FAR.address.to_string(), PORT.to_string(), window().as_secs().to_string());
     let place = ["-i", host.as_str(), "-p", port.as_str()];
-    let line = [before, &["sockperf", "server"], &place[..]].concat();
-    let _server = Server::start_udp(pair, Side::Ours, PORT, &pinned(&cores[1], &line))?;
+    let line = [&["sockperf", "server"], &place[..]].concat();
+    let line = [variables, &pinned(&cores[1], &line)].concat();
+    let _server = Server::start_udp(pair, Side::Ours, PORT, &line)?;
     let line =
         [&["chrt", "--rr", "2", "sockperf", "ping-pong", "-m", "64", "-t", seconds.as_str()], &place[..]].concat();
     let said = run(&pair.near, NEAR, Side::Kernel, &pinned(&cores[0], &line))?;
