@@ -21,7 +21,9 @@
 //! *End.* The queue closes when a snapshot of each instrument of a loop was seen since the last
 //! hole (in one loop, or in several where packets of it were lost), and no book is stale or
 //! unconfirmed. A book without an update and without a snapshot is one of an instrument that did
-//! not trade this week: it is empty. Then leave the snapshot group: [`Recovery::wants_snapshots`].
+//! not trade this week: it is empty. That is not concluded while instruments of the loop have no
+//! book, because the table is full: each of their snapshots counts, so that a loop may seem whole
+//! which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
 //! The machine does no I/O, and takes the messages of the snapshot feed as they are: what brings
 //! them judges their packets, whose numbers begin anew with each loop: [`super::LoopLines`].
@@ -258,8 +260,10 @@ impl Recovery {
 
     fn end_loop(&mut self, books: &mut impl HealingBooks) {
         self.counts.loops += 1;
+        if self.seen.are_exact() {
+            books.confirm_inactive();
+        }
         self.seen.clear();
-        books.confirm_inactive();
         if books.are_sure() {
             self.counts.completed += 1;
             self.close();

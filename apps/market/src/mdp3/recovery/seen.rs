@@ -10,12 +10,14 @@ pub(super) struct SeenBooks {
     count: u32,
     /// Of the last snapshot.
     total: u32,
+    /// Some instruments have no book, and each of their snapshots counts as one.
+    has_others: bool,
 }
 
 impl SeenBooks {
     /// Of at most `books_max` instruments; allocates.
     pub(super) fn new(books_max: usize) -> Self {
-        Self { books: BookSet::new(books_max), count: 0, total: 0 }
+        Self { books: BookSet::new(books_max), count: 0, total: 0, has_others: false }
     }
 
     /// Bytes that [`SeenBooks::new`] allocates.
@@ -25,7 +27,12 @@ impl SeenBooks {
 
     pub(super) fn clear(&mut self) {
         self.books.clear();
-        self.count = 0;
+        (self.count, self.has_others) = (0, false);
+    }
+
+    /// Whether each instrument that was seen has a book. Otherwise nobody knows whether all were.
+    pub(super) const fn are_exact(&self) -> bool {
+        !self.has_others
     }
 
     /// A snapshot of `book`, from a loop that claims to have `total` instruments. Returns whether
@@ -38,7 +45,7 @@ impl SeenBooks {
                 self.books.insert(book);
                 self.count += 1;
             }
-            _ => self.count = self.count.saturating_add(1),
+            _ => (self.count, self.has_others) = (self.count.saturating_add(1), true),
         }
         core::mem::replace(&mut self.total, total) == total && self.count >= total
     }

@@ -22,12 +22,15 @@ fn symbol(id: i32) -> Symbol {
 fn books() -> DepthBooks {
     let mut books = DepthBooks::new(8);
     for id in 0..INSTRUMENTS {
-        let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
-        let (depth, implied_depth, action, total, at_ns) = (DEPTH_MAX as u8, 0, b'A', 0, 0);
-        let definition = Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name };
-        books.apply(&Event::Instrument(definition));
+        books.apply(&definition(id));
     }
     books
+}
+
+fn definition(id: i32) -> Event {
+    let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
+    let (depth, implied_depth, action, total, at_ns) = (DEPTH_MAX as u8, 0, b'A', 0, 0);
+    Event::Instrument(Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name })
 }
 
 /// The venue: it knows all books, and writes messages as it would.
@@ -280,23 +283,27 @@ fn snapshot_that_claims_to_be_the_only_one_of_its_loop_ends_no_loop() {
 fn book_without_a_snapshot_and_without_an_update_is_sure_after_a_whole_loop() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
     // Defined, and in no loop: it did not trade this week.
-    let inactive = Instrument {
-        depth: 10,
-        implied_depth: 0,
-        action: b'A',
-        total: 0,
-        at_ns: 0,
-        symbol: symbol(99),
-        tick: Price9(1),
-        name: Symbol::NONE,
-    };
-    receiver.books.apply(&Event::Instrument(inactive));
+    receiver.books.apply(&definition(99));
     let _lost = venue.update(0, 101);
     receiver.live(2, &venue.update(0, 103));
     assert_eq!(receiver.trust(99), Some(Trust::Unconfirmed));
     (0..INSTRUMENTS).for_each(|id| receiver.snapshot(&venue.snapshot(id, 2)));
     assert_eq!(receiver.trust(99), Some(Trust::Sure));
     assert!(!receiver.recovery.wants_snapshots());
+}
+
+#[test]
+fn snapshots_of_instruments_without_a_book_confirm_no_other() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    // As many instruments as there are places, and two of the venue's have none.
+    receiver.books = DepthBooks::new(2);
+    [0, 99].iter().for_each(|id| _ = receiver.books.apply(&definition(*id)));
+    assert_eq!([1, 2].map(|id| receiver.trust(id)), [None; 2]);
+    let _lost = venue.update(0, 101);
+    receiver.live(2, &venue.update(0, 103));
+    (0..2 * INSTRUMENTS).for_each(|_| receiver.snapshot(&venue.snapshot(1, 2)));
+    assert_eq!(receiver.trust(99), Some(Trust::Unconfirmed), "nobody knows whether the loop was whole");
+    assert!(receiver.recovery.wants_snapshots());
 }
 
 #[test]
