@@ -248,9 +248,11 @@ pub(crate) struct Events {
 /// Waits until one of `fds` has something, or for `span`; a signal ends it early.
 pub(crate) fn wait(fds: &[RawFd], span: Duration) -> io::Result<Vec<Events>> {
     let mut fds: Vec<_> = fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-    let span = span.as_millis().min(i32::MAX as u128) as c_int;
-    // SAFETY: the entries are borrowed mutably for the call, with their own number (1, 3).
-    match check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, span) }) {
+    let span = libc::timespec { tv_sec: span.as_secs() as libc::time_t, tv_nsec: span.subsec_nanos().into() };
+    let count = fds.len() as libc::nfds_t;
+    // SAFETY: the entries are borrowed mutably for the call, with their own number, and the time is
+    // read (1, 3); no signal mask.
+    match check(unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const span, std::ptr::null()) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
         Err(_) => fds.iter_mut().for_each(|fd| fd.revents = 0),
         Ok(_) => (),
