@@ -19,8 +19,8 @@
  *
  * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. A
  * handle is a number in a structure; zero names nothing. A handle that is stale, invented or of
- * another stack gives WP_E_STALE, a stack of another thread WP_E_THREAD; only wp_release takes one.
- * A refused call has changed nothing, except where it says so.
+ * another stack gives WP_E_STALE. A stack of another thread gives WP_E_THREAD, except to wp_release,
+ * which any thread may call. A refused call has changed nothing, except where it says so.
  *
  * A child that is forked has none of its parent's stacks: their handles are stale there, and what
  * the child does and its end leave the parent's as they are. It may open its own.
@@ -197,9 +197,11 @@ WP_API const char *wp_closed_reason(int reason);
  * WP_E_STALE: the event has no bytes, or is older than the last poll. */
 WP_API int wp_hold(wp_stack stack, const wp_event *event, wp_buffer *buffer);
 
-/* Returns a held buffer to the pool. Any thread may call it: where it is not the stack's, the next
- * wp_poll returns the buffer, and a stale buffer is not told. WP_E_STALE. Hot on the stack's thread;
- * on another it takes a lock that wp_poll does not take, and allocates. */
+/* Returns a held buffer to the pool. Called on another thread than the stack's, it only asks for that:
+ * the next wp_poll returns the buffer, and nobody learns that the handle was stale. Hot on the
+ * stack's thread; on another it allocates, and takes a lock that wp_poll does not take.
+ *
+ * WP_E_STALE: no such stack, or on its thread no such buffer. */
 WP_API int wp_release(wp_stack stack, wp_buffer buffer);
 
 /* ---- Sleeping --------------------------------------------------------------------------------- */
@@ -247,7 +249,7 @@ WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const 
                          wp_sub *sub);
 
 /* Removes a subscription. Accepted connections stay. WP_E_STALE. WP_E_REFUSED: the kernel or the NIC
- * keeps the rule until wp_close; the handle is gone all the same. */
+ * did not give the rule back, which wp_close ends; the handle is stale all the same. */
 WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */

@@ -62,8 +62,8 @@ pub(crate) struct Collector {
     /// older event is refused; 0 is the chunk of no bytes.
     first_chunk: u64,
     queue: VecDeque<Waiting>,
-    /// The connections that have ended in this turn, by their ids, and whether they are in
-    /// TIME-WAIT, where the stack wants to know.
+    /// The connections that have ended since the stack looked, by their ids, and whether segments
+    /// of their peers may still come, as in TIME-WAIT. `None` if the stack does not want to know.
     pub(crate) ended: Option<Vec<(u64, bool)>>,
     /// Flips the upper bits of the framework's ids.
     mark: u64,

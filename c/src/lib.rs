@@ -13,7 +13,6 @@
 //! invented one is refused.
 
 pub mod abi;
-mod answers;
 mod collector;
 #[allow(unsafe_code, missing_docs)] // the header describes them
 pub mod entry;

@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn frames_leave_at_the_rate_also_where_turns_are_long() {
-        // 100 Mbit/s for as long as the test takes: 1250 bytes in 100 µs.
+        // 1 Gbit/s for as long as the test takes: 1250 bytes in 10 µs.
         for turn in [1_000, 15_000] {
             let (mut sent, mut now) = (0, 0);
             let mut pacer = Pacer { rate: 1_000_000, target: 1_000_000, ..Pacer::default() };

@@ -13,7 +13,7 @@ type Answer = (SocketAddrV4, u16);
 
 /// What is steered, and for which connections.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(super) struct Answers {
     by_connection: HashMap<u64, Answer>,
     /// The connections of each: several local addresses may have one port.
     counts: HashMap<Answer, u32>,
@@ -23,7 +23,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Steers a peer's answers by `subscribe`, unless they are steered already.
-    pub(crate) fn steer<E>(
+    pub(super) fn steer<E>(
         &mut self,
         answer: Answer,
         subscribe: impl FnOnce(Subscription) -> Result<(), E>,
@@ -39,29 +39,29 @@ impl Answers {
     }
 
     /// The connection that the answers are steered for.
-    pub(crate) fn belong_to(&mut self, answer: Answer, connection: u64) {
+    pub(super) fn belong_to(&mut self, answer: Answer, connection: u64) {
         self.by_connection.insert(connection, answer);
     }
 
     /// A connection is in TIME-WAIT, until then: a repeated FIN of its peer is still ours, and the
     /// kernel would answer it with a reset.
-    pub(crate) fn wait(&mut self, connection: u64, until: Instant) {
+    pub(super) fn wait(&mut self, connection: u64, until: Instant) {
         self.waiting.push_back((until, connection));
     }
 
     /// Takes the next connection whose TIME-WAIT has ended.
-    pub(crate) fn waited(&mut self, now: Instant) -> Option<u64> {
+    pub(super) fn waited(&mut self, now: Instant) -> Option<u64> {
         self.waiting.pop_front_if(|(until, _)| *until <= now).map(|(_, connection)| connection)
     }
 
     /// A connection has ended. Returns what is to be steered no more.
-    pub(crate) fn forget(&mut self, connection: u64) -> Option<Subscription> {
+    pub(super) fn forget(&mut self, connection: u64) -> Option<Subscription> {
         let answer = self.by_connection.remove(&connection)?;
         self.give_up(answer)
     }
 
     /// The same where there has never been a connection.
-    pub(crate) fn give_up(&mut self, answer: Answer) -> Option<Subscription> {
+    pub(super) fn give_up(&mut self, answer: Answer) -> Option<Subscription> {
         let count = self.counts.get_mut(&answer)?;
         *count -= 1;
         if *count > 0 {
