@@ -5,13 +5,17 @@ use core::net::Ipv4Addr;
 use super::random::Random;
 use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Device, DeviceConfig, Link, Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle,
-    QpOptions, QpState, Region,
+    QpOptions, QpState, Region, RoceFrame,
 };
 use crate::wire::opcode::Transport;
+use crate::wire::packet::Packet;
 use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
 
 /// Requests and receives that a queue holds, and slots for each.
 pub(super) const DEPTH: usize = 8;
+/// Times that a packet is sent before its connection fails.
+pub(super) const TRIES: u32 = 8;
 /// Bytes of a slot: the longest message.
 pub(super) const SLOT: usize = 3072;
 
@@ -33,6 +37,7 @@ pub(super) struct End {
 
 pub(super) struct Connection {
     pub(super) qp: QpHandle,
+    pub(super) qpn: Qpn,
     pub(super) cq: CqHandle,
     /// What the peer reaches.
     pub(super) remote: Buffer,
@@ -68,7 +73,7 @@ impl End {
     }
 
     /// Leads a queue pair to RTS; `own` is 0 or 1, the number of this end.
-    pub(super) fn connect(&mut self, idx: usize, own: u8, peer: (crate::wire::qpn::Qpn, Psn), with: &Agreement) {
+    pub(super) fn connect(&mut self, idx: usize, own: u8, peer: (Qpn, Psn), with: &Agreement) {
         let connection = &self.connections[idx];
         let link = Link { destination: [2 - own; 6], source: [1 + own; 6], vlan: None };
         let address = |end| Ipv4Addr::new(10, 0, 0, end);
@@ -92,7 +97,7 @@ impl End {
         let rts = QpAttributes {
             sq_psn: Some(connection.psn),
             max_rd_atomic: Some(with.reads),
-            retry_cnt: Some(7),
+            retry_cnt: Some(TRIES as u8 - 1),
             rnr_retry: Some(7),
             timeout: Some(with.timeout),
             ..QpAttributes::to(QpState::Rts)
@@ -100,6 +105,14 @@ impl End {
         for step in [init, rtr, rts] {
             self.device.modify_qp(connection.qp, &step).expect("a step of the manual page");
         }
+    }
+
+    /// The connection that a frame to this end belongs to.
+    pub(super) fn connection_of(&self, frame: &[u8]) -> usize {
+        let packet = RoceFrame::parse(frame).ok().and_then(|frame| Packet::parse(frame.roce).ok());
+        let destination = packet.expect("a frame of a device").bth.destination();
+        let is_it = |connection: &Connection| connection.qpn == destination;
+        self.connections.iter().position(is_it).expect("a queue pair")
     }
 
     /// Ends the registration of what the peer reaches; it may not change any more.
@@ -139,7 +152,9 @@ impl Connection {
         let qp = device.create_qp(&options).expect("room for a queue pair");
         // Some wrap at once, some do soon.
         let psn = Psn::new(0xff_ffff - random.below(200) as u32);
-        Self { qp, cq, remote, remote_mr, local, local_mr, psn, frozen: None, is_destroyed: false }
+        let qpn = device.qpn(qp).expect("a queue pair");
+        let (frozen, is_destroyed) = (None, false);
+        Self { qp, qpn, cq, remote, remote_mr, local, local_mr, psn, frozen, is_destroyed }
     }
 
     /// True if memory that may not change has changed.

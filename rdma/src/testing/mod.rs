@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A run fails where memory or completions differ from the model, where an atomic operation is
-//! executed twice, or where a connection that nobody broke does not complete all.
+//! executed twice, or where a connection that nobody broke does not complete all. One may end for
+//! lack of retries only where the wire lost or damaged a frame of each try.
 //!
 //! [`run_hostile`] is another test: a peer that sends anything, by the bytes of an input.
 
@@ -40,6 +41,7 @@ mod tests {
             .collect();
         assert!(failed.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failed.len(), failed.join("\n"));
         let much = sum.retransmits > SEEDS && sum.duplicates > SEEDS && sum.rnr_naks > SEEDS && sum.icrc_errors > SEEDS;
-        assert!(much && sum.failures > SEEDS / 10, "little happened: {sum:?}");
+        let some = sum.failures > SEEDS / 10 && sum.exhausted > 0;
+        assert!(much && some, "little happened: {sum:?}");
     }
 }

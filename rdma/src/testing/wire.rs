@@ -37,10 +37,10 @@ impl Wire {
         let faults = Faults {
             latency: 1000 + share(1, 20_000),
             jitter: 1 + share(2, 20_000),
-            // With 100 and 50 all retries of one packet fail by chance, once in 20,000 seeds.
-            lost: share(2, 60),
+            // A bad wire loses all tries of a packet now and then.
+            lost: share(2, 100).max(share(20, 500)),
             doubled: share(2, 100),
-            damaged: share(3, 30),
+            damaged: share(3, 50),
             marked: share(2, 200),
         };
         Self { faults, frames: BinaryHeap::new(), count: 0 }
@@ -51,14 +51,17 @@ impl Wire {
         self.faults.lost = 1000;
     }
 
-    pub(super) fn send(&mut self, random: &mut Random, now: u64, to: usize, mut frame: Vec<u8>) {
+    /// Sends a frame; false if it does not arrive as it is.
+    pub(super) fn send(&mut self, random: &mut Random, now: u64, to: usize, frame: &[u8]) -> bool {
         if random.happens(self.faults.lost) {
-            return;
+            return false;
         }
+        let mut frame = frame.to_vec();
         if random.happens(self.faults.doubled) {
             self.carry(random, now, to, frame.clone());
         }
-        if random.happens(self.faults.damaged) {
+        let is_damaged = random.happens(self.faults.damaged);
+        if is_damaged {
             // Behind Ethernet, IPv4 and UDP.
             let at = 42 + random.below(frame.len() as u64 - 42) as usize;
             frame[at] ^= 1 << random.below(8);
@@ -68,6 +71,7 @@ impl Wire {
             frame[15] |= 3;
         }
         self.carry(random, now, to, frame);
+        !is_damaged
     }
 
     fn carry(&mut self, random: &mut Random, now: u64, to: usize, frame: Vec<u8>) {

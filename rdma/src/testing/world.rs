@@ -1,10 +1,10 @@
 //! The world of a seed, from its first frame to the silence behind its last.
 
-use super::end::{Agreement, End};
+use super::end::{Agreement, End, TRIES};
 use super::flow::Flow;
 use super::random::Random;
 use super::wire::Wire;
-use crate::roce::{Mtu, QpAttributes, QpState, RoceFrame};
+use crate::roce::{Mtu, QpAttributes, QpState, RoceFrame, Status};
 
 /// What happened, over any number of seeds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,8 +21,10 @@ pub struct Summary {
     pub rnr_naks: u64,
     /// Packets with a wrong ICRC.
     pub icrc_errors: u64,
-    /// Connections that failed, because they were broken.
+    /// Connections that failed, because they were broken or the wire lost all tries of a packet.
     pub failures: u64,
+    /// Of these, connections that failed because the wire lost all tries of a packet.
+    pub exhausted: u64,
 }
 
 impl Summary {
@@ -35,6 +37,7 @@ impl Summary {
         self.rnr_naks += other.rnr_naks;
         self.icrc_errors += other.icrc_errors;
         self.failures += other.failures;
+        self.exhausted += other.exhausted;
     }
 }
 
@@ -45,6 +48,11 @@ struct World {
     /// By the end that requests, and the connection.
     flows: [Vec<Flow>; 2],
     wire: Wire,
+    /// Frames of a connection that did not arrive whole since the last completion, by the end that
+    /// requests.
+    losses: [Vec<u32>; 2],
+    /// Connections of which the wire lost all tries of a packet.
+    exhausted: Vec<bool>,
     /// When programs post next, and how many requests each flow has.
     programs_at: u64,
     requests: usize,
@@ -90,8 +98,8 @@ impl World {
         };
         for idx in 0..count {
             let [a, b] = [0, 1].map(|end: usize| {
-                let End { device, connections } = &ends[end];
-                (device.qpn(connections[idx].qp).expect("a queue pair"), connections[idx].psn)
+                let connection = &ends[end].connections[idx];
+                (connection.qpn, connection.psn)
             });
             ends[0].connect(idx, 0, b, &with);
             ends[1].connect(idx, 1, a, &with);
@@ -105,7 +113,19 @@ impl World {
         let flows = [(); 2].map(|()| (0..count).map(|_| Flow::default()).collect());
         let wire = Wire::new(&mut random);
         let (requests, receives) = (10 + random.below(60) as usize, 50 + random.below(950));
-        Self { random, now: 0, ends, flows, wire, programs_at: 0, requests, receives, broken }
+        Self {
+            random,
+            now: 0,
+            ends,
+            flows,
+            wire,
+            losses: [vec![0; count], vec![0; count]],
+            exhausted: vec![false; count],
+            programs_at: 0,
+            requests,
+            receives,
+            broken,
+        }
     }
 
     /// Goes on to what happens next; false if nothing does.
@@ -186,7 +206,11 @@ impl World {
         for (end, to) in [(0, 1), (1, 0)] {
             let mut frame = vec![0; self.ends[end].device.frame_len_max()];
             while let Some(len) = self.ends[end].device.transmit(self.now, &mut frame) {
-                self.wire.send(&mut self.random, self.now, to, frame[..len].to_vec());
+                let frame = &frame[..len];
+                if !self.wire.send(&mut self.random, self.now, to, frame) {
+                    let connection = self.ends[to].connection_of(frame);
+                    self.losses.iter_mut().for_each(|losses| losses[connection] += 1);
+                }
             }
         }
     }
@@ -199,6 +223,10 @@ impl World {
                 while let Some(done) = self.ends[end].device.poll_cq(cq) {
                     let (own, peer) = (&self.ends[end].connections[idx], &self.ends[other].connections[idx]);
                     let result = if done.wr_id >> 32 == 0 {
+                        // The first try may have been lost before.
+                        let losses = 1 + core::mem::take(&mut self.losses[end][idx]);
+                        let is_at_end = done.status == Status::RetryExceeded;
+                        self.exhausted[idx] |= is_at_end && losses >= TRIES;
                         self.flows[end][idx].complete(&done, own, peer)
                     } else {
                         self.flows[other][idx].receive(&done, own)
@@ -239,11 +267,13 @@ impl World {
             summary.packets += counters.packets_tx;
             summary.icrc_errors += counters.icrc_errors;
         }
+        summary.exhausted = self.exhausted.iter().map(|is_it| u64::from(*is_it)).sum();
         Ok(summary)
     }
 
     fn may_fail(&self, idx: usize) -> bool {
         // The wire is everybody's.
-        self.broken.as_ref().is_some_and(|broken| broken.connection == idx || broken.how == 4)
+        let is_broken = |broken: &Break| broken.connection == idx || broken.how == 4;
+        self.exhausted[idx] || self.broken.as_ref().is_some_and(is_broken)
     }
 }
