@@ -1,12 +1,12 @@
-//! One end: a device, and for each connection its queue pair and its memory.
+//! One end: a device, for each connection its queue pair and its memory, and where the connections
+//! share their receives, one queue of them.
 
 use core::net::Ipv4Addr;
 
 use super::random::Random;
-use crate::roce::{
-    Access, Addresses, Buffer, CqHandle, Device, DeviceConfig, Link, Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle,
-    QpOptions, QpState, Region, RoceFrame,
-};
+use crate::roce::{Access, Addresses, Buffer, CqHandle, Destination, Device, DeviceConfig, Link};
+use crate::roce::{Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region};
+use crate::roce::{RoceFrame, Sge, SrqHandle};
 use crate::wire::opcode::Transport;
 use crate::wire::packet::Packet;
 use crate::wire::psn::Psn;
@@ -29,13 +29,30 @@ const REMOTE_LEN: usize = WRITE_AT + DEPTH * SLOT;
 /// In the memory that is our own: slots for requests, slots for receives.
 pub(super) const RECEIVE_AT: usize = DEPTH * SLOT;
 const LOCAL_LEN: usize = 2 * DEPTH * SLOT;
+/// Receives that the connections of an end share.
+const SHARED_DEPTH: usize = 2 * DEPTH;
+/// The key of datagrams.
+pub(super) const QKEY: u32 = 0x1234;
 
 pub(super) struct End {
     pub(super) device: Device,
     pub(super) connections: Vec<Connection>,
+    pub(super) shared: Option<Shared>,
 }
 
+/// A queue of receives for all connections.
+pub(super) struct Shared {
+    srq: SrqHandle,
+    pub(super) memory: Buffer,
+    mr: Mr,
+    /// By their slots.
+    is_posted: [bool; SHARED_DEPTH],
+}
+
+/// A connection, or two queue pairs that send each other datagrams.
 pub(super) struct Connection {
+    pub(super) transport: Transport,
+    pd: PdHandle,
     pub(super) qp: QpHandle,
     pub(super) qpn: Qpn,
     pub(super) cq: CqHandle,
@@ -45,6 +62,8 @@ pub(super) struct Connection {
     pub(super) local: Buffer,
     pub(super) local_mr: Mr,
     pub(super) psn: Psn,
+    /// Where datagrams go.
+    pub(super) destination: Option<Destination>,
     /// What `remote` was when its registration ended.
     pub(super) frozen: Option<Vec<u8>>,
     pub(super) is_destroyed: bool,
@@ -64,20 +83,25 @@ pub(super) const fn constant(at: usize) -> u8 {
 }
 
 impl End {
-    pub(super) fn new(random: &mut Random, connections: usize) -> Self {
-        let config = DeviceConfig { unacknowledged_packets: 1 + random.below(64) as u32, ..DeviceConfig::default() };
+    pub(super) fn new(random: &mut Random, transports: &[Transport]) -> Self {
+        let unacknowledged_packets = 1 + random.below(64) as u32;
+        let config = DeviceConfig { unacknowledged_packets, ..DeviceConfig::default() };
         let mut device = Device::new(&config);
         let pd = device.create_pd().expect("room for a domain");
-        let connections = (0..connections).map(|_| Connection::new(random, &mut device, pd)).collect();
-        Self { device, connections }
+        let shared = (random.below(4) == 0).then(|| Shared::new(&mut device, pd));
+        let srq = shared.as_ref().map(|shared| shared.srq);
+        let connection = |with: &Transport| Connection::new(random, &mut device, pd, *with, srq);
+        let connections = transports.iter().map(connection).collect();
+        Self { device, connections, shared }
     }
 
     /// Leads a queue pair to RTS; `own` is 0 or 1, the number of this end.
     pub(super) fn connect(&mut self, idx: usize, own: u8, peer: (Qpn, Psn), with: &Agreement) {
-        let connection = &self.connections[idx];
+        let connection = &mut self.connections[idx];
         let link = Link { destination: [2 - own; 6], source: [1 + own; 6], vlan: None };
         let address = |end| Ipv4Addr::new(10, 0, 0, end);
         let addresses = Addresses::Ipv4 { source: address(1 + own), destination: address(2 - own) };
+        let path = Path::new(link, addresses);
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let init = QpAttributes {
             pkey_index: Some(0),
@@ -86,7 +110,7 @@ impl End {
             ..QpAttributes::to(QpState::Init)
         };
         let rtr = QpAttributes {
-            path: Some(Path::new(link, addresses)),
+            path: Some(path),
             mtu: Some(with.mtu),
             destination: Some(peer.0),
             rq_psn: Some(peer.1),
@@ -102,7 +126,21 @@ impl End {
             timeout: Some(with.timeout),
             ..QpAttributes::to(QpState::Rts)
         };
-        for step in [init, rtr, rts] {
+        let begin = QpAttributes { sq_psn: rts.sq_psn, ..QpAttributes::to(QpState::Rts) };
+        let steps = match connection.transport {
+            Transport::Rc => [init, rtr, rts],
+            Transport::Uc => {
+                let (max_dest_rd_atomic, min_rnr_timer) = (None, None);
+                [init, QpAttributes { max_dest_rd_atomic, min_rnr_timer, ..rtr }, begin]
+            }
+            Transport::Ud => {
+                let ah = self.device.create_ah(connection.pd, &path).expect("room for a handle");
+                connection.destination = Some(Destination { ah, qpn: peer.0, qkey: QKEY });
+                let init = QpAttributes { access: None, qkey: Some(QKEY), ..init };
+                [init, QpAttributes::to(QpState::Rtr), begin]
+            }
+        };
+        for step in steps {
             self.device.modify_qp(connection.qp, &step).expect("a step of the manual page");
         }
     }
@@ -132,7 +170,13 @@ impl End {
 }
 
 impl Connection {
-    fn new(random: &mut Random, device: &mut Device, pd: PdHandle) -> Self {
+    fn new(
+        random: &mut Random,
+        device: &mut Device,
+        pd: PdHandle,
+        transport: Transport,
+        srq: Option<SrqHandle>,
+    ) -> Self {
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let cq = device.create_cq(4 * DEPTH as u32).expect("room for a queue");
         let (remote, local) = (Buffer::zeroed(REMOTE_LEN), Buffer::zeroed(LOCAL_LEN));
@@ -140,21 +184,34 @@ impl Connection {
         let remote_mr = device.register(pd, Region::from(&remote), all).expect("room for a region");
         let local_mr = device.register(pd, Region::from(&local), Access::LOCAL_WRITE).expect("room for a region");
         let options = QpOptions {
-            transport: Transport::Rc,
+            transport,
             pd,
             send_cq: cq,
             recv_cq: cq,
             send_depth: DEPTH as u32,
             recv_depth: DEPTH as u32,
-            srq: None,
+            srq,
             signals_all: true,
         };
         let qp = device.create_qp(&options).expect("room for a queue pair");
         // Some wrap at once, some do soon.
         let psn = Psn::new(0xff_ffff - random.below(200) as u32);
         let qpn = device.qpn(qp).expect("a queue pair");
-        let (frozen, is_destroyed) = (None, false);
-        Self { qp, qpn, cq, remote, remote_mr, local, local_mr, psn, frozen, is_destroyed }
+        Self {
+            transport,
+            pd,
+            qp,
+            qpn,
+            cq,
+            remote,
+            remote_mr,
+            local,
+            local_mr,
+            psn,
+            destination: None,
+            frozen: None,
+            is_destroyed: false,
+        }
     }
 
     /// True if memory that may not change has changed.
@@ -163,5 +220,31 @@ impl Connection {
         self.remote.read(0, &mut bytes);
         self.frozen.as_ref().is_some_and(|frozen| *frozen != bytes)
             || (0..SLOT).any(|at| bytes[CONSTANT_AT + at] != constant(at))
+    }
+}
+
+impl Shared {
+    fn new(device: &mut Device, pd: PdHandle) -> Self {
+        let srq = device.create_srq(pd, SHARED_DEPTH as u32).expect("room for a queue");
+        let memory = Buffer::zeroed(SHARED_DEPTH * SLOT);
+        let region = Region::from(&memory);
+        let mr = device.register(pd, region, Access::LOCAL_WRITE).expect("room for a region");
+        Self { srq, memory, mr, is_posted: [false; SHARED_DEPTH] }
+    }
+
+    /// Posts a receive, if there is room.
+    pub(super) fn post(&mut self, device: &mut Device) {
+        let Some(slot) = self.is_posted.iter().position(|is_posted| !is_posted) else { return };
+        let address = self.mr.address + (slot * SLOT) as u64;
+        let sge = Sge { address, len: SLOT as u32, lkey: self.mr.key };
+        let posted = device.post_srq_recv(self.srq, 1 << 32 | slot as u64, &[sge]);
+        self.is_posted[slot] = posted.is_ok();
+    }
+
+    /// A receive is complete; returns where its memory begins, if it was posted.
+    pub(super) fn complete(&mut self, wr_id: u64) -> Option<usize> {
+        let slot = wr_id as u32 as usize;
+        let was_posted = core::mem::take(self.is_posted.get_mut(slot)?);
+        was_posted.then_some(slot * SLOT)
     }
 }

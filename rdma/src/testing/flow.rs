@@ -1,8 +1,16 @@
 //! The requests of one end on one connection, in order, and what must become of each.
 
-use super::end::{ADD_AT, CONSTANT_AT, Connection, DEPTH, RECEIVE_AT, SLOT, SWAP_AT, WRITE_AT, constant};
+use super::end::{ADD_AT, CONSTANT_AT, RECEIVE_AT, SWAP_AT, WRITE_AT};
+use super::end::{Connection, DEPTH, SLOT, Shared, constant};
 use super::random::Random;
-use crate::roce::{CompletionKind, Data, Device, Remote, SendOperation, SendRequest, Sge, Status, WorkCompletion};
+use crate::roce::{CompletionKind, Status, WorkCompletion};
+use crate::roce::{Data, Destination, Device, GRH_LEN, Remote, SendOperation, SendRequest, Sge};
+use crate::wire::opcode::Transport;
+
+/// The longest datagram: a packet.
+const DATAGRAM_LEN: usize = 1024;
+/// The header of IPv4 in front of a datagram begins with this.
+const IPV4: u8 = 0x45;
 
 #[derive(Default)]
 pub(super) struct Flow {
@@ -22,6 +30,8 @@ struct Request {
     len: usize,
     /// For an atomic operation: the value that it must find.
     finds: u64,
+    /// A datagram with another key than the receiver's.
+    is_stray: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +42,22 @@ enum Kind {
     Read,
     Add,
     Swap,
+}
+
+impl Request {
+    fn takes_receive(&self) -> bool {
+        matches!(self.kind, Kind::Send | Kind::WriteImm) && !self.is_stray
+    }
+}
+
+/// What a service has.
+const fn kinds(transport: Transport) -> &'static [Kind] {
+    use Kind::{Add, Read, Send, Swap, Write, WriteImm};
+    match transport {
+        Transport::Rc => &[Send, Write, WriteImm, Read, Add, Swap],
+        Transport::Uc => &[Send, Write, WriteImm],
+        Transport::Ud => &[Send],
+    }
 }
 
 /// The bytes that request `idx` sends.
@@ -61,12 +87,13 @@ impl Flow {
         if idx - self.completed == DEPTH || own.is_destroyed {
             return;
         }
-        let kind =
-            [Kind::Send, Kind::Write, Kind::WriteImm, Kind::Read, Kind::Add, Kind::Swap][random.below(6) as usize];
+        let kinds = kinds(own.transport);
+        let kind = kinds[random.below(kinds.len() as u64) as usize];
+        let longest = if own.transport == Transport::Ud { DATAGRAM_LEN } else { SLOT };
         let len = match (kind, random.below(3)) {
             (Kind::Add | Kind::Swap, _) => 8,
             (_, 0) => random.below(65) as usize,
-            _ => random.below(SLOT as u64 + 1) as usize,
+            _ => random.below(longest as u64 + 1) as usize,
         };
         let finds = self.requests.iter().filter(|request| request.kind == kind).count() as u64;
         let slot = idx % DEPTH * SLOT;
@@ -86,10 +113,16 @@ impl Flow {
         let sge = Sge { address: own.local_mr.address + slot as u64, len: len as u32, lkey: own.local_mr.key };
         let fence = random.happens(100);
         let data = [sge];
-        let request = SendRequest { fence, ..SendRequest::new(idx as u64, operation, Data::Sges(&data)) };
+        let is_stray = own.destination.is_some() && random.happens(50);
+        let with_key = |to: Destination| Destination { qkey: to.qkey + u32::from(is_stray), ..to };
+        let request = SendRequest {
+            fence,
+            destination: own.destination.map(with_key),
+            ..SendRequest::new(idx as u64, operation, Data::Sges(&data))
+        };
         // The queue pair takes it: it is in RTS, or flushes it in ERR.
         if device.post_send(own.qp, &request).is_ok() {
-            self.requests.push(Request { kind, len, finds });
+            self.requests.push(Request { kind, len, finds, is_stray });
         }
     }
 
@@ -130,6 +163,8 @@ impl Flow {
         }
         let slot = idx % DEPTH * SLOT;
         let is_right = match request.kind {
+            // Nobody says that it has arrived.
+            _ if own.transport != Transport::Rc => true,
             Kind::Send => true,
             // Its slot belongs to a later one if that is posted.
             Kind::Write | Kind::WriteImm => {
@@ -142,34 +177,70 @@ impl Flow {
         if is_right { Ok(()) } else { Err(format!("request {idx}: memory is not what it was sent to be")) }
     }
 
-    /// A receive of the peer is complete.
-    pub(super) fn receive(&mut self, done: &WorkCompletion, peer: &Connection) -> Result<(), String> {
-        let receive = self.receives.1;
-        if done.wr_id != 1 << 32 | receive as u64 {
-            return Err(format!("receive {receive} is to complete, not {done:?}"));
-        }
-        self.receives.1 += 1;
+    /// A receive of the peer is complete, of its own queue or of the shared one.
+    pub(super) fn receive(
+        &mut self,
+        done: &WorkCompletion,
+        peer: &Connection,
+        shared: Option<&mut Shared>,
+    ) -> Result<(), String> {
+        let (at, memory) = match shared {
+            Some(shared) => (shared.complete(done.wr_id), &shared.memory),
+            None => (self.complete_receive(done.wr_id), &peer.local),
+        };
+        let Some(at) = at else { return Err(format!("no such receive is to complete: {done:?}")) };
         if done.status != Status::Success {
             return Ok(());
         }
-        let takes_receive = |request: &Request| matches!(request.kind, Kind::Send | Kind::WriteImm);
-        let mut with_receive = self.requests.iter().enumerate().filter(|(_, request)| takes_receive(request));
-        let next = with_receive.nth(self.received);
-        let Some((idx, request)) = next else { return Err(format!("never sent: {done:?}")) };
+        let Some((idx, request)) = self.received_request(done, peer.transport) else {
+            return Err(format!("never sent: {done:?}"));
+        };
         self.received += 1;
+        let header_len = if peer.transport == Transport::Ud { GRH_LEN } else { 0 };
         let (kind, at, memory) = if request.kind == Kind::Send {
-            (CompletionKind::Receive, RECEIVE_AT + receive % DEPTH * SLOT, &peer.local)
+            (CompletionKind::Receive, at + header_len, memory)
         } else {
             (CompletionKind::ReceiveWriteImm, WRITE_AT + idx % DEPTH * SLOT, &peer.remote)
         };
-        let expected = (kind, request.len as u32, Some((idx as u32).to_be_bytes()));
+        let byte_len = (header_len + request.len) as u32;
+        let expected = (kind, byte_len, Some((idx as u32).to_be_bytes()));
         if (done.kind, done.byte_len, done.imm) != expected {
-            return Err(format!("receive {receive} is to be {expected:?}, not {done:?}"));
+            return Err(format!("a receive is to be {expected:?}, not {done:?}"));
+        }
+        if header_len > 0 && (done.source.is_none() || read(memory, at - 20, 1) != [IPV4]) {
+            return Err(format!("request {idx}: a datagram without its header: {done:?}"));
         }
         if read(memory, at, request.len) != bytes(idx, request.len) {
-            return Err(format!("receive {receive} of request {idx}: other bytes"));
+            return Err(format!("the receive of request {idx}: other bytes"));
         }
         Ok(())
+    }
+
+    /// The first receive of the queue is complete; where its memory begins, if it is that.
+    fn complete_receive(&mut self, wr_id: u64) -> Option<usize> {
+        let receive = self.receives.1;
+        self.receives.1 += 1;
+        let is_first = wr_id == 1 << 32 | receive as u64;
+        is_first.then_some(RECEIVE_AT + receive % DEPTH * SLOT)
+    }
+
+    /// The request that a receive is of: over a reliable connection the next; else any that was
+    /// sent, for some are lost, and a frame that comes twice is received twice.
+    fn received_request(&self, done: &WorkCompletion, by: Transport) -> Option<(usize, Request)> {
+        let takes_receive = |(_, request): &(usize, &Request)| request.takes_receive();
+        let mut requests = self.requests.iter().enumerate().filter(takes_receive);
+        let found = if by == Transport::Rc {
+            requests.nth(self.received)
+        } else {
+            let named = u32::from_be_bytes(done.imm?) as usize;
+            requests.find(|(idx, _)| *idx == named)
+        };
+        found.map(|(idx, request)| (idx, *request))
+    }
+
+    /// Messages that the peer has received.
+    pub(super) const fn received(&self) -> u64 {
+        self.received as u64
     }
 
     /// After the last packet: each word says how many operations were executed, and each slot has

@@ -5,12 +5,17 @@ use super::flow::Flow;
 use super::random::Random;
 use super::wire::Wire;
 use crate::roce::{Mtu, QpAttributes, QpState, RoceFrame, Status};
+use crate::wire::opcode::Transport;
 
 /// What happened, over any number of seeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// Requests that were posted.
     pub requests: u64,
+    /// Messages that were received over services without acknowledgments.
+    pub unreliable: u64,
+    /// Messages that were received into receives that connections share.
+    pub shared: u64,
     /// Packets that were sent.
     pub packets: u64,
     /// Packets that were sent again.
@@ -31,6 +36,8 @@ impl Summary {
     /// Adds what happened in another seed.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
+        self.unreliable += other.unreliable;
+        self.shared += other.shared;
         self.packets += other.packets;
         self.retransmits += other.retransmits;
         self.duplicates += other.duplicates;
@@ -89,7 +96,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = 1 + random.below(3) as usize;
-        let mut ends = [End::new(&mut random, count), End::new(&mut random, count)];
+        let services = [Transport::Rc, Transport::Rc, Transport::Uc, Transport::Ud];
+        let transports: Vec<_> = (0..count).map(|_| services[random.below(4) as usize]).collect();
+        let mut ends = [(); 2].map(|()| End::new(&mut random, &transports));
         let with = Agreement {
             mtu: if random.below(2) == 0 { Mtu::B256 } else { Mtu::B1024 },
             reads: 1 + random.below(4) as u8,
@@ -172,7 +181,10 @@ impl World {
                 let flow = &mut self.flows[end][idx];
                 let (connection, other) = (&own.connections[idx], &peer.connections[idx]);
                 if self.random.happens(self.receives) {
-                    flow.post_receive(&mut peer.device, other);
+                    match &mut peer.shared {
+                        Some(shared) => shared.post(&mut peer.device),
+                        None => flow.post_receive(&mut peer.device, other),
+                    }
                 }
                 while flow.failure.is_none() && flow.posted() < self.requests && self.random.happens(600) {
                     let before = flow.posted();
@@ -221,7 +233,10 @@ impl World {
             for idx in 0..self.flows[0].len() {
                 let cq = self.ends[end].connections[idx].cq;
                 while let Some(done) = self.ends[end].device.poll_cq(cq) {
-                    let (own, peer) = (&self.ends[end].connections[idx], &self.ends[other].connections[idx]);
+                    let [a, b] = &mut self.ends;
+                    let (own, peer) = if end == 0 { (a, b) } else { (b, a) };
+                    let (shared, own) = (own.shared.as_mut(), &own.connections[idx]);
+                    let peer = &peer.connections[idx];
                     let result = if done.wr_id >> 32 == 0 {
                         // The first try may have been lost before.
                         let losses = 1 + core::mem::take(&mut self.losses[end][idx]);
@@ -229,7 +244,7 @@ impl World {
                         self.exhausted[idx] |= is_at_end && losses >= TRIES;
                         self.flows[end][idx].complete(&done, own, peer)
                     } else {
-                        self.flows[other][idx].receive(&done, own)
+                        self.flows[other][idx].receive(&done, own, shared)
                     };
                     result.map_err(|why| format!("{} µs, end {end}, connection {idx}: {why}", self.now / 1000))?;
                 }
@@ -256,6 +271,10 @@ impl World {
                 }
                 flow.check_end(peer).map_err(|why| name(&why))?;
                 summary.requests += flow.posted() as u64;
+                let is_unreliable = own.transport != Transport::Rc;
+                summary.unreliable += u64::from(is_unreliable) * flow.received();
+                let is_shared = self.ends[other].shared.is_some();
+                summary.shared += u64::from(is_shared) * flow.received();
                 summary.failures += u64::from(flow.failure.is_some());
                 if let Some(counters) = self.ends[end].device.qp_counters(own.qp) {
                     summary.retransmits += counters.retransmits;
