@@ -1,13 +1,15 @@
 //! The configuration in the environment, which `wirepath run` sets, and the messages to the
 //! program's user.
 
+use core::net::SocketAddrV4;
+use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fmt::Display;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sockets::System;
-use sockets::rules::Rules;
+use sockets::rules::{Decision, Query, Role, Rules, Traffic};
 use wirepath::device::af_xdp::{AfXdpConfig, Mode};
 use wirepath::device::mlx5::Feature;
 use wirepath::proto::Ipv4Prefix;
@@ -48,6 +50,10 @@ pub(crate) struct Config {
     /// The application id by which libvma.conf selects the program.
     pub(crate) application_id: Option<String>,
     pub(crate) rules: Rules,
+    /// Ports to which a datagram may be the kernel's by the rules, or refused.
+    kept_sender_ports: RangeInclusive<u16>,
+    /// The rules may give a socket to us by its groups, whose address they leave to the kernel.
+    pub(crate) gives_groups: bool,
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
     spin: Spin,
@@ -66,6 +72,20 @@ pub(crate) enum Policy {
     Warn,
     /// The program runs on the kernel, silently.
     Quiet,
+}
+
+impl Config {
+    /// The answer of the rules about a socket.
+    pub(crate) fn role(&self, traffic: Traffic, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> Decision<'_> {
+        let application_id = self.application_id.as_deref();
+        self.rules.role(&Query { program: &self.program, application_id, traffic, local, remote })
+    }
+
+    /// The same about a datagram of a socket of ours; `None` where no rule keeps any to that port.
+    #[inline]
+    pub(crate) fn role_of_sender(&self, local: impl FnOnce() -> SocketAddrV4, to: SocketAddrV4) -> Option<Role> {
+        self.kept_sender_ports.contains(&to.port()).then(|| self.role(Traffic::UdpSender, local(), Some(to)).role)
+    }
 }
 
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -244,7 +264,21 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
         // Its doorbell is a store.
         _ => 0,
     };
-    Ok(Config { port, own, program, application_id, rules, policy, spin, gather_ns, engines })
+    let kept_sender_ports = rules.kept_sender_ports(&program, application_id.as_deref());
+    let gives_groups = rules.may_give_groups(&program, application_id.as_deref());
+    Ok(Config {
+        port,
+        own,
+        program,
+        application_id,
+        rules,
+        kept_sender_ports,
+        gives_groups,
+        policy,
+        spin,
+        gather_ns,
+        engines,
+    })
 }
 
 /// The engines that the environment asks for, or else the file of rules. Each has a queue of its

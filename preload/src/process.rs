@@ -176,6 +176,18 @@ pub(crate) fn say_that_child_has_none() {
     }
 }
 
+/// Reports that a child of `fork` makes a socket while its parent has an engine.
+pub(crate) fn say_that_new_ones_are_the_kernels() {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if !HAS_SAID.swap(true, Ordering::Relaxed) {
+        config::say(format_args!(
+            "a socket stays with the kernel: process {} was forked from one whose sockets are on wirepath; start it by \
+             exec, or fork before the first socket",
+            sys::getpid()
+        ));
+    }
+}
+
 /// The size of the kernel's descriptor table of the process: `select` ignores bits beyond it (Linux
 /// `core_sys_select`). Read only for sets that are longer than libc's own.
 pub(crate) fn descriptors_max() -> usize {

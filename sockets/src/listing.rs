@@ -493,9 +493,9 @@ fn from_epoch(ns: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(core::time::Duration::from_nanos(ns)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A program may be called anything; the name of a file is 64 bytes of printable ASCII without a
-/// dot in front.
-fn file_name(program: &str) -> String {
+/// The name of a program's files in shared memory: a program may be called anything, and the name
+/// of a file is 64 bytes of printable ASCII without a dot in front.
+pub fn file_name(program: &str) -> String {
     let fits = |letter: char| letter.is_ascii_graphic() && letter != '/';
     let name: String =
         program.chars().take(PROGRAM_MAX).map(|letter| if fits(letter) { letter } else { '_' }).collect();

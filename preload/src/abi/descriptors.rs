@@ -29,6 +29,8 @@ symbols! {
             config::say_unsaid();
             if may_be_ours() {
                 calls::socket(fd, domain, kind, protocol);
+            } else if process::is_child_of_fork() {
+                process::say_that_new_ones_are_the_kernels();
             }
         }
         fd

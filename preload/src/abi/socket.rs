@@ -126,6 +126,9 @@ symbols! {
                 let _ = calls::setsockopt(file, level, name, bytes);
                 return 0;
             }
+            if calls::groups::is_refused(fd, level, name, bytes) {
+                return fail(Errno::EACCES) as c_int;
+            }
             let result = pass!(real::setsockopt(fd, level, name, value, len));
             if result == 0 {
                 let _ = calls::setsockopt(file, level, name, bytes);

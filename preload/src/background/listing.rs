@@ -20,6 +20,8 @@ pub(crate) struct Published {
     listing: Listing,
     used: usize,
     writes: u32,
+    /// The kernel's sockets in the order of their slots, as the kernel was last asked for them.
+    asked: Vec<Option<Entry<'static>>>,
 }
 
 /// The values of all sockets, before the kernel is asked for those of its own.
@@ -83,7 +85,7 @@ impl Published {
             config::say(format_args!("wirepath sockets will not show this program: {error}"));
         });
         let listing = listing.ok()?;
-        Some(Self { listing, used: 0, writes: 0 })
+        Some(Self { listing, used: 0, writes: 0, asked: Vec::new() })
     }
 
     /// Begins to read the values that are under the engines' locks.
@@ -104,10 +106,18 @@ impl Published {
         let asks = kernels <= ASKED_ALWAYS || self.writes.is_multiple_of(8);
         self.writes = self.writes.wrapping_add(1);
         let used = sockets.len();
-        for (slot, (mut entry, twin)) in sockets.into_iter().enumerate() {
-            if let Some(twin) = twin.filter(|_| asks) {
-                ask_kernel(&mut entry, twin);
+        self.asked.resize_with(used, || None);
+        for ((slot, (mut entry, twin)), asked) in sockets.into_iter().enumerate().zip(&mut self.asked) {
+            let known = asked.take().filter(|known| (known.fd, known.opened) == (entry.fd, entry.opened));
+            match (twin, known) {
+                (None, _) => (),
+                (Some(_), Some(known)) if !asks => {
+                    let Entry { place, why, epoll_sets, .. } = entry;
+                    entry = Entry { place, why, epoll_sets, ..known };
+                }
+                (Some(twin), _) => ask_kernel(&mut entry, twin),
             }
+            *asked = twin.map(|_| entry.clone());
             self.listing.set(slot, &entry);
         }
         (used..self.used).for_each(|slot| self.listing.clear(slot));
@@ -180,6 +190,7 @@ impl Listed {
 /// another file: then the next write corrects the entry.
 fn ask_kernel(entry: &mut Entry<'_>, fd: i32) {
     const SO_MEMINFO: i32 = 55;
+    const SK_MEMINFO_RMEM_ALLOC: usize = 0;
     const SK_MEMINFO_DROPS: usize = 8;
     const TIOCOUTQ: usize = 0x5411;
     const FIONREAD: usize = 0x541b;
@@ -196,6 +207,8 @@ fn ask_kernel(entry: &mut Entry<'_>, fd: i32) {
         (entry.receive_queue, entry.send_queue) = (queued(FIONREAD), queued(TIOCOUTQ));
         let mut memory = [0; 36];
         if sys::getsockopt(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut memory) == Ok(memory.len()) {
+            // FIONREAD is the length of the next datagram alone; this is what `ss` shows.
+            entry.receive_queue = u64::from(word(&memory, SK_MEMINFO_RMEM_ALLOC * 4));
             entry.drops = u64::from(word(&memory, SK_MEMINFO_DROPS * 4));
         }
         return;

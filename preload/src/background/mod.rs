@@ -68,6 +68,9 @@ fn start() {
     let thread = BackgroundThread { wakes, routes, use_of, looks: 0, published, collected: None, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
+        // The next socket tries again.
+        [wakes, routes].into_iter().flatten().for_each(thread_state::give_back);
+        IS_RUNNING.store(false, Ordering::Relaxed);
         crate::config::say(format_args!(
             "no thread for timers: {error}; peers get no answer while the program computes"
         ));

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::io::{IoSlice, IoSliceMut};
 
-use sockets::rules::Traffic;
+use sockets::rules::{Role, Traffic};
 use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, Ready, RecvFlags, SendControl, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
@@ -202,8 +202,9 @@ pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
         }
         engine.files.twin(file)?
     };
-    // `bind` has decided about one that has a port.
-    if offload::name_of(twin).is_none_or(|local| local.port() != 0) {
+    // `bind` has decided about one that has a port, unless a group may give it to us.
+    let gives_groups = config::get().is_some_and(|config| config.gives_groups);
+    if offload::name_of(twin).is_none_or(|local| local.port() != 0 && !gives_groups) {
         return Ok(());
     }
     thread::test_cancel();
@@ -471,10 +472,15 @@ pub(crate) fn send_controlled(
     if flags & libc::MSG_OOB != 0 {
         return Ours(Err(Errno::EOPNOTSUPP));
     }
-    if let (Kind::Datagram, Some(to)) = (target.kind, to)
-        && !calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true)
-    {
-        return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+    if let (Kind::Datagram, Some(to)) = (target.kind, to) {
+        let role = rule_of(&mut engine, &target, to);
+        if role == Some(Role::Refuse) {
+            return Ours(Err(Errno::EACCES));
+        }
+        let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
+        if !is_ours {
+            return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+        }
     }
     let control = match control {
         [] => None,
@@ -503,6 +509,12 @@ pub(crate) fn send_controlled(
         Kind::Stream => send_all(file, &target, parts, flags, first),
         Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
     }
+}
+
+/// What the rules say of a datagram to this destination; `None` where they keep none to its port.
+fn rule_of(engine: &mut Engine, target: &Target, to: SocketAddrV4) -> Option<Role> {
+    let local = || engine.look(|sockets| sockets.local_addr(target.id)).unwrap_or(ANY);
+    config::get()?.role_of_sender(local, to)
 }
 
 /// Whether the kernel sends a datagram for which the worker has no route, because routes have just
@@ -693,7 +705,10 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
         return Ok(());
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
-    // The owner of a bound socket was decided by `bind`.
+    // The owner of a bound socket was decided by `bind`, or is by a group that it may yet join.
+    if local.port() != 0 && config::get().is_some_and(|config| config.gives_groups) {
+        return Ok(());
+    }
     if local.port() != 0 || !offload::is_ours(engine, file, Traffic::UdpSender, local, Some(to))? {
         epoll_twins::leave_to_kernel(engine, file);
         return Ok(());

@@ -13,18 +13,20 @@ use std::fs;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
-use sockets::rules::{Query, Role, Traffic};
-use sockets::{Errno, SocketId};
+use sockets::rules::{Decision, Role, Traffic};
+use sockets::{Errno, Kind, SocketId};
 
 use crate::address;
 use crate::calls::offload;
 use crate::engine::Engine;
-use crate::engine::file::{Groups, Socket};
+use crate::engine::file::{Groups, Owner, Socket};
+use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::{config, sys};
 
 const IP_MSFILTER: c_int = 41;
 const MCAST_JOIN_GROUP: c_int = 42;
+const MCAST_LEAVE_GROUP: c_int = 45;
 const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
 const MCAST_MSFILTER: c_int = 48;
 const IP_MULTICAST_ALL: c_int = 49;
@@ -72,9 +74,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
         // The twin's own value is 0 where its datagrams stay on this host.
         return engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, name, value, cx));
     }
-    if let Some(group) = joined(name, value)
-        && role_of(engine, id, group) == Role::Refuse
-    {
+    if is_refused(twin, libc::IPPROTO_IP, name, value) {
         return Err(Errno::EACCES);
     }
     if !is_of_own_host(libc::IPPROTO_IP, name, value) {
@@ -87,6 +87,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
 /// Applies an option that the twin has taken to the offloaded socket, as far as it concerns our
 /// interface.
 pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let twin = engine.files.twin(file)?;
     note(engine.files.socket(file)?, libc::IPPROTO_IP, name, value);
     let is_ours = match name {
         libc::IP_MULTICAST_LOOP => config::get().is_some_and(|config| config.own.is_some()),
@@ -97,7 +98,7 @@ pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int
         libc::IP_MULTICAST_TTL | IP_MULTICAST_ALL => true,
         _ => match named(name, value) {
             Some((group, idx, address)) => {
-                let role = joined(name, value).map_or(Role::Offload, |group| role_of(engine, id, group));
+                let role = joined(name, value).map_or(Role::Offload, |group| role_of(twin, group).role);
                 if role == Role::Refuse {
                     return Err(Errno::EACCES);
                 }
@@ -216,13 +217,57 @@ pub(crate) fn restore_twin(engine: &mut Engine, file: FileId, id: SocketId) {
     }
 }
 
-/// The role of a group that a socket joins; the port is the bound one.
-fn role_of(engine: &mut Engine, id: SocketId, group: Ipv4Addr) -> Role {
-    let Some(config) = config::get() else { return Role::Os };
-    let port = engine.look(|sockets| sockets.local_addr(id)).map_or(0, |local| local.port());
-    let application_id = config.application_id.as_deref();
-    let (traffic, local) = (Traffic::UdpReceiver, SocketAddrV4::new(group, port));
-    config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote: None }).role
+/// The role of a group that a socket joins; the port is that of its twin.
+fn role_of(twin: c_int, group: Ipv4Addr) -> Decision<'static> {
+    let Some(config) = config::get() else { return Decision { role: Role::Os, why: "no interface is named" } };
+    let port = offload::name_of(twin).map_or(0, |local| local.port());
+    config.role(Traffic::UdpReceiver, SocketAddrV4::new(group, port), None)
+}
+
+/// Whether the rules refuse the group that an option joins, on a socket that is not ours.
+pub(crate) fn is_refused(twin: c_int, level: c_int, name: c_int, value: &[u8]) -> bool {
+    is_of_groups(level, name) && joined(name, value).is_some_and(|group| role_of(twin, group).role == Role::Refuse)
+}
+
+/// Whether the rules give us a group that a datagram socket has joined by our interface, although
+/// they leave its address, the wildcard, to the kernel. A feed's receiver mostly binds no group.
+pub(crate) fn one_is_ours(engine: &mut Engine, file: FileId) -> Result<bool, Errno> {
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    let is_open = socket.kind == Kind::Datagram && socket.place == Owner::Undecided && !socket.is_refused;
+    let gives = config::get().is_some_and(|config| config.gives_groups);
+    let is_bound = || offload::name_of(twin).is_some_and(|local| local.ip().is_unspecified() && local.port() != 0);
+    if !gives || !is_open || !is_bound() || socket.stays_the_kernels(twin).is_some() {
+        return Ok(false);
+    }
+    let given = |(group, _, _): &(Ipv4Addr, u32, Ipv4Addr)| match role_of(twin, *group) {
+        decision if matches!(decision.role, Role::Offload | Role::Both) => Some(decision),
+        _ => None,
+    };
+    let of_us: Vec<_> =
+        members(&socket.options).into_iter().filter_map(|named| Some((given(&named)?, named))).collect();
+    if of_us.is_empty() || !offload::open(engine) || engine.lose_if_gone() {
+        return Ok(false);
+    }
+    let by_ours = of_us.into_iter().find(|(_, (group, idx, address))| is_on_ours(engine, *group, *idx, *address));
+    let Some((decision, _)) = by_ours else { return Ok(false) };
+    let socket = engine.files.socket(file)?;
+    (socket.why, socket.is_both) = (decision.why, decision.role == Role::Both);
+    Ok(true)
+}
+
+/// The groups that a socket has joined and not left, each with the interface's index and address.
+fn members(options: &Options) -> Vec<(Ipv4Addr, u32, Ipv4Addr)> {
+    let mut members = Vec::new();
+    for OptionCall { name, value, .. } in options.iter().filter(|call| is_of_groups(call.level, call.name)) {
+        let Some(membership) = named(*name, value) else { continue };
+        if joined(*name, value).is_some() {
+            members.push(membership);
+        } else if matches!(*name, libc::IP_DROP_MEMBERSHIP | MCAST_LEAVE_GROUP) {
+            members.retain(|(group, ..)| *group != membership.0);
+        }
+    }
+    members
 }
 
 /// Whether an option names our interface (Linux `ip_mc_find_dev`): by its index, by an address, or

@@ -359,6 +359,9 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         socket.options.push(level, name, value);
         socket.note(level, name, value);
         groups::note(socket, level, name, value);
+        if groups::is_of_groups(level, name) {
+            join_by_group(&mut engine, file);
+        }
         return Pass;
     };
     if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
@@ -390,6 +393,17 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         }
     }
     Ours(done)
+}
+
+/// The twin has joined a group: the rules may give the socket to us by that.
+fn join_by_group(engine: &mut Engine, file: FileId) {
+    if groups::one_is_ours(engine, file) == Ok(true)
+        && let Ok(twin) = engine.files.twin(file)
+        && let Err(error) = offload::take(engine, file, offload::name_of(twin), true)
+        && !has_lost_interface(engine, file, error)
+    {
+        config::say(format_args!("a socket stays with the kernel with its groups: error {}", error.0));
+    }
 }
 
 /// `getsockopt`: returns the length of the value.

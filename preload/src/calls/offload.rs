@@ -6,7 +6,8 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Mutex, PoisonError};
 
-use sockets::rules::{Query, Role, Traffic};
+use sockets::listing::file_name;
+use sockets::rules::{Role, Traffic};
 use sockets::{Errno, Interest as Watched, Kind, Ready, Shutdown, SocketId, Stack, Trigger};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::proto::Resolution;
@@ -102,16 +103,17 @@ fn decide(
     if named.ip().is_loopback() || (remote.is_some() && (named.ip().is_unspecified() || named.ip().is_broadcast())) {
         return (Verdict::Kernel, "loopback or broadcast");
     }
-    let application_id = config.application_id.as_deref();
-    let decision = config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote });
-    match decision.role {
+    let decision = config.role(traffic, local, remote);
+    let ours = match decision.role {
         Role::Os => return (Verdict::Kernel, decision.why),
-        Role::Refuse => return (Verdict::Refused, decision.why),
-        Role::Offload | Role::Both => (),
-    }
-    let ours = if decision.role == Role::Both { Verdict::Both } else { Verdict::Ours };
+        Role::Refuse => Verdict::Refused,
+        Role::Offload => Verdict::Ours,
+        Role::Both => Verdict::Both,
+    };
     if !open(engine) {
-        return (Verdict::Kernel, "the interface could not be opened");
+        // Whose the address is cannot be judged then.
+        let kept = (Verdict::Kernel, "the interface could not be opened");
+        return if ours == Verdict::Refused { (ours, decision.why) } else { kept };
     }
     if engine.lose_if_gone() {
         return (Verdict::Kernel, GONE);
@@ -246,11 +248,13 @@ pub(crate) fn watched(event: libc::epoll_event) -> Watched {
 }
 
 /// Opens the worker before the program begins, under the policy `refuse`: a program whose sockets
-/// cannot be offloaded does not start.
+/// cannot be offloaded does not start. It is closed again, because the program may be a shell that
+/// makes no socket, and the one that it starts by `vfork`, which no handler sees, needs the queue.
 pub(crate) fn open_first() {
     let refuses = config::get().is_some_and(|config| config.policy == config::Policy::Refuse);
     let is_open = |number| open(&mut engine::enter_at(number));
     if refuses && !config::has_opened() && engine::all().iter().all(is_open) {
+        engine::all().iter().for_each(|number| engine::enter_at(number).close());
         // The programs that a script starts need not wait for it again.
         sys::set_environment(config::OPENED, "1");
     }
@@ -296,7 +300,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         listeners_max: 256,
         ..TcpConfig::default()
     };
-    let live = LiveConfig::over(config.port.clone()).named(&config.program).with_tcp(tcp);
+    let live = LiveConfig::over(config.port.clone()).named(&file_name(&config.program)).with_tcp(tcp);
     let live = match &config.own {
         Some(host) => live.owned(host.clone()),
         None => live,

@@ -7,7 +7,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Sockets};
 
-use super::{IPV6, has_lost_interface, keep, offload};
+use super::{IPV6, groups, has_lost_interface, keep, offload};
 use crate::address::{self, Address, Family};
 use crate::engine::file::ANY;
 use crate::engine::table::FileId;
@@ -41,7 +41,8 @@ pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
     }
     socket.has_named_port = is_named;
     let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
-    if offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
+    let by_address = offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)?;
+    if by_address || groups::one_is_ours(&mut engine, file)? {
         match offload::take(&mut engine, file, Some(local), true) {
             Err(error) if has_lost_interface(&mut engine, file, error) => (),
             done => _ = done?,

@@ -1,5 +1,7 @@
 //! All rules of a file, and the search in them.
 
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -83,6 +85,35 @@ impl Rules {
     /// of them. The names are those of [`Query`].
     pub fn engines(&self, program: &str, application_id: Option<&str>) -> Option<usize> {
         self.sections_of(program, application_id).find_map(|section| section.engines)
+    }
+
+    /// Ports to which a program's datagrams may be another's than ours, by a rule or by a default:
+    /// all from the lowest to the highest, empty if there are none. Only for these need each
+    /// destination be asked about. The names are those of [`Query`].
+    pub fn kept_sender_ports(&self, program: &str, application_id: Option<&str>) -> RangeInclusive<u16> {
+        let keeps = |rule: &&Rule| rule.role != Role::Offload && rule.traffic.contains(Traffic::UdpSender);
+        let ports = |rule: &Rule| rule.remote.as_ref().map_or(Endpoints::ALL_PORTS, |remote| remote.ports.clone());
+        let of_section = |section: &Section| {
+            let otherwise = section.otherwise.as_ref().filter(|(role, _)| *role != Role::Offload);
+            let rules = section.rules.iter().filter(keeps).map(ports);
+            rules.chain(otherwise.map(|_| Endpoints::ALL_PORTS)).collect::<Vec<_>>()
+        };
+        let all = self.sections_of(program, application_id).flat_map(of_section);
+        let hull = |a: RangeInclusive<u16>, b: RangeInclusive<u16>| *a.start().min(b.start())..=*a.end().max(b.end());
+        #[allow(clippy::reversed_empty_ranges)] // empty is what it means
+        all.reduce(hull).unwrap_or(1..=0)
+    }
+
+    /// Whether a program's sockets may be ours by their groups alone: by a rule of receivers, where
+    /// others or the default leave the address that they are bound to.
+    pub fn may_give_groups(&self, program: &str, application_id: Option<&str>) -> bool {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let traffic = Traffic::UdpReceiver;
+        let of_address = self.role(&Query { program, application_id, traffic, local: any, remote: None }).role;
+        let gives = |rule: &Rule| {
+            rule.role != of_address && rule.traffic.contains(traffic) && rule.local.is_some() && rule.remote.is_none()
+        };
+        self.sections_of(program, application_id).any(|section| section.rules.iter().any(gives))
     }
 
     fn sections_of(&self, program: &str, application_id: Option<&str>) -> impl Iterator<Item = &Section> {

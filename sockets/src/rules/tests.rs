@@ -239,7 +239,7 @@ fn errors_of_toml_say_where_and_what_was_expected() {
     }
     let server = "[[rules]]\nuse = \"os\"\ntraffic = \"tcp-server\"\nremote = \"*:1\"";
     refused(server, 4, 10, "no remote");
-    refused("[[rules]]\nuse = \"both\"\ntraffic = \"tcp-client\"", 2, 7, "a listener");
+    refused("[[rules]]\nuse = \"both\"\ntraffic = \"udp-sender\"", 2, 7, "leaves once");
     refused("[[programs]]\nid = \"x\"", 1, 1, "expected a name");
     refused("rules = [{ use = \"os\" ]", 1, 23, "");
     refused("ä = 1", 1, 1, "");

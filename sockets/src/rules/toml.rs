@@ -120,11 +120,9 @@ impl Reader<'_> {
             let span = table.get("remote").map_or(rule.span(), Spanned::span);
             return Err(self.at(span, "expected no remote: a server and a receiver have no peer when they are asked"));
         }
-        if role == Role::Both && !traffic.contains(Traffic::TcpServer) {
+        if role == Role::Both && traffic == TrafficSet::one(Traffic::UdpSender) {
             let span = table.get("use").map_or(rule.span(), Spanned::span);
-            return Err(
-                self.at(span, "expected \"both\" for a tcp-server alone: only a listener can be on both stacks")
-            );
+            return Err(self.at(span, "expected another word than \"both\" for a udp-sender: a datagram leaves once"));
         }
         Ok(Rule { role, traffic, local, remote, why })
     }

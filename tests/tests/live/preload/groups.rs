@@ -87,7 +87,7 @@ fn rule_decides_about_a_group_when_it_is_joined() {
     let said = text(&run(&wire, "env", &[&rules, &program, "ruled", &OURS.to_string()]));
     IS_OVER.store(true, Ordering::Relaxed);
     let expected = "bind: ok\njoin the kernel's: ok\nheard first\njoin the refused: EACCES\n\
-                    join the refused before bind: ok\nbind: EACCES\n";
+                    join the refused before bind: EACCES\nbind: ok\n";
     assert_eq!(said, expected);
     assert!(read_from_kernel(&wire) > 0, "the group was not the kernel's");
 }

@@ -1,0 +1,187 @@
+//! Rules of a program under the preload library: which of its sockets they give to whom, and when
+//! they are asked.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::thread;
+
+use wirepath_tests::live::preload::{compile, counter_of, echo, run, said, segments_received, start, wire};
+use wirepath_tests::live::{OURS, THEIRS, wait_until};
+use wirepath_tests::netns::Namespace;
+
+/// Prints what a call returns, or the name of its error.
+const TELLS: &str = "\
+import errno, os, socket, struct, sys
+def tells(what, act):
+    try: print(what, act(), flush=True)
+    except OSError as error: print(what, errno.errorcode.get(error.errno, str(error)), flush=True)
+def datagrams(port):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(10)
+    if port is not None: made.bind(('0.0.0.0', port))
+    return made
+def join(made, group):
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(sys.argv[1]))
+";
+
+fn python(body: &str) -> String {
+    format!("{TELLS}{body}")
+}
+
+/// The setting that names a file with these rules.
+fn rules(folder: &Path, text: &str) -> String {
+    let path = folder.join("rules.toml");
+    fs::write(&path, text).unwrap();
+    format!("WIREPATH_RULES={}", path.display())
+}
+
+#[test]
+fn rule_of_a_group_gives_us_a_receiver_that_the_default_leaves_to_the_kernel() {
+    let test = "rule_of_a_group_gives_us_a_receiver_that_the_default_leaves_to_the_kernel";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    wire.far.ip(&["route", "add", "239.0.0.0/8", "dev", wirepath_tests::live::FAR]).unwrap();
+    let rules = rules(
+        folder.path(),
+        "default = \"os\"\n[[rules]]\nuse = \"offload\"\ntraffic = \"udp-receiver\"\nlocal = \"239.1.1.0/24:30001\"\n",
+    );
+    let body = python(
+        "made = datagrams(30001 if sys.argv[2] == 'bind' else None)\n\
+         if sys.argv[2] == 'bind': made.sendto(b'subscribe', ('127.0.0.1', 9))\n\
+         join(made, '239.1.1.1')\n\
+         if sys.argv[2] == 'join': made.bind(('0.0.0.0', 30001))\n\
+         print('ready', flush=True)\n\
+         tells('heard', lambda: made.recv(20))\n",
+    );
+    for first in ["bind", "join"] {
+        let before = counter_of(&wire.near, "Udp:", "InDatagrams");
+        let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &OURS.to_string(), first];
+        let program = start(&wire, "env", &words);
+        let sender = wire.socket((THEIRS, 0));
+        let port = ":7531 ";
+        let is_bound = || wire.near.run(|| fs::read_to_string("/proc/thread-self/net/udp").unwrap()).contains(port);
+        wait_until("the receiver is bound", is_bound);
+        let is_member =
+            || wire.near.run(|| fs::read_to_string("/proc/thread-self/net/igmp").unwrap()).contains("010101EF");
+        wait_until("and is a member", is_member);
+        thread::sleep(std::time::Duration::from_millis(200));
+        sender.send_to(b"a price", (Ipv4Addr::new(239, 1, 1, 1), 30_001)).unwrap();
+        assert_eq!(program.finish(), "ready\nheard b'a price'\n", "{first} first");
+        assert_eq!(counter_of(&wire.near, "Udp:", "InDatagrams"), before, "{first} first: the kernel's");
+    }
+}
+
+#[test]
+fn refused_group_is_joined_by_no_socket() {
+    let test = "refused_group_is_joined_by_no_socket";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let rules = rules(
+        folder.path(),
+        "default = \"os\"\n[[rules]]\nuse = \"refuse\"\ntraffic = \"udp-receiver\"\nlocal = \"239.1.2.0/24:*\"\n",
+    );
+    let body = python(
+        "tells('unbound', lambda: join(datagrams(None), '239.1.2.1'))\n\
+         tells('bound', lambda: join(datagrams(30002), '239.1.2.1'))\n\
+         tells('another group', lambda: join(datagrams(30003), '239.1.3.1'))\n",
+    );
+    let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &OURS.to_string()];
+    assert_eq!(said(&run(&wire, "env", &words)), "unbound EACCES\nbound EACCES\nanother group None\n");
+}
+
+#[test]
+fn rule_of_senders_is_asked_for_each_destination() {
+    let test = "rule_of_senders_is_asked_for_each_destination";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let rules = rules(
+        folder.path(),
+        &format!(
+            "[[rules]]\nuse = \"os\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7000\"\n\
+             [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7002\"\n"
+        ),
+    );
+    let body = python(
+        "made = datagrams(7400)\n\
+         for port in (7005, 7002, 7000, 7000): tells(port, lambda: made.sendto(b'echo', (sys.argv[1], port)))\n\
+         tells('answer', lambda: made.recv(20))\n",
+    );
+    let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string()];
+    let text = said(&run(&wire, "env", &words));
+    assert_eq!(text, "7005 4\n7002 EACCES\n7000 4\n7000 4\nanswer b'echo'\n");
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 2, "datagrams that the kernel has sent");
+}
+
+#[test]
+fn what_is_refused_by_default_is_our_interface_alone() {
+    let test = "what_is_refused_by_default_is_our_interface_alone";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let other = Namespace::new().unwrap();
+    wire.near.veth("second0", &other, "second1").unwrap();
+    wire.near.ip(&["addr", "add", "10.9.1.1/24", "dev", "second0"]).unwrap();
+    other.ip(&["addr", "add", "10.9.1.2/24", "dev", "second1"]).unwrap();
+    let _listener = other.run(|| TcpListener::bind("10.9.1.2:7000").unwrap());
+    let rules = rules(folder.path(), "default = \"refuse\"\n");
+    let body = python(
+        "tells('management', lambda: socket.create_connection(('10.9.1.2', 7000)).getpeername()[1])\n\
+         tells('its address', lambda: socket.create_server(('10.9.1.1', 7100)).getsockname()[1])\n\
+         tells('ours', lambda: socket.create_connection((sys.argv[1], 7000)))\n\
+         tells('our address', lambda: socket.create_server((sys.argv[2], 7100)))\n",
+    );
+    let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string(), &OURS.to_string()];
+    let text = said(&run(&wire, "env", &words));
+    assert_eq!(text, "management 7000\nits address 7100\nours EACCES\nour address EACCES\n");
+}
+
+#[test]
+fn program_of_any_name_is_offloaded() {
+    let test = "program_of_any_name_is_offloaded";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(alone) = compile(test, "alone.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    for name in ["order engine", ".engine", "Käse", &"n".repeat(80)] {
+        let copy = folder.path().join(name);
+        fs::copy(&alone, &copy).unwrap();
+        let words = ["WIREPATH_POLICY=refuse", copy.to_str().unwrap(), &THEIRS.to_string()];
+        assert_eq!(said(&run(&wire, "env", &words)), "hello\n", "{name}");
+    }
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn shell_that_must_be_offloaded_leaves_the_interface_to_what_it_starts() {
+    let test = "shell_that_must_be_offloaded_leaves_the_interface_to_what_it_starts";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(alone) = compile(test, "alone.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &["sh"]) else { return };
+    echo(&wire);
+    let script = format!("{alone} {THEIRS}; {alone} {THEIRS}; true");
+    let output = run(&wire, "env", &["WIREPATH_POLICY=refuse", "sh", "-c", &script]);
+    assert_eq!(said(&output), "hello\nhello\n");
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn sockets_of_a_forked_child_are_said_to_be_the_kernels() {
+    let test = "sockets_of_a_forked_child_are_said_to_be_the_kernels";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let body = python(
+        "kept = socket.create_connection((sys.argv[1], 7000))\n\
+         if os.fork() == 0:\n\
+         \x20   for each in range(2): socket.create_connection((sys.argv[1], 7000)).close()\n\
+         \x20   os._exit(0)\n\
+         os.wait()\n\
+         kept.sendall(b'echo'); tells('parent', lambda: kept.recv(4))\n",
+    );
+    let text = said(&run(&wire, "python3", &["-c", &body, &THEIRS.to_string()]));
+    let sentence = "was forked from one whose sockets are on wirepath; start it by exec, or fork before the first";
+    assert!(text.contains("parent b'echo'\n") && text.matches(sentence).count() == 1, "{text}");
+}
