@@ -15,6 +15,7 @@
 //! twice.
 
 mod books;
+mod climb;
 mod numbers;
 mod read;
 mod too_low;
@@ -25,6 +26,7 @@ use core::{fmt, mem};
 use market::Symbol;
 
 use self::books::{Changes, Templates};
+use self::climb::Climb;
 use self::numbers::Numbers;
 use self::read::{Said, read};
 use self::too_low::too_low;
@@ -98,6 +100,8 @@ pub struct FixClient {
     processed_below: u64,
     /// The number with which the next login begins, because the venue has used those before.
     used_below: Option<u64>,
+    /// Of the Logons since the start.
+    climb: Climb,
     unread: Unread,
 }
 
@@ -117,6 +121,7 @@ impl FixClient {
             is_question_due: false,
             processed_below: 0,
             used_below: None,
+            climb: Climb::default(),
             unread: Unread::default(),
         }
     }
@@ -137,6 +142,7 @@ impl FixClient {
     /// The numbers go on at `mark`, that of the journal.
     fn resume(&mut self, mark: &SessionMark) {
         *self.session.store_mut() = Numbers::at(mark);
+        self.climb = Climb::default();
     }
 
     fn connected(&mut self, now: Now) -> Result<(), SessionError> {
@@ -148,6 +154,7 @@ impl FixClient {
         (self.stage, self.is_question_due) = (Stage::LoggingOn, false);
         self.session.connected(now);
         self.expect_all();
+        self.climb.logon(self.processed_below);
         self.tick(now)
     }
 
@@ -171,7 +178,8 @@ impl FixClient {
         if !self.session.is_logged_on() || now.steady_ns.saturating_sub(since_ns) < timeout_ns {
             return Ok(());
         }
-        if is_again {
+        // The session itself ends where messages stay missing, and names their rule.
+        if is_again && self.session.missing_timeout_ns().is_none() {
             let why = "the venue does not answer the TestRequest (1) behind the Logon";
             return Err(SessionError::new(why));
         }
@@ -213,6 +221,7 @@ impl FixClient {
         Ok(match said {
             Said::Reset => {
                 self.expect_all();
+                self.climb = Climb::OVER;
                 self.gap("the numbers began anew within the session")?
             }
             Said::Skipped { from } => {
@@ -223,6 +232,7 @@ impl FixClient {
                 self.gap(format_args!("the venue passes over its messages from number {from} on (SequenceReset)"))?
             }
             Said::LoggedOn => {
+                self.climb.logged_on(self.session.missing_count());
                 self.ask(now);
                 Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: mem::take(&mut self.is_gap) })
             }
@@ -235,9 +245,15 @@ impl FixClient {
                 // The answer covers the question, so it is asked again behind it.
                 self.is_question_due = true;
                 let from = self.session.store().id_of(begin);
+                self.climb.asked_for(from);
                 Some(SessionEvent::Message { number: 0, message: VenueMessage::NotProcessed { from } })
             }
             Said::Answered if self.stage == Stage::Settled => None,
+            Said::Answered if mem::replace(&mut self.climb, Climb::OVER).hides_numbers() => {
+                // The gap comes before the session opens, by the answer to another question.
+                self.is_question_due = true;
+                Some(SessionEvent::LoggedIn { mark: self.session.store().mark(), is_gap: true })
+            }
             Said::Answered => {
                 self.stage = Stage::Settled;
                 let (next_id, is_final) = (self.processed_below, false);
@@ -286,16 +302,35 @@ impl FixClient {
             (End::PeerLoggedOut, text @ [_, ..]) => {
                 let words = format!("the venue logged out: {}", Escaped(text));
                 let too_low = too_low(text);
+                if self.stage == Stage::LoggingOn {
+                    self.climb.refused();
+                }
                 too_low.map_or_else(|| SessionError::new(&words), |expected| self.used(&words, expected))
             }
+            (End::NotResent, _) => self.not_resent(),
             (end, _) => SessionError::new(end),
         }
+    }
+
+    /// A message of the venue stays missing: the next login asks for it again, or goes on behind
+    /// it.
+    fn not_resent(&mut self) -> SessionError {
+        let number = self.session.store().next_in();
+        let words = format!("the venue's message {number}: {}", End::NotResent);
+        if !self.unread.is_to_be_passed_over(number, &[]) {
+            return SessionError::new(words);
+        }
+        self.session.store_mut().set_next_in(number + 1);
+        self.is_gap = true;
+        SessionError::gap(format_args!(
+            "{words}: it is passed over; no order passes until a person has compared, and arms"
+        ))
     }
 
     /// The venue has used numbers that the journal does not have, because a power cut took its end:
     /// what was sent in them is unknown here. The next login begins behind them, and tells the gap.
     fn used(&mut self, words: &str, expected: Option<u64>) -> SessionError {
-        self.is_gap = true;
+        (self.is_gap, self.climb) = (true, Climb::OVER);
         let ours = self.session.store().next_out();
         self.used_below = expected.filter(|expected| (ours..=SEQ_MAX).contains(expected));
         SessionError::gap(format_args!(

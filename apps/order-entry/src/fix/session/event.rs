@@ -102,6 +102,8 @@ pub enum End {
     CompId,
     /// SendingTime (52) is too far from our clock.
     SendingTime,
+    /// Messages that are missing did not come whole, however often they were requested.
+    NotResent,
     /// The session's span is over, or has not begun.
     Schedule,
     /// The peer does not read: the output is full.
@@ -126,6 +128,9 @@ impl fmt::Display for End {
             Self::BeginString => "BeginString (8) must be that of the session",
             Self::CompId => "SenderCompID (49) and TargetCompID (56) must be those of the session",
             Self::SendingTime => "SendingTime (52) must be near the receiver's clock",
+            Self::NotResent => {
+                "a ResendRequest (2) must be answered by whole messages or a SequenceReset (4): three were not"
+            }
             Self::Schedule => "the session is not open now",
             Self::OutputFull => "the peer does not read",
             Self::StoreFull => "the store of sent messages is full",

@@ -78,7 +78,7 @@ impl<S: MessageStore> Session<S> {
         }
         if seq > next_in && next_expected.is_some() {
             // The answer's 789 has the peer send what is missing.
-            self.hole = Some(Hole { end: seq - 1, asked_end: seq - 1, since_ns: now.steady_ns });
+            self.hole = Some(Hole::unrequested(next_in, seq - 1, now));
         }
         if self.config.role == Role::Acceptor {
             self.send_logon(now, reset);

@@ -2,7 +2,7 @@
 
 use core::mem;
 
-use super::event::Now;
+use super::event::{End, Now};
 use super::machine::{Session, State, Step};
 use super::receiver::Place;
 use super::rules::Header;
@@ -12,15 +12,31 @@ use crate::fix::codec::{FieldIndex, Message};
 use crate::fix::orders::{Defect, Reason};
 use crate::fix::tag::tags;
 
+/// Requests from one number on, without a message that was missing in between. The first answer may
+/// have been damaged on its way; what is damaged three times is so at the peer, which would be
+/// asked for ever.
+const REQUESTS_MAX: u32 = 3;
+
 /// Messages of the peer that are missing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
+    /// The first of them when it was requested.
+    begin: u64,
+    /// Requests from there on.
+    requests: u32,
     /// The last number that may be missing.
     pub(super) end: u64,
     /// The last number that was requested.
     pub(super) asked_end: u64,
     /// When it was requested, or when a message came that was missing.
     pub(super) since_ns: u64,
+}
+
+impl Hole {
+    /// From `begin` to `end`, which the peer fills without a request.
+    pub(super) const fn unrequested(begin: u64, end: u64, now: Now) -> Self {
+        Self { begin, requests: 0, end, asked_end: end, since_ns: now.steady_ns }
+    }
 }
 
 /// Messages of ours that the peer asked for.
@@ -69,13 +85,18 @@ impl<S: MessageStore> Session<S> {
         }
     }
 
+    /// Messages of the peer that are missing.
+    pub(in crate::fix) fn missing_count(&self) -> u64 {
+        self.hole.map_or(0, |hole| (hole.end + 1).saturating_sub(self.sender.store.next_in()))
+    }
+
     /// How long missing messages of the peer may take; `None` where none is missing.
     pub(in crate::fix) fn missing_timeout_ns(&self) -> Option<u64> {
         self.hole.map(|_| self.config.resend_timeout_ns)
     }
 
     /// Requests again where the last request is answered and something is missing still, or where
-    /// no answer comes.
+    /// no answer comes. After [`REQUESTS_MAX`] without progress the session ends.
     pub(super) fn mind_hole(&mut self, now: Now) {
         let Some(hole) = self.hole else { return };
         let next_in = self.sender.store.next_in();
@@ -91,12 +112,24 @@ impl<S: MessageStore> Session<S> {
         let begin = self.sender.store.next_in();
         let max = self.config.resend_request_max;
         let asked_end = if max == 0 { end } else { end.min(begin.saturating_add(max - 1)) };
-        self.hole = Some(Hole { end, asked_end, since_ns: now.steady_ns });
+        let requests = self.hole.filter(|hole| hole.begin == begin).map_or(0, |hole| hole.requests);
+        if requests == REQUESTS_MAX {
+            return self.give_hole_up(now, begin);
+        }
+        self.hole = Some(Hole { begin, requests: requests + 1, end, asked_end, since_ns: now.steady_ns });
         let sent = self.sender.send_admin(now, b"2", |out| {
             out.number(tags::BEGIN_SEQ_NO, begin).number(tags::END_SEQ_NO, if max == 0 { 0 } else { asked_end });
         });
         self.sender.counts.resends_requested += 1;
         self.note(sent.map(drop));
+    }
+
+    fn give_hole_up(&mut self, now: Now, begin: u64) {
+        let sent = self.sender.send_admin(now, b"5", |out| {
+            out.display(tags::TEXT, format_args!("ResendRequest (2) from {begin} is not answered"));
+        });
+        self.note(sent.map(drop));
+        self.close(End::NotResent);
     }
 
     /// The peer asks for messages of ours.

@@ -1,6 +1,7 @@
 //! What a venue does against the rules, and what is lost by it.
 
 use super::*;
+use crate::fix::codec::{Precision, UtcText};
 use crate::session::READ_ATTEMPTS;
 
 #[test]
@@ -302,4 +303,183 @@ fn status_of_an_order_that_the_venue_does_not_know_says_so_and_not_that_it_is_de
         let unknown = VenueMessage::Unknown { key: OrderKey::Client(id) };
         assert_eq!(messages(&pump(&mut client, &mut venue, 2)), [unknown]);
     }
+}
+
+/// A venue whose report 3 has a wrong sum, however often it is asked for; it is asked until it
+/// answers no more. The error that ends the connection.
+fn hear_garbled(client: &mut FixClient, venue: &mut Venue, second: &mut u64) -> SessionError {
+    loop {
+        let now_ns = *second * SECOND;
+        venue.take(client.to_send(), now_ns);
+        client.sent(client.to_send().len());
+        let mut answers = venue.session.output().to_vec();
+        venue.session.consume(answers.len());
+        if let Some(at) = answers.windows(7).position(|window| window == b"GARBLED") {
+            answers[at] = b'X';
+        }
+        let mut input = &answers[..];
+        let heard = loop {
+            match VenueSession::receive(client, now_ns, &mut input) {
+                Ok(Some(_)) => (),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = heard.and_then(|()| VenueSession::tick(client, now_ns)) {
+            return error;
+        }
+        if answers.is_empty() {
+            *second += 1;
+        }
+        assert!(*second < 1_000, "the message is asked for without end");
+    }
+}
+
+#[test]
+fn message_whose_sum_stays_wrong_is_passed_over_as_a_gap_and_the_session_opens() {
+    let session = SessionConfig { heartbeat_s: 0, ..SessionConfig::default() };
+    let (mut client, mut venue) = (client_of(session), Venue::new(Version::Fix44));
+    connect(&mut client, &mut venue, 0);
+    let number = client.session.store().next_in();
+    venue
+        .session
+        .send(Venue::now(1), "8", |out| {
+            out.field(37, b"1").field(17, b"GARBLED");
+        })
+        .unwrap();
+    venue.accept(1);
+    let mut second = 1;
+    for attempt in 1..=READ_ATTEMPTS {
+        let error = hear_garbled(&mut client, &mut venue, &mut second);
+        assert_eq!(error.is_gap(), attempt == READ_ATTEMPTS, "{error}");
+        assert!(error.to_string().contains("a ResendRequest (2) must be answered by whole messages"), "{error}");
+        disconnect(&mut client, &mut venue);
+        venue.session.connected(Venue::now(second * SECOND));
+        VenueSession::connected(&mut client, second * SECOND).unwrap();
+    }
+    assert_eq!(client.session.store().next_in(), number + 1);
+    let events = pump(&mut client, &mut venue, second * SECOND);
+    assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
+    assert!(VenueSession::is_open(&client));
+}
+
+/// A client that goes on at a mark behind which five orders were sent, because a power cut took the
+/// end of the journal, and its venue.
+fn behind_a_power_cut() -> (FixClient, Venue) {
+    let (mut before, mut venue) = open(Version::Fix44);
+    let mark = VenueSession::mark(&before);
+    for _ in 0..5 {
+        order(&mut before, 1);
+    }
+    pump(&mut before, &mut venue, 1);
+    venue.session.disconnected();
+    let mut after = client(Version::Fix44);
+    VenueSession::resume(&mut after, &mark);
+    (after, venue)
+}
+
+/// It closes the connection of each Logon whose number is too low, and says nothing or other words.
+#[test]
+fn numbers_that_a_venue_of_few_words_has_used_are_a_gap() {
+    let (mut client, mut venue) = behind_a_power_cut();
+    let mut closed = 0;
+    let events = loop {
+        closed += 1;
+        let now_ns = closed * SECOND;
+        VenueSession::connected(&mut client, now_ns).unwrap();
+        if client.session.store().next_out() > venue.session.store().next_in() {
+            venue.session.connected(Venue::now(now_ns));
+            break pump(&mut client, &mut venue, now_ns);
+        }
+        VenueSession::disconnected(&mut client);
+    };
+    assert!(closed > 5, "the first Logon had a number that was used");
+    let is_gap = |event: &SessionEvent| matches!(event, SessionEvent::LoggedIn { is_gap: true, .. });
+    let settled =
+        |event: &SessionEvent| matches!(event, SessionEvent::Message { message: VenueMessage::Settled { .. }, .. });
+    let (gap, open) = (events.iter().position(is_gap), events.iter().position(settled));
+    assert!(gap.is_some() && gap < open, "{events:?}");
+    assert!(VenueSession::is_open(&client));
+}
+
+/// The venue was away, and asks for the Logons that it did not see: it has all that was before.
+#[test]
+fn logons_that_the_venue_asks_for_were_not_too_low() {
+    let (mut before, mut venue) = open(Version::Fix44);
+    let mark = VenueSession::mark(&before);
+    disconnect(&mut before, &mut venue);
+    let mut after = client(Version::Fix44);
+    VenueSession::resume(&mut after, &mark);
+    for second in 1..4 {
+        VenueSession::connected(&mut after, second * SECOND).unwrap();
+        VenueSession::disconnected(&mut after);
+    }
+    let events = connect(&mut after, &mut venue, 4 * SECOND);
+    assert!(!events.iter().any(|event| matches!(event, SessionEvent::LoggedIn { is_gap: true, .. })), "{events:?}");
+    assert!(VenueSession::is_open(&after));
+}
+
+/// The line broke behind the venue's answers: their numbers are missing here.
+#[test]
+fn logons_whose_answers_were_lost_were_not_too_low() {
+    let (mut before, mut venue) = open(Version::Fix44);
+    let mark = VenueSession::mark(&before);
+    disconnect(&mut before, &mut venue);
+    let mut after = client(Version::Fix44);
+    VenueSession::resume(&mut after, &mark);
+    for second in 1..4 {
+        venue.session.connected(Venue::now(second * SECOND));
+        VenueSession::connected(&mut after, second * SECOND).unwrap();
+        venue.take(after.to_send(), second * SECOND);
+        disconnect(&mut after, &mut venue);
+    }
+    let events = connect(&mut after, &mut venue, 4 * SECOND);
+    assert!(!events.iter().any(|event| matches!(event, SessionEvent::LoggedIn { is_gap: true, .. })), "{events:?}");
+    assert!(VenueSession::is_open(&after));
+}
+
+/// The Logon was answered, and the line lost the question behind it.
+#[test]
+fn logon_that_was_answered_was_not_too_low() {
+    let (mut before, mut venue) = open(Version::Fix44);
+    let mark = VenueSession::mark(&before);
+    disconnect(&mut before, &mut venue);
+    let mut after = client(Version::Fix44);
+    VenueSession::resume(&mut after, &mark);
+    venue.session.connected(Venue::now(SECOND));
+    VenueSession::connected(&mut after, SECOND).unwrap();
+    venue.take(after.to_send(), SECOND);
+    after.sent(after.to_send().len());
+    let mut input = venue.session.output();
+    while VenueSession::receive(&mut after, SECOND, &mut input).unwrap().is_some() {}
+    disconnect(&mut after, &mut venue);
+    let events = connect(&mut after, &mut venue, 2 * SECOND);
+    assert!(!events.iter().any(|event| matches!(event, SessionEvent::LoggedIn { is_gap: true, .. })), "{events:?}");
+    assert!(VenueSession::is_open(&after));
+}
+
+/// A Logout with other words than FIX prescribes uses a number of the venue's, as an answer does.
+#[test]
+fn numbers_that_a_venue_has_refused_with_other_words_are_a_gap() {
+    let (mut client, mut venue) = behind_a_power_cut();
+    for second in 1..9 {
+        VenueSession::connected(&mut client, second * SECOND).unwrap();
+        if client.session.store().next_out() > venue.session.store().next_in() {
+            venue.session.connected(Venue::now(second * SECOND));
+            let events = pump(&mut client, &mut venue, second * SECOND);
+            let is_gap = |event: &SessionEvent| matches!(event, SessionEvent::LoggedIn { is_gap: true, .. });
+            assert!(events.iter().any(is_gap) && VenueSession::is_open(&client), "{events:?}");
+            return;
+        }
+        let number = venue.session.store().next_out();
+        venue.session.store_mut().set_next_out(number + 1);
+        let mut room = [0; 256];
+        let (mut utc, mut writer) = (UtcText::new(Precision::Millis), Writer::new(&mut room));
+        writer.field(35, b"5").number(34, number).field(49, b"VENUE").field(52, utc.write(UTC + second * SECOND));
+        let logout = writer.field(56, b"TRADER").field(58, b"go away").finish(b"FIX.4.4").unwrap();
+        let error = VenueSession::receive(&mut client, second * SECOND, &mut &*logout).unwrap_err();
+        assert!(!error.is_gap(), "{error}");
+        VenueSession::disconnected(&mut client);
+    }
+    panic!("the client does not reach the venue's number");
 }
