@@ -8,7 +8,7 @@ use super::reservation::{Reservation, Terms};
 
 impl RiskGate {
     /// The order in `slot` traded: the position moves, and the reservation shrinks, where the order
-    /// has one. An instrument without limits is ignored.
+    /// has one. An instrument without limits has no position, and uses credit all the same.
     pub fn traded(&mut self, slot: usize, instrument: InstrumentIdx, side: Side, (qty, price): (u32, Price)) {
         self.book(instrument, side, (qty, price), 1);
         let Some(reservation) = live(&mut self.reservations, slot) else { return };
@@ -21,7 +21,7 @@ impl RiskGate {
     }
 
     /// A trade of an order that holds nothing any more: after its end, of a drop copy, or of the
-    /// journal. An instrument without limits is ignored.
+    /// journal. An instrument without limits has no position, and uses credit all the same.
     pub fn book_trade(&mut self, instrument: InstrumentIdx, side: Side, qty: u32, price: Price) {
         self.book(instrument, side, (qty, price), 1);
     }
@@ -39,10 +39,9 @@ impl RiskGate {
         }
     }
 
+    /// The money counts also where the instrument has no limits any more: it was spent or earned.
     fn book(&mut self, instrument: InstrumentIdx, side: Side, trade: (u32, Price), sign: i64) {
-        if (instrument.0 as usize) < self.exposures.instruments.len() {
-            self.exposures.trade(instrument, side, trade, sign);
-        }
+        self.exposures.trade(instrument, side, trade, sign);
     }
 
     /// The venue accepted the replace `id`: its terms hold, and those of replaces before it are

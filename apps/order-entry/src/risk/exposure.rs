@@ -129,11 +129,13 @@ impl Exposures {
         self.account.hold(side, held, needed);
     }
 
-    /// Books a trade; `sign` −1 reverses one.
+    /// Books a trade; `sign` −1 reverses one. Of an instrument that is none of these the money
+    /// alone.
     pub(super) fn trade(&mut self, instrument: InstrumentIdx, side: Side, (qty, price): (u32, Price), sign: i64) {
         let sign = if side == Side::Buy { sign } else { -sign };
-        let position = &mut self.instruments[instrument.0 as usize].position;
-        *position = position.saturating_add(sign * i64::from(qty));
+        if let Some(Exposure { position, .. }) = self.instruments.get_mut(instrument.0 as usize) {
+            *position = position.saturating_add(sign * i64::from(qty));
+        }
         self.account.cash = self.account.cash.saturating_add(sign * notional(qty, price));
     }
 }

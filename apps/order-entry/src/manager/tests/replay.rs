@@ -51,3 +51,23 @@ fn cancels_that_are_repeated_leave_the_room_for_answers() {
     assert_eq!((manager.unjournaled(), manager.risk().is_armed()), (0, true));
     assert!(entries(&manager).contains(&Entry::Intent(Intent::Cancel { target: 1 })));
 }
+
+#[test]
+fn what_was_lost_in_a_flat_instrument_uses_credit_when_it_has_no_limits_any_more() {
+    let mut before = manager(4_096);
+    buy(&mut before, 1, 100).unwrap();
+    take(&mut before, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    take(&mut before, 2, 1, VenueEvent::Filled { exec: ExecId::from_number(1), qty: 100, price: TEN });
+    let sale = NewOrder::limit(InstrumentIdx(0), Side::Sell, 100, TEN);
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20 };
+    before.new_order(2, SYMBOL, &sale, &market, 20).unwrap();
+    take(&mut before, 3, 2, VenueEvent::Accepted { venue_id: 10 });
+    let price = Price::from_cents(990);
+    take(&mut before, 4, 2, VenueEvent::Filled { exec: ExecId::from_number(2), qty: 100, price });
+    let lost = Price::from_cents(10).0 * 100;
+    assert_eq!((before.risk().position(InstrumentIdx(0)), before.risk().cash()), (Some(0), lost));
+
+    let others = ManagerConfig { symbols: vec![Symbol(*b"OTHER   ")].into(), ..config() };
+    let (after, _) = OrderManager::recover(others, before.journal().memory().clone(), 0).unwrap();
+    assert_eq!((after.risk().position(InstrumentIdx(0)), after.risk().cash()), (Some(0), lost));
+}
