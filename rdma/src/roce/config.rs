@@ -9,6 +9,8 @@ pub struct DeviceConfig {
     pub pds: u32,
     /// Memory regions. By default 256.
     pub regions: u32,
+    /// Memory windows. By default 64.
+    pub windows: u32,
     /// Completion queues. By default 64.
     pub cqs: u32,
     /// Queue pairs. By default 64.
@@ -45,6 +47,7 @@ impl Default for DeviceConfig {
         Self {
             pds: 16,
             regions: 256,
+            windows: 64,
             cqs: 64,
             qps: 64,
             srqs: 16,

@@ -21,6 +21,8 @@ pub mod kind {
     pub enum Pd {}
     /// A memory region.
     pub enum Mr {}
+    /// A memory window.
+    pub enum Mw {}
     /// A completion queue.
     pub enum Cq {}
     /// A queue pair.
@@ -35,6 +37,8 @@ pub mod kind {
 pub type PdHandle = Handle<kind::Pd>;
 /// Names a memory region.
 pub type MrHandle = Handle<kind::Mr>;
+/// Names a memory window.
+pub type MwHandle = Handle<kind::Mw>;
 /// Names a completion queue.
 pub type CqHandle = Handle<kind::Cq>;
 /// Names a queue pair.

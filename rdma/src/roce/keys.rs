@@ -1,9 +1,14 @@
-//! Memory regions and their keys: who may reach which bytes.
+//! Memory regions, windows in them, and the keys of both: who may reach which bytes.
+//!
+//! Windows are of type 2B (InfiniBand 10.6.7.2): bound by a request of a queue pair, for the peer
+//! of this queue pair alone, until a request of either of the two ends it. Then, and when it is
+//! made, a window is free: its key reaches nothing. Their keys are behind those of the regions.
 
 use core::ops::BitOr;
 
-use super::handle::{MrHandle, PdHandle, Table};
+use super::handle::{MrHandle, MwHandle, PdHandle, QpHandle, Table, kind};
 use super::memory::{Place, Region};
+use super::work::Binding;
 
 /// Rights on memory, and of a queue pair's peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +25,11 @@ impl Access {
     pub const REMOTE_READ: Self = Self(4);
     /// Peers may add and swap. A region needs [`Access::LOCAL_WRITE`] too.
     pub const REMOTE_ATOMIC: Self = Self(8);
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Self = Self(16);
+
+    /// What a peer may be allowed to do.
+    const REMOTE: Self = Self(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);
 
     /// True if all `rights` are there.
     #[inline]
@@ -55,13 +65,53 @@ pub struct Mr {
     pub key: u32,
 }
 
+/// A memory window: its handle and its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mw {
+    /// Destroys the window.
+    pub handle: MwHandle,
+    /// The key that it was made with, which reaches nothing: the place, and eight bits.
+    pub key: u32,
+}
+
+impl Mw {
+    /// The key behind `key`, for the next time that the window is bound (`ibv_inc_rkey`).
+    pub const fn next_key(key: u32) -> u32 {
+        key & !0xff | (key + 1) & 0xff
+    }
+}
+
 /// The rights of a region demand another one.
 pub(super) struct Inconsistent;
 
 /// All regions.
 pub(super) struct Regions {
-    table: Table<super::handle::kind::Mr, Registered>,
+    table: Table<kind::Mr, Registered>,
+    /// How many regions there may be: windows have the places behind them.
+    capacity: u32,
+    windows: Table<kind::Mw, Window>,
+    /// The last eight bits of a window's last key, by its place.
+    variants: Box<[u8]>,
 }
+
+struct Window {
+    pd: PdHandle,
+    key: u32,
+    bound: Option<Bound>,
+}
+
+/// What a window reaches.
+struct Bound {
+    qp: QpHandle,
+    region: MrHandle,
+    address: u64,
+    len: u64,
+    access: Access,
+}
+
+/// A window is not bound, or not invalidated.
+#[derive(Debug)]
+pub(super) struct WindowError;
 
 struct Registered {
     region: Region,
@@ -72,8 +122,9 @@ struct Registered {
 }
 
 impl Regions {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self { table: Table::new(capacity) }
+    pub(super) fn new(capacity: u32, windows: u32) -> Self {
+        let variants = vec![0; windows as usize].into();
+        Self { table: Table::new(capacity), capacity, windows: Table::new(windows), variants }
     }
 
     /// Registers a region, of which requests name the first byte by `address`.
@@ -100,8 +151,113 @@ impl Regions {
         Some(self.table.remove(handle)?.region)
     }
 
+    /// True if windows are bound to the region.
+    pub(super) fn has_windows(&self, handle: MrHandle) -> bool {
+        let is_of = |window: &Window| window.bound.as_ref().is_some_and(|b| b.region == handle);
+        self.windows.iter().any(is_of)
+    }
+
     pub(super) fn uses(&self, pd: PdHandle) -> bool {
-        self.table.iter().any(|registered| registered.pd == pd)
+        self.table.iter().any(|registered| registered.pd == pd) || self.windows.iter().any(|window| window.pd == pd)
+    }
+
+    /// Makes a window that is free.
+    pub(super) fn create_window(&mut self, pd: PdHandle) -> Option<Mw> {
+        let (mut key, first) = (0, self.capacity);
+        let variants = &mut self.variants;
+        let handle = self.windows.insert_with(|handle| {
+            let variant = &mut variants[handle.idx() as usize];
+            // No key of the place's earlier window, unless that used all of them.
+            *variant = variant.wrapping_add(1);
+            key = (first + handle.idx()) << 8 | u32::from(*variant);
+            Window { pd, key, bound: None }
+        })?;
+        Some(Mw { handle, key })
+    }
+
+    /// Destroys a window, bound or free; false if there is none.
+    pub(super) fn destroy_window(&mut self, handle: MwHandle) -> bool {
+        self.windows.remove(handle).is_some()
+    }
+
+    /// The place of the window with a key like this, whatever its last eight bits.
+    fn window_place(&self, key: u32) -> Option<u32> {
+        (key >> 8).checked_sub(self.capacity)
+    }
+
+    /// Binds a window that is free, by a request of a queue pair.
+    pub(super) fn bind(&mut self, qp: QpHandle, pd: PdHandle, with: &Binding) -> Result<(), WindowError> {
+        let region = self.bindable(pd, with).ok_or(WindowError)?;
+        let place = self.window_place(with.key).ok_or(WindowError)?;
+        let window = self.windows.at_mut(place).ok_or(WindowError)?;
+        if window.pd != pd || window.bound.is_some() {
+            return Err(WindowError);
+        }
+        let Binding { key, address, len, access, .. } = *with;
+        window.key = key;
+        window.bound = Some(Bound { qp, region, address, len, access });
+        self.variants[place as usize] = key as u8;
+        Ok(())
+    }
+
+    /// The region that a window may be bound to so (InfiniBand C10-73 to C10-75, o10-37.2.40).
+    fn bindable(&self, pd: PdHandle, with: &Binding) -> Option<MrHandle> {
+        let place = with.region >> 8;
+        let region = self.table.at(place)?;
+        let is_ours = region.key == with.region && region.pd == pd;
+        let writes = with.access.0 & (Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0) != 0;
+        let has_rights = region.access.has(Access::MW_BIND)
+            && Access::REMOTE.has(with.access)
+            && (!writes || region.access.has(Access::LOCAL_WRITE));
+        let from = with.address.checked_sub(region.address)?;
+        let is_within = from.checked_add(with.len)? <= region.region.len() as u64;
+        let may_be = is_ours && has_rights && is_within && with.len > 0;
+        self.table.handle_at(place).filter(|_| may_be)
+    }
+
+    /// True if the key is that of a window that is bound for the peer of the queue pair.
+    pub(super) fn is_bound(&self, key: u32, qp: QpHandle) -> bool {
+        self.bound(key, qp).is_some()
+    }
+
+    fn bound(&self, key: u32, qp: QpHandle) -> Option<&Bound> {
+        let window = self.windows.at(self.window_place(key)?)?;
+        window.bound.as_ref().filter(|bound| window.key == key && bound.qp == qp)
+    }
+
+    /// Ends the binding of a window, by a request of its queue pair or of the peer.
+    pub(super) fn invalidate(&mut self, key: u32, qp: QpHandle) -> Result<(), WindowError> {
+        self.bound(key, qp).ok_or(WindowError)?;
+        let place = self.window_place(key).ok_or(WindowError)?;
+        self.windows.at_mut(place).ok_or(WindowError)?.bound = None;
+        Ok(())
+    }
+
+    /// The bytes that a key of the peer names, of a region or of a window that is bound for this
+    /// queue pair; `None` if the key, the domain, the range or a right is wrong.
+    #[inline]
+    pub(super) fn resolve_remote(
+        &self,
+        key: u32,
+        (qp, pd): (QpHandle, PdHandle),
+        range: Range,
+        rights: Access,
+    ) -> Option<Place<'_>> {
+        if key >> 8 < self.capacity {
+            return self.resolve(key, pd, range, rights);
+        }
+        self.resolve_window(key, qp, range, rights)
+    }
+
+    fn resolve_window(&self, key: u32, qp: QpHandle, range: Range, rights: Access) -> Option<Place<'_>> {
+        let bound = self.bound(key, qp).filter(|bound| bound.access.has(rights))?;
+        let from = range.address.checked_sub(bound.address)?;
+        if from.checked_add(range.len.into())? > bound.len {
+            return None;
+        }
+        let registered = self.table.get(bound.region)?;
+        let at = usize::try_from(range.address.checked_sub(registered.address)?).ok()?;
+        registered.region.place(at, range.len as usize)
     }
 
     /// The bytes that a key names; `None` if the key, the domain, the range or a right is wrong.
@@ -132,7 +288,7 @@ mod tests {
     fn key_reaches_its_range_by_its_rights_in_its_domain_only() {
         let mut pds = Table::new(2);
         let (pd, other) = (pds.insert_with(|_| ()).unwrap(), pds.insert_with(|_| ()).unwrap());
-        let mut regions = Regions::new(1);
+        let mut regions = Regions::new(1, 0);
         let buffer = Buffer::zeroed(64);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mr = regions.register(pd, Region::from(&buffer), 0x1000, access).ok().flatten().unwrap();
@@ -157,7 +313,7 @@ mod tests {
 
     #[test]
     fn right_to_write_from_afar_demands_the_one_to_write() {
-        let mut regions = Regions::new(1);
+        let mut regions = Regions::new(1, 0);
         let pd = Table::new(1).insert_with(|_| ()).unwrap();
         for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
             assert!(regions.register(pd, Region::from(&Buffer::zeroed(8)), 0, access).is_err());

@@ -44,12 +44,12 @@ pub use cq::Notify;
 pub use device::{Device, DeviceError};
 pub use events::Event;
 pub use frame::{FrameError, RoceFrame};
-pub use handle::{AhHandle, CqHandle, Handle, MrHandle, PdHandle, QpHandle, SrqHandle, kind};
-pub use keys::{Access, Mr};
+pub use handle::{AhHandle, CqHandle, Handle, MrHandle, MwHandle, PdHandle, QpHandle, SrqHandle, kind};
+pub use keys::{Access, Mr, Mw};
 pub use memory::{Buffer, Region};
 pub use path::{Addresses, Link, Path};
 pub use qp::{ModifyError, QpAttributes, QpOptions, QpState};
 pub use work::{
-    CompletionKind, Data, Destination, GRH_LEN, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX, SendOperation,
-    SendRequest, Sge, Status, WorkCompletion,
+    Binding, CompletionKind, Data, Destination, GRH_LEN, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX,
+    SendOperation, SendRequest, Sge, Status, WorkCompletion,
 };

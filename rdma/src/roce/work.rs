@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::handle::AhHandle;
+use super::keys::Access;
 use crate::wire::aeth::Nak;
 use crate::wire::qpn::Qpn;
 
@@ -34,6 +35,23 @@ pub struct Remote {
     pub address: u64,
     /// The key that the peer gave.
     pub rkey: u32,
+}
+
+/// What a memory window is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The key that the window has from now on: its place in the upper 24 bits, as
+    /// [`Mw::key`](crate::roce::Mw::key) has it, and eight bits that are the caller's to change
+    /// each time ([`Mw::next_key`](crate::roce::Mw::next_key)).
+    pub key: u32,
+    /// The key of the region, which needs [`Access::MW_BIND`].
+    pub region: u32,
+    /// The first byte, as requests count.
+    pub address: u64,
+    /// Bytes; at least one.
+    pub len: u64,
+    /// What the peer may do: remote rights alone, whatever those of the region are.
+    pub access: Access,
 }
 
 /// Where a datagram goes.
@@ -76,6 +94,15 @@ pub enum SendOperation {
         /// The number to add.
         add: u64,
     },
+    /// Sends a message, behind which the peer's memory window of this key is bound no more. Over a
+    /// reliable connection.
+    SendInvalidate(u32),
+    /// Binds a memory window to a part of a region, for the peer of this queue pair alone. Nothing
+    /// is sent; the request has no data.
+    BindWindow(Binding),
+    /// Ends the binding of the memory window of this key. Nothing is sent; the request has no data.
+    /// Behind READs and atomic operations of our own that use the memory it needs a fence.
+    Invalidate(u32),
 }
 
 /// What a request sends, or where its answer goes.
@@ -134,7 +161,8 @@ pub enum PostError {
     /// A message or a receive of more than [`MESSAGE_MAX`] bytes; a READ whose answers are half of
     /// all sequence numbers, together with the
     /// [packets under way](crate::roce::DeviceConfig::unacknowledged_packets); an atomic operation
-    /// whose answer has not eight; a datagram longer than a packet.
+    /// whose answer has not eight; a datagram longer than a packet; a request about a memory window
+    /// with any.
     Length,
     /// The service has no such operation, or it takes no inline data. The receives of the queue
     /// pair come from a shared queue.
@@ -158,6 +186,9 @@ pub enum Status {
     LocalQpOperation = 2,
     /// A key, a range or a right of the request's own memory is wrong.
     LocalProtection = 4,
+    /// A memory window was not bound, or not invalidated: its key is wrong, it is bound already, or
+    /// not to this queue pair, or the region, the range or the rights are wrong.
+    MwBind = 6,
     /// The queue pair is in the state ERR.
     Flushed = 5,
     /// The peer's answer is none to this request.
@@ -202,6 +233,10 @@ pub enum CompletionKind {
     CompareSwap,
     /// A fetch and add.
     FetchAdd,
+    /// A memory window was bound.
+    BindWindow,
+    /// A memory window was invalidated.
+    Invalidate,
     /// A receive, by a SEND of the peer.
     Receive,
     /// A receive, by the immediate data of a WRITE.
@@ -224,6 +259,8 @@ pub struct WorkCompletion {
     pub qpn: Qpn,
     /// Immediate data.
     pub imm: Option<[u8; 4]>,
+    /// The key of the memory window that the peer has invalidated by this message.
+    pub invalidated: Option<u32>,
     /// The sender of a datagram, of which the first [`GRH_LEN`] bytes of the receive are a header.
     pub source: Option<Qpn>,
 }
@@ -235,6 +272,7 @@ impl fmt::Display for Status {
             Self::LocalLength => "local length error",
             Self::LocalQpOperation => "local QP operation error",
             Self::LocalProtection => "local protection error",
+            Self::MwBind => "memory window bind error",
             Self::Flushed => "work request flushed",
             Self::BadResponse => "bad response",
             Self::LocalAccess => "local access error",

@@ -49,17 +49,18 @@ impl Device {
     ///
     /// # Panics
     /// If it has more than 2²² queue pairs: a queue pair's number has 24 bits. If it has more than
-    /// 2²⁴ memory regions: a key has 24 bits for their places.
+    /// 2²⁴ memory regions and windows: a key has 24 bits for their places.
     pub fn new(config: &DeviceConfig) -> Self {
         assert!(config.qps <= 1 << 22, "more queue pairs than numbers");
-        assert!(config.regions <= 1 << 24, "more memory regions than keys");
+        let keys = u64::from(config.regions) + u64::from(config.windows);
+        assert!(keys <= 1 << 24, "more memory regions than keys, windows included");
         // One more than there are places, so that none is the number of all groups.
         let qpn_bits = (config.qps + FIRST_QPN + 1).next_power_of_two().trailing_zeros();
         Self {
             qps: Table::new(config.qps),
             pds: Table::new(config.pds),
             tables: Tables {
-                regions: Regions::new(config.regions),
+                regions: Regions::new(config.regions, config.windows),
                 cqs: Table::new(config.cqs),
                 srqs: Table::new(config.srqs),
                 ahs: Table::new(config.ahs),

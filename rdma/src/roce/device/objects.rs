@@ -7,8 +7,8 @@ use super::{Device, FIRST_QPN, settle};
 use crate::roce::counters::{DeviceCounters, QpCounters};
 use crate::roce::cq::{Cq, Notify};
 use crate::roce::events::Event;
-use crate::roce::handle::{CqHandle, MrHandle, PdHandle, QpHandle};
-use crate::roce::keys::{Access, Mr};
+use crate::roce::handle::{CqHandle, MrHandle, MwHandle, PdHandle, QpHandle};
+use crate::roce::keys::{Access, Mr, Mw};
 use crate::roce::memory::Region;
 use crate::roce::qp::attributes::Limits;
 use crate::roce::qp::{ModifyError, Qp, QpAttributes, QpOptions, QpState};
@@ -42,7 +42,7 @@ impl Device {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// If regions, queues or address handles use it.
+    /// If regions, windows, queues or address handles use it.
     pub fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
         let is_used = self.tables.regions.uses(pd)
             || self.qps.iter().any(|qp| qp.options().pd == pd)
@@ -86,9 +86,31 @@ impl Device {
     /// reach for it.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or memory windows are bound to it.
     pub fn deregister(&mut self, mr: MrHandle) -> Result<Region, DeviceError> {
+        if self.tables.regions.has_windows(mr) {
+            return Err(DeviceError::InUse("memory region"));
+        }
         self.tables.regions.deregister(mr).ok_or(DeviceError::Unknown("memory region"))
+    }
+
+    /// Makes a memory window. It reaches nothing until a request binds it
+    /// ([`SendOperation::BindWindow`](crate::roce::SendOperation::BindWindow)).
+    ///
+    /// # Errors
+    /// If the device has no room for it.
+    pub fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError> {
+        self.pds.get(pd).ok_or(DeviceError::Unknown("protection domain"))?;
+        self.tables.regions.create_window(pd).ok_or(DeviceError::Full("memory windows"))
+    }
+
+    /// Destroys a memory window, bound or not; from now on its key reaches nothing.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn destroy_mw(&mut self, handle: MwHandle) -> Result<(), DeviceError> {
+        let was_there = self.tables.regions.destroy_window(handle);
+        if was_there { Ok(()) } else { Err(DeviceError::Unknown("memory window")) }
     }
 
     /// Makes a completion queue of `depth` entries.

@@ -266,7 +266,7 @@ impl Qp {
         let payload = builder.payload(part as usize);
         if part > 0 {
             let range = Range { address: address.wrapping_add(offset.into()), len: part };
-            tables.regions.resolve(rkey, self.options.pd, range, Access::REMOTE_READ)?.read(payload);
+            tables.regions.resolve_remote(rkey, self.reach(), range, Access::REMOTE_READ)?.read(payload);
         }
         Some(builder.finish(template))
     }

@@ -111,6 +111,7 @@ impl Qp {
             byte_len: if needs_response { wqe.len } else { 0 },
             qpn: self.qpn,
             imm: None,
+            invalidated: None,
             source: None,
         };
         let is_signaled = wqe.is_signaled;

@@ -29,7 +29,7 @@ use super::path::Template;
 use super::receive_queue::ReceiveQueue;
 use super::tables::Tables;
 use super::timers::NEVER;
-use super::work::{CompletionKind, MESSAGE_MAX, PostError, SendRequest, Sge, Status, WorkCompletion};
+use super::work::{CompletionKind, MESSAGE_MAX, PostError, SendOperation, SendRequest, Sge, Status, WorkCompletion};
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::icrc::Network;
 use crate::wire::opcode::{Opcode, Operation, Transport};
@@ -145,6 +145,10 @@ impl Qp {
         let is_datagram = self.options.transport == Transport::Ud;
         if is_datagram || request.destination.is_some() {
             self.check_datagram(tables, request)?;
+        }
+        let is_invalidating = matches!(request.operation, SendOperation::SendInvalidate(_));
+        if is_invalidating && self.options.transport != Transport::Rc {
+            return Err(PostError::Operation);
         }
         match self.state {
             QpState::Rts | QpState::Sqd if request.operation.needs_response() && self.settings.max_rd_atomic == 0 => {
@@ -298,7 +302,16 @@ impl Qp {
 
     /// Completes a request that has nothing but its status to say.
     fn complete(&mut self, tables: &mut Tables, cq: CqHandle, wr_id: u64, kind: CompletionKind, status: Status) {
-        let completion = WorkCompletion { wr_id, status, kind, byte_len: 0, qpn: self.qpn, imm: None, source: None };
+        let completion = WorkCompletion {
+            wr_id,
+            status,
+            kind,
+            byte_len: 0,
+            qpn: self.qpn,
+            imm: None,
+            invalidated: None,
+            source: None,
+        };
         self.push_completion(tables, cq, completion, status != Status::Success);
     }
 

@@ -6,12 +6,14 @@
 //! queue that belongs to it.
 
 use zerocopy::IntoBytes;
+use zerocopy::big_endian::U32;
 
 use super::attributes::{QpState, Settings};
 use super::send_queue::{Bytes, SendQueue, SendWqe};
 use super::{Qp, Status};
 use crate::roce::builder::Builder;
 use crate::roce::gather::ProtectionError;
+use crate::roce::keys::WindowError;
 use crate::roce::tables::Tables;
 use crate::roce::timers::NEVER;
 use crate::roce::work::SendOperation;
@@ -180,8 +182,13 @@ impl Qp {
         if !self.can_request(tables) {
             return None;
         }
-        if self.requester.wqe == self.requester.started {
+        let is_new = self.requester.wqe == self.requester.started;
+        if is_new {
             self.start_message();
+        }
+        if self.sq.at(self.requester.wqe).operation.is_local() {
+            self.execute_local(tables, is_new);
+            return None;
         }
         let request = self.next_packet(tables);
         match self.build(tables, &request, frame) {
@@ -203,11 +210,36 @@ impl Qp {
         }
     }
 
+    /// Does what a request says of a memory window, once: behind a retry it stands in the way
+    /// again.
+    #[cold]
+    fn execute_local(&mut self, tables: &mut Tables, is_new: bool) {
+        let regions = &mut tables.regions;
+        let done = match self.sq.at(self.requester.wqe).operation {
+            SendOperation::BindWindow(with) if is_new => regions.bind(self.handle, self.options.pd, &with),
+            SendOperation::Invalidate(key) if is_new => regions.invalidate(key, self.handle),
+            _ => Ok(()),
+        };
+        match done {
+            Ok(()) => self.requester.wqe = self.requester.wqe.wrapping_add(1),
+            Err(WindowError) => {
+                // It is not begun, so that no acknowledgment completes it.
+                self.requester.started = self.requester.wqe;
+                self.requester.fault = Some((self.requester.wqe, Status::MwBind));
+            }
+        }
+        self.complete_acknowledged(tables);
+        self.check_drained(tables);
+    }
+
     /// Gives the next message its numbers.
     fn start_message(&mut self) {
         let requester = &mut self.requester;
-        requester.messages = requester.messages.wrapping_add(1);
         let wqe = self.sq.at_mut(requester.wqe);
+        // The peer counts messages, for its credits.
+        if !wqe.operation.is_local() {
+            requester.messages = requester.messages.wrapping_add(1);
+        }
         (wqe.psn, wqe.ssn) = (requester.next, requester.messages);
         requester.started = requester.wqe.wrapping_add(1);
     }
@@ -265,6 +297,11 @@ impl Qp {
                 builder.push(&Reth::new(address, remote.rkey, wqe.len - request.offset));
             }
             _ => {}
+        }
+        if let SendOperation::SendInvalidate(key) = wqe.operation
+            && request.is_last
+        {
+            builder.push(&U32::new(key));
         }
         if let Some(imm) = wqe.operation.imm().filter(|_| request.is_last) {
             builder.push(imm.as_bytes());

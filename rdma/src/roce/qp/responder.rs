@@ -7,7 +7,8 @@ use super::attributes::QpState;
 use super::send_queue::packet_count;
 use super::{Qp, Status, WorkCompletion};
 use crate::roce::events::Event;
-use crate::roce::keys::{Access, Range};
+use crate::roce::handle::{PdHandle, QpHandle};
+use crate::roce::keys::{Access, Range, WindowError};
 use crate::roce::tables::Tables;
 use crate::roce::work::{CompletionKind, MESSAGE_MAX};
 use crate::wire::aeth::Nak;
@@ -150,7 +151,13 @@ impl Qp {
         let continues = match self.responder.incoming {
             Incoming::None => operation.is_first(),
             Incoming::Send { .. } => {
-                matches!(operation, Operation::SendMiddle | Operation::SendLast | Operation::SendLastImm)
+                matches!(
+                    operation,
+                    Operation::SendMiddle
+                        | Operation::SendLast
+                        | Operation::SendLastImm
+                        | Operation::SendLastInvalidate
+                )
             }
             Incoming::Write(_) => {
                 matches!(operation, Operation::WriteMiddle | Operation::WriteLast | Operation::WriteLastImm)
@@ -164,8 +171,10 @@ impl Qp {
             | Operation::SendMiddle
             | Operation::SendLast
             | Operation::SendLastImm
+            | Operation::SendLastInvalidate
             | Operation::SendOnly
-            | Operation::SendOnlyImm => self.execute_send(tables, bth, message),
+            | Operation::SendOnlyImm
+            | Operation::SendOnlyInvalidate => self.execute_send(tables, bth, message),
             Operation::WriteFirst
             | Operation::WriteMiddle
             | Operation::WriteLast
@@ -200,8 +209,15 @@ impl Qp {
         if receive.len() < u64::from(len) {
             return Err(Refusal::Nak(Nak::InvalidRequest, Status::LocalLength));
         }
+        let invalidated = message.invalidated_rkey;
+        if invalidated.is_some_and(|key| !tables.regions.is_bound(key, self.handle)) {
+            return Err(NO_ACCESS);
+        }
         if tables.regions.scatter(self.options.pd, &receive.sges, offset, message.payload).is_err() {
             return Err(Refusal::Nak(Nak::RemoteOperational, Status::LocalProtection));
+        }
+        if let Some(key) = invalidated {
+            tables.regions.invalidate(key, self.handle).map_err(|WindowError| NO_ACCESS)?;
         }
         self.accept(bth, 1);
         if message.operation.is_last() {
@@ -234,7 +250,7 @@ impl Qp {
         }
         if part > 0 {
             let range = Range { address: write.address, len: part };
-            let place = tables.regions.resolve(write.rkey, self.options.pd, range, Access::REMOTE_WRITE);
+            let place = tables.regions.resolve_remote(write.rkey, self.reach(), range, Access::REMOTE_WRITE);
             place.ok_or(NO_ACCESS)?.write(message.payload);
         }
         self.accept(bth, 1);
@@ -260,9 +276,15 @@ impl Qp {
         Ok(Write { rkey, address, len, remaining: len })
     }
 
+    /// What the peer's keys may be of: regions of the domain, and windows of this queue pair.
+    #[inline]
+    pub(super) const fn reach(&self) -> (QpHandle, PdHandle) {
+        (self.handle, self.options.pd)
+    }
+
     /// The key reaches the range; a range without a byte needs no key.
     fn check_range(&self, tables: &Tables, rkey: u32, range: Range, rights: Access) -> Result<(), Refusal> {
-        if range.len > 0 && tables.regions.resolve(rkey, self.options.pd, range, rights).is_none() {
+        if range.len > 0 && tables.regions.resolve_remote(rkey, self.reach(), range, rights).is_none() {
             return Err(NO_ACCESS);
         }
         Ok(())
@@ -287,7 +309,7 @@ impl Qp {
             return Err(INVALID);
         }
         let range = Range { address: atomic.address(), len: 8 };
-        let place = tables.regions.resolve(atomic.rkey(), self.options.pd, range, Access::REMOTE_ATOMIC);
+        let place = tables.regions.resolve_remote(atomic.rkey(), self.reach(), range, Access::REMOTE_ATOMIC);
         let Some(word) = place.ok_or(NO_ACCESS)?.word() else { return Err(INVALID) };
         let original = if message.operation == Operation::FetchAdd {
             word.fetch_add(atomic.swap_or_add(), Ordering::AcqRel)
@@ -326,14 +348,19 @@ impl Qp {
     ) {
         let Some(wr_id) = self.rq.pop() else { return };
         let (imm, source) = (message.imm, message.deth.map(Deth::source));
-        let completion = WorkCompletion { wr_id, status: Status::Success, kind, byte_len, qpn: self.qpn, imm, source };
+        let invalidated = message.invalidated_rkey;
+        let completion =
+            WorkCompletion { wr_id, status: Status::Success, kind, byte_len, qpn: self.qpn, imm, invalidated, source };
         self.push_completion(tables, self.options.recv_cq, completion, bth.is_solicited());
     }
 
     /// The receive that the refused message has, or would have had, ends with the status.
     pub(super) fn fail_receive(&mut self, tables: &mut Tables, operation: Operation, status: Status) {
         let is_send = matches!(self.responder.incoming, Incoming::Send { .. })
-            || matches!(operation, Operation::SendFirst | Operation::SendOnly | Operation::SendOnlyImm);
+            || matches!(
+                operation,
+                Operation::SendFirst | Operation::SendOnly | Operation::SendOnlyImm | Operation::SendOnlyInvalidate
+            );
         if (is_send || operation.has_imm())
             && let Some(wr_id) = self.rq.pop()
         {

@@ -75,6 +75,9 @@ impl SendQueue {
         if u64::from(len_max) < len || request.operation.is_atomic() && len != 8 {
             return Err(PostError::Length);
         }
+        if request.operation.is_local() && len != 0 {
+            return Err(PostError::Length);
+        }
         if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
             return Err(PostError::Operation);
         }
@@ -151,10 +154,17 @@ impl SendWqe {
         }
     }
 
-    /// The sequence numbers that the request takes: for a READ those of its answers.
+    /// The sequence numbers that the request takes: for a READ those of its answers, none where
+    /// nothing is sent.
     #[inline]
     pub(crate) fn psn_count(&self, mtu_shift: u32) -> u32 {
-        if self.operation.is_atomic() { 1 } else { packet_count(self.len, mtu_shift) }
+        if self.operation.is_atomic() {
+            1
+        } else if self.operation.is_local() {
+            0
+        } else {
+            packet_count(self.len, mtu_shift)
+        }
     }
 }
 
@@ -177,10 +187,16 @@ impl SendOperation {
         matches!(self, Self::Read(_)) || self.is_atomic()
     }
 
+    /// True if nothing is sent for it.
+    #[inline]
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(self, Self::BindWindow(_) | Self::Invalidate(_))
+    }
+
     /// True if it takes a receive of the peer.
     #[inline]
     pub(crate) const fn takes_receive(&self) -> bool {
-        matches!(self, Self::Send | Self::SendImm(_) | Self::WriteImm(..))
+        matches!(self, Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) | Self::WriteImm(..))
     }
 
     #[inline]
@@ -193,7 +209,9 @@ impl SendOperation {
 
     pub(crate) const fn kind(&self) -> CompletionKind {
         match self {
-            Self::Send | Self::SendImm(_) => CompletionKind::Send,
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) => CompletionKind::Send,
+            Self::BindWindow(_) => CompletionKind::BindWindow,
+            Self::Invalidate(_) => CompletionKind::Invalidate,
             Self::Write(_) | Self::WriteImm(..) => CompletionKind::Write,
             Self::Read(_) => CompletionKind::Read,
             Self::CompareSwap { .. } => CompletionKind::CompareSwap,
@@ -207,8 +225,10 @@ impl SendOperation {
         match (self, is_first, is_last) {
             (Self::Send, true, true) => Operation::SendOnly,
             (Self::SendImm(_), true, true) => Operation::SendOnlyImm,
-            (Self::Send | Self::SendImm(_), true, false) => Operation::SendFirst,
-            (Self::Send | Self::SendImm(_), false, false) => Operation::SendMiddle,
+            (Self::SendInvalidate(_), true, true) => Operation::SendOnlyInvalidate,
+            (Self::SendInvalidate(_), false, true) => Operation::SendLastInvalidate,
+            (Self::Send | Self::SendImm(_) | Self::SendInvalidate(_), true, false) => Operation::SendFirst,
+            (Self::Send | Self::SendImm(_) | Self::SendInvalidate(_), false, false) => Operation::SendMiddle,
             (Self::Send, false, true) => Operation::SendLast,
             (Self::SendImm(_), false, true) => Operation::SendLastImm,
             (Self::Write(_), true, true) => Operation::WriteOnly,
@@ -220,6 +240,8 @@ impl SendOperation {
             (Self::Read(_), ..) => Operation::ReadRequest,
             (Self::CompareSwap { .. }, ..) => Operation::CompareSwap,
             (Self::FetchAdd { .. }, ..) => Operation::FetchAdd,
+            // Never sent.
+            (Self::BindWindow(_) | Self::Invalidate(_), ..) => Operation::SendOnly,
         }
     }
 }

@@ -8,3 +8,4 @@ mod pair;
 mod rc;
 mod states;
 mod unreliable;
+mod windows;
