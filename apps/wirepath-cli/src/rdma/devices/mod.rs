@@ -4,6 +4,7 @@
 //! It only asks and changes nothing.
 
 mod hardware;
+mod json;
 mod software;
 mod table;
 
@@ -23,6 +24,9 @@ use crate::root::Root;
 pub(crate) struct DevicesOptions {
     /// Only this device, or those of this interface
     device: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the subcommand.
@@ -40,7 +44,10 @@ pub(super) fn run(options: &DevicesOptions) -> Result<(), Box<dyn Error>> {
     for device in &mut devices {
         device.pfc = device.uplink.as_deref().map(|uplink| dcb::pfc(uplink).map_err(|error| dcb::why(&error)));
     }
-    let text = printable_lines(&table::render(&devices));
+    let text = match options.json {
+        true => json::render(&devices),
+        false => printable_lines(&table::render(&devices)),
+    };
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
