@@ -128,6 +128,10 @@ impl Steering for Live {
         Steering::hands_over(&self.port)
     }
 
+    fn unsteered(&self) -> Option<String> {
+        Steering::unsteered(&self.port)
+    }
+
     fn why_ended(&self) -> Option<String> {
         Steering::why_ended(&self.port)
     }

@@ -52,6 +52,12 @@ pub trait Steering {
         None
     }
 
+    /// The sentence for a port whose interface brings frames of our flows elsewhere, because it
+    /// spreads them over several queues, if it does. By default none.
+    fn unsteered(&self) -> Option<String> {
+        None
+    }
+
     /// The counters of the port's device, if they are kept with it. By default none.
     fn counters(&self) -> Option<Arc<Block>> {
         None
@@ -87,6 +93,10 @@ impl Steering for LivePort {
 
     fn hands_over(&self) -> bool {
         Self::hands_over(self)
+    }
+
+    fn unsteered(&self) -> Option<String> {
+        Self::unsteered(self)
     }
 
     fn why_ended(&self) -> Option<String> {
@@ -130,6 +140,10 @@ impl Flows {
 
     pub(crate) fn counters(&self) -> Option<Arc<Block>> {
         self.steering.counters()
+    }
+
+    pub(crate) fn unsteered(&self) -> Option<String> {
+        self.steering.unsteered()
     }
 
     pub(crate) fn why_ended(&self) -> Option<String> {

@@ -12,7 +12,7 @@ use core::ops::BitOr;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Packet, MacAddr, Protocol};
 
 /// The match fields of a frame to be steered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// Destination MAC address.
     pub destination_mac: Option<MacAddr>,

@@ -16,6 +16,7 @@
 //!    have room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues
 //!    in between can add. `struct hwtstamp_config` is three words.
 
+use core::net::Ipv4Addr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -40,11 +41,34 @@ const GSTATS: u32 = 0x1d;
 const GFLAGS: u32 = 0x25;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
+const GRXCLSRLCNT: u32 = 0x2e;
+const GRXCLSRULE: u32 = 0x2f;
+const SRXCLSRLDEL: u32 = 0x31;
+const SRXCLSRLINS: u32 = 0x32;
 const GCHANNELS: u32 = 0x3c;
 const GET_TS_INFO: u32 = 0x41;
 const STRING_WORDS: usize = 8;
 const STAT_WORDS: usize = 2;
 const FEATURE_WORDS: usize = 4;
+
+/// `struct ethtool_rxnfc`, in words: what a count says of the table; the flow's type, the fields of
+/// its `struct ethtool_rx_flow_spec` and their masks; the queue, the location; the count.
+const RULE_DATA: usize = 2;
+const RULE_FLOW: usize = 4;
+const RULE_FIELDS: usize = 5;
+const RULE_EXTENSION: usize = 18;
+const RULE_MASKS: usize = 23;
+const RULE_MASK_EXTENSION: usize = 36;
+const RULE_QUEUE: usize = 42;
+const RULE_LOCATION: usize = 44;
+const RULE_COUNT: usize = 46;
+const FLOW_TCP: u32 = 0x01;
+const FLOW_UDP: u32 = 0x02;
+const FLOW_EXTENDED: u32 = 0x8000_0000;
+const LOCATION_ANY: u32 = 0xffff_ffff;
+const LOCATION_SPECIAL: u32 = 0x8000_0000;
+/// Places of a table that are looked at.
+const PLACES_MAX: u32 = 1 << 16;
 
 /// Words of a fixed answer.
 const FIXED_WORDS: usize = 64;
@@ -66,6 +90,19 @@ struct Request {
 enum StringSet {
     Counters = 1,
     Features = 4,
+}
+
+/// A rule of a NIC for its queues, as `ethtool -N` takes it: frames of UDP or TCP over IPv4 whose
+/// named fields are these go to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowRule {
+    pub(crate) is_tcp: bool,
+    pub(crate) source: Option<Ipv4Addr>,
+    pub(crate) destination: Option<Ipv4Addr>,
+    pub(crate) source_port: Option<u16>,
+    pub(crate) destination_port: Option<u16>,
+    pub(crate) vlan: Option<u16>,
+    pub(crate) queue: u16,
 }
 
 /// Which frames the NIC stamps: `struct hwtstamp_config`, flags, departures, arrivals.
@@ -182,6 +219,54 @@ impl Ethtool {
         Ok(names.into_iter().zip(values.iter().map(|&pair| value(pair))).collect())
     }
 
+    /// How many rules for its queues the NIC has (`ethtool -n`).
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub(crate) fn flow_rules(&self) -> io::Result<u32> {
+        Ok(self.fixed(GRXCLSRLCNT)?[RULE_COUNT])
+    }
+
+    /// Has the NIC send the frames of a flow to a queue. Returns the rule's location in its table:
+    /// where the driver chooses none, the next free one below `below`.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the NIC has no such rules, or they are off. EEXIST: it has this one. Others as
+    /// the driver likes: no place, a combination of fields that it cannot compare.
+    pub(crate) fn insert_flow_rule(&self, rule: &FlowRule, below: u32) -> io::Result<u32> {
+        let mut words = rule.words();
+        // A driver that chooses places says so in the highest bit of what it says of its table.
+        let table = self.fixed(GRXCLSRLCNT)?;
+        if table[RULE_DATA] & LOCATION_SPECIAL == 0 {
+            words[RULE_LOCATION] = self.free_location(table[RULE_DATA], below)?;
+        }
+        self.call(&mut words)?;
+        Ok(words[RULE_LOCATION])
+    }
+
+    /// Removes the rule at a location.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn delete_flow_rule(&self, location: u32) -> io::Result<()> {
+        let mut words = [0; FIXED_WORDS];
+        (words[0], words[RULE_LOCATION]) = (SRXCLSRLDEL, location);
+        self.call(&mut words)
+    }
+
+    /// A place of a table of `size` that has no rule: the next one below `below`, else the highest.
+    /// Those of the operator, who mostly counts from 0, are compared first.
+    fn free_location(&self, size: u32, below: u32) -> io::Result<u32> {
+        let has_rule = |location: &u32| {
+            let mut words = [0; FIXED_WORDS];
+            (words[0], words[RULE_LOCATION]) = (GRXCLSRULE, *location);
+            self.call(&mut words).is_ok()
+        };
+        let (end, below) = (size.min(PLACES_MAX), below.min(size.min(PLACES_MAX)));
+        let mut places = (0..below).rev().chain((below..end).rev());
+        places.find(|place| !has_rule(place)).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
+    }
+
     fn names(&self, set: StringSet) -> io::Result<Vec<String>> {
         const HEAD: usize = 3;
         let count = self.count(set)?;
@@ -220,6 +305,37 @@ impl Ethtool {
     /// ensures it.
     fn call(&self, words: &mut [u32]) -> io::Result<()> {
         ask(&self.socket, &self.interface, SIOCETHTOOL, words)
+    }
+}
+
+impl FlowRule {
+    /// The request to insert it (linux/ethtool.h), at any location.
+    fn words(&self) -> [u32; FIXED_WORDS] {
+        let mut words = [0; FIXED_WORDS];
+        words[0] = SRXCLSRLINS;
+        words[RULE_FLOW] = if self.is_tcp { FLOW_TCP } else { FLOW_UDP };
+        let address = |address: Option<Ipv4Addr>| address.map_or([0; 2], |it| [u32::from(it).to_be(), u32::MAX]);
+        let ports = [self.source_port, self.destination_port].map(|port| port.map_or([0; 2], |it| [it, u16::MAX]));
+        let pair = |at: usize| {
+            let [a, b] = [ports[0][at].to_be_bytes(), ports[1][at].to_be_bytes()];
+            u32::from_ne_bytes([a[0], a[1], b[0], b[1]])
+        };
+        let (source, destination) = (address(self.source), address(self.destination));
+        for (at, base) in [RULE_FIELDS, RULE_MASKS].into_iter().enumerate() {
+            words[base..base + 3].copy_from_slice(&[source[at], destination[at], pair(at)]);
+        }
+        if let Some(vlan) = self.vlan {
+            words[RULE_FLOW] |= FLOW_EXTENDED;
+            // The tag follows two bytes of padding, six of an address and two of an EtherType.
+            for (extension, tag) in [(RULE_EXTENSION, vlan), (RULE_MASK_EXTENSION, 0x0fff)] {
+                let [high, low] = tag.to_be_bytes();
+                words[extension + 2] = u32::from_ne_bytes([0, 0, high, low]);
+            }
+        }
+        words[RULE_QUEUE] = if cfg!(target_endian = "little") { self.queue.into() } else { 0 };
+        words[RULE_QUEUE + 1] = if cfg!(target_endian = "big") { self.queue.into() } else { 0 };
+        words[RULE_LOCATION] = LOCATION_ANY;
+        words
     }
 }
 
@@ -298,6 +414,26 @@ mod tests {
         let ethtool = Ethtool::open("not-there").unwrap();
         assert_eq!(ethtool.rings().unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert!(ethtool.counters().is_err());
+    }
+
+    #[test]
+    fn rule_of_a_nic_is_laid_out_as_in_the_kernels_header() {
+        let rule = FlowRule {
+            is_tcp: true,
+            source: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            destination: Some(Ipv4Addr::new(192, 0, 2, 2)),
+            source_port: None,
+            destination_port: Some(0x1234),
+            vlan: Some(0x0abc),
+            queue: 3,
+        };
+        let words = rule.words();
+        let bytes = words.as_bytes();
+        assert_eq!(bytes[20..32], [192, 0, 2, 1, 192, 0, 2, 2, 0, 0, 0x12, 0x34]);
+        assert_eq!(bytes[92..104], [255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 255, 255]);
+        assert_eq!((bytes[82..84].to_vec(), bytes[154..156].to_vec()), (vec![0x0a, 0xbc], vec![0x0f, 0xff]));
+        assert_eq!(bytes[168..176], 3_u64.to_ne_bytes());
+        assert_eq!((words[0], words[4], words[44]), (SRXCLSRLINS, FLOW_TCP | FLOW_EXTENDED, u32::MAX));
     }
 
     #[test]

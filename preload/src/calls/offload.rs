@@ -312,6 +312,9 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
                     (WIREPATH_ENGINES) and the line engines of the rules"
             .into());
     }
+    if let Some(sentence) = stack.with_sockets(|sockets| sockets.unsteered()) {
+        config::say(sentence);
+    }
     stack.call(|sockets, _| sockets.follow_system(*config::system()));
     Ok(stack)
 }

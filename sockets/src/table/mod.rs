@@ -168,6 +168,12 @@ impl Sockets {
         self.flows.why_ended()
     }
 
+    /// The sentence for an interface that spreads frames of our flows over queues which are not
+    /// ours, if it does.
+    pub fn unsteered(&self) -> Option<String> {
+        self.flows.unsteered()
+    }
+
     /// Counts in `scope` what waits in sockets outside of packet buffers.
     pub fn count_in(&mut self, scope: &Scope) {
         self.buffers.count_in(&scope.scope("sockets"));

@@ -93,11 +93,10 @@ pub(super) fn queues(inspected: &Inspected) -> Vec<Finding> {
         0 | 1 => good(format!("{name} has one queue: every frame comes to its worker")),
         queues => note(
             format!(
-                "{name} spreads frames over {queues} queues by a hash: a rule needs a worker on each, or one queue"
+                "{name} spreads frames over {queues} queues by a hash: where its driver has rules (ntuple) each flow is \
+                 brought to its queue, else a flow needs a worker on each"
             ),
-            format!(
-                "`ethtool -L {name} combined 1`, or send flows to a queue: `ethtool -N {name} flow-type udp4 dst-port PORT action QUEUE`"
-            ),
+            format!("`ethtool -K {name} ntuple on`, or one queue: `ethtool -L {name} combined 1`"),
         ),
     }
 }

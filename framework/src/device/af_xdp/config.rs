@@ -36,6 +36,10 @@ pub struct AfXdpConfig {
     /// our frames costs up to 4 ns more: 26 and 30 ns, the least of 14 runs in turns over veth on a
     /// busy machine. By default on.
     pub rx_vlan: bool,
+    /// On an interface of several queues, the NIC brings the frames of a rule that one queue has to
+    /// that queue, by a rule of its own (ntuple, `ethtool -N`), where its driver has these.
+    /// Without, a queue receives what the NIC's hash brings it. By default on.
+    pub ntuple: bool,
     /// The path of a broker's socket ([`broker_of`](super::broker_of)), which lends one
     /// queue to a process without capabilities; mode and metadata are then the broker's. By default
     /// none: the process has the capabilities itself.
@@ -62,6 +66,7 @@ impl AfXdpConfig {
             rx_timestamps: false,
             rx_hash: false,
             rx_vlan: true,
+            ntuple: true,
             broker: None,
         }
     }

@@ -92,6 +92,7 @@ struct RxCounters {
     /// Times that someone detached the program from the interface, and it was attached again.
     /// Counted per port: each of its queues reports them.
     program_put_back: Counter,
+    rules_unsteered: Counter,
     /// Refills that found the pool empty while the fill ring had room.
     nombuf: Counter,
     /// Times that the kernel found the fill ring empty.
@@ -123,6 +124,7 @@ impl AfXdpRx {
             bytes: scope.counter("bytes", Unit::Bytes),
             wakeups: scope.counter("wakeups", Unit::Events),
             program_put_back: scope.counter("program_put_back", Unit::Events),
+            rules_unsteered: scope.counter("rules_unsteered", Unit::Events),
             nombuf: scope.counter("nombuf", Unit::Events),
             kernel_fill_empty: scope.counter("kernel_fill_empty", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
@@ -166,6 +168,7 @@ impl AfXdpRx {
         }
         self.port.reattach_if_lost();
         self.counters.program_put_back.add(self.port.reattached_count() - self.counters.program_put_back.get());
+        self.counters.rules_unsteered.add(self.port.unsteered_rules() - self.counters.rules_unsteered.get());
         self.gate.open();
     }
 

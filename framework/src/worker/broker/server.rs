@@ -208,11 +208,13 @@ impl Broker {
             words += "; frames are passed on, so programs share the queues";
         } else if self.queues > 1 {
             let interface = &self.config.port.interface;
-            words += &format!(
-                "; each program gets one of {} queues, and only what the NIC delivers there: steer with `ethtool -N {interface}`, \
-                 or have one queue (`ethtool -L {interface} combined 1`)",
-                self.queues
-            );
+            words += &format!("; each program gets one of {} queues", self.queues);
+            if self.device.why_unsteered().is_some() {
+                words += &format!(
+                    ", and only what the NIC delivers there: steer with `ethtool -N {interface}`, or have one queue \
+                     (`ethtool -L {interface} combined 1`)"
+                );
+            }
         }
         words
     }

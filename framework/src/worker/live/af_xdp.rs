@@ -66,6 +66,10 @@ impl LiveDriver for AfXdpDevice {
         self.hands_over()
     }
 
+    fn why_unsteered(&self) -> Option<String> {
+        self.why_unsteered()
+    }
+
     fn resolver(&self) -> Option<Resolver> {
         Some(Box::new(self.resolver()?))
     }

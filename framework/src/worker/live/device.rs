@@ -108,6 +108,11 @@ pub(super) trait LiveDriver {
         false
     }
 
+    /// Why frames of a rule may come to another queue than the one that has it; `None` if none do.
+    fn why_unsteered(&self) -> Option<String> {
+        None
+    }
+
     /// A reader of the device's own clock, if the device has one that can be read.
     fn nic_clock(&self) -> Option<NicClock> {
         None

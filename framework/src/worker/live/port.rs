@@ -338,13 +338,7 @@ impl LivePort {
         let interface = self.device.name();
         let mut notices: Vec<_> = self.device.problems().map(ToString::to_string).collect();
         let taken = self.config.queues.len();
-        if self.config.port.steers_each_queue() && taken < usize::from(self.queues) {
-            notices.push(format!(
-                "{interface} spreads frames over {} queues and {taken} of them is ours: the kernel gets what comes on the others. \
-                 `ethtool -L {interface} combined {taken}`, or steer the groups with `ethtool -N`",
-                self.queues
-            ));
-        }
+        notices.extend(self.unsteered());
         let is_shared = matches!(self.config.owner, Owner::Shared);
         if is_shared && self.config.igmp == IgmpMode::Worker {
             notices.push(format!(
@@ -362,6 +356,24 @@ impl LivePort {
             notices.push(format!("{interface} is all ours: the kernel gets nothing from it until this ends"));
         }
         notices
+    }
+}
+
+impl LivePort {
+    /// The sentence for an interface that spreads the frames of our flows over queues that are not
+    /// ours, if it does.
+    pub fn unsteered(&self) -> Option<String> {
+        let (interface, taken) = (self.device.name(), self.config.queues.len());
+        if !self.config.port.steers_each_queue() || taken >= usize::from(self.queues) {
+            return None;
+        }
+        let why = driver(self.device.inner()).why_unsteered()?;
+        Some(format!(
+            "{interface} spreads frames over {} queues, of which {taken} is ours, and the NIC steers none there: {why}. \
+             The kernel gets what comes on the others: `ethtool -L {interface} combined {taken}`, or steer the flows with \
+             `ethtool -N`",
+            self.queues
+        ))
     }
 }
 

@@ -11,6 +11,7 @@ use wirepath_tests::live::preload::{
     compile_with, echo, library, run as run_under, said, segments_received, start, wire,
 };
 use wirepath_tests::live::{NEAR, THEIRS, Wire, has_program, wait_until};
+use wirepath_tests::netns::Namespace;
 
 /// Makes a socket that would be ours, and prints a line.
 const PROGRAM: &str = "import socket\n\
@@ -98,6 +99,22 @@ fn xdp_program_of_another_process_on_the_interface_is_named() {
         said(&links).contains("prog/xdp")
     });
     decides(&wire, library(), &[], &[], "XDP");
+}
+
+#[test]
+fn interface_that_spreads_frames_over_queues_is_said_where_the_nic_steers_none() {
+    let test = "interface_that_spreads_frames_over_queues_is_said_where_the_nic_steers_none";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let other = Namespace::new().unwrap();
+    let queues = "numtxqueues 2 numrxqueues 2";
+    let link = format!("link add many0 {queues} type veth peer name many1 netns {} {queues}", other.name());
+    wire.near.ip(&link.split(' ').collect::<Vec<_>>()).unwrap();
+    wire.near.ip(&["link", "set", "many0", "up"]).unwrap();
+    wire.near.ip(&["addr", "add", "10.9.2.1/24", "dev", "many0"]).unwrap();
+    let text = said(&run(&wire, library(), &[], &["WIREPATH_INTERFACE=many0", "WIREPATH_POLICY=warn"]));
+    let sentence = "wirepath: many0 spreads frames over 2 queues, of which 1 is ours, and the NIC steers none there: its \
+                    driver has no such rules";
+    assert!(text.contains("ran\n") && text.contains(sentence), "{text}");
 }
 
 #[test]

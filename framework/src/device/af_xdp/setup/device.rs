@@ -126,7 +126,30 @@ impl AfXdpDevice {
             (_, false, _) => "; the kernel does not say whether the driver can receive without a copy",
         });
         words.push_str(&self.describe_hints());
+        match self.why_unsteered() {
+            _ if self.port.interface().queues == 1 || self.port.own().is_none() => (),
+            None => words.push_str("; the NIC brings a rule's frames to its queue"),
+            Some(why) => _ = write!(words, "; the NIC brings no rule's frames to its queue: {why}"),
+        }
         words
+    }
+
+    /// Why the NIC brings no rule's frames to the queue that has it, although it spreads frames
+    /// over several; `None` where it does, has one queue, or is a broker's.
+    pub fn why_unsteered(&self) -> Option<String> {
+        let port = self.port.own()?;
+        if port.interface.queues > 1 && !self.config.ntuple {
+            return Some("not asked for (ntuple)".into());
+        }
+        Some(match port.why_unsteered()? {
+            error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                format!(
+                    "its driver has no such rules, or they are off (`ethtool -K {} ntuple on`)",
+                    port.interface.name
+                )
+            }
+            error => error.to_string(),
+        })
     }
 
     /// The metadata of a frame, and why other metadata is unavailable.

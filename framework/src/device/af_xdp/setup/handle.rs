@@ -115,6 +115,11 @@ impl PortHandle {
         }
     }
 
+    /// Rules that the NIC has refused ([`Port::unsteered_rules`]).
+    pub(in crate::device::af_xdp) fn unsteered_rules(&self) -> u64 {
+        self.own().map_or(0, Port::unsteered_rules)
+    }
+
     /// Whether the program is detached for good.
     pub(in crate::device::af_xdp) fn is_lost(&self) -> bool {
         match self {

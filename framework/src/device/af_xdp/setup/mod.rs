@@ -7,6 +7,7 @@ pub(super) mod detach_tests;
 pub(super) mod device;
 pub(super) mod finding;
 pub(super) mod handle;
+mod nic_rules;
 pub(super) mod port;
 mod rule_table;
 pub(super) mod stamping;

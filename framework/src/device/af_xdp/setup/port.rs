@@ -19,6 +19,7 @@ use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
 use super::super::program::steering::{Constant, Key, Shape, tag_word};
 use super::super::rings::socket::kernel_version;
+use super::nic_rules::NicRules;
 use super::rule_table::RuleTable;
 use super::stamping::TimestampingGuard;
 use crate::device::nic_filter::{NicFilter, Wanted};
@@ -49,6 +50,8 @@ pub(in crate::device::af_xdp) struct Port {
     rules_max: usize,
     maps: Maps,
     filter: NicFilter,
+    /// On an interface of several queues: the NIC's own rules, or why it has none.
+    nic_rules: Option<io::Result<NicRules>>,
     installed: Mutex<Installed>,
     /// Whether frames may carry metadata. Once set it remains set: some frames could still be in a
     /// ring.
@@ -107,6 +110,8 @@ impl Port {
             .map_err(|error| AfXdpSetupError::system("opening a socket that watches the link", error))?;
         let filter = NicFilter::open(interface.index)
             .map_err(|error| AfXdpSetupError::system("telling the NIC which groups to let through", error))?;
+        let spreads = interface.queues > 1 && config.ntuple;
+        let nic_rules = spreads.then(|| NicRules::open(&interface.name));
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
         let attached = attach_behind_the_dead(&interface, config.mode, &maps, wanted)?;
         let stamped = match attached.found[RxHint::Timestamp as usize] {
@@ -134,6 +139,7 @@ impl Port {
             lost: OnceLock::new(),
             maps,
             filter,
+            nic_rules,
             installed: Mutex::new(Installed {
                 rules: RuleTable::default(),
                 contents: Contents::default(),
@@ -183,7 +189,21 @@ impl Port {
             self.settle(&mut installed);
             return Err(error);
         }
+        if let Some(Ok(nic)) = &self.nic_rules {
+            nic.add(rule, queue);
+        }
         Ok(id)
+    }
+
+    /// Why the NIC brings no rule's frames to its queue, although it spreads them over several;
+    /// `None` if it does, or has one queue.
+    pub(in crate::device::af_xdp) fn why_unsteered(&self) -> Option<&io::Error> {
+        self.nic_rules.as_ref()?.as_ref().err()
+    }
+
+    /// Rules that the NIC has refused, so that their queue receives what its hash brings there.
+    pub(in crate::device::af_xdp) fn unsteered_rules(&self) -> u64 {
+        self.nic_rules.as_ref().and_then(|nic| nic.as_ref().ok()).map_or(0, NicRules::refused)
     }
 
     /// Adds the rule's group or station to the NIC's address filter.
@@ -203,6 +223,9 @@ impl Port {
         self.forget(&installed, &Key::new(&rule, queue));
         if let Some(wanted) = Wanted::by(&rule, self.interface.mac) {
             self.filter.remove(wanted);
+        }
+        if let Some(Ok(nic)) = &self.nic_rules {
+            nic.remove(&rule, queue);
         }
         self.settle(&mut installed);
         Ok(())
