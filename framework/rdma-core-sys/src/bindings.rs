@@ -510,12 +510,21 @@ pub struct ibv_ah_attr {
     pub is_global: u8,
     pub port_num: u8,
 }
+pub const IBV_SRQ_MAX_WR: ibv_srq_attr_mask = 1;
+pub const IBV_SRQ_LIMIT: ibv_srq_attr_mask = 2;
+pub type ibv_srq_attr_mask = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_srq_attr {
     pub max_wr: u32,
     pub max_sge: u32,
     pub srq_limit: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut ::core::ffi::c_void,
+    pub attr: ibv_srq_attr,
 }
 pub const IBV_SRQT_BASIC: ibv_srq_type = 0;
 pub const IBV_SRQT_XRC: ibv_srq_type = 1;
@@ -1850,6 +1859,12 @@ pub type ibv_query_port_fn = unsafe extern "C" fn(
     port_num: u8,
     port_attr: *mut _compat_ibv_port_attr,
 ) -> ::core::ffi::c_int;
+pub type ibv_query_gid_fn = unsafe extern "C" fn(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: ::core::ffi::c_int,
+    gid: *mut ibv_gid,
+) -> ::core::ffi::c_int;
 pub type ibv_alloc_pd_fn = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd;
 pub type ibv_dealloc_pd_fn = unsafe extern "C" fn(pd: *mut ibv_pd) -> ::core::ffi::c_int;
 pub type ibv_reg_mr_iova2_fn = unsafe extern "C" fn(
@@ -1882,6 +1897,14 @@ pub type ibv_get_cq_event_fn = unsafe extern "C" fn(
     cq_context: *mut *mut ::core::ffi::c_void,
 ) -> ::core::ffi::c_int;
 pub type ibv_ack_cq_events_fn = unsafe extern "C" fn(cq: *mut ibv_cq, nevents: ::core::ffi::c_uint);
+pub type ibv_create_srq_fn =
+    unsafe extern "C" fn(pd: *mut ibv_pd, srq_init_attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
+pub type ibv_modify_srq_fn = unsafe extern "C" fn(
+    srq: *mut ibv_srq,
+    srq_attr: *mut ibv_srq_attr,
+    srq_attr_mask: ::core::ffi::c_int,
+) -> ::core::ffi::c_int;
+pub type ibv_destroy_srq_fn = unsafe extern "C" fn(srq: *mut ibv_srq) -> ::core::ffi::c_int;
 pub type ibv_create_qp_fn = unsafe extern "C" fn(pd: *mut ibv_pd, qp_init_attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
 pub type ibv_modify_qp_fn =
     unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, attr_mask: ::core::ffi::c_int) -> ::core::ffi::c_int;
@@ -1892,6 +1915,8 @@ pub type ibv_query_qp_fn = unsafe extern "C" fn(
     init_attr: *mut ibv_qp_init_attr,
 ) -> ::core::ffi::c_int;
 pub type ibv_destroy_qp_fn = unsafe extern "C" fn(qp: *mut ibv_qp) -> ::core::ffi::c_int;
+pub type ibv_create_ah_fn = unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+pub type ibv_destroy_ah_fn = unsafe extern "C" fn(ah: *mut ibv_ah) -> ::core::ffi::c_int;
 pub type mlx5dv_create_cq_fn = unsafe extern "C" fn(
     context: *mut ibv_context,
     cq_attr: *mut ibv_cq_init_attr_ex,

@@ -105,6 +105,21 @@ pub unsafe fn ibv_post_recv(qp: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut 
     }
 }
 
+/// Posts a list of buffers to a shared receive queue.
+///
+/// # Safety
+/// As [`ibv_post_recv`].
+#[inline]
+pub unsafe fn ibv_post_srq_recv(srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    // SAFETY: 1, 2.
+    unsafe {
+        match (*(*srq).context).ops.post_srq_recv {
+            Some(post_srq_recv) => post_srq_recv(srq, first, bad),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
 /// Posts a list of buffers to a work queue.
 ///
 /// # Safety

@@ -9,8 +9,9 @@
 //! - [`verbs`]: owned handles, built on the three. An object keeps its parents alive, so objects
 //!   are destroyed in the right order, for any order in which the handles are dropped.
 //!
-//! The crate is for set-up. No function of `verbs` is meant to be called per packet: a driver takes
-//! the addresses of [`verbs::QpRings`] and the other rings, and makes no further calls.
+//! For raw packets the crate is for set-up, and no function of `verbs` is meant to be called per
+//! packet: a driver takes the addresses of [`verbs::QpRings`] and the other rings, and makes no
+//! further calls. Queue pairs of the RDMA services are posted to and polled through libibverbs.
 #![deny(unsafe_code)]
 
 #[allow(missing_docs, non_camel_case_types, non_snake_case, unreachable_pub, unused_qualifications, clippy::all)]

@@ -92,6 +92,22 @@ impl Context {
         Ok(PortAttributes::of(&attributes))
     }
 
+    /// The GID at a place of a port's table: the address of packets from there. All zeros where the
+    /// place is empty.
+    ///
+    /// # Errors
+    /// There is no such port or place, or the device is gone.
+    pub fn gid(&self, port: u8, index: u8) -> Result<[u8; 16], VerbsError> {
+        // SAFETY: 1, 2.
+        let (answer, gid) = unsafe {
+            let mut gid: ibv_gid = zeroed();
+            let query = self.core().verbs().ibv_query_gid;
+            (query(self.as_ptr(), port, index.into(), &raw mut gid), gid.raw)
+        };
+        VerbsError::check("ibv_query_gid", answer)?;
+        Ok(gid)
+    }
+
     /// The relation of the device's clock to the kernel's, to convert timestamps. Read from memory
     /// that the kernel updates: some tens of nanoseconds, no system call.
     ///
@@ -196,6 +212,7 @@ unsafe fn element_of(event: &ibv_async_event) -> Element {
             | IBV_EVENT_PATH_MIG
             | IBV_EVENT_PATH_MIG_ERR
             | IBV_EVENT_QP_LAST_WQE_REACHED => Element::QueuePair((*event.element.qp).qp_num),
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Element::SharedReceiveQueue((*event.element.srq).handle),
             IBV_EVENT_WQ_FATAL => Element::WorkQueue((*event.element.wq).wq_num),
             IBV_EVENT_PORT_ACTIVE
             | IBV_EVENT_PORT_ERR
@@ -231,6 +248,8 @@ pub enum Element {
     QueuePair(u32),
     /// [`super::WorkQueue::number`].
     WorkQueue(u32),
+    /// [`super::SharedReceiveQueue::handle`].
+    SharedReceiveQueue(u32),
 }
 
 /// The kind of an event.
@@ -246,6 +265,16 @@ pub enum EventKind {
     QpAccessError,
     /// A work queue is in error.
     WqFatal,
+    /// The first packet of a connection came while its QP was in state `Rtr`.
+    Established,
+    /// The last send is done, in state `Sqd`.
+    SqDrained,
+    /// A QP in error takes no more buffers of its shared receive queue.
+    LastWqeReached,
+    /// A shared receive queue has fewer buffers than its limit.
+    SrqLimitReached,
+    /// A shared receive queue is in error.
+    SrqError,
     /// The port has a link.
     PortActive,
     /// The port lost its link.
@@ -266,6 +295,11 @@ impl EventKind {
             IBV_EVENT_QP_REQ_ERR => Self::QpRequestError,
             IBV_EVENT_QP_ACCESS_ERR => Self::QpAccessError,
             IBV_EVENT_WQ_FATAL => Self::WqFatal,
+            IBV_EVENT_COMM_EST => Self::Established,
+            IBV_EVENT_SQ_DRAINED => Self::SqDrained,
+            IBV_EVENT_QP_LAST_WQE_REACHED => Self::LastWqeReached,
+            IBV_EVENT_SRQ_LIMIT_REACHED => Self::SrqLimitReached,
+            IBV_EVENT_SRQ_ERR => Self::SrqError,
             IBV_EVENT_PORT_ACTIVE => Self::PortActive,
             IBV_EVENT_PORT_ERR => Self::PortDown,
             IBV_EVENT_DEVICE_FATAL => Self::DeviceFatal,

@@ -85,6 +85,7 @@ const VERBS: Verbs = Verbs {
     ibv_close_device: close_device,
     ibv_query_device: query_device,
     ibv_query_port: query_port,
+    ibv_query_gid: query_gid,
     ibv_get_async_event: get_async_event,
     ibv_ack_async_event: ack_async_event,
     ibv_alloc_pd: alloc_pd,
@@ -98,6 +99,11 @@ const VERBS: Verbs = Verbs {
     ibv_ack_cq_events: ack_cq_events,
     ibv_create_cq: create_cq,
     ibv_destroy_cq: destroy_cq,
+    ibv_create_srq: create_srq,
+    ibv_modify_srq: modify_srq,
+    ibv_destroy_srq: destroy_srq,
+    ibv_create_ah: create_ah,
+    ibv_destroy_ah: destroy_ah,
     ibv_create_qp: create_qp,
     ibv_modify_qp: modify_qp,
     ibv_query_qp: query_qp,
@@ -275,6 +281,42 @@ unsafe extern "C" fn extended_query_port(
     note("query_port", &format!("{port} {len}"))
 }
 
+unsafe extern "C" fn query_gid(_: *mut ibv_context, port: u8, idx: c_int, gid: *mut ibv_gid) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { (*gid).raw = [9; 16] };
+    note("ibv_query_gid", &format!("{port} {idx}"))
+}
+
+unsafe extern "C" fn create_srq(pd: *mut ibv_pd, request: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    // SAFETY: the caller's.
+    let (context, attr) = unsafe { ((*pd).context, (*request).attr) };
+    let words = format!("{} {} limit {}", attr.max_wr, attr.max_sge, attr.srq_limit);
+    make("ibv_create_srq", &words, |srq: &mut ibv_srq| (srq.context, srq.handle) = (context, 6))
+}
+
+unsafe extern "C" fn modify_srq(_: *mut ibv_srq, change: *mut ibv_srq_attr, mask: c_int) -> c_int {
+    // SAFETY: the caller's.
+    let limit = unsafe { (*change).srq_limit };
+    note("ibv_modify_srq", &format!("limit {limit} mask {mask:#x}"))
+}
+
+unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
+    // SAFETY: 1.
+    unsafe { destroy("ibv_destroy_srq", srq) }
+}
+
+unsafe extern "C" fn create_ah(_: *mut ibv_pd, request: *mut ibv_ah_attr) -> *mut ibv_ah {
+    // SAFETY: the caller's.
+    let attr = unsafe { *request };
+    let words = format!("port {} global {} hops {}", attr.port_num, attr.is_global, attr.grh.hop_limit);
+    make("ibv_create_ah", &words, |_: &mut ibv_ah| {})
+}
+
+unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
+    // SAFETY: 1.
+    unsafe { destroy("ibv_destroy_ah", ah) }
+}
+
 unsafe extern "C" fn query_rt_values(_: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
     // SAFETY: the caller's.
     unsafe { (*values).raw_clock.tv_nsec = -2 };
@@ -292,7 +334,12 @@ unsafe extern "C" fn get_async_event(_: *mut ibv_context, event: *mut ibv_async_
         (*event).event_type = kind;
         match kind {
             IBV_EVENT_CQ_ERR => (*event).element.cq = make("cq", "", |cq: &mut ibv_cq| cq.handle = number),
-            IBV_EVENT_QP_FATAL => (*event).element.qp = make("qp", "", |qp: &mut ibv_qp| qp.qp_num = number),
+            IBV_EVENT_QP_FATAL | IBV_EVENT_COMM_EST | IBV_EVENT_SQ_DRAINED | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                (*event).element.qp = make("qp", "", |qp: &mut ibv_qp| qp.qp_num = number);
+            }
+            IBV_EVENT_SRQ_LIMIT_REACHED => {
+                (*event).element.srq = make("srq", "", |srq: &mut ibv_srq| srq.handle = number);
+            }
             IBV_EVENT_WQ_FATAL => (*event).element.wq = make("wq", "", |wq: &mut ibv_wq| wq.wq_num = number),
             _ => (*event).element.port_num = number.cast_signed(),
         }
@@ -305,7 +352,10 @@ unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
     unsafe {
         match (*event).event_type {
             IBV_EVENT_CQ_ERR => drop(Box::from_raw((*event).element.cq)),
-            IBV_EVENT_QP_FATAL => drop(Box::from_raw((*event).element.qp)),
+            IBV_EVENT_QP_FATAL | IBV_EVENT_COMM_EST | IBV_EVENT_SQ_DRAINED | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                drop(Box::from_raw((*event).element.qp));
+            }
+            IBV_EVENT_SRQ_LIMIT_REACHED => drop(Box::from_raw((*event).element.srq)),
             IBV_EVENT_WQ_FATAL => drop(Box::from_raw((*event).element.wq)),
             _ => {}
         }

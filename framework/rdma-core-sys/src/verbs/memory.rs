@@ -2,7 +2,8 @@
 //!
 //! Registering is safe, because it accesses no bytes. The kernel pins the pages, so they stay valid
 //! for the NIC even if the range is unmapped. Remote access is not granted, so bytes move only when
-//! a WQE names them. Only writing WQEs needs `unsafe`.
+//! a WQE names them. Only writing WQEs needs `unsafe`, and registering for peers, who write when
+//! they like.
 //!
 //! Invariants:
 //! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's
@@ -133,6 +134,26 @@ impl Default for Access {
     }
 }
 
+/// What peers may do: to a region, or over a QP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteAccess {
+    /// Read.
+    pub read: bool,
+    /// Write.
+    pub write: bool,
+    /// Add and swap.
+    pub atomic: bool,
+}
+
+impl RemoteAccess {
+    pub(super) fn flags(self) -> u32 {
+        let flag = |is_there, flag| if is_there { flag } else { 0 };
+        flag(self.read, IBV_ACCESS_REMOTE_READ)
+            | flag(self.write, IBV_ACCESS_REMOTE_WRITE)
+            | flag(self.atomic, IBV_ACCESS_REMOTE_ATOMIC)
+    }
+}
+
 /// Memory registered with the NIC. Cheap to clone.
 #[derive(Clone)]
 pub struct MemoryRegion(Arc<MrInner>);
@@ -174,6 +195,38 @@ impl MemoryRegion {
         // SAFETY: new, 1.
         let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _memory_owner: keeper })))
+    }
+
+    /// Registers memory that the NIC may write, and peers may reach by the region's
+    /// [`rkey`](Self::rkey).
+    ///
+    /// # Errors
+    /// As of [`MemoryRegion::register`]; a right that the device lacks.
+    ///
+    /// # Safety
+    /// `keeper` keeps the bytes valid. While the region lives nobody has a reference to bytes that
+    /// a peer may write, other than to atomics.
+    pub unsafe fn register_for_peers(
+        pd: &ProtectionDomain,
+        start: NonNull<u8>,
+        len: usize,
+        access: RemoteAccess,
+        keeper: MemoryOwner,
+    ) -> Result<Self, VerbsError> {
+        let verbs = pd.context().core().verbs();
+        let flags = (IBV_ACCESS_LOCAL_WRITE | access.flags()).cast_signed();
+        // SAFETY: the domain is valid; the caller's promise.
+        let raw = unsafe { (verbs.ibv_reg_mr)(pd.as_ptr(), start.as_ptr().cast(), len, flags) };
+        let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _memory_owner: keeper })))
+    }
+
+    /// The region's key in requests of peers.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: a living region.
+        unsafe { (*self.as_ptr()).rkey }
     }
 
     /// The region's key in WQEs.

@@ -41,6 +41,8 @@ mod memory;
 mod queue_pair;
 mod rule;
 #[allow(unsafe_code)]
+mod service;
+#[allow(unsafe_code)]
 mod work_queue;
 
 #[cfg(test)]
@@ -58,7 +60,11 @@ pub use device::{Device, DeviceList};
 pub use error::VerbsError;
 pub use flow::Flow;
 pub use handle::failed_destructions;
-pub use memory::{Access, MemoryOwner, MemoryRegion, ProtectionDomain, ThreadDomain};
+pub use memory::{Access, MemoryOwner, MemoryRegion, ProtectionDomain, RemoteAccess, ThreadDomain};
 pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRing, QpRings, QpState, QueuePair, RateLimit, RssRequest};
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
+pub use service::{
+    Address, AddressHandle, Completion, QpChange, ReceiveWork, SendKind, SendWork, Service, ServiceRequest, Sge,
+    SharedReceiveQueue,
+};
 pub use work_queue::{IndirectionTable, StridingRequest, WorkQueue, WqOptions, WqRequest, WqRing, WqState};

@@ -1,4 +1,5 @@
-//! Raw-packet queue pairs: with rings of their own, or with RSS over a table of work queues.
+//! Queue pairs: of raw packets, with rings of their own or with RSS over a table of work queues;
+//! and of the RDMA services ([`super::service`]).
 //!
 //! Invariants:
 //! 1. A QP's handle stands before its dependencies: its table or its completion queues, then its
@@ -14,6 +15,7 @@ use super::completion::CompletionQueue;
 use super::error::VerbsError;
 use super::handle::Handle;
 use super::memory::ProtectionDomain;
+use super::service::SharedReceiveQueue;
 use super::work_queue::{IndirectionTable, init_obj};
 use crate::bindings::*;
 use crate::inline;
@@ -129,7 +131,7 @@ impl QpState {
         Self::ALL.iter().find(|(_, number)| *number == raw).map_or(Self::Unknown, |(state, _)| *state)
     }
 
-    fn raw(self) -> ibv_qp_state {
+    pub(super) fn raw(self) -> ibv_qp_state {
         Self::ALL.iter().find(|(state, _)| *state == self).map_or(IBV_QPS_UNKNOWN, |(_, number)| *number)
     }
 }
@@ -154,8 +156,17 @@ struct Inner {
     handle: Handle<ibv_qp>,
     caps: QpCaps,
     _table: Option<IndirectionTable>,
+    _srq: Option<SharedReceiveQueue>,
     _queues: Option<[CompletionQueue; 2]>,
     pd: ProtectionDomain,
+}
+
+/// What a QP needs beside its domain.
+#[derive(Default)]
+pub(super) struct Parents {
+    pub(super) table: Option<IndirectionTable>,
+    pub(super) srq: Option<SharedReceiveQueue>,
+    pub(super) queues: Option<[CompletionQueue; 2]>,
 }
 
 impl QueuePair {
@@ -180,7 +191,8 @@ impl QueuePair {
             wanted.max_tso_header = request.options.tso_header_len_max;
         }
         let queues = [request.send_cq.clone(), request.receive_cq.clone()];
-        Self::make(wanted, &request.options, request.pd, None, Some(queues))
+        let parents = Parents { queues: Some(queues), ..Parents::default() };
+        Self::make(wanted, &request.options, request.pd, parents)
     }
 
     /// A raw-packet QP with RSS over work queues.
@@ -199,15 +211,15 @@ impl QueuePair {
             rx_hash_key: key.as_mut_ptr(),
             rx_hash_fields_mask: request.fields,
         };
-        Self::make(wanted, &request.options, request.pd, Some(request.table.clone()), None)
+        let parents = Parents { table: Some(request.table.clone()), ..Parents::default() };
+        Self::make(wanted, &request.options, request.pd, parents)
     }
 
-    fn make(
+    pub(super) fn make(
         mut wanted: ibv_qp_init_attr_ex,
         options: &QpOptions,
         pd: &ProtectionDomain,
-        table: Option<IndirectionTable>,
-        queues: Option<[CompletionQueue; 2]>,
+        parents: Parents,
     ) -> Result<Self, VerbsError> {
         let (core, context) = (pd.context().core(), pd.context().as_ptr());
         let flags = direct_flags(options);
@@ -233,7 +245,9 @@ impl QueuePair {
             receive_sge_max: wanted.cap.max_recv_sge,
             inline_len_max: wanted.cap.max_inline_data,
         };
-        Ok(Self(Arc::new(Inner { handle, caps, _table: table, _queues: queues, pd: pd.clone() })))
+        let Parents { table, srq, queues } = parents;
+        let pd = pd.clone();
+        Ok(Self(Arc::new(Inner { handle, caps, _table: table, _srq: srq, _queues: queues, pd })))
     }
 
     /// Moves it to another state. `Init` binds it to `port` (from 1), other states ignore it. The
@@ -347,7 +361,7 @@ impl QueuePair {
         self.0.handle.as_ptr()
     }
 
-    fn verbs(&self) -> &crate::load::Verbs {
+    pub(super) fn verbs(&self) -> &crate::load::Verbs {
         self.0.pd.context().core().verbs()
     }
 }
@@ -391,7 +405,7 @@ impl QpRing {
 }
 
 /// The arguments that both kinds of QP share.
-fn extended_request(pd: &ProtectionDomain, options: &QpOptions) -> ibv_qp_init_attr_ex {
+pub(super) fn extended_request(pd: &ProtectionDomain, options: &QpOptions) -> ibv_qp_init_attr_ex {
     // SAFETY: 2.
     let mut wanted: ibv_qp_init_attr_ex = unsafe { zeroed() };
     wanted.srq = null_mut();

@@ -296,6 +296,10 @@ fn events_name_what_they_are_about_and_are_acknowledged_at_once() {
     check(IBV_EVENT_QP_FATAL, 9, EventKind::QpFatal, Element::QueuePair(9));
     check(IBV_EVENT_CQ_ERR, 7, EventKind::CqError, Element::CompletionQueue(7));
     check(IBV_EVENT_WQ_FATAL, 3, EventKind::WqFatal, Element::WorkQueue(3));
+    check(IBV_EVENT_COMM_EST, 4, EventKind::Established, Element::QueuePair(4));
+    check(IBV_EVENT_SQ_DRAINED, 4, EventKind::SqDrained, Element::QueuePair(4));
+    check(IBV_EVENT_QP_LAST_WQE_REACHED, 4, EventKind::LastWqeReached, Element::QueuePair(4));
+    check(IBV_EVENT_SRQ_LIMIT_REACHED, 6, EventKind::SrqLimitReached, Element::SharedReceiveQueue(6));
     check(IBV_EVENT_DEVICE_FATAL, 0, EventKind::DeviceFatal, Element::Device);
     check(99, 0, EventKind::Other(99), Element::Device);
 }
@@ -469,7 +473,107 @@ fn handles_may_be_used_and_dropped_on_any_thread() {
     check::<CompletionChannel>();
     check::<CompletionQueue>();
     check::<QueuePair>();
+    check::<SharedReceiveQueue>();
+    check::<AddressHandle>();
     check::<WorkQueue>();
     check::<IndirectionTable>();
     check::<Flow>();
+}
+
+/// The attributes of a reliable connection, all that its three steps have.
+fn all_of_rc() -> QpChange {
+    QpChange {
+        state: None,
+        pkey_index: Some(0),
+        port: Some(1),
+        qkey: None,
+        access: Some(RemoteAccess { read: true, write: true, atomic: false }),
+        address: Some(Address { gid: [1; 16], gid_index: 3, port: 1, traffic_class: 2, hop_limit: 64 }),
+        mtu: Some(1024),
+        destination: Some(0x11),
+        rq_psn: Some(5),
+        max_dest_rd_atomic: Some(1),
+        min_rnr_timer: Some(12),
+        sq_psn: Some(6),
+        max_rd_atomic: Some(1),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        timeout: Some(14),
+    }
+}
+
+/// A QP over a shared receive queue.
+fn connected(pd: &ProtectionDomain, cq: &CompletionQueue, srq: &SharedReceiveQueue) -> QueuePair {
+    let request = ServiceRequest {
+        service: Service::Rc,
+        pd,
+        send_cq: cq,
+        receive_cq: cq,
+        srq: Some(srq),
+        caps: QpCaps::default(),
+        signals_all: true,
+    };
+    QueuePair::create_service(&request).unwrap()
+}
+
+#[test]
+fn change_of_a_qp_has_a_bit_for_each_attribute_and_no_other() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    let srq = SharedReceiveQueue::create(&pd, 16, 2).unwrap();
+    let qp = connected(&pd, &cq, &srq);
+    fake::calls();
+    qp.modify(&QpChange { state: Some(QpState::Init), ..QpChange::default() }).unwrap();
+    qp.modify(&QpChange { mtu: Some(4096), ..QpChange::default() }).unwrap();
+    qp.modify(&all_of_rc()).unwrap();
+    let rc = IBV_QP_PKEY_INDEX
+        | IBV_QP_PORT
+        | IBV_QP_ACCESS_FLAGS
+        | IBV_QP_AV
+        | IBV_QP_PATH_MTU
+        | IBV_QP_DEST_QPN
+        | IBV_QP_RQ_PSN
+        | IBV_QP_MAX_DEST_RD_ATOMIC
+        | IBV_QP_MIN_RNR_TIMER
+        | IBV_QP_SQ_PSN
+        | IBV_QP_MAX_QP_RD_ATOMIC
+        | IBV_QP_RETRY_CNT
+        | IBV_QP_RNR_RETRY
+        | IBV_QP_TIMEOUT;
+    let all = format!("ibv_modify_qp state 0 port 1 mask {rc:#x}");
+    let [state, mtu] = [(1, IBV_QP_STATE), (0, IBV_QP_PATH_MTU)]
+        .map(|(state, mask)| format!("ibv_modify_qp state {state} port 0 mask {mask:#x}"));
+    assert_eq!(fake::calls(), [state, mtu, all]);
+}
+
+#[test]
+fn shared_receive_queue_and_address_handle_are_made_as_wanted_and_go_before_their_domain() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    fake::calls();
+    let srq = SharedReceiveQueue::create(&pd, 16, 2).unwrap();
+    srq.set_limit(5).unwrap();
+    let ah = AddressHandle::create(&pd, &all_of_rc().address.unwrap()).unwrap();
+    let qp = connected(&pd, &cq, &srq);
+    let made = [
+        "ibv_create_srq 16 2 limit 0",
+        "ibv_modify_srq limit 5 mask 0x2",
+        "ibv_create_ah port 1 global 1 hops 64",
+        "ibv_create_qp type 2",
+    ];
+    assert_eq!(fake::calls(), made);
+    drop((pd, cq, srq, context));
+    drop((ah, qp));
+    let calls = fake::calls();
+    let at = |name: &str| calls.iter().position(|call| call == name).unwrap();
+    assert!(at("ibv_destroy_ah") < at("ibv_dealloc_pd"), "{calls:?}");
+    assert!(at("ibv_destroy_qp") < at("ibv_destroy_srq"), "{calls:?}");
+    assert!(at("ibv_destroy_srq") < at("ibv_dealloc_pd"), "{calls:?}");
+}
+
+#[test]
+fn gid_is_that_of_its_port_and_place() {
+    let (context, _pd) = fake::open();
+    assert_eq!(context.gid(1, 3), Ok([9; 16]));
+    assert_eq!(fake::calls(), ["ibv_query_gid 1 3"]);
 }

@@ -28,6 +28,7 @@ structs! {
     struct ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class }
     struct ibv_ah_attr { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num }
     struct ibv_srq_attr { max_wr, max_sge, srq_limit }
+    struct ibv_srq_init_attr { srq_context, attr }
     struct ibv_tm_cap { max_num_tags, max_ops }
     struct ibv_srq_init_attr_ex { srq_context, attr, comp_mask, srq_type, pd, xrcd, cq, tm_cap }
     struct ibv_wq_init_attr { wq_context, wq_type, max_wr, max_sge, pd, cq, comp_mask, create_flags }
@@ -272,6 +273,8 @@ constants! {
     IBV_ACCESS_RELAXED_ORDERING,
     IBV_MW_TYPE_1,
     IBV_MW_TYPE_2,
+    IBV_SRQ_MAX_WR,
+    IBV_SRQ_LIMIT,
     IBV_SRQT_BASIC,
     IBV_SRQT_XRC,
     IBV_SRQT_TM,
