@@ -121,6 +121,12 @@ pub struct Entry<'a> {
     pub drops: u64,
     /// Segments that were sent again.
     pub retransmits: u64,
+    /// The most that has waited for the program at one time, as it counts against the limit.
+    pub receive_queue_max: u64,
+    /// Receives that found nothing and did not wait (`EAGAIN`).
+    pub would_block: u64,
+    /// Receives that the kernel's twin of an offloaded socket had the bytes for.
+    pub twin_reads: u64,
     /// Epoll sets that it is in.
     pub epoll_sets: u32,
     /// The engine that it lives on, where it is offloaded: a program may have several.
@@ -150,6 +156,9 @@ impl Default for Entry<'_> {
             send_queue: 0,
             drops: 0,
             retransmits: 0,
+            receive_queue_max: 0,
+            would_block: 0,
+            twin_reads: 0,
             epoll_sets: 0,
             engine: None,
             opened: SystemTime::UNIX_EPOCH,
@@ -301,6 +310,9 @@ impl Listing {
             words.put(value);
         }
         words.put_text(&entry.why, WHY_MAX);
+        for value in [entry.receive_queue_max, entry.would_block, entry.twin_reads] {
+            words.put(value);
+        }
         self.records.store(1 + slot, words.written());
     }
 
@@ -418,6 +430,10 @@ fn read_entry(words: &[u64]) -> Option<Entry<'static>> {
         opened: from_epoch(words.take()?),
         active: from_epoch(words.take()?),
         why: words.take_text(WHY_MAX)?,
+        // Older programs have nothing there.
+        receive_queue_max: words.take().unwrap_or(0),
+        would_block: words.take().unwrap_or(0),
+        twin_reads: words.take().unwrap_or(0),
     })
 }
 
@@ -530,6 +546,9 @@ mod tests {
             send_queue: number + 6,
             drops: number + 7,
             retransmits: number + 8,
+            receive_queue_max: number + 11,
+            would_block: number + 12,
+            twin_reads: number + 13,
             epoll_sets: u32::MAX,
             engine: Some(14),
             opened: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 9),

@@ -144,25 +144,29 @@ struct Listed {
     why: &'static str,
     sets: u32,
     listens: bool,
+    would_block: u64,
+    twin_reads: u64,
     opened: SystemTime,
 }
 
 impl Listed {
     fn of(file: &File) -> Option<Self> {
         let FileKind::Socket(socket) = &file.what else { return None };
-        let Socket { kind, place, why, opened, is_listener, is_refused, .. } = *socket;
+        let Socket { kind, place, why, opened, is_listener, is_refused, would_block, twin_reads, .. } = *socket;
         let mut sets: Vec<u32> = socket.watches.iter().map(|watch| watch.set.0).collect();
         sets.sort_unstable();
         sets.dedup();
         let (fd, sets) = (*file.fds.iter().min()?, sets.len() as u32);
-        Some(Self { fd, kind, place, is_refused, why, sets, listens: is_listener, opened })
+        let listens = is_listener;
+        Some(Self { fd, kind, place, is_refused, why, sets, listens, would_block, twin_reads, opened })
     }
 
     /// That of a listener for another engine's.
     fn of_guest(guest: &Guest) -> Self {
         let Guest { id, fd, why, opened } = *guest;
         let place = Owner::Ours { id, hears_twin: false };
-        Self { fd, kind: Kind::Stream, place, is_refused: false, why, sets: 0, listens: true, opened }
+        let (kind, would_block, twin_reads) = (Kind::Stream, 0, 0);
+        Self { fd, kind, place, is_refused: false, why, sets: 0, listens: true, would_block, twin_reads, opened }
     }
 
     fn entry(&self, engine: &mut Engine, now: SystemTime) -> (Entry<'static>, Option<i32>) {
@@ -181,8 +185,9 @@ impl Listed {
         let number = known.is_some().then_some(engine.number as u8);
         let state = if self.listens { State::Listen } else { State::Closed };
         let known = known.unwrap_or(Entry { state, epoll_sets: self.sets, ..Entry::default() });
-        let (fd, kind, opened) = (self.fd, self.kind, self.opened);
-        (Entry { fd, kind, place, why: self.why.into(), opened, engine: number, ..known }, is_asked)
+        let Self { fd, kind, opened, would_block, twin_reads, .. } = *self;
+        let why = self.why.into();
+        (Entry { fd, kind, place, why, opened, would_block, twin_reads, engine: number, ..known }, is_asked)
     }
 }
 

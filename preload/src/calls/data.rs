@@ -133,6 +133,12 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         let mut engine = engine::enter(file);
         let Ok(target) = target(&mut engine, file) else { return Pass };
         let first = receive_at_once(&mut engine, &target, parts, flags);
+        if matches!(first, Err(Errno::EAGAIN))
+            && (target.is_nonblocking || flags & libc::MSG_DONTWAIT != 0)
+            && let Ok(socket) = engine.files.socket(file)
+        {
+            socket.would_block += 1;
+        }
         (target, first)
     };
     let received = match first {
@@ -149,7 +155,12 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     };
     match received {
         Ok(Some(received)) => Ours(Ok(received)),
-        Ok(None) => Pass,
+        Ok(None) => {
+            if let Ok(socket) = engine::enter(file).files.socket(file) {
+                socket.twin_reads += 1;
+            }
+            Pass
+        }
         Err(error) => Ours(Err(error)),
     }
 }

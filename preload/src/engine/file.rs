@@ -59,6 +59,9 @@ pub(crate) struct Socket {
     pub(crate) replicas: Vec<Replica>,
     /// Groups.
     pub(crate) groups: Groups,
+    /// Receives that found nothing and did not wait, and those that the twin had the bytes for.
+    pub(crate) would_block: u64,
+    pub(crate) twin_reads: u64,
     /// A rule gives the kernel's side of it equal rights.
     pub(crate) is_both: bool,
     /// `O_ASYNC`: the kernel is to send a signal when it is ready.
@@ -349,6 +352,8 @@ impl Socket {
             is_listener: false,
             replicas: Vec::new(),
             groups,
+            would_block: 0,
+            twin_reads: 0,
             is_both: false,
             wants_sigio: false,
             receives_info6: false,

@@ -95,6 +95,8 @@ pub(crate) struct DatagramSocket {
     received: VecDeque<Waiting>,
     /// Bytes of the packet buffers that the waiting datagrams hold.
     charge: usize,
+    /// The highest that was.
+    pub(crate) charge_max: usize,
     /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`).
     pub(crate) dropped: u64,
     /// Datagrams with a TTL below `IP_MINTTL`.
@@ -126,6 +128,7 @@ impl DatagramSocket {
         Self {
             received: VecDeque::new(),
             charge: 0,
+            charge_max: 0,
             dropped: 0,
             below_ttl_min: 0,
             of_others: 0,
@@ -163,7 +166,7 @@ impl DatagramSocket {
             return false;
         }
         let len = datagram.payload.len();
-        self.charge += charge(len);
+        self.charge(len);
         let info = DatagramInfo {
             source: datagram.source,
             destination: datagram.destination,
@@ -188,7 +191,7 @@ impl DatagramSocket {
             self.dropped += 1;
             return false;
         }
-        self.charge += charge(info.len);
+        self.charge(info.len);
         self.received.push_back(Waiting { payload: Payload::Copied(bytes.into()), info: *info });
         true
     }
@@ -201,6 +204,12 @@ impl DatagramSocket {
         let read = (payload.copy(0, into), *info);
         self.forget_first(info.len);
         Some(read)
+    }
+
+    #[inline]
+    fn charge(&mut self, len: usize) {
+        self.charge += charge(len);
+        self.charge_max = self.charge_max.max(self.charge);
     }
 
     /// The first datagram, of `len` bytes, was read.

@@ -54,6 +54,8 @@ pub(crate) struct Stream {
     offset: usize,
     /// Bytes that wait.
     len: usize,
+    /// The most that has waited, as `SO_RCVBUF` counts it.
+    pub(crate) charge_max: usize,
     /// The peer's FIN has come.
     pub(crate) is_peer_closed: bool,
     pub(crate) is_read_shut: bool,
@@ -96,6 +98,7 @@ impl Stream {
             arrivals: VecDeque::new(),
             offset: 0,
             len: 0,
+            charge_max: 0,
             is_peer_closed: false,
             is_read_shut: false,
             is_write_shut: false,
@@ -133,6 +136,7 @@ impl Stream {
     pub(crate) fn push(&mut self, payload: Payload) {
         self.len += payload.len();
         self.received.push_back(payload);
+        self.charge_max = self.charge_max.max(self.charge());
     }
 
     /// Keeps the arrival of the segment that was pushed last.

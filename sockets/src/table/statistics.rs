@@ -52,6 +52,7 @@ impl Sockets {
                 };
                 entry.remote = datagrams.remote;
                 entry.receive_queue = datagrams.waiting_bytes() as u64;
+                entry.receive_queue_max = datagrams.charge_max as u64;
                 entry.drops = datagrams.dropped + datagrams.below_ttl_min + datagrams.of_others;
             }
             State::Listener(listener) => {
@@ -67,6 +68,7 @@ impl Sockets {
                 };
                 entry.remote = Some(stream.remote).filter(|remote| remote.port() != 0);
                 entry.receive_queue = stream.len() as u64;
+                entry.receive_queue_max = stream.charge_max as u64;
                 let unsent = info.as_ref().map_or(0, |info| info.unacked_len as usize + info.unsent_len as usize);
                 entry.send_queue = (unsent + stream.pending.len()) as u64;
             }
