@@ -297,7 +297,8 @@ impl Protocol for CmeMdp3 {
     /// are separate sequences on separate groups.
     const HAS_SESSIONS: bool = false;
 
-    /// The largest channels of options have some ten thousands of instruments: 18 MB.
+    /// The largest channels of options define some ten thousands of instruments, and most have no
+    /// book because no message is about them: 21 MB.
     fn capacity() -> Capacity {
         Capacity { books: 16_384, orders: 0, levels: 0 }
     }

@@ -9,10 +9,12 @@
 //!
 //! *Depth.* A venue publishes so many levels of an instrument, and does not say that a level is
 //! gone because a better one pushed it beyond the last. So the books follow the instrument's
-//! definition ([`Event::Instrument`]). Until it comes, a book in which a new level has pushed
+//! definition ([`Event::Instrument`]), which makes no book itself: the first message about the
+//! instrument does. Until it comes, a book in which a new level has pushed
 //! another beyond each position that a message was about is [`Trust::Unconfirmed`]: that other one
 //! may be gone.
 
+mod definitions;
 mod healing;
 mod numbering;
 mod side;
@@ -25,6 +27,7 @@ use super::symbols::Symbols;
 use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols};
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
+use definitions::Definitions;
 use numbering::{ChannelState, Numbering, Place};
 use side::SideState;
 
@@ -60,6 +63,9 @@ pub struct DepthCounts {
     pub beyond_depth: u64,
     /// Updates of a level that the book does not have: messages are missing.
     pub out_of_place: u64,
+    /// Definitions that were not kept, because there are more than eight for each book that there
+    /// may be: how many levels the venue publishes of their instruments is not known.
+    pub definitions_full: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +119,7 @@ pub struct DepthBooks {
     ladders: Vec<Ladders>,
     /// Levels that the venue publishes of each book, by [`Liquidity`]; 0 until it was defined.
     depths: Vec<[u8; 2]>,
+    definitions: Definitions,
     channel: ChannelState,
     /// Books that the open event has changed, and after its end those that it changed.
     touched: Vec<BookIdx>,
@@ -219,13 +226,15 @@ impl HealingBooks for DepthBooks {
 }
 
 impl DepthBooks {
-    /// Empty books for at most `books_max` instruments; allocates all memory, some 1.1 KB each.
+    /// Empty books for at most `books_max` instruments of which messages come, and room for the
+    /// definitions of eight times as many; allocates all memory, some 1.3 KB for each book.
     pub fn new(books_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
             books: LazyTable::new(books_max, EMPTY),
             ladders: vec![Ladders::default(); books_max],
             depths: vec![[0; 2]; books_max],
+            definitions: Definitions::new(books_max),
             channel: ChannelState::default(),
             touched: Vec::with_capacity(books_max),
             is_event_over: false,
@@ -241,6 +250,7 @@ impl DepthBooks {
     pub const fn memory(books_max: usize) -> u128 {
         Symbols::memory(books_max as u128)
             + LazyTable::<Book>::memory(books_max as u128)
+            + Definitions::memory(books_max as u128)
             + (size_of::<Ladders>() + size_of::<[u8; 2]>() + size_of::<BookIdx>()) as u128 * books_max as u128
     }
 
@@ -424,8 +434,10 @@ impl DepthBooks {
                 self.adopted = self.snapshot.take().and_then(|(book, is_taken)| is_taken.then_some(book));
             }
             Event::Instrument(instrument) => {
-                let book = self.book(instrument.symbol)?;
-                self.define(book, [instrument.depth, instrument.implied_depth]);
+                let depths = [instrument.depth, instrument.implied_depth];
+                self.depth_counts.definitions_full += u64::from(!self.definitions.keep(instrument.symbol, depths));
+                let book = self.symbols.find(instrument.symbol)?;
+                self.define(book, depths);
             }
             Event::Clear(_) => self.clear(),
             _ => {}
@@ -435,9 +447,18 @@ impl DepthBooks {
 
     #[inline]
     fn book(&mut self, symbol: Symbol) -> Option<BookIdx> {
-        let book = self.symbols.find_or_insert(symbol);
-        self.counts.books_full += u64::from(book.is_none());
-        book
+        self.symbols.find(symbol).or_else(|| self.open(symbol))
+    }
+
+    /// The first message about an instrument makes its book, of the depth that was defined.
+    #[cold]
+    fn open(&mut self, symbol: Symbol) -> Option<BookIdx> {
+        let Some(book) = self.symbols.find_or_insert(symbol) else {
+            self.counts.books_full += 1;
+            return None;
+        };
+        self.define(book, self.definitions.depths(symbol));
+        Some(book)
     }
 }
 

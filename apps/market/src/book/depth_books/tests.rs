@@ -293,3 +293,29 @@ fn level_beyond_the_deepest_is_counted_and_left_out() {
     let books = books(&[new(1, 1, Side::Buy, 11, 100), new(1, 2, Side::Buy, 0, 100)]);
     assert_eq!((books.depth_counts().beyond_depth, trust(&books, 1)), (2, Trust::Sure));
 }
+
+#[test]
+fn instruments_that_are_defined_take_no_book_before_the_first_message_about_them() {
+    let mut books = DepthBooks::new(2);
+    (1..=16).for_each(|id| _ = books.apply(&definition(id, 3, 0)));
+    assert_eq!((books.len(), books.counts().books_full), (0, 0));
+    for event in pushed_out() {
+        let Event::Depth(level) = event else { panic!("{event:?}") };
+        books.apply(&Event::Depth(Depth { symbol: symbol(16), ..level }));
+    }
+    assert_eq!((trust(&books, 16), bids(&books, 16)), (Trust::Sure, vec![104, 103, 102]));
+    apply(&mut books, &snapshot(1, 1, &[100]));
+    assert_eq!((books.len(), books.counts().books_full), (2, 0));
+}
+
+#[test]
+fn definition_without_a_place_is_counted_and_its_book_is_as_one_without() {
+    let mut books = DepthBooks::new(2);
+    (1..=17).for_each(|id| _ = books.apply(&definition(id, 3, 0)));
+    assert_eq!(books.depth_counts().definitions_full, 1);
+    books.apply(&Event::Depth(match new(17, 1, Side::Buy, 1, 100) {
+        Event::Depth(level) => level,
+        other => panic!("{other:?}"),
+    }));
+    assert_eq!((trust(&books, 17), bids(&books, 17)), (Trust::Sure, vec![100]));
+}

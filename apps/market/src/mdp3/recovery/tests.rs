@@ -8,7 +8,7 @@ use super::super::layout::{
 };
 use super::*;
 use crate::book::{Books, DEPTH_MAX, DepthBooks, Trust};
-use crate::event::{Instrument, Liquidity};
+use crate::event::{Clear, Instrument, Liquidity, Numbered};
 use crate::sbe::{Block, emit_block};
 use crate::units::{Price9, Side};
 
@@ -31,6 +31,11 @@ fn definition(id: i32) -> Event {
     let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
     let (depth, implied_depth, action, total, at_ns) = (DEPTH_MAX as u8, 0, b'A', 0, 0);
     Event::Instrument(Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name })
+}
+
+/// A message about an instrument, of no level.
+fn traded(id: i32) -> Event {
+    Event::Numbered(Numbered { kind: 49, rpt_seq: 1, at_ns: 0, symbol: symbol(id) })
 }
 
 /// The venue: it knows all books, and writes messages as it would.
@@ -282,8 +287,9 @@ fn snapshot_that_claims_to_be_the_only_one_of_its_loop_ends_no_loop() {
 #[test]
 fn book_without_a_snapshot_and_without_an_update_is_sure_after_a_whole_loop() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
-    // Defined, and in no loop: it did not trade this week.
-    receiver.books.apply(&definition(99));
+    // It traded last week, and is in no loop of this one.
+    receiver.books.apply(&traded(99));
+    receiver.books.apply(&Event::Clear(Clear { at_ns: 0 }));
     let _lost = venue.update(0, 101);
     receiver.live(2, &venue.update(0, 103));
     assert_eq!(receiver.trust(99), Some(Trust::Unconfirmed));
@@ -297,7 +303,8 @@ fn snapshots_of_instruments_without_a_book_confirm_no_other() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
     // As many instruments as there are places, and two of the venue's have none.
     receiver.books = DepthBooks::new(2);
-    [0, 99].iter().for_each(|id| _ = receiver.books.apply(&definition(*id)));
+    [0, 99].iter().for_each(|id| _ = receiver.books.apply(&traded(*id)));
+    receiver.books.apply(&Event::Clear(Clear { at_ns: 0 }));
     assert_eq!([1, 2].map(|id| receiver.trust(id)), [None; 2]);
     let _lost = venue.update(0, 101);
     receiver.live(2, &venue.update(0, 103));
