@@ -62,8 +62,9 @@ impl RiskGate {
         self.try_new(slot, order, market, now_ns).map_err(|reject| self.count_refused(reject))
     }
 
-    /// All checks of a change of the order in `slot`. If it passes, the slot holds the greater of
-    /// the old and the new terms until [`RiskGate::replaced`] or [`RiskGate::replace_refused`].
+    /// All checks of a change of the order in `slot`. If it passes, the slot holds the most that
+    /// the old and the new terms allow, one after the other, until [`RiskGate::replaced`] or
+    /// [`RiskGate::replace_refused`].
     pub fn check_replace(
         &mut self,
         slot: usize,
@@ -129,12 +130,12 @@ impl RiskGate {
             let (room, count) = (reservation.pending.capacity() as i64, reservation.pending.len() as i64);
             return Err(reject(Limit::PendingReplaces, room, count + 1));
         }
+        let terms = Terms { price: order.price, leaves: order.qty.saturating_sub(order.cum) };
+        let needed = reservation.needed_with(terms);
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, reservations, ports, units, .. } = self;
         let sums = Sums::of(limits, exposures, instrument)?;
         check_terms(sums.limits, side, order.qty, OrderPrice::Limit(order.price), market)?;
-        let terms = Terms { price: order.price, leaves: order.qty.saturating_sub(order.cum) };
-        let needed = held.or(terms);
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
         sums.check(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
         if !order.is_short {

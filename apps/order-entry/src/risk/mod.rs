@@ -8,9 +8,10 @@
 //!
 //! Limits are zero until they are set, and a gate is constructed disarmed, so a gate that nobody
 //! configured refuses each order. An order reserves position and credit when it is sent, buys and
-//! sells apart, and the reservation ends with the order. A replace reserves the greater of old and
-//! new until the venue has answered. All sums are integers. The gate allocates when it is
-//! constructed, reads no clock, and a check costs some hundred instructions.
+//! sells apart, and the reservation ends with the order. A replace reserves the most that old and
+//! new terms allow, one after the other, until the venue has answered. All sums are integers. The
+//! gate allocates when it is constructed, reads no clock, and a check costs some hundred
+//! instructions.
 
 mod checks;
 mod duplicates;

@@ -28,7 +28,7 @@ pub(super) const fn notional(qty: u32, price: Price) -> i64 {
     price.0.saturating_abs().saturating_mul(qty as i64)
 }
 
-/// The greatest of an order's terms: what is reserved for it.
+/// The most that may trade of an order, and the most that it may cost: what is reserved for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) qty: u32,
@@ -60,16 +60,32 @@ impl Reservation {
         pending: ArrayVec::new_const(),
     };
 
-    /// What the order needs now: the greatest quantity and the greatest notional of its terms.
+    /// What the order needs now.
     pub(super) fn needed(&self) -> Held {
-        let working = Held { qty: self.working.leaves, notional: self.working.notional() };
-        self.pending.iter().fold(working, |held, (_, terms)| held.or(*terms))
+        match self.pending.is_empty() {
+            true => Held { qty: self.working.leaves, notional: self.working.notional() },
+            false => self.most(self.working),
+        }
     }
-}
 
-impl Held {
-    /// The greater of both, in each of the two sums.
-    pub(super) fn or(self, terms: Terms) -> Self {
-        Self { qty: self.qty.max(terms.leaves), notional: self.notional.max(terms.notional()) }
+    /// What it needs with another replace under way.
+    pub(super) fn needed_with(&self, terms: Terms) -> Held {
+        self.most(terms)
+    }
+
+    /// The most that its terms and `more` allow. They follow each other, and their totals count
+    /// executions: what trades by some terms is gone from those behind them. So each price may be
+    /// paid for the shares that dearer ones leave.
+    fn most(&self, more: Terms) -> Held {
+        let mut all = ArrayVec::<Terms, { PENDING + 2 }>::new();
+        all.push(self.working);
+        all.push(more);
+        all.extend(self.pending.iter().map(|(_, terms)| *terms));
+        all.sort_unstable_by_key(|terms| core::cmp::Reverse(terms.price.0.saturating_abs()));
+        let nothing = Held { qty: 0, notional: 0 };
+        all.iter().fold(nothing, |held, terms| {
+            let left = terms.leaves.saturating_sub(held.qty);
+            Held { qty: held.qty + left, notional: held.notional.saturating_add(notional(left, terms.price)) }
+        })
     }
 }

@@ -108,15 +108,16 @@ fn bust_reverses_position_and_cash() {
 }
 
 #[test]
-fn replace_holds_the_greater_of_old_and_new_until_it_is_answered() {
+fn replace_holds_the_most_that_old_and_new_may_cost_until_it_is_answered() {
     let mut gate = gate(wide());
     pass(&mut gate, 0, &buy(100, dollars(100)));
     change(&mut gate, &replace(2, 150, 0, dollars(98)));
-    assert_eq!(held(&gate), (150, 14_700));
+    // The old order may trade first, and the new one then has 50 shares left.
+    assert_eq!(held(&gate), (150, 14_900));
     change(&mut gate, &replace(3, 50, 0, dollars(101)));
-    assert_eq!(held(&gate), (150, 14_700));
+    assert_eq!(held(&gate), (150, 50 * 101 + 50 * 100 + 50 * 98));
     gate.replaced(0, 2);
-    assert_eq!(held(&gate), (150, 14_700));
+    assert_eq!(held(&gate), (150, 50 * 101 + 100 * 98));
     gate.replaced(0, 3);
     assert_eq!(held(&gate), (50, 5_050));
 }
@@ -208,4 +209,17 @@ fn restored_order_holds_what_is_open() {
     assert!(!gate.restore_order(7, STOCK, Side::Buy, (60, dollars(99))), "the slot is taken");
     gate.ended(7);
     assert_eq!(held(&gate), (0, 0));
+}
+
+/// The dearer order may trade while its replace is under way.
+#[test]
+fn order_that_trades_before_its_cheaper_replace_takes_no_more_than_was_reserved() {
+    let mut gate = gate_with(|limits| limits.account.buy_credit_max = dollars(10_000).0);
+    pass(&mut gate, 0, &buy(37, dollars(102)));
+    let cheaper = replace(2, 103, 0, dollars(97));
+    let reject = gate.check_replace(0, &cheaper, &market(), SECOND).unwrap_err();
+    assert_eq!((reject.limit, Price(reject.value)), (Limit::BuyCredit, dollars(37 * 102 + 66 * 97)));
+    change(&mut gate, &replace(2, 100, 0, dollars(97)));
+    gate.traded(0, STOCK, Side::Buy, (37, dollars(102)));
+    assert_eq!(gate.cash() + gate.open_notional().0, dollars(37 * 102 + 63 * 97).0);
 }
