@@ -101,6 +101,7 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: b
     let kernel = Kernel::start();
     match config.client(&limits.instruments(), kernel.epoch_offset_ns()) {
         Some(VenueClient::Ouch(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
+        Some(VenueClient::Ouch42(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
         Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
         None => Err(Error::failed("the venue's names are too long")),
     }

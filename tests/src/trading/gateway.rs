@@ -10,7 +10,7 @@ use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::{Journal, JournalMemory};
 use order_entry::orders::OrderCapacity;
-use order_entry::ouch::{Capacity, OuchClient};
+use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, Route, SelfMatch,
 };
@@ -175,13 +175,27 @@ pub(super) trait SimSession: VenueSession {
     fn start() -> Self;
 }
 
+/// The user of SoupBinTCP, and its firm.
+fn trader() -> (ClientConfig, Text<4>) {
+    let credentials = Credentials::new("TRADER", "SECRET").expect("6 and 10 letters at most");
+    (ClientConfig::new(credentials), Text::new("FIRM").expect("four letters at most"))
+}
+
 impl SimSession for OuchClient {
     const PROTOCOL: Protocol = Protocol::Ouch;
 
     fn start() -> Self {
-        let credentials = Credentials::new("TRADER", "SECRET").expect("6 and 10 letters at most");
-        let firm = Text::new("FIRM").expect("four letters at most");
-        Self::new(ClientConfig::new(credentials)).of_firm(firm, Capacity::AGENCY)
+        let (config, firm) = trader();
+        Self::new(config).of_firm(firm, Capacity::AGENCY)
+    }
+}
+
+impl SimSession for Ouch42Client {
+    const PROTOCOL: Protocol = Protocol::Ouch42;
+
+    fn start() -> Self {
+        let (config, firm) = trader();
+        Self::new(config, firm, Capacity::AGENCY, EPOCH_NS)
     }
 }
 

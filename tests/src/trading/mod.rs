@@ -4,7 +4,7 @@
 //! byte.
 //!
 //! ```text
-//!  seed ─▶ world: gateway (Run) ── TCP ──▶ venue (OUCH or FIX, matching engine)
+//!  seed ─▶ world: gateway (Run) ── TCP ──▶ venue (each protocol, matching engine)
 //!            │       └─ standby (FollowerLink, then a Run of its own)
 //!            └─▶ checks: nothing twice, no limit exceeded, never both, and at the end both sides' books
 //! ```

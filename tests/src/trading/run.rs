@@ -1,7 +1,7 @@
 //! Many seeds, and the shortest story of one that fails.
 
 use order_entry::fix::FixClient;
-use order_entry::ouch::OuchClient;
+use order_entry::ouch::{Ouch42Client, OuchClient};
 
 use super::gateway::SimSession;
 use super::script::{Protocol, Script};
@@ -28,6 +28,7 @@ pub struct Summary {
 pub fn run_seed(protocol: Protocol, seed: u64) -> Result<Summary, String> {
     match protocol {
         Protocol::Ouch => run::<OuchClient>(seed),
+        Protocol::Ouch42 => run::<Ouch42Client>(seed),
         Protocol::Fix => run::<FixClient>(seed),
     }
 }

@@ -31,13 +31,15 @@ pub(super) enum Disturbance {
 pub enum Protocol {
     /// OUCH 5.0 over SoupBinTCP.
     Ouch,
+    /// OUCH 4.2 over SoupBinTCP.
+    Ouch42,
     /// FIX 4.4.
     Fix,
 }
 
 impl Protocol {
     /// Each.
-    pub const ALL: [Self; 2] = [Self::Ouch, Self::Fix];
+    pub const ALL: [Self; 3] = [Self::Ouch, Self::Ouch42, Self::Fix];
 }
 
 /// A run that is determined.

@@ -21,3 +21,8 @@ fn orders_positions_and_journals_agree_after_crashes_and_takeovers() {
 fn orders_positions_and_journals_agree_by_fix_after_crashes_and_takeovers() {
     play(Protocol::Fix, 40);
 }
+
+#[test]
+fn orders_positions_and_journals_agree_by_ouch_42_after_crashes_and_takeovers() {
+    play(Protocol::Ouch42, 40);
+}

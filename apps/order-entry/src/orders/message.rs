@@ -43,7 +43,8 @@ pub enum VenueMessage {
     /// The answers to all that the venue has processed have come: every client id below `next_id`,
     /// and none from there on, because the connection that carried those is gone.
     Settled {
-        /// The first client id that the venue has not seen.
+        /// The first client id that the venue has not seen; 1 where its protocol does not tell, and
+        /// each id without an answer was not processed.
         next_id: u64,
         /// No answer will come any more to a replace below `next_id` that has none: the venue has
         /// ignored it in silence.

@@ -24,10 +24,12 @@
 //!
 //! Every message may be sent again: the venue ignores a UserRefNum (5.0) or token (4.2) that it has
 //! seen. In 5.0 an account query (`Q`) tells the next free number: [`Account`] makes of it the
-//! answer of the common [`Recovery`](crate::session::Recovery).
+//! answer of the common [`Recovery`](crate::session::Recovery). 4.2 has no query; [`Ouch42Client`]
+//! sends an order that must be refused, behind which all is answered.
 
 mod account;
 mod client;
+mod client42;
 mod codes;
 mod error;
 mod orders;
@@ -38,6 +40,7 @@ pub mod v50;
 
 pub use account::{Account, FENCE_LEN};
 pub use client::{OuchClient, OuchClientError};
+pub use client42::Ouch42Client;
 pub use codes::{
     AiqStrategy, BboWeight, BrokenTradeReason, CancelReason, Capacity, CrossType, CustomerType, DiscretionPriceType,
     Display, HandleInstruction, LiquidityFlag, OrderState, PostOnly, PriceType, RestateReason, Side, SystemEventCode,

@@ -14,6 +14,7 @@
 
 mod escaped;
 mod keep_alive;
+mod outbox;
 mod output;
 mod reassembly;
 mod recovery;
@@ -22,6 +23,7 @@ mod venue;
 
 pub use escaped::Escaped;
 pub use keep_alive::KeepAlive;
+pub(crate) use outbox::Outbox;
 pub use output::{Output, OutputFull};
 pub use reassembly::Reassembly;
 pub use recovery::{Fate, Recovery, Resend};

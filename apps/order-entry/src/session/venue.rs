@@ -3,7 +3,8 @@
 //!
 //! Each protocol answers in its own way which requests it had processed before the line broke. Here
 //! the answer is one message, [`VenueMessage::Settled`], behind which orders may be sent. OUCH 5.0
-//! ([`OuchClient`](crate::ouch::OuchClient)) makes it of the answer to an account query, FIX
+//! ([`OuchClient`](crate::ouch::OuchClient)) makes it of the answer to an account query, OUCH 4.2
+//! ([`Ouch42Client`](crate::ouch::Ouch42Client)) of that to an order which must be refused, FIX
 //! ([`FixClient`](crate::fix::FixClient)) of the answer to a TestRequest, before which the venue
 //! has asked for what it misses.
 

@@ -76,6 +76,14 @@ fn each_mistake_is_named_with_line_and_column() {
     }
 }
 
+#[test]
+fn section_of_ouch_42_has_the_keys_of_50_and_makes_its_session() {
+    let config = parse::<Config>(&GOOD.replace("ouch50", "ouch42"), Config::check).unwrap();
+    assert!(matches!(config.client(&[], 0), Some(VenueClient::Ouch42(_))));
+    let (_, _, what) = place(&GOOD.replace("ouch50", "ouch42").replace("capacity = \"principal\"\n", ""));
+    assert!(what.contains("ouch42 needs the key `capacity`"), "{what}");
+}
+
 const FIX: &str = r#"
 limits = "limits.toml"
 

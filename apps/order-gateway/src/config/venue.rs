@@ -8,7 +8,7 @@ use order_entry::Text;
 use order_entry::fix::orders::OrderCapacity;
 use order_entry::fix::session::{Schedule, SessionConfig, Version};
 use order_entry::fix::{FixClient, FixClientConfig};
-use order_entry::ouch::{Capacity, OuchClient};
+use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::soupbin::{ClientConfig, Credentials};
 use serde::Deserialize;
 use toml::Spanned;
@@ -46,6 +46,7 @@ pub struct VenueConfig {
 #[serde(rename_all = "lowercase")]
 enum Protocol {
     Ouch50,
+    Ouch42,
     Fix42,
     Fix44,
     /// FIX 5.0 SP2 over FIXT 1.1.
@@ -55,7 +56,7 @@ enum Protocol {
 impl Protocol {
     const fn fix(self) -> Option<Version> {
         match self {
-            Self::Ouch50 => None,
+            Self::Ouch50 | Self::Ouch42 => None,
             Self::Fix42 => Some(Version::Fix42),
             Self::Fix44 => Some(Version::Fix44),
             Self::Fix50 => Some(Version::Fix50Sp2),
@@ -65,6 +66,7 @@ impl Protocol {
     const fn name(self) -> &'static str {
         match self {
             Self::Ouch50 => "ouch50",
+            Self::Ouch42 => "ouch42",
             Self::Fix42 => "fix42",
             Self::Fix44 => "fix44",
             Self::Fix50 => "fix50",
@@ -109,6 +111,8 @@ impl CapacityWord {
 pub enum VenueClient {
     /// OUCH 5.0 over SoupBinTCP.
     Ouch(OuchClient),
+    /// OUCH 4.2 over SoupBinTCP.
+    Ouch42(Ouch42Client),
     /// FIX.
     Fix(FixClient),
 }
@@ -157,7 +161,7 @@ impl VenueConfig {
     pub(super) fn has_drop_copy(&self) -> Result<(), String> {
         match self.protocol.get_ref() {
             Protocol::Ouch50 => Ok(()),
-            other => Err(format!("the drop copy names orders by numbers of OUCH: none with {}", other.name())),
+            other => Err(format!("the drop copy names orders by numbers of OUCH 5.0: none with {}", other.name())),
         }
     }
 
@@ -224,8 +228,11 @@ impl VenueConfig {
         let capacity = self.capacity.as_ref().map(|word| *word.get_ref());
         let Some(version) = self.protocol.get_ref().fix() else {
             let firm = Text::new(text(&self.firm)?)?;
-            let client = OuchClient::new(ClientConfig::new(self.credentials()?));
-            return Some(VenueClient::Ouch(client.of_firm(firm, capacity?.ouch())));
+            let (config, capacity) = (ClientConfig::new(self.credentials()?), capacity?.ouch());
+            return Some(match self.protocol.get_ref() {
+                Protocol::Ouch42 => VenueClient::Ouch42(Ouch42Client::new(config, firm, capacity, epoch_offset_ns)),
+                _ => VenueClient::Ouch(OuchClient::new(config).of_firm(firm, capacity)),
+            });
         };
         let owned = |value: &Option<Spanned<String>>| text(value).map(str::to_owned);
         let hours = text(&self.opens).and_then(second_of_day).zip(text(&self.closes).and_then(second_of_day));

@@ -10,6 +10,7 @@ use market::{Price, Symbol};
 use wirepath::worker::StopFlag;
 
 use crate::fix_truth;
+use crate::ouch42_truth;
 use crate::truth::VenueLog;
 
 pub const USER: &str = "ALICE";
@@ -19,6 +20,7 @@ pub const PASSWORD: &str = "SECRET";
 pub struct Running {
     /// OUCH 5.0.
     pub orders: SocketAddr,
+    pub ouch42: SocketAddr,
     pub fix: SocketAddr,
     pub drop_copy: SocketAddr,
     /// The instrument that everybody trades, and its price.
@@ -46,16 +48,22 @@ impl Running {
         let mut exchange = Exchange::open(&settings, &serving).unwrap();
         let fix = exchange.open_fix(serving.orders).unwrap();
         let [orders, drop_copy] = exchange.addresses()[..] else { panic!("two addresses") };
+        let ouch42 = exchange.open_ouch42(serving.orders).unwrap();
         let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, fix, drop_copy, instrument, stop, thread }
+        Self { orders, ouch42, fix, drop_copy, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.
     pub fn log(&self) -> VenueLog {
         VenueLog::read(TcpStream::connect(self.orders).unwrap())
+    }
+
+    /// The account's numbered messages of OUCH 4.2 so far.
+    pub fn ouch42_log(&self) -> VenueLog {
+        ouch42_truth::read(TcpStream::connect(self.ouch42).unwrap())
     }
 
     /// The account's reports by FIX so far, read as the process whose journal is at `path`.

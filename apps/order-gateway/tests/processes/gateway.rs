@@ -16,7 +16,7 @@ use order_entry::Text;
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::Journal;
-use order_entry::ouch::{Capacity as OrderCapacity, OuchClient};
+use order_entry::ouch::{Capacity as OrderCapacity, Ouch42Client, OuchClient};
 use order_entry::risk::Route;
 use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
@@ -64,6 +64,7 @@ const fn words_of(mode: Mode) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Ouch,
+    Ouch42,
     Fix,
 }
 
@@ -74,7 +75,11 @@ pub fn start(exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
 
 pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode, seed: u64) -> Child {
     let (symbol, price) = exchange.instrument;
-    let address = if protocol == Protocol::Ouch { exchange.orders } else { exchange.fix };
+    let address = match protocol {
+        Protocol::Ouch => exchange.orders,
+        Protocol::Ouch42 => exchange.ouch42,
+        Protocol::Fix => exchange.fix,
+    };
     let order = format!(
         "{}\n{address}\n{}\n{}\n{}\n{seed}\n{}\n{protocol:?}",
         path.display(),
@@ -99,6 +104,7 @@ fn process() {
     let kernel = Kernel::start();
     match words[7] {
         "Ouch" => run(ouch(), &words, kernel),
+        "Ouch42" => run(ouch42(kernel.epoch_offset_ns()), &words, kernel),
         _ => {
             let session = fix(Symbol::new(words[2]).unwrap(), kernel.epoch_offset_ns());
             run(session, &words, kernel);
@@ -133,7 +139,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
     let mut run = Run::new(gateway, line, Box::new(kernel));
     (run.feed, run.standby) = (feed, standby);
-    // The drop copy has OUCH's names of orders.
+    // The drop copy has the names of orders of OUCH 5.0.
     if is_active && protocol == "Ouch" {
         run.compare_with(DropCopyLine::new(copies, kernel.now_ns()));
     }
@@ -153,6 +159,11 @@ fn ouch() -> OuchClient {
     let credentials = Credentials::new(USER, PASSWORD).unwrap();
     let client = OuchClient::new(ClientConfig::new(credentials));
     client.of_firm(Text::new("FIRM").unwrap(), OrderCapacity::AGENCY)
+}
+
+fn ouch42(epoch_offset_ns: u64) -> Ouch42Client {
+    let config = ClientConfig::new(Credentials::new(USER, PASSWORD).unwrap());
+    Ouch42Client::new(config, Text::new("FIRM").unwrap(), OrderCapacity::AGENCY, epoch_offset_ns)
 }
 
 /// What the exchange wants in a Logon.

@@ -11,6 +11,8 @@ mod journal;
 mod kill;
 #[path = "../common/limits.rs"]
 mod limits;
+mod ouch42;
+mod ouch42_truth;
 mod takeover;
 mod trader;
 mod truth;

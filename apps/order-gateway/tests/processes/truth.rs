@@ -83,22 +83,20 @@ impl VenueLog {
                 let side = if accepted.side.is_sale() { Side::Sell } else { Side::Buy };
                 let (qty, price) = (accepted.quantity.get(), Price(accepted.price.get() as i64));
                 let id = u64::from(accepted.user_ref.get());
-                self.accepted.insert(id, (side, qty, price));
-                self.set(id, VenueOrder { symbol: accepted.symbol, side, leaves: qty, price }, accepted.state);
+                let order = VenueOrder { symbol: accepted.symbol, side, leaves: qty, price };
+                self.enter(id, order, accepted.state == OrderState::LIVE);
             }
             Outbound::OrderReplaced(replaced) => {
                 let side = if replaced.side.is_sale() { Side::Sell } else { Side::Buy };
                 let (qty, price) = (replaced.quantity.get(), Price(replaced.price.get() as i64));
                 let id = u64::from(replaced.user_ref.get());
                 self.open.remove(&u64::from(replaced.orig_user_ref.get()));
-                self.accepted.insert(id, (side, qty, price));
-                self.set(id, VenueOrder { symbol: replaced.symbol, side, leaves: qty, price }, replaced.state);
+                let order = VenueOrder { symbol: replaced.symbol, side, leaves: qty, price };
+                self.enter(id, order, replaced.state == OrderState::LIVE);
             }
             Outbound::OrderExecuted(executed) => {
-                let (id, qty) = (u64::from(executed.user_ref.get()), executed.quantity.get());
-                let side = self.accepted[&id].0;
-                self.totals.add(side, qty, Price(executed.price.get() as i64));
-                self.reduce(id, qty);
+                let price = Price(executed.price.get() as i64);
+                self.fill(executed.user_ref.get().into(), executed.quantity.get(), price);
             }
             Outbound::OrderCanceled(canceled) => {
                 self.reduce(u64::from(canceled.user_ref.get()), canceled.quantity.get());
@@ -109,13 +107,20 @@ impl VenueLog {
         false
     }
 
-    fn set(&mut self, id: u64, order: VenueOrder, state: OrderState) {
-        if state == OrderState::LIVE {
+    /// An order or a replace was accepted; it may have died at once.
+    pub fn enter(&mut self, id: u64, order: VenueOrder, is_live: bool) {
+        self.accepted.insert(id, (order.side, order.leaves, order.price));
+        if is_live {
             self.open.insert(id, order);
         }
     }
 
-    fn reduce(&mut self, id: u64, by: u32) {
+    pub fn fill(&mut self, id: u64, qty: u32, price: Price) {
+        self.totals.add(self.accepted[&id].0, qty, price);
+        self.reduce(id, qty);
+    }
+
+    pub fn reduce(&mut self, id: u64, by: u32) {
         let Some(order) = self.open.get_mut(&id) else { return };
         order.leaves -= by;
         if order.leaves == 0 {

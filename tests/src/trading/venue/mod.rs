@@ -1,8 +1,9 @@
-//! The exchange: one account's orders by OUCH 5.0 over SoupBinTCP or by FIX 4.4, one login at a
-//! time.
+//! The exchange: one account's orders by OUCH 5.0 or 4.2 over SoupBinTCP or by FIX 4.4, one login
+//! at a time.
 
 mod fix;
 mod ouch;
+mod ouch42;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
@@ -43,6 +44,7 @@ pub(super) struct SimVenue {
     network: Shared,
     machine: usize,
     lines: Vec<Line>,
+    protocol: Protocol,
     /// The account's session by FIX, where it does not trade by OUCH.
     fix: Option<FixServer>,
     /// Messages of the account that were counted.
@@ -51,7 +53,8 @@ pub(super) struct SimVenue {
     pub open: BTreeMap<u64, (Side, u32, Price)>,
     sides: BTreeMap<u64, Side>,
     pub position: i64,
-    numbers: BTreeSet<u32>,
+    /// Ids of the account that have arrived.
+    ids: BTreeSet<u64>,
     other_ref: u32,
     /// A broken rule of ours.
     pub fault: Option<String>,
@@ -80,12 +83,13 @@ impl SimVenue {
             network: network.clone(),
             machine,
             lines: Vec::new(),
+            protocol,
             fix: (protocol == Protocol::Fix).then(|| FixServer::new(TRADER, EPOCH_NS)),
             counted: 0,
             open: BTreeMap::new(),
             sides: BTreeMap::new(),
             position: 0,
-            numbers: BTreeSet::new(),
+            ids: BTreeSet::new(),
             other_ref: 0,
             fault: None,
             arrived: 0,
@@ -127,7 +131,11 @@ impl SimVenue {
                 self.lost(now_ns);
             }
         }
-        if self.fix.is_some() { self.count_fix() } else { self.count_ouch() }
+        match self.protocol {
+            Protocol::Ouch => self.count_ouch(),
+            Protocol::Ouch42 => self.count_ouch42(),
+            Protocol::Fix => self.count_fix(),
+        }
     }
 
     /// The account is without its connection.
@@ -187,6 +195,38 @@ impl SimVenue {
             }
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
+    }
+
+    /// An order or a replace has arrived: nothing does twice.
+    fn judge(&mut self, id: u64) {
+        self.arrived += 1;
+        if !self.ids.insert(id) {
+            self.fault = Some(format!("sent twice: the id {id}"));
+        }
+    }
+
+    /// Shares of an order are open no more.
+    fn reduce(&mut self, id: u64, by: u32) {
+        if let Some(order) = self.open.get_mut(&id) {
+            order.1 -= by;
+            if order.1 == 0 {
+                self.open.remove(&id);
+            }
+        }
+    }
+
+    /// An order or a replace was accepted, and lives or not.
+    fn enter(&mut self, id: u64, order: (Side, u32, Price), is_live: bool) {
+        self.sides.insert(id, order.0);
+        if is_live {
+            self.open.insert(id, order);
+        }
+    }
+
+    fn fill(&mut self, id: u64, qty: u32) {
+        let sign = if self.sides[&id] == Side::Buy { 1 } else { -1 };
+        self.position += sign * i64::from(qty);
+        self.reduce(id, qty);
     }
 
     /// The position with all open orders of a side filled: long, short.

@@ -1,15 +1,13 @@
-//! OUCH 5.0 over SoupBinTCP on the venue's side.
-
-use std::collections::BTreeMap;
+//! SoupBinTCP on the venue's side, and OUCH 5.0 over it.
 
 use exchange_sim::Effect;
 use market::{Price, Side};
-use order_entry::ouch::OrderState;
 use order_entry::ouch::v50::{Inbound, Outbound};
+use order_entry::ouch::{OrderState, OuchError, Side as OuchSide};
 use order_entry::session::Output;
 use order_entry::soupbin::{LoginRejectReason, ServerEvent, SessionId, judge_login};
 
-use super::{Line, SimVenue, TRADER};
+use super::{Line, Protocol, SimVenue, TRADER};
 
 impl SimVenue {
     /// Writes heartbeats, and the account's messages, as many as fit. False where the line has
@@ -21,7 +19,7 @@ impl SimVenue {
             return false;
         }
         line.out.extend_from_slice(output.written());
-        let messages = self.venue.accounts()[TRADER].messages();
+        let messages = self.messages();
         while line.is_logged_in && line.position < messages.len() && line.out.len() < 4_096 {
             let mut room = [0; 256];
             let mut output = Output::new(&mut room);
@@ -42,7 +40,7 @@ impl SimVenue {
                 Ok(Some(ServerEvent::Login(login))) => {
                     let account = &self.venue.accounts()[TRADER];
                     let session = SessionId::new("S1").expect("ten letters at most");
-                    let next = account.messages().len() as u64 + 1;
+                    let next = self.messages().len() as u64 + 1;
                     let judged = judge_login(&login, &account.settings().credentials, session, next);
                     let judged = if self.is_taken() { Err(LoginRejectReason::SessionNotAvailable) } else { judged };
                     let mut room = [0; 256];
@@ -52,14 +50,11 @@ impl SimVenue {
                     (line.is_logged_in, line.position) = (true, number as usize - 1);
                     line.out.extend_from_slice(output.written());
                 }
-                Ok(Some(ServerEvent::Unsequenced(message))) => {
-                    self.judge(message);
-                    match self.venue.receive(TRADER, message, now_ns) {
-                        Ok(Effect::None) => (),
-                        Ok(effect) => return self.follow(line, effect, now_ns),
-                        Err(error) => self.fault = Some(format!("the gateway sent what is no message: {error}")),
-                    }
-                }
+                Ok(Some(ServerEvent::Unsequenced(message))) => match self.receive(message, now_ns) {
+                    Ok(Effect::None) => (),
+                    Ok(effect) => return self.follow(line, effect, now_ns),
+                    Err(error) => self.fault = Some(format!("the gateway sent what is no message: {error}")),
+                },
                 Ok(Some(ServerEvent::Logout)) => return false,
                 Ok(Some(_)) => (),
                 Err(error) => {
@@ -70,57 +65,43 @@ impl SimVenue {
         }
     }
 
-    /// Nothing arrives twice.
-    fn judge(&mut self, message: &[u8]) {
-        let Ok((message, _)) = Inbound::parse(message) else { return };
-        let Some(number) = message.takes_user_ref() else { return };
-        self.arrived += 1;
-        if !self.numbers.insert(number) {
-            self.fault = Some(format!("sent twice: the number {number}"));
+    /// The numbered messages of the account.
+    fn messages(&self) -> &[Vec<u8>] {
+        let account = &self.venue.accounts()[TRADER];
+        if self.protocol == Protocol::Ouch42 { account.messages_42() } else { account.messages() }
+    }
+
+    fn receive(&mut self, message: &[u8], now_ns: u64) -> Result<Effect, OuchError> {
+        if self.protocol == Protocol::Ouch42 {
+            return self.receive_42(message, now_ns);
         }
+        if let Some(number) = Inbound::parse(message).ok().and_then(|(message, _)| message.takes_user_ref()) {
+            self.judge(number.into());
+        }
+        self.venue.receive(TRADER, message, now_ns)
     }
 
     /// The position and the open orders by the account's own messages.
     pub(super) fn count_ouch(&mut self) {
-        let messages = self.venue.accounts()[TRADER].messages();
-        for message in &messages[self.counted..] {
+        let messages = self.venue.accounts()[TRADER].messages()[self.counted..].to_vec();
+        self.counted += messages.len();
+        for message in &messages {
             let Ok((message, _)) = Outbound::parse(message) else { continue };
-            let reduce = |open: &mut BTreeMap<u64, (Side, u32, Price)>, id: u64, by: u32| {
-                if let Some(order) = open.get_mut(&id) {
-                    order.1 -= by;
-                    if order.1 == 0 {
-                        open.remove(&id);
-                    }
-                }
-            };
+            let side = |side: OuchSide| if side.is_sale() { Side::Sell } else { Side::Buy };
             match message {
                 Outbound::OrderAccepted(it) => {
-                    let side = if it.side.is_sale() { Side::Sell } else { Side::Buy };
-                    self.sides.insert(it.user_ref.get().into(), side);
-                    if it.state == OrderState::LIVE {
-                        let price = Price(it.price.get() as i64);
-                        self.open.insert(it.user_ref.get().into(), (side, it.quantity.get(), price));
-                    }
+                    let order = (side(it.side), it.quantity.get(), Price(it.price.get() as i64));
+                    self.enter(it.user_ref.get().into(), order, it.state == OrderState::LIVE);
                 }
                 Outbound::OrderReplaced(it) => {
-                    let side = if it.side.is_sale() { Side::Sell } else { Side::Buy };
-                    self.sides.insert(it.user_ref.get().into(), side);
+                    let order = (side(it.side), it.quantity.get(), Price(it.price.get() as i64));
                     self.open.remove(&u64::from(it.orig_user_ref.get()));
-                    if it.state == OrderState::LIVE {
-                        let price = Price(it.price.get() as i64);
-                        self.open.insert(it.user_ref.get().into(), (side, it.quantity.get(), price));
-                    }
+                    self.enter(it.user_ref.get().into(), order, it.state == OrderState::LIVE);
                 }
-                Outbound::OrderExecuted(it) => {
-                    let (id, qty) = (u64::from(it.user_ref.get()), it.quantity.get());
-                    let sign = if self.sides[&id] == Side::Buy { 1 } else { -1 };
-                    self.position += sign * i64::from(qty);
-                    reduce(&mut self.open, id, qty);
-                }
-                Outbound::OrderCanceled(it) => reduce(&mut self.open, it.user_ref.get().into(), it.quantity.get()),
+                Outbound::OrderExecuted(it) => self.fill(it.user_ref.get().into(), it.quantity.get()),
+                Outbound::OrderCanceled(it) => self.reduce(it.user_ref.get().into(), it.quantity.get()),
                 _ => (),
             }
         }
-        self.counted = messages.len();
     }
 }

@@ -11,10 +11,12 @@ use crate::soupbin::{LoginRejectReason, SoupError};
 pub enum OuchClientError {
     /// SoupBinTCP.
     Soup(SoupError),
-    /// A message is none of OUCH 5.0.
+    /// A message is none of the version.
     Ouch(OuchError),
     /// The login was refused.
     LoginRejected(LoginRejectReason),
+    /// The probe of a session of OUCH 4.2 has no answer, and neither had the one before.
+    ProbeTimeout,
     /// A price that no order can have.
     PriceRange {
         /// The price on the wire.
@@ -40,6 +42,7 @@ impl fmt::Display for OuchClientError {
             Self::Soup(error) => error.fmt(f),
             Self::Ouch(error) => error.fmt(f),
             Self::LoginRejected(reason) => write!(f, "the venue refused the login: {reason:?}"),
+            Self::ProbeTimeout => f.write_str("the venue does not answer an order that it must refuse"),
             Self::PriceRange { price } => write!(f, "a price has at most 63 bits, {price} has more"),
         }
     }
