@@ -3,6 +3,7 @@
 pub mod exchange;
 #[cfg(feature = "port")]
 pub mod port;
+pub mod provider;
 pub mod roce;
 pub mod wire;
 

@@ -63,7 +63,7 @@ impl<K> Handle<K> {
 }
 
 /// Objects of one kind: as many as the device was made for.
-pub(super) struct Table<K, T> {
+pub(crate) struct Table<K, T> {
     slots: Vec<Slot<T>>,
     /// The place that is free for the longest time is used next: an old key or number of it means
     /// nothing for as long as possible.
@@ -79,13 +79,13 @@ struct Slot<T> {
 }
 
 impl<K, T> Table<K, T> {
-    pub(super) fn new(capacity: u32) -> Self {
+    pub(crate) fn new(capacity: u32) -> Self {
         let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 
     /// Puts in what `make` returns for its handle; `None` if the table is full.
-    pub(super) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
         let idx = self.free.pop_front()?;
         let slot = &mut self.slots[idx as usize];
         let handle = Handle { idx, generation: slot.generation, kind: PhantomData };
@@ -94,44 +94,44 @@ impl<K, T> Table<K, T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, handle: Handle<K>) -> Option<&T> {
+    pub(crate) fn get(&self, handle: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(handle.idx as usize)?;
         if slot.generation == handle.generation { slot.value.as_ref() } else { None }
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.idx as usize)?;
         if slot.generation == handle.generation { slot.value.as_mut() } else { None }
     }
 
     /// The object at a place, whatever its generation.
     #[inline]
-    pub(super) fn at(&self, idx: u32) -> Option<&T> {
+    pub(crate) fn at(&self, idx: u32) -> Option<&T> {
         self.slots.get(idx as usize)?.value.as_ref()
     }
 
     /// The object at a place, whatever its generation.
     #[inline]
-    pub(super) fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
+    pub(crate) fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
         self.slots.get_mut(idx as usize)?.value.as_mut()
     }
 
     /// The handle of the object at a place.
-    pub(super) fn handle_at(&self, idx: u32) -> Option<Handle<K>> {
+    pub(crate) fn handle_at(&self, idx: u32) -> Option<Handle<K>> {
         let slot = self.slots.get(idx as usize).filter(|slot| slot.value.is_some())?;
         Some(Handle { idx, generation: slot.generation, kind: PhantomData })
     }
 
     /// Asks the CPU for the object at a place, which is looked at soon.
     #[inline]
-    pub(super) fn prefetch(&self, idx: u32) {
+    pub(crate) fn prefetch(&self, idx: u32) {
         if let Some(slot) = self.slots.get(idx as usize) {
             prefetch(slot);
         }
     }
 
-    pub(super) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
+    pub(crate) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
         self.get(handle)?;
         let slot = &mut self.slots[handle.idx as usize];
         slot.generation = slot.generation.wrapping_add(1);
@@ -139,7 +139,7 @@ impl<K, T> Table<K, T> {
         slot.value.take()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 }

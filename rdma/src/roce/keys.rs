@@ -37,6 +37,12 @@ impl Access {
         self.0 & rights.0 == rights.0
     }
 
+    /// True if there is a right of a peer.
+    #[cfg(feature = "rdma-core")]
+    pub(crate) const fn has_remote(self) -> bool {
+        self.0 & Self::REMOTE.0 != 0
+    }
+
     /// True for rights that a region may have: who writes from afar writes.
     const fn is_consistent(self) -> bool {
         self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) == 0 || self.has(Self::LOCAL_WRITE)

@@ -172,6 +172,12 @@ impl Region {
         Self { start, len, _owner: None }
     }
 
+    /// The first byte.
+    #[cfg(feature = "rdma-core")]
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Bytes of the region.
     pub const fn len(&self) -> usize {
         self.len

@@ -25,7 +25,7 @@ mod events;
 mod frame;
 mod gather;
 mod groups;
-mod handle;
+pub(crate) mod handle;
 mod keys;
 mod path;
 mod qp;

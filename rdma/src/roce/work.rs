@@ -172,6 +172,8 @@ pub enum PostError {
     Destination,
     /// No such shared receive queue.
     UnknownSrq,
+    /// `ibv_post_send` or `ibv_post_recv` failed with this errno.
+    Call(i32),
 }
 
 /// How a request ended; the numbers are those of `ibv_wc_status`.
@@ -205,6 +207,8 @@ pub enum Status {
     RetryExceeded = 12,
     /// The peer has no receive, after all retries.
     RnrRetryExceeded = 13,
+    /// A NIC says something else.
+    General = 21,
 }
 
 impl From<Nak> for Status {
@@ -281,6 +285,7 @@ impl fmt::Display for Status {
             Self::RemoteOperation => "remote operation error",
             Self::RetryExceeded => "transport retries exceeded",
             Self::RnrRetryExceeded => "RNR retries exceeded",
+            Self::General => "general error",
         })
     }
 }
@@ -296,6 +301,9 @@ impl fmt::Display for PostError {
             Self::Operation => "operation that the queue pair's service does not have",
             Self::Destination => {
                 "a datagram needs a destination by an address handle of its protection domain, and a connection none"
+            }
+            Self::Call(errno) => {
+                return write!(f, "rdma-core: {}", std::io::Error::from_raw_os_error(*errno));
             }
             Self::UnknownSrq => "no such shared receive queue: it was destroyed, or belongs to another device",
         })

@@ -28,6 +28,8 @@ pub enum DeviceError {
     InUse(&'static str),
     /// A value beyond the device's limits, or rights without the right that they need.
     Value(&'static str),
+    /// A call of rdma-core failed with this errno.
+    Call(&'static str, i32),
 }
 
 impl Device {
@@ -265,6 +267,9 @@ impl fmt::Display for DeviceError {
             Self::Unknown(what) => write!(f, "no such {what}: it was destroyed, or belongs to another device"),
             Self::InUse(what) => write!(f, "the {what} is in use: destroy first what was made with it"),
             Self::Value(what) => write!(f, "not possible with this device: {what}"),
+            Self::Call(call, errno) => {
+                write!(f, "{call}: {}", std::io::Error::from_raw_os_error(*errno))
+            }
         }
     }
 }

@@ -86,6 +86,8 @@ pub enum ModifyError {
     Extra(&'static str),
     /// The attribute has a value that the device, or nobody, has.
     Value(&'static str),
+    /// `ibv_modify_qp` failed with this errno.
+    Call(i32),
 }
 
 /// The attributes of a queue pair.
@@ -362,6 +364,9 @@ impl fmt::Display for ModifyError {
             Self::Missing(name) => write!(f, "the step needs the attribute {name}: see ibv_modify_qp(3)"),
             Self::Extra(name) => write!(f, "the step does not take the attribute {name}: see ibv_modify_qp(3)"),
             Self::Value(name) => write!(f, "the device does not have this value of {name}"),
+            Self::Call(errno) => {
+                write!(f, "ibv_modify_qp: {}", std::io::Error::from_raw_os_error(*errno))
+            }
         }
     }
 }

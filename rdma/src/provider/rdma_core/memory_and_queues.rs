@@ -1,0 +1,84 @@
+//! What moves bytes by a NIC: regions, posts and polls.
+//!
+//! Invariants:
+//! 1. The bytes of a [`Region`] are valid until it is dropped, and nobody reaches them but by
+//!    atomic accesses ([`crate::roce::Region`], invariants of its own file). A registration owns
+//!    its region, and is the only source of keys for posts: a NIC refuses any other.
+//! 2. The queues of a provider are its own: nobody drives their rings by their addresses.
+
+use std::sync::Arc;
+
+use rdma_core_sys::verbs::{
+    Access as LocalAccess, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ReceiveWork, SendKind, SendWork,
+    VerbsError,
+};
+
+use super::{refused, words};
+use crate::roce::{Access, DeviceError, PostError, Region, SGES_MAX, SendRequest, Sge, WorkCompletion};
+
+/// Registers a region, for as long as the registration lives.
+pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) -> Result<MemoryRegion, DeviceError> {
+    let (start, len) = (region.start(), region.len());
+    let mr = if access.has(Access::LOCAL_WRITE) {
+        let remote = words::remote_access(access);
+        // SAFETY: 1.
+        unsafe { MemoryRegion::register_for_peers(pd, start, len, remote, Arc::new(region)) }
+    } else if access.has_remote() {
+        return Err(DeviceError::Value("remote rights without LOCAL_WRITE through rdma-core"));
+    } else {
+        let local = LocalAccess { local_write: false, ..LocalAccess::default() };
+        MemoryRegion::register(pd, start, len, local, Arc::new(region))
+    };
+    mr.map_err(|error| refused(&error))
+}
+
+pub(super) fn post_send(
+    qp: &QueuePair,
+    request: &SendRequest<'_>,
+    sges: &[Sge],
+    kind: SendKind<'_>,
+    imm: Option<[u8; 4]>,
+) -> Result<(), PostError> {
+    let pieces = pieces(sges)?;
+    let send = SendWork {
+        wr_id: request.wr_id,
+        kind,
+        sges: &pieces[..sges.len()],
+        imm,
+        signaled: request.signaled,
+        solicited: request.solicited,
+        fence: request.fence,
+    };
+    // SAFETY: 1, 2.
+    unsafe { qp.post_send(&send) }.map_err(|error| not_posted(&error))
+}
+
+pub(super) fn post_receive(qp: &QueuePair, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+    let pieces = pieces(sges)?;
+    let receive = ReceiveWork { wr_id, sges: &pieces[..sges.len()] };
+    // SAFETY: 1, 2.
+    unsafe { qp.post_receive(&receive) }.map_err(|error| not_posted(&error))
+}
+
+/// The next completion. A queue that has failed has none.
+pub(super) fn poll(cq: &CompletionQueue) -> Option<WorkCompletion> {
+    // SAFETY: 2.
+    let done = unsafe { cq.poll() }.ok()??;
+    Some(words::completion(&done))
+}
+
+type Pieces = [rdma_core_sys::verbs::Sge; SGES_MAX];
+
+fn pieces(sges: &[Sge]) -> Result<Pieces, PostError> {
+    let mut pieces = Pieces::default();
+    let places = pieces.get_mut(..sges.len()).ok_or(PostError::TooManySges)?;
+    for (place, sge) in places.iter_mut().zip(sges) {
+        (place.address, place.len, place.lkey) = (sge.address, sge.len, sge.lkey);
+    }
+    Ok(pieces)
+}
+
+const fn not_posted(error: &VerbsError) -> PostError {
+    // ENOMEM, as ibv_post_send(3) says of a full queue.
+    if error.errno() == 12 { PostError::QueueFull } else { PostError::Call(error.errno()) }
+}

@@ -1,0 +1,164 @@
+//! Attributes, requests and completions in the words of libibverbs, and back.
+
+use core::net::Ipv6Addr;
+
+use rdma_core_sys::bindings::*;
+use rdma_core_sys::verbs::{
+    Address, Completion, Context, QpChange, QpState as RawState, RemoteAccess, SendKind, Service,
+};
+
+use crate::roce::{
+    Access, Addresses, CompletionKind, ModifyError, Path, QpAttributes, QpState, SendOperation, Status, WorkCompletion,
+};
+use crate::wire::opcode::Transport;
+use crate::wire::qpn::Qpn;
+
+/// The first port.
+const PORT: u8 = 1;
+
+/// The GIDs of the port with the version of RoCE of each, where the kernel says it.
+pub(super) struct Gids(Vec<(Ipv6Addr, Option<String>)>);
+
+impl Gids {
+    /// All places up to the first that is not there.
+    pub(super) fn read(context: &Context) -> Self {
+        let folder = context.device().ibdev_path().join("ports/1/gid_attrs/types");
+        let version = |place: u8| std::fs::read_to_string(folder.join(place.to_string())).ok();
+        let gid = |place| Some((Ipv6Addr::from(context.gid(PORT, place).ok()?), version(place)));
+        Self((0..=u8::MAX).map_while(gid).collect())
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.0.iter().map(|(address, _)| *address)
+    }
+
+    /// The place of an address of ours, for a version of RoCE.
+    fn place(&self, source: Ipv6Addr, version: &str) -> Option<u8> {
+        let is_it = |(address, known): &(Ipv6Addr, Option<String>)| {
+            *address == source && known.as_ref().is_none_or(|known| known.trim_end() == version)
+        };
+        self.0.iter().position(is_it)?.try_into().ok()
+    }
+}
+
+pub(super) const fn service(transport: Transport) -> Service {
+    match transport {
+        Transport::Rc => Service::Rc,
+        Transport::Uc => Service::Uc,
+        Transport::Ud => Service::Ud,
+    }
+}
+
+pub(super) fn remote_access(access: Access) -> RemoteAccess {
+    RemoteAccess {
+        read: access.has(Access::REMOTE_READ),
+        write: access.has(Access::REMOTE_WRITE),
+        atomic: access.has(Access::REMOTE_ATOMIC),
+    }
+}
+
+/// The attributes for `ibv_modify_qp`. The kernel finds the peer's Ethernet address itself.
+pub(super) fn change(attributes: &QpAttributes, gids: &Gids) -> Result<QpChange, ModifyError> {
+    let address = attributes.path.map(|path| address(&path, gids)).transpose()?;
+    Ok(QpChange {
+        state: attributes.state.map(state),
+        pkey_index: attributes.pkey_index,
+        port: attributes.port,
+        qkey: attributes.qkey,
+        access: attributes.access.map(remote_access),
+        address,
+        mtu: attributes.mtu.map(crate::roce::Mtu::bytes),
+        destination: attributes.destination.map(Qpn::get),
+        rq_psn: attributes.rq_psn.map(|psn| psn.get()),
+        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        min_rnr_timer: attributes.min_rnr_timer,
+        sq_psn: attributes.sq_psn.map(|psn| psn.get()),
+        max_rd_atomic: attributes.max_rd_atomic,
+        retry_cnt: attributes.retry_cnt,
+        rnr_retry: attributes.rnr_retry,
+        timeout: attributes.timeout,
+    })
+}
+
+fn address(path: &Path, gids: &Gids) -> Result<Address, ModifyError> {
+    let (source, gid, version) = match path.addresses {
+        Addresses::Ipv4 { source, destination } => (source.to_ipv6_mapped(), destination.to_ipv6_mapped(), "RoCE v2"),
+        Addresses::Ipv6 { source, destination } => (source, destination, "RoCE v2"),
+        Addresses::Grh { source, destination } => (source, destination, "IB/RoCE v1"),
+    };
+    let gid_index = gids.place(source, version).ok_or(ModifyError::Value("AV"))?;
+    let (traffic_class, hop_limit) = (path.traffic_class, path.hop_limit);
+    Ok(Address { gid: gid.octets(), gid_index, port: PORT, traffic_class, hop_limit })
+}
+
+const fn state(state: QpState) -> RawState {
+    match state {
+        QpState::Reset => RawState::Reset,
+        QpState::Init => RawState::Init,
+        QpState::Rtr => RawState::Rtr,
+        QpState::Rts => RawState::Rts,
+        QpState::Sqd => RawState::Sqd,
+        QpState::Sqe => RawState::Sqe,
+        QpState::Err => RawState::Err,
+    }
+}
+
+/// What a request does, and its immediate data; `None` for what is not done here yet.
+pub(super) const fn send(operation: &SendOperation) -> Option<(SendKind<'static>, Option<[u8; 4]>)> {
+    Some(match *operation {
+        SendOperation::Send => (SendKind::Send, None),
+        SendOperation::SendImm(imm) => (SendKind::Send, Some(imm)),
+        SendOperation::Write(remote) => (SendKind::Write(remote.address, remote.rkey), None),
+        SendOperation::WriteImm(remote, imm) => (SendKind::Write(remote.address, remote.rkey), Some(imm)),
+        SendOperation::Read(remote) => (SendKind::Read(remote.address, remote.rkey), None),
+        SendOperation::CompareSwap { remote, compare, swap } => {
+            (SendKind::CompareSwap(remote.address, remote.rkey, compare, swap), None)
+        }
+        SendOperation::FetchAdd { remote, add } => (SendKind::FetchAdd(remote.address, remote.rkey, add), None),
+        SendOperation::SendInvalidate(_) | SendOperation::BindWindow(_) | SendOperation::Invalidate(_) => return None,
+    })
+}
+
+pub(super) const fn completion(done: &Completion) -> WorkCompletion {
+    WorkCompletion {
+        wr_id: done.wr_id,
+        status: status(done.status),
+        kind: kind(done.opcode),
+        byte_len: done.byte_len,
+        qpn: Qpn::new(done.qp),
+        imm: done.imm,
+        invalidated: done.invalidated,
+        source: None,
+    }
+}
+
+const fn status(status: ibv_wc_status) -> Status {
+    match status {
+        IBV_WC_SUCCESS => Status::Success,
+        IBV_WC_LOC_LEN_ERR => Status::LocalLength,
+        IBV_WC_LOC_QP_OP_ERR => Status::LocalQpOperation,
+        IBV_WC_LOC_PROT_ERR => Status::LocalProtection,
+        IBV_WC_WR_FLUSH_ERR => Status::Flushed,
+        IBV_WC_MW_BIND_ERR => Status::MwBind,
+        IBV_WC_BAD_RESP_ERR => Status::BadResponse,
+        IBV_WC_LOC_ACCESS_ERR => Status::LocalAccess,
+        IBV_WC_REM_INV_REQ_ERR => Status::RemoteInvalidRequest,
+        IBV_WC_REM_ACCESS_ERR => Status::RemoteAccess,
+        IBV_WC_REM_OP_ERR => Status::RemoteOperation,
+        IBV_WC_RETRY_EXC_ERR => Status::RetryExceeded,
+        IBV_WC_RNR_RETRY_EXC_ERR => Status::RnrRetryExceeded,
+        _ => Status::General,
+    }
+}
+
+const fn kind(opcode: ibv_wc_opcode) -> CompletionKind {
+    match opcode {
+        IBV_WC_RDMA_WRITE => CompletionKind::Write,
+        IBV_WC_RDMA_READ => CompletionKind::Read,
+        IBV_WC_COMP_SWAP => CompletionKind::CompareSwap,
+        IBV_WC_FETCH_ADD => CompletionKind::FetchAdd,
+        IBV_WC_RECV => CompletionKind::Receive,
+        IBV_WC_RECV_RDMA_WITH_IMM => CompletionKind::ReceiveWriteImm,
+        _ => CompletionKind::Send,
+    }
+}
