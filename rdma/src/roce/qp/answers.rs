@@ -154,6 +154,13 @@ impl Answers {
         self.pending -= u8::from(!resource.is_pending());
     }
 
+    /// Sends nothing more of a resource.
+    fn abandon(&mut self, place: usize) {
+        let resource = &mut self.resources[place];
+        resource.next = resource.end;
+        self.pending -= 1;
+    }
+
     /// Makes room for `count` requests in all. Those that were answered stay, because the peer may
     /// ask for their answers again; so fewer than before change nothing.
     pub(super) fn grow(&mut self, count: u8) {
@@ -207,6 +214,12 @@ impl Qp {
                 self.answers.advance(place);
                 self.has_answered = true;
                 Some(len)
+            }
+            // The peer may have had the whole answer long since, and have said so by a message
+            // behind which this memory went away. One that has not asks until its retries end.
+            None if resource.is_replay => {
+                self.answers.abandon(place);
+                self.send_answer(tables, frame)
             }
             None => {
                 // The memory or the right to read went away meanwhile: this packet is refused, and

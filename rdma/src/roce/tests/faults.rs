@@ -272,6 +272,44 @@ fn memory_that_goes_away_while_it_is_read_is_refused() {
 }
 
 #[test]
+fn read_that_is_answered_again_ends_quietly_when_its_memory_went_away() {
+    for is_replay_first in [false, true] {
+        let mut pair = Pair::new();
+        let (sge, remote, mr) = (pair.a.sge(0, 3000), pair.b.remote(0), pair.b.mr.handle);
+        pair.a.post(1, SendOperation::Read(remote), sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.b.receive(pair.now, &request);
+        pair.run();
+        assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+        if is_replay_first {
+            pair.b.receive(pair.now, &request);
+        }
+        pair.b.device.deregister(mr).unwrap();
+        if !is_replay_first {
+            pair.b.receive(pair.now, &request);
+        }
+        assert_eq!((pair.b.frame(pair.now), pair.b.state()), (None, QpState::Rts));
+        assert_eq!((pair.b.device.next_event(), pair.b.device.is_due()), (None, false));
+    }
+}
+
+#[test]
+fn answers_behind_one_that_cannot_be_given_again_still_go() {
+    let mut pair = Pair::new();
+    let (sge, remote, mr) = (pair.a.sge(0, 8), pair.b.remote(0), pair.b.mr.handle);
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    pair.a.post(2, SendOperation::FetchAdd { remote, add: 1 }, sge);
+    let requests = [pair.a.frame(pair.now).unwrap(), pair.a.frame(pair.now).unwrap()];
+    pair.b.receive(pair.now, &requests[0]);
+    pair.run();
+    pair.b.receive(pair.now, &requests[0]);
+    pair.b.receive(pair.now, &requests[1]);
+    pair.b.device.deregister(mr).unwrap();
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success), (2, Status::Success)]);
+}
+
+#[test]
 fn failed_queue_pair_flushes_both_queues_and_all_that_is_posted_later() {
     let mut pair = Pair::new();
     let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
