@@ -12,7 +12,7 @@ use crate::roce::keys::{Access, Mr, Mw};
 use crate::roce::memory::Region;
 use crate::roce::qp::attributes::Limits;
 use crate::roce::qp::{ModifyError, Qp, QpAttributes, QpOptions, QpState};
-use crate::roce::work::WorkCompletion;
+use crate::roce::work::{Status, WorkCompletion};
 use crate::wire::qpn::Qpn;
 
 /// Why an object was not made, or not destroyed.
@@ -143,7 +143,20 @@ impl Device {
     /// Takes the oldest completion.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
-        self.tables.cqs.get_mut(cq)?.pop()
+        let completion = self.tables.cqs.get_mut(cq)?.pop()?;
+        if completion.status == Status::Flushed {
+            self.note_polled(&completion);
+        }
+        Some(completion)
+    }
+
+    #[cold]
+    fn note_polled(&mut self, completion: &WorkCompletion) {
+        // Another queue pair may have the place by now.
+        let qp = self.qps.at_mut(self.place(completion.qpn)).filter(|qp| qp.qpn() == completion.qpn);
+        if let Some(qp) = qp {
+            qp.note_polled(completion.kind);
+        }
     }
 
     /// Asks for one notification, which [`Device::next_notification`] returns. Poll once more

@@ -59,6 +59,14 @@ pub struct QpOptions {
     pub signals_all: bool,
 }
 
+/// Requests that were flushed and whose completions were not polled: they keep their places, so
+/// that the state ERR takes no end of requests, and the completion queue is not overrun by them.
+#[derive(Default)]
+struct Flushed {
+    sends: u32,
+    receives: u32,
+}
+
 pub(super) struct Qp {
     handle: QpHandle,
     qpn: Qpn,
@@ -77,6 +85,7 @@ pub(super) struct Qp {
     notifier: Notifier,
     pacer: Pacer,
     pub(super) counters: QpCounters,
+    flushed: Flushed,
     /// It stands in the queue of those that have a packet to send.
     pub(super) is_queued: bool,
     /// When its timer fires, which may be early.
@@ -102,6 +111,7 @@ impl Qp {
             notifier: Notifier::default(),
             pacer: Pacer::default(),
             counters: QpCounters::default(),
+            flushed: Flushed::default(),
             is_queued: false,
             timer_at: NEVER,
         }
@@ -164,8 +174,9 @@ impl Qp {
                 };
                 self.sq.post(request, request.signaled || self.options.signals_all, len_max)
             }
+            QpState::Err | QpState::Sqe if self.flushed.sends >= self.options.send_depth => Err(PostError::QueueFull),
             QpState::Err | QpState::Sqe => {
-                self.complete(tables, self.options.send_cq, request.wr_id, request.operation.kind(), Status::Flushed);
+                self.flush_send(tables, request.wr_id, request.operation.kind());
                 Ok(())
             }
             _ => Err(PostError::State),
@@ -186,8 +197,9 @@ impl Qp {
         match self.state {
             _ if self.options.srq.is_some() => Err(PostError::Operation),
             QpState::Reset => Err(PostError::State),
+            QpState::Err if self.flushed.receives >= self.options.recv_depth => Err(PostError::QueueFull),
             QpState::Err => {
-                self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+                self.flush_receive(tables, wr_id);
                 Ok(())
             }
             _ => self.rq.post(wr_id, sges),
@@ -253,7 +265,7 @@ impl Qp {
         self.answers = Answers::default();
         self.flush_sends(tables);
         while let Some(wr_id) = self.rq.pop() {
-            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+            self.flush_receive(tables, wr_id);
         }
         if self.options.srq.is_some() {
             tables.events.push(Event::LastWqeReached(self.handle));
@@ -266,8 +278,25 @@ impl Qp {
             let wqe = self.sq.at(self.sq.head);
             let (wr_id, kind) = (wqe.wr_id, wqe.operation.kind());
             self.sq.head = self.sq.head.wrapping_add(1);
-            self.complete(tables, self.options.send_cq, wr_id, kind, Status::Flushed);
+            self.flush_send(tables, wr_id, kind);
         }
+    }
+
+    fn flush_send(&mut self, tables: &mut Tables, wr_id: u64, kind: CompletionKind) {
+        self.flushed.sends = self.flushed.sends.saturating_add(1);
+        self.complete(tables, self.options.send_cq, wr_id, kind, Status::Flushed);
+    }
+
+    fn flush_receive(&mut self, tables: &mut Tables, wr_id: u64) {
+        self.flushed.receives = self.flushed.receives.saturating_add(1);
+        self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+    }
+
+    /// The completion of a request that was flushed is polled: its place is free.
+    pub(super) fn note_polled(&mut self, kind: CompletionKind) {
+        let is_receive = matches!(kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm);
+        let count = if is_receive { &mut self.flushed.receives } else { &mut self.flushed.sends };
+        *count = count.saturating_sub(1);
     }
 
     /// True if there is a receive for a message: the first of the queue, or one that is taken from

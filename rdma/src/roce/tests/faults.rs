@@ -323,6 +323,42 @@ fn failed_queue_pair_flushes_both_queues_and_all_that_is_posted_later() {
 }
 
 #[test]
+fn failed_queue_pair_takes_no_more_than_its_queues_hold_until_they_are_polled() {
+    let mut pair = Pair::new();
+    let (sge, qp) = (pair.a.sge(0, 8), pair.a.qp);
+    let other = pair.a.device.create_qp(&pair.a.options).unwrap();
+    let attributes = super::pair::attributes(1, 2, &pair.b);
+    for step in super::pair::steps(&attributes) {
+        pair.a.device.modify_qp(other, &step).unwrap();
+    }
+    let write = SendOperation::Write(pair.b.remote(0));
+    let request = SendRequest::new(1, write, Data::Sges(core::slice::from_ref(&sge)));
+    pair.a.post(0, write, sge);
+    pair.a.post_recv(0, 0, 8);
+    pair.a.device.modify_qp(qp, &QpAttributes::to(QpState::Err)).unwrap();
+    for _ in 0..2 {
+        let sends = (0..300).take_while(|_| pair.a.device.post_send(qp, &request).is_ok()).count();
+        let receives = (0..300).take_while(|_| pair.a.device.post_recv(qp, 1, &[sge]).is_ok()).count();
+        assert!(sends <= 32 && receives <= 32, "{sends} sends and {receives} receives");
+        assert_eq!(pair.a.device.post_send(qp, &request), Err(PostError::QueueFull));
+        assert_eq!(pair.a.device.post_recv(qp, 1, &[sge]), Err(PostError::QueueFull));
+        assert_eq!(pair.a.completions().len(), 64, "all that the queues hold");
+    }
+    assert_eq!((pair.a.device.next_event(), pair.a.device.counters().cq_overruns), (None, 0));
+    assert_eq!(pair.a.device.qp_state(other), Some(QpState::Rts));
+}
+
+#[test]
+fn queue_that_failed_takes_no_end_of_requests_for_a_completion_queue_that_overran() {
+    let mut pair = Pair::of(&DeviceConfig { cqes: 2, ..DeviceConfig::default() }, |_| ());
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.device.modify_qp(pair.a.qp, &QpAttributes::to(QpState::Err)).unwrap();
+    let request = SendRequest::new(1, SendOperation::Write(remote), Data::Sges(core::slice::from_ref(&sge)));
+    let taken = (0..300).take_while(|_| pair.a.device.post_send(pair.a.qp, &request).is_ok()).count();
+    assert_eq!(taken, 32);
+}
+
+#[test]
 fn queue_that_overruns_fails_with_its_queue_pair() {
     let mut pair = Pair::new();
     let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
