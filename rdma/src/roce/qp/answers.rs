@@ -194,7 +194,7 @@ impl Qp {
     }
 
     /// Writes the next answer.
-    pub(super) fn send_answer(&mut self, tables: &mut Tables, frame: &mut [u8]) -> Option<usize> {
+    pub(super) fn send_answer(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
         if !self.has_answer() {
             return None;
         }
@@ -205,21 +205,23 @@ impl Qp {
         let place = self.answers.first_pending()?;
         let resource = &self.answers.resources[place];
         if let ResourceData::Atomic { original } = resource.data {
-            let len = self.build_atomic_acknowledgment(resource, original, frame);
+            let len = self.build_atomic_acknowledgment(resource, original, frame)?;
             self.answers.advance(place);
-            return len;
+            self.pace(tables, now, len);
+            return Some(len);
         }
         match self.build_read_response(tables, resource, frame) {
             Some(len) => {
                 self.answers.advance(place);
                 self.has_answered = true;
+                self.pace(tables, now, len);
                 Some(len)
             }
             // The peer may have had the whole answer long since, and have said so by a message
             // behind which this memory went away. One that has not asks until its retries end.
             None if resource.is_replay => {
                 self.answers.abandon(place);
-                self.send_answer(tables, frame)
+                self.send_answer(tables, now, frame)
             }
             None => {
                 // The memory or the right to read went away meanwhile: this packet is refused, and

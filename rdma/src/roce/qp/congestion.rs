@@ -212,7 +212,8 @@ impl Qp {
         Some(builder.finish(&template))
     }
 
-    /// A frame that is no CNP was sent.
+    /// A request was sent, or data that answers one. CNPs and acknowledgments do not wait, so they
+    /// take no time from what does.
     #[inline]
     pub(super) fn pace(&mut self, tables: &Tables, now: u64, frame_len: usize) {
         if self.pacer.is_limited() {

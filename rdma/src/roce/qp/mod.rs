@@ -245,13 +245,10 @@ impl Qp {
     /// stops reading does not stop them.
     #[inline]
     fn send_message(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
-        let len = if !core::mem::take(&mut self.has_answered) && self.has_answer() {
-            self.send_answer(tables, frame)?
-        } else if let Some(len) = self.send_request(tables, now, frame) {
-            len
-        } else {
-            self.send_answer(tables, frame)?
-        };
+        if !core::mem::take(&mut self.has_answered) && self.has_answer() {
+            return self.send_answer(tables, now, frame);
+        }
+        let Some(len) = self.send_request(tables, now, frame) else { return self.send_answer(tables, now, frame) };
         self.pace(tables, now, len);
         Some(len)
     }

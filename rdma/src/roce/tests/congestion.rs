@@ -114,6 +114,35 @@ fn slowest_pace_uses_up_no_retry() {
 }
 
 #[test]
+fn acknowledgments_take_no_time_from_requests() {
+    let mut pair = Pair::new();
+    send_marked(&mut pair);
+    let notification = pair.b.frame(pair.now).unwrap();
+    pair.finish();
+    let (remote, sge) = (pair.a.remote(0), pair.b.sge(0, 8));
+    // Down to the least rate, and 10,000 acknowledgments at it.
+    for step in 0..20_000 {
+        pair.now += if step < 10_000 { 49_000 } else { 1_000 };
+        if step < 10_000 || step % 49 == 0 {
+            pair.a.receive(pair.now, &notification);
+        }
+        if step >= 10_000 {
+            pair.b.post(1, SendOperation::Write(remote), sge);
+            pair.run();
+            pair.b.completions();
+        }
+    }
+    pair.a.completions();
+    let (remote, sge) = (pair.b.remote(0), pair.a.sge(0, 8));
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    let begun = pair.now;
+    while pair.a.frame(pair.now).is_none() {
+        assert!(pair.tick(), "a request waits without a timer");
+    }
+    assert!(pair.now - begun <= 3_400_000, "{} ns", pair.now - begun);
+}
+
+#[test]
 fn datagrams_are_not_ecn_capable_and_their_marks_are_counted() {
     let ends = || End::with(&DeviceConfig::default(), crate::wire::opcode::Transport::Ud, 0);
     let (mut a, mut b) = (ends(), ends());
