@@ -50,6 +50,8 @@ pub(super) struct Resource {
     first: u32,
     next: u32,
     end: u32,
+    /// Bytes of a READ before the end of what the peer asked for last.
+    until: u32,
     /// The peer asked again.
     is_replay: bool,
 }
@@ -82,7 +84,8 @@ impl Answers {
         self.acknowledgment = None;
         let Some(place) = self.resources.get_mut(usize::from(self.oldest)) else { return };
         self.pending += u8::from(!place.is_pending());
-        *place = Resource { data, psn, msn, first: 0, next: 0, end: count, is_replay: false };
+        let until = if let ResourceData::Read { len, .. } = data { len } else { 0 };
+        *place = Resource { data, psn, msn, first: 0, next: 0, end: count, until, is_replay: false };
         self.oldest = if usize::from(self.oldest) + 1 == self.resources.len() { 0 } else { self.oldest + 1 };
     }
 
@@ -114,7 +117,7 @@ impl Answers {
             let offset = u64::from(packets) << mtu_shift;
             let end = offset + u64::from(reth.len());
             let is_same = rkey == reth.rkey() && address.wrapping_add(offset) == reth.address();
-            (is_same && end <= u64::from(len)).then_some(packets)
+            (is_same && end <= u64::from(len)).then_some((packets, end as u32))
         };
         self.replay(is_part, packet_count(reth.len(), mtu_shift))
     }
@@ -123,19 +126,20 @@ impl Answers {
     pub(super) fn replay_atomic(&mut self, psn: Psn) -> bool {
         let is_it = |resource: &Resource| {
             let is_it = matches!(resource.data, ResourceData::Atomic { .. }) && resource.psn == psn;
-            is_it.then_some(0)
+            is_it.then_some((0, 0))
         };
         self.replay(is_it, 1)
     }
 
     /// The newest first: when all numbers were used, an old one may have the number of another.
-    fn replay(&mut self, part: impl Fn(&Resource) -> Option<u32>, count: u32) -> bool {
+    fn replay(&mut self, part: impl Fn(&Resource) -> Option<(u32, u32)>, count: u32) -> bool {
         let (newer, older) = self.resources.split_at_mut(self.oldest.into());
         let mut newest_first = newer.iter_mut().rev().chain(older.iter_mut().rev());
         let found = newest_first.find_map(|resource| Some((part(resource)?, resource)));
-        let Some((first, resource)) = found else { return false };
+        let Some(((first, until), resource)) = found else { return false };
         self.pending += u8::from(!resource.is_pending());
         (resource.first, resource.next, resource.end) = (first, first, first + count);
+        resource.until = until;
         resource.is_replay = true;
         true
     }
@@ -259,13 +263,13 @@ impl Qp {
 
     /// The next part of a READ; `None` if its memory, or any, can no longer be read.
     fn build_read_response(&self, tables: &Tables, resource: &Resource, frame: &mut [u8]) -> Option<usize> {
-        let ResourceData::Read { address, rkey, len } = resource.data else { return None };
+        let ResourceData::Read { address, rkey, .. } = resource.data else { return None };
         if !self.settings.access.has(Access::REMOTE_READ) {
             return None;
         }
         let shift = u32::from(self.settings.mtu_shift);
         let offset = resource.next << shift;
-        let part = (len - offset).min(1 << shift);
+        let part = (resource.until - offset).min(1 << shift);
         let operation = match (resource.next == resource.first, resource.next + 1 == resource.end) {
             (true, true) => Operation::ReadResponseOnly,
             (true, false) => Operation::ReadResponseFirst,

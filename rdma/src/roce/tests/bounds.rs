@@ -33,6 +33,31 @@ fn duplicate_read_of_any_length_is_counted_and_answered_only_within_its_first() 
 }
 
 #[test]
+fn duplicate_read_of_a_part_is_answered_by_this_part() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    let mut request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    while pair.b.frame(pair.now).is_some() {}
+    for len in [100_u32, 1024, 1025, 3000] {
+        seal(&mut request, |frame| frame[66..70].copy_from_slice(&len.to_be_bytes()));
+        pair.b.receive(pair.now, &request);
+        let frames: Vec<_> = core::iter::from_fn(|| pair.b.frame(pair.now)).collect();
+        let bytes: usize = frames.iter().map(|frame| payload_len(frame)).sum();
+        assert_eq!((bytes, frames.len()), (len as usize, len.div_ceil(1024) as usize));
+    }
+}
+
+fn payload_len(frame: &[u8]) -> usize {
+    let packet = crate::wire::packet::Packet::parse(RoceFrame::parse(frame).unwrap().roce).unwrap();
+    match packet.body {
+        crate::wire::packet::Body::Message(message) => message.payload.len(),
+        body => panic!("{body:?}"),
+    }
+}
+
+#[test]
 fn receive_longer_than_any_message_is_not_taken() {
     let mut pair = Pair::new();
     let half = pair.b.sge(0, MESSAGE_MAX / 2);
