@@ -19,7 +19,9 @@ impl Qp {
         let requester = &self.requester;
         let is_under_way = psn.since(requester.unacknowledged) >= 0 && psn.since(requester.sent) < 0;
         if !is_under_way || !matches!(self.state, QpState::Rts | QpState::Sqd) {
-            self.counters.stale_responses += 1;
+            if !self.take_credits(psn, message) {
+                self.counters.stale_responses += 1;
+            }
             return;
         }
         match (message.operation, message.aeth.map(Aeth::syndrome)) {
@@ -33,6 +35,24 @@ impl Qp {
             self.requester.credit_limit = credits(code).map(|credits| msn.wrapping_add(credits));
         }
         self.check_drained(tables);
+    }
+
+    /// Takes an acknowledgment that says anew what is done, and that the peer has more receives by
+    /// now; false if it is none.
+    #[cold]
+    fn take_credits(&mut self, psn: Psn, message: &Message<'_>) -> bool {
+        let Some((Syndrome::Ack(code), msn)) = message.aeth.map(|aeth| (aeth.syndrome(), aeth.msn())) else {
+            return false;
+        };
+        let is_newest = psn.plus(1) == self.requester.unacknowledged;
+        let (Some(limit), Some(credits)) = (self.requester.credit_limit, credits(code)) else { return false };
+        let said = msn.wrapping_add(credits);
+        let is_more = Psn::new(said).since(Psn::new(limit)) > 0;
+        let is_taken = message.operation == Operation::Acknowledge && is_newest && is_more;
+        if is_taken {
+            self.requester.credit_limit = Some(said);
+        }
+        is_taken
     }
 
     /// All up to `psn` is done, except READs and atomic operations, whose answers are missing then.

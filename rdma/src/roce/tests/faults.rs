@@ -257,6 +257,31 @@ fn peer_that_says_how_many_receives_it_has_is_not_asked_for_more() {
 }
 
 #[test]
+fn receives_that_the_peer_tells_of_unasked_are_used_at_once() {
+    let mut pair = Pair::new();
+    let sge = pair.a.sge(0, 8);
+    pair.b.post_recv(0, 0, 8);
+    pair.a.post(0, SendOperation::Send, sge);
+    let request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    let mut answer = pair.b.frame(pair.now).unwrap();
+    pair.a.receive(pair.now, &answer);
+    // Eight of them have the code 6.
+    seal(&mut answer, |frame| frame[54] = 6);
+    pair.a.receive(pair.now, &answer);
+    for wr_id in 1..5 {
+        pair.a.post(wr_id, SendOperation::Send, sge);
+    }
+    let sent = core::iter::from_fn(|| pair.a.frame(pair.now)).count();
+    assert_eq!((sent, pair.a.counters().stale_responses), (4, 0));
+    // An older one comes late, and takes nothing back.
+    seal(&mut answer, |frame| frame[54] = 0);
+    pair.a.receive(pair.now, &answer);
+    pair.a.post(5, SendOperation::Send, sge);
+    assert!(pair.a.frame(pair.now).is_some());
+}
+
+#[test]
 fn memory_that_goes_away_while_it_is_read_is_refused() {
     let mut pair = Pair::new();
     let (sge, remote, mr) = (pair.a.sge(0, 5000), pair.b.remote(0), pair.b.mr.handle);
