@@ -27,7 +27,8 @@ pub(crate) struct Answers {
     oldest: u8,
     /// Resources with something to send.
     pending: u8,
-    /// Goes out behind them.
+    /// Goes out behind them. With a PSN sequence NAK the number is that of the packet that was
+    /// dropped, because it came before a missing one; the NAK names the one that is missing then.
     acknowledgment: Option<(Psn, Acknowledgment)>,
 }
 
@@ -81,7 +82,9 @@ impl Answers {
 
     /// Takes a request that is answered by `count` packets. They acknowledge all before it.
     pub(super) fn push(&mut self, data: ResourceData, psn: Psn, msn: u32, count: u32) {
-        self.acknowledgment = None;
+        if !self.names_a_missing_packet() {
+            self.acknowledgment = None;
+        }
         let Some(place) = self.resources.get_mut(usize::from(self.oldest)) else { return };
         self.pending += u8::from(!place.is_pending());
         let until = if let ResourceData::Read { len, .. } = data { len } else { 0 };
@@ -89,7 +92,15 @@ impl Answers {
         self.oldest = if usize::from(self.oldest) + 1 == self.resources.len() { 0 } else { self.oldest + 1 };
     }
 
-    /// Acknowledges all up to `psn`, behind the data.
+    /// Acknowledges all up to `psn`, behind the data, unless a NAK that waits does.
+    #[inline]
+    pub(super) fn acknowledge_done(&mut self, psn: Psn) {
+        if !self.names_a_missing_packet() {
+            self.acknowledgment = Some((psn, Acknowledgment::Ack));
+        }
+    }
+
+    /// Says of `psn` what is to be said of it, behind the data.
     #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, acknowledgment: Acknowledgment) {
         self.acknowledgment = Some((psn, acknowledgment));
@@ -101,11 +112,24 @@ impl Answers {
         self.acknowledgment.get_or_insert((psn, Acknowledgment::Ack));
     }
 
-    /// What was missing has come: nothing is refused any more.
+    /// A NAK waits that has the peer send again from the packet that is expected.
     #[inline]
-    pub(super) fn withdraw_nak(&mut self) {
-        if self.acknowledgment.is_some_and(|(_, acknowledgment)| acknowledgment != Acknowledgment::Ack) {
-            self.acknowledgment = None;
+    fn names_a_missing_packet(&self) -> bool {
+        self.acknowledgment.is_some_and(|(_, waits)| waits == Acknowledgment::Nak(Nak::PsnSequence))
+    }
+
+    /// The expected packet has come. What a NAK that waits has acknowledged stays so; it goes
+    /// itself only if no packet is missing that was dropped.
+    #[inline]
+    pub(super) fn withdraw_nak(&mut self, psn: Psn) {
+        let Some((at, waits)) = self.acknowledgment else { return };
+        let is_withdrawn = match waits {
+            Acknowledgment::Ack => false,
+            Acknowledgment::Nak(Nak::PsnSequence) => psn.since(at) >= 0,
+            Acknowledgment::Rnr | Acknowledgment::Nak(_) => true,
+        };
+        if is_withdrawn {
+            self.acknowledgment = Some((psn.plus(0xff_ffff), Acknowledgment::Ack));
         }
     }
 
@@ -246,6 +270,8 @@ impl Qp {
             Acknowledgment::Rnr => Syndrome::RnrNak(self.settings.min_rnr_timer),
             Acknowledgment::Nak(nak) => Syndrome::Nak(nak),
         };
+        let is_missing = acknowledgment == Acknowledgment::Nak(Nak::PsnSequence);
+        let psn = if is_missing { self.responder.expected } else { psn };
         let template = self.template.as_ref()?;
         let mut builder = Builder::new(frame, template, &Bth::new(&self.bth(Operation::Acknowledge, psn, 0)));
         builder.push(&Aeth::new(syndrome, self.responder.messages()));

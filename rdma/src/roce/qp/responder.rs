@@ -85,10 +85,10 @@ impl Qp {
         let psn = bth.psn();
         let ahead = psn.since(self.responder.expected);
         if ahead != 0 {
-            return if ahead > 0 { self.miss_a_packet() } else { self.take_duplicate(psn, message) };
+            return if ahead > 0 { self.miss_a_packet(psn) } else { self.take_duplicate(psn, message) };
         }
         self.responder.is_silent = false;
-        self.answers.withdraw_nak();
+        self.answers.withdraw_nak(psn);
         match self.execute(tables, bth, message) {
             Ok(()) => {}
             Err(Refusal::NotReady) => {
@@ -114,12 +114,12 @@ impl Qp {
     }
 
     /// A packet before this one is missing: says so once.
-    fn miss_a_packet(&mut self) {
+    fn miss_a_packet(&mut self, psn: Psn) {
         self.counters.out_of_sequence += 1;
         if !self.responder.is_silent {
             self.responder.is_silent = true;
             self.counters.naks_tx[Nak::PsnSequence as usize] += 1;
-            self.answers.acknowledge(self.responder.expected, Acknowledgment::Nak(Nak::PsnSequence));
+            self.answers.acknowledge(psn, Acknowledgment::Nak(Nak::PsnSequence));
         }
     }
 
@@ -333,7 +333,7 @@ impl Qp {
     fn accept(&mut self, bth: &Bth, count: u32) {
         self.responder.expected = bth.psn().plus(count);
         if bth.ack_request() && self.options.transport == Transport::Rc {
-            self.answers.acknowledge(bth.psn(), Acknowledgment::Ack);
+            self.answers.acknowledge_done(bth.psn());
         }
     }
 

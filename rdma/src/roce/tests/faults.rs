@@ -230,6 +230,54 @@ fn missing_packet_is_named_once() {
     assert_eq!(pair.a.completions(), [(1, Status::Success)]);
 }
 
+/// Three frames of a WRITE without an acknowledgment that is asked for before the last.
+fn three_frames(pair: &mut Pair) -> [Vec<u8>; 3] {
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    core::array::from_fn(|_| pair.a.frame(pair.now).unwrap())
+}
+
+#[test]
+fn packet_that_was_dropped_is_named_also_where_the_missing_one_comes_before_the_nak_leaves() {
+    let mut pair = Pair::new();
+    let frames = three_frames(&mut pair);
+    for idx in [0, 2, 1] {
+        pair.b.receive(pair.now, &frames[idx]);
+    }
+    let nak = pair.b.frame(pair.now).expect("a NAK");
+    pair.a.receive(pair.now, &nak);
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+    let counters = pair.a.counters();
+    assert_eq!((counters.timeouts, counters.naks_rx, counters.retransmits), (0, [1, 0, 0, 0], 1));
+}
+
+#[test]
+fn nak_goes_behind_the_answer_of_a_read_that_was_missing() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    let frames = [pair.a.frame(pair.now).unwrap(), pair.a.frame(pair.now).unwrap()];
+    pair.b.receive(pair.now, &frames[1]);
+    pair.b.receive(pair.now, &frames[0]);
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.a.counters().timeouts, 0);
+}
+
+#[test]
+fn dropped_packet_that_comes_again_before_the_nak_leaves_is_acknowledged_instead() {
+    let mut pair = Pair::new();
+    let frames = three_frames(&mut pair);
+    for idx in [0, 2, 1, 2] {
+        pair.b.receive(pair.now, &frames[idx]);
+    }
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+    assert_eq!((pair.a.counters().naks_rx, pair.a.counters().retransmits), ([0; 4], 0));
+}
+
 #[test]
 fn packets_behind_one_without_a_receive_are_not_named_missing() {
     let mut pair = Pair::new();
