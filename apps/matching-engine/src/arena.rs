@@ -132,21 +132,27 @@ impl Arena {
     }
 
     /// Stores an order where there is room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, order: Order, terms: &Terms) -> Option<Slot> {
-        if self.free != NONE {
-            let slot = self.free;
-            let place = &mut self.slots[slot as usize];
-            self.free = place.next;
-            let generation = place.generation;
-            *place = Order { generation, ..order };
-            self.owners[slot as usize] = order.owner;
-            if !order.is_plain {
-                self.terms[slot as usize] = *terms;
-            }
-            self.len += 1;
-            return Some(slot);
+        if self.free == NONE {
+            return self.insert_first(order, terms);
         }
+        let slot = self.free;
+        let place = &mut self.slots[slot as usize];
+        self.free = place.next;
+        let generation = place.generation;
+        *place = Order { generation, ..order };
+        self.owners[slot as usize] = order.owner;
+        if !order.is_plain {
+            self.terms[slot as usize] = *terms;
+        }
+        self.len += 1;
+        Some(slot)
+    }
+
+    /// Stores an order in a place that none had before.
+    #[cold]
+    fn insert_first(&mut self, order: Order, terms: &Terms) -> Option<Slot> {
         if self.slots.len() == self.capacity {
             return None;
         }

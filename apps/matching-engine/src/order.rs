@@ -69,19 +69,20 @@ impl Terms {
         }
     }
 
-    /// They are those of [`Terms::limit`], as most orders' are.
-    pub(crate) const fn is_plain(&self) -> bool {
-        matches!(
-            self,
+    /// The limit, where all else is as in [`Terms::limit`]: most orders have such terms.
+    #[inline]
+    pub(crate) const fn plain_limit(&self) -> Option<Price> {
+        match *self {
             Self {
-                pricing: Pricing::Limit(_),
+                pricing: Pricing::Limit(limit),
                 display: Display::Full,
                 life: Life::Day,
                 post_only: PostOnly::No,
                 min_qty: 0,
                 ..
-            }
-        )
+            } => Some(limit),
+            _ => None,
+        }
     }
 }
 

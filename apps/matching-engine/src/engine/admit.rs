@@ -1,6 +1,6 @@
 //! Whether an order makes sense: before it exists.
 
-use market::Side;
+use market::{Price, Side};
 
 use super::Engine;
 use crate::event::TradingState;
@@ -8,9 +8,19 @@ use crate::order::{Display, Life, NewOrder, PostOnly, Pricing, Terms};
 use crate::reason::RejectReason;
 use crate::ticks;
 
+/// An order that makes sense.
+#[derive(Clone, Copy)]
+pub(super) struct Admitted {
+    /// The index of its book.
+    pub(super) symbol: u16,
+    /// [`Terms::plain_limit`].
+    pub(super) plain: Option<Price>,
+}
+
 impl Engine {
-    /// Checks a new order, and gives its book's index.
-    pub(super) fn admit(&self, new: &NewOrder, now_ns: u64) -> Result<u16, RejectReason> {
+    /// Checks a new order.
+    #[inline(always)]
+    pub(super) fn admit(&self, new: &NewOrder, now_ns: u64) -> Result<Admitted, RejectReason> {
         let symbol = self.symbol(new.symbol).ok_or(RejectReason::Symbol)?;
         if new.owner.0 as usize >= self.owners {
             return Err(RejectReason::Owner);
@@ -21,23 +31,42 @@ impl Engine {
         if self.orders.is_full() {
             return Err(RejectReason::Full);
         }
-        self.admit_terms(symbol, &new.terms, now_ns)?;
-        Ok(symbol)
+        let plain = new.terms.plain_limit();
+        if let Some(limit) = plain {
+            self.admit_plain(symbol, new.terms.qty, limit)?;
+        } else {
+            self.admit_unusual(symbol, &new.terms, now_ns)?;
+            self.check_post_only(symbol, new.side, &new.terms)?;
+        }
+        Ok(Admitted { symbol, plain })
     }
 
     /// Checks what a new order and a replacement have in common.
     #[inline]
     pub(super) fn admit_terms(&self, symbol: u16, terms: &Terms, now_ns: u64) -> Result<(), RejectReason> {
-        if terms.qty == 0 || terms.qty > self.qty_max {
-            return Err(RejectReason::Quantity);
+        match terms.plain_limit() {
+            Some(limit) => self.admit_plain(symbol, terms.qty, limit),
+            None => self.admit_unusual(symbol, terms, now_ns),
         }
+    }
+
+    /// Checks a displayed limit order for the day.
+    #[inline(always)]
+    fn admit_plain(&self, symbol: u16, qty: u32, limit: Price) -> Result<(), RejectReason> {
+        self.check_qty(qty)?;
+        if !ticks::is_valid(limit) {
+            return Err(RejectReason::Price);
+        }
+        self.check_state(symbol, false)
+    }
+
+    /// Checks terms that are not plain.
+    fn admit_unusual(&self, symbol: u16, terms: &Terms, now_ns: u64) -> Result<(), RejectReason> {
+        self.check_qty(terms.qty)?;
         if terms.min_qty > terms.qty {
             return Err(RejectReason::MinQuantity);
         }
         check_prices(&terms.pricing)?;
-        if terms.is_plain() {
-            return self.check_state(symbol, terms);
-        }
         check_display(terms)?;
         check_combination(terms)?;
         if let Life::Until(at_ns) = terms.life
@@ -45,16 +74,22 @@ impl Engine {
         {
             return Err(RejectReason::Expired);
         }
-        self.check_state(symbol, terms)
+        self.check_state(symbol, is_immediate(terms))
     }
 
-    #[inline]
-    fn check_state(&self, symbol: u16, terms: &Terms) -> Result<(), RejectReason> {
+    #[inline(always)]
+    const fn check_qty(&self, qty: u32) -> Result<(), RejectReason> {
+        if qty == 0 || qty > self.qty_max { Err(RejectReason::Quantity) } else { Ok(()) }
+    }
+
+    /// `is_immediate` is of the terms.
+    #[inline(always)]
+    fn check_state(&self, symbol: u16, is_immediate: bool) -> Result<(), RejectReason> {
         match self.book(symbol).state {
             TradingState::Trading => Ok(()),
             TradingState::Closed => Err(RejectReason::Closed),
             TradingState::Halted => Err(RejectReason::Halted),
-            TradingState::Quoting if is_immediate(terms) => Err(RejectReason::Halted),
+            TradingState::Quoting if is_immediate => Err(RejectReason::Halted),
             TradingState::Quoting => Ok(()),
         }
     }
@@ -77,7 +112,6 @@ fn is_immediate(terms: &Terms) -> bool {
         || (terms.pricing == Pricing::Market && !matches!(terms.life, Life::Cross(_)))
 }
 
-#[inline]
 fn check_prices(pricing: &Pricing) -> Result<(), RejectReason> {
     let is_valid = match *pricing {
         Pricing::Limit(limit) => ticks::is_valid(limit),

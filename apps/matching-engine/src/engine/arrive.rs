@@ -1,12 +1,13 @@
 //! An order arrives: it is accepted, trades as far as it can, and rests or ends.
 
-use market::Price;
+use market::{Price, Side, levels};
 
+use super::admit::Admitted;
 use super::{Cx, Engine};
 use crate::arena::{NONE, Order, Place, Slot};
-use crate::book::{any_price, lane};
+use crate::book::{any_price, lane, opposite, reaches};
 use crate::event::{Accepted, Body, Rejected, Sink, TradingState};
-use crate::order::{Life, NewOrder, OrderId, PostOnly, Pricing, SelfTradeRule, Terms};
+use crate::order::{Display, Life, NewOrder, OrderId, PostOnly, Pricing, SelfTradeRule, Terms};
 use crate::reason::{CancelReason, RejectReason};
 use crate::ticks;
 
@@ -16,13 +17,12 @@ impl Engine {
     pub fn submit<S: Sink>(&mut self, new: &NewOrder, now_ns: u64, sink: &mut S) -> Result<OrderId, RejectReason> {
         let mut cx = Cx { now_ns, sink };
         self.expire_due(&mut cx);
-        let admitted = self.admit(new, now_ns);
-        let admitted = admitted.and_then(|symbol| {
-            self.check_post_only(symbol, new.side, &new.terms)?;
-            Ok((symbol, self.open(new, symbol, 0)?))
+        let opened = self.admit(new, now_ns).and_then(|admitted| {
+            let slot = self.open(new, admitted, 0).ok_or(RejectReason::Full)?;
+            Ok((admitted, slot))
         });
-        let (symbol, slot) = match admitted {
-            Ok(admitted) => admitted,
+        let (Admitted { symbol, plain }, slot) = match opened {
+            Ok(opened) => opened,
             Err(reason) => {
                 let body = Body::Rejected(Rejected { owner: new.owner, token: new.token, reason });
                 cx.sink.take(&crate::event::Event { at_ns: now_ns, symbol: new.symbol, body });
@@ -30,23 +30,29 @@ impl Engine {
             }
         };
         let id = self.orders.id(slot);
-        let price = limit_of(new.terms.pricing).unwrap_or_default();
+        let price = plain.or_else(|| limit_of(new.terms.pricing)).unwrap_or_default();
         cx.emit(symbol, Body::Accepted(Accepted { order: self.state(slot), price }));
-        self.enter(slot, &new.terms, false, &mut cx);
+        match plain {
+            Some(limit) => self.enter_plain(slot, limit, &mut cx),
+            None => self.enter(slot, &new.terms, false, &mut cx),
+        }
         self.settle(symbol, &mut cx);
         Ok(id)
     }
 
-    /// A live order, in no queue yet, of whose quantity `executed` shares have traded.
-    pub(super) fn open(&mut self, new: &NewOrder, symbol: u16, executed: u32) -> Result<Slot, RejectReason> {
+    /// A live order, in no queue yet, of which `traded` shares have traded before. None where
+    /// there is no room.
+    #[inline(always)]
+    pub(super) fn open(&mut self, new: &NewOrder, admitted: Admitted, traded: u32) -> Option<Slot> {
+        let Admitted { symbol, plain } = admitted;
         let NewOrder { owner, token, side, self_trade, on_halt, ref terms, .. } = *new;
         let reference = self.references + 1;
         let order = Order {
             reference,
             token,
             owner: owner.0,
-            leaves: terms.qty - executed,
-            executed,
+            leaves: terms.qty - traded,
+            executed: traded,
             shown: 0,
             level: NONE,
             prev: NONE,
@@ -58,10 +64,10 @@ impl Engine {
             side,
             rule: self_trade.map_or(SelfTradeRule::CancelNewest, |self_trade| self_trade.rule),
             on_halt,
-            is_plain: terms.is_plain(),
+            is_plain: plain.is_some(),
             is_pegged: matches!(terms.pricing, Pricing::Peg(_)),
         };
-        let slot = self.orders.insert(order, terms).ok_or(RejectReason::Full)?;
+        let slot = self.orders.insert(order, terms)?;
         self.references = reference;
         if let Life::Until(at_ns) = terms.life {
             self.expiries.push(at_ns, self.orders.id(slot), &self.orders);
@@ -69,7 +75,29 @@ impl Engine {
         if order.is_pegged {
             self.peg_links.push(&mut self.books[usize::from(symbol)].pegs, slot);
         }
-        Ok(slot)
+        Some(slot)
+    }
+
+    /// As [`Engine::enter`] for a new order with plain terms: it trades as far as it can while the
+    /// market is open, and rests.
+    #[inline(always)]
+    fn enter_plain<S: Sink>(&mut self, slot: Slot, limit: Price, cx: &mut Cx<'_, S>) {
+        let order = self.orders.get(slot);
+        let is_open = self.book(order.symbol).state == TradingState::Trading;
+        if is_open && self.meets_best(order.symbol, order.side, limit) {
+            self.take(slot, limit, cx);
+            if self.forget_filled(slot) {
+                return;
+            }
+        }
+        self.rest(slot, Display::Full, limit, false, cx);
+    }
+
+    /// Whether an order reaches the best price of the other side.
+    #[inline]
+    fn meets_best(&self, symbol: u16, side: Side, limit: Price) -> bool {
+        let best = self.book(symbol).ladders[usize::from(lane::resting(opposite(side)))].best();
+        best != levels::NONE && reaches(side, limit, self.levels.get(best).price())
     }
 
     /// Brings a loose order to where its terms want it.
@@ -123,14 +151,10 @@ impl Engine {
     }
 
     fn rest_or_cancel<S: Sink>(&mut self, slot: Slot, terms: &Terms, limit: Price, is_quiet: bool, cx: &mut Cx<'_, S>) {
-        let order = self.orders.get(slot);
-        if order.leaves == 0 {
-            // It traded wholly: its executions have told.
-            if order.place != Place::Free {
-                self.end(slot);
-            }
+        if self.forget_filled(slot) {
             return;
         }
+        let order = self.orders.get(slot);
         let is_immediate = matches!(terms.life, Life::ImmediateOrCancel | Life::FillOrKill);
         if is_immediate || limit == any_price(order.side) || limit.0 < 1 {
             self.withdraw(slot, u32::MAX, CancelReason::Immediate, None, cx);
@@ -138,9 +162,24 @@ impl Engine {
             self.rest(slot, terms.display, limit, is_quiet, cx);
         }
     }
+
+    /// Forgets an arriving order without shares: its executions, or its cancel, have told. False
+    /// where it has some left.
+    #[inline]
+    fn forget_filled(&mut self, slot: Slot) -> bool {
+        let order = self.orders.get(slot);
+        if order.leaves > 0 {
+            return false;
+        }
+        if order.place != Place::Free {
+            self.end(slot);
+        }
+        true
+    }
 }
 
 /// The limit that an owner stated.
+#[inline]
 pub(super) const fn limit_of(pricing: Pricing) -> Option<Price> {
     match pricing {
         Pricing::Limit(limit) => Some(limit),

@@ -2,6 +2,7 @@
 
 use market::Locate;
 
+use super::admit::Admitted;
 use super::{Cx, Engine, NotLive};
 use crate::arena::{NONE, Slot};
 use crate::event::{Body, Replaced, Sink, TradingState};
@@ -105,7 +106,8 @@ impl Engine {
         self.end(slot);
         // The old order has just made room.
         let executed = executed.min(terms.qty);
-        let Ok(slot) = self.open(&new, symbol, executed) else { unreachable!("an order has just ended") };
+        let admitted = Admitted { symbol, plain: terms.plain_limit() };
+        let slot = self.open(&new, admitted, executed).expect("an order has just ended");
         let displayed = self.rests_at_once(slot, terms).filter(|_| was_displayed);
         let (id, price) = (self.orders.id(slot), super::arrive::limit_of(terms.pricing).unwrap_or_default());
         let new = self.state(slot);

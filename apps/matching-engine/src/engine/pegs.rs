@@ -83,6 +83,7 @@ impl Engine {
     }
 
     /// A pegged order has ended.
+    #[cold]
     pub(super) fn forget_peg(&mut self, slot: Slot) {
         let symbol = usize::from(self.orders.get(slot).symbol);
         if self.books[symbol].peg_cursor == slot {

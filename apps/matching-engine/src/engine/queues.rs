@@ -14,7 +14,7 @@ use crate::reason::CancelReason;
 impl Engine {
     /// Appends a loose order to the queue at `price` of a ladder: to the displayed ones if it has
     /// `shown` shares. `false` where there is no level left.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, slot: Slot, lane: u8, price: Price) -> bool {
         let order = self.orders.get(slot);
         // The stop that wakes first is the best: for buys the lowest trigger.
@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// Takes an order out of its queue, if it is in one; the level stays, perhaps empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlink(&mut self, slot: Slot) {
         let order = self.orders.get(slot);
         let (side, symbol, level) = (order.side, order.symbol, order.level);
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Removes a level that has no order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prune(&mut self, symbol: u16, lane: u8, level: u32) {
         if level != NONE && self.levels.get(level).is_empty() {
             let book = &mut self.books[usize::from(symbol)];
@@ -74,6 +74,7 @@ impl Engine {
 
     /// Rests an order at `price`, and tells where it is displayed; `is_quiet` where the event of a
     /// replacement has told.
+    #[inline(always)]
     pub(super) fn rest<S: Sink>(
         &mut self,
         slot: Slot,
@@ -113,6 +114,7 @@ impl Engine {
 
     /// Takes shares off an order, all at most, without a trade, and tells. The order ends with its
     /// last share. Its level stays, perhaps empty: the caller prunes it.
+    #[inline(always)]
     pub(super) fn shrink<S: Sink>(
         &mut self,
         slot: Slot,
@@ -144,6 +146,7 @@ impl Engine {
     }
 
     /// As [`Engine::shrink`], and removes the level with its last order.
+    #[inline(never)]
     pub(super) fn withdraw<S: Sink>(
         &mut self,
         slot: Slot,
@@ -161,7 +164,7 @@ impl Engine {
     }
 
     /// Forgets an order without shares. Its level stays, perhaps empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self, slot: Slot) {
         let order = self.orders.get(slot);
         if order.is_pegged {

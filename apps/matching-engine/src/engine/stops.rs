@@ -34,6 +34,7 @@ impl Engine {
     }
 
     /// Wakes stops and prices pegged orders anew, in turn.
+    #[cold]
     fn settle_followers<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
         loop {
             let woke = self.wake_stop(symbol, cx);
