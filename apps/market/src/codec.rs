@@ -86,10 +86,15 @@ impl<C: Codec> Decoder for C {
         counts: &mut MessageCounts,
         each: &mut impl FnMut(&Event),
     ) -> Result<(), MessageError> {
-        let event = self.decode(message)?;
-        counts.by_type[usize::from(C::kind(message).unwrap_or(0))] += 1;
-        each(&event);
-        Ok(())
+        // By reference: an event is longer than a cache line, and a move copies it.
+        match &self.decode(message) {
+            Ok(event) => {
+                counts.by_type[usize::from(C::kind(message).unwrap_or(0))] += 1;
+                each(event);
+                Ok(())
+            }
+            Err(error) => Err(*error),
+        }
     }
 }
 

@@ -85,8 +85,19 @@ impl Orders {
     /// Where an order is, or where [`Orders::insert`] puts it.
     #[inline]
     pub(super) fn place(&self, reference: OrderRef) -> Result<Position, Vacant> {
-        let idx = self.probe(reference);
-        if self.entries.get(idx).level == FREE { Err(Vacant(idx)) } else { Ok(Position(idx)) }
+        let mask = self.entries.len() - 1;
+        let mut idx = self.home(reference);
+        // The search ends, because half of the entries are free.
+        loop {
+            let entry = self.entries.get(idx);
+            if entry.level == FREE {
+                return Err(Vacant(idx));
+            }
+            if entry.reference == reference {
+                return Ok(Position(idx));
+            }
+            idx = (idx + 1) & mask;
+        }
     }
 
     /// Inserts an order where [`Orders::place`] found none and nothing has changed since, into a
@@ -151,21 +162,6 @@ impl Orders {
     fn home(&self, reference: OrderRef) -> usize {
         let line = (reference.0 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
         ((line << 2) | (reference.0 & 3)) as usize
-    }
-
-    /// The entry that holds the order, or the free one where it belongs. The search ends, because
-    /// half of the entries are free.
-    #[inline]
-    fn probe(&self, reference: OrderRef) -> usize {
-        let mask = self.entries.len() - 1;
-        let mut idx = self.home(reference);
-        loop {
-            let entry = self.entries.get(idx);
-            if entry.level == FREE || entry.reference == reference {
-                return idx;
-            }
-            idx = (idx + 1) & mask;
-        }
     }
 }
 

@@ -86,6 +86,11 @@ impl<T> Level<T> {
         Price(key(self.side, Price(self.key)))
     }
 
+    /// No level of its ladder has a better price. Known without a look at the ladder.
+    pub const fn is_best(&self) -> bool {
+        self.better == NONE
+    }
+
     /// The next level of the ladder, with a worse price, or [`NONE`].
     pub const fn worse(&self) -> u32 {
         self.worse

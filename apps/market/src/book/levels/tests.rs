@@ -94,6 +94,8 @@ proptest! {
             let listed: Vec<_> = levels.iter(&ladder).map(|level| level.price().0).collect();
             prop_assert_eq!(listed, prices);
             prop_assert_eq!(levels.len(), map.len());
+            let knows_best = |&idx: &u32| levels.get(idx).is_best() == (idx == ladder.best());
+            prop_assert!(map.values().all(knows_best));
         }
     }
 }

@@ -302,8 +302,7 @@ impl OrderBooks {
         let idx = order.level;
         let level = self.levels.get_mut(idx);
         level.qty -= u64::from(by);
-        let (book, side) = (level.book, level.side());
-        Change { book: BookIdx(book), is_top: self.books.get(book as usize)[side as usize].best() == idx }
+        Change { book: BookIdx(level.book), is_top: level.is_best() }
     }
 
     /// Removes an order from its level, and the level from the book where it was the last one.
@@ -313,11 +312,10 @@ impl OrderBooks {
         let level = self.levels.get_mut(idx);
         level.qty -= u64::from(qty);
         level.orders -= 1;
-        let is_last = level.orders == 0;
+        let (is_last, is_top) = (level.orders == 0, level.is_best());
         let place = LevelKey { book: BookIdx(level.book), side: level.side(), price: level.price() };
-        let ladder = &mut self.books.get_mut(place.book.0 as usize)[place.side as usize];
-        let is_top = ladder.best() == idx;
         if is_last {
+            let ladder = &mut self.books.get_mut(place.book.0 as usize)[place.side as usize];
             self.levels.remove(ladder, idx);
         }
         (place, Change { book: place.book, is_top })
@@ -343,8 +341,9 @@ impl OrderBooks {
         let level = self.levels.get_mut(idx);
         level.qty += u64::from(qty);
         level.orders += 1;
+        let is_best = level.is_best();
         self.orders.insert(vacant, Order { reference: order, qty, level: idx });
-        Some(Change { book, is_top: ladder.best() == idx })
+        Some(Change { book, is_top: is_best })
     }
 
     /// A book lacks an order from here on, until it is empty: its best price may be another.
