@@ -20,6 +20,8 @@ mod root;
 mod run;
 mod sockets;
 mod stats;
+#[allow(unsafe_code)]
+mod sys;
 mod user;
 
 use std::error::Error;

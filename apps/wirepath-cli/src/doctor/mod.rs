@@ -110,7 +110,7 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), Box<dyn Error>> {
     }
     let root = Root::new(options.root.as_deref());
     if let Some(name) = options.subject.as_deref().filter(|name| Interface::find(&root, name).is_none()) {
-        return match Program::find(name.as_ref()) {
+        return match Program::find(name.as_ref(), None) {
             Ok(program) => options.look_at(&program, root),
             Err(sentence) if name.contains('/') => Err(sentence.into()),
             Err(_) => Err(no_such_interface(name).replacen(": ", ", and no program of that name in PATH: ", 1).into()),

@@ -3,8 +3,6 @@
 
 mod elf;
 mod image;
-#[allow(unsafe_code)]
-mod sys;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -18,6 +16,9 @@ use wirepath::worker::topology::{Finding, Severity};
 
 use elf::Elf;
 use image::Image;
+
+use crate::sys;
+use crate::user::User;
 
 /// A program that was found and inspected.
 #[derive(Debug)]
@@ -34,15 +35,16 @@ pub(crate) struct Program {
 
 impl Program {
     /// Finds a program as execvp(3) does: a name with a slash is a path, another name is searched
-    /// in `PATH`.
+    /// in `PATH`. It is to run as `user`; without one, as the user of this process.
     ///
     /// # Errors
     /// One sentence: there is no such program, or the kernel cannot run it.
-    pub(crate) fn find(name: &OsStr) -> Result<Self, String> {
+    pub(crate) fn find(name: &OsStr, user: Option<&User>) -> Result<Self, String> {
         let path = locate(name)?;
         let Image { path: runs, elf } = Image::of(&path)?;
+        let user = user.map_or_else(sys::user_and_group, |user| (user.uid, user.gid));
         // For a script the kernel considers only the interpreter's rights.
-        Ok(Self { rights: rights(&runs), path, runs, elf })
+        Ok(Self { rights: rights(&runs, user), path, runs, elf })
     }
 
     /// The checks of a program, each with its name.
@@ -156,10 +158,9 @@ fn is_executable(path: &Path) -> bool {
 const CAPABILITIES: &str = "capabilities";
 
 /// The property of the file that makes the kernel set AT_SECURE (`cap_bprm_creds_from_file`,
-/// security/commoncap.c): privileges that the user who starts the program lacks.
-fn rights(path: &Path) -> Option<&'static str> {
+/// security/commoncap.c): privileges that the user and the group who start the program lack.
+fn rights(path: &Path, (user, group): (u32, u32)) -> Option<&'static str> {
     let facts = fs::metadata(path).ok()?;
-    let (user, group) = sys::user_and_group();
     let mode = facts.permissions().mode();
     match () {
         () if mode & 0o4000 != 0 && facts.uid() != user => Some("setuid"),
@@ -180,7 +181,7 @@ mod tests {
     fn check(image: &[u8], severity: Severity, what: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = write_program(&folder, "engine", image);
-        let program = Program::find(path.as_os_str()).unwrap();
+        let program = Program::find(path.as_os_str(), None).unwrap();
         let findings = program.findings();
         let (_, finding) = findings.iter().max_by_key(|(_, finding)| finding.severity as u8).unwrap();
         assert!(finding.severity == severity && finding.what.contains(what), "{finding}");
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn dynamic_program_is_seen() {
         check(&ElfFile::default().bytes(), Severity::Good, "engine, linked dynamically");
-        let ours = Program::find(std::env::current_exe().unwrap().as_os_str()).unwrap();
+        let ours = Program::find(std::env::current_exe().unwrap().as_os_str(), None).unwrap();
         assert!(ours.findings().iter().all(|(_, finding)| finding.severity == Severity::Good), "{ours:?}");
     }
 
@@ -223,33 +224,42 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = write_program(&folder, "runs", &ElfFile { interpreter: None, ..ElfFile::default() }.bytes());
         let script = write_program(&folder, "script", format!("#! {} -x\n", runs.display()).as_bytes());
-        let program = Program::find(script.as_os_str()).unwrap();
+        let program = Program::find(script.as_os_str(), None).unwrap();
         assert_eq!((&program.path, &program.runs), (&script, &runs));
         assert!(program.findings()[0].1.what.starts_with("runs is linked statically"));
     }
 
     #[test]
-    fn setuid_program_is_a_fault_for_others() {
+    fn setuid_program_is_a_fault_for_whoever_is_to_run_it_and_is_not_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = write_program(&folder, "engine", &ElfFile::default().bytes());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-        // The owner gains no rights.
-        assert_eq!(rights(&path), None);
-        if std::os::unix::fs::chown(&path, Some(12_345), Some(12_345)).is_ok() {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-            assert_eq!(rights(&path), Some("setuid"));
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
-            assert_eq!(rights(&path), Some("setgid"));
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o2745)).unwrap();
-            assert_eq!(rights(&path), None);
+        let facts = fs::metadata(&path).unwrap();
+        let (owner, other) = ((facts.uid(), facts.gid()), (12_345, 12_345));
+        for (mode, rights_of_another) in [(0o4755, Some("setuid")), (0o2755, Some("setgid")), (0o2745, None)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(rights(&path, owner), None, "its owner gains nothing");
+            assert_eq!(rights(&path, other), rights_of_another);
         }
+    }
+
+    #[test]
+    fn capabilities_of_a_file_are_a_fault_for_all_but_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write_program(&folder, "engine", &ElfFile::default().bytes());
+        let set = std::process::Command::new("setcap").arg("cap_net_raw+ep").arg(&path).status();
+        if !set.is_ok_and(|status| status.success()) {
+            println!("SKIPPED capabilities_of_a_file_are_a_fault_for_all_but_root: setcap is refused");
+            return;
+        }
+        assert_eq!(rights(&path, (0, 0)), None);
+        assert_eq!(rights(&path, (12_345, 12_345)), Some(CAPABILITIES));
     }
 
     #[test]
     fn what_cannot_be_run_is_one_sentence() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |path: &Path, says: &str| {
-            let error = Program::find(path.as_os_str()).map(drop).unwrap_err();
+            let error = Program::find(path.as_os_str(), None).map(drop).unwrap_err();
             assert!(error.contains(says), "{error}");
         };
         refused(&folder.path().join("nothing"), "check the path");

@@ -8,6 +8,8 @@ mod privilege;
 use core::net::Ipv4Addr;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +25,8 @@ use crate::library;
 use crate::obstacle::Obstacle;
 use crate::program::Program;
 use crate::root::Root;
-use crate::user::{self, User};
+use crate::sys;
+use crate::user::{self, Account, User};
 
 /// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
 /// request waits for.
@@ -150,20 +153,28 @@ impl XdpMode {
 
 /// Runs the subcommand: it becomes the program, and returns only with an error.
 pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
-    let program = Program::find(&options.program)?;
+    let policy = options.policy;
+    let user = options.user.as_deref().map(|name| user::find(&Root::new(None), name)).transpose()?;
+    let program = Program::find(&options.program, user.as_ref())?;
     let mut command = Command::new(&program.path);
     command.arg0(&options.program).args(&options.arguments);
-    // First of all: whatever hinders the library, the program does not run with other rights.
-    let user = options.user.as_deref().map(|name| user::find(&Root::new(None), name)).transpose()?;
-    if let Some(user) = user {
-        command.uid(user.uid).gid(user.gid);
+    let prepared = options.prepare(&program, user.as_ref(), policy);
+    // Whatever hinders the library, the program does not run with other rights.
+    if let Some(user) = &user {
+        become_user(user, &mut command).map_err(|error| {
+            format!(
+                "cannot run {} as user {} ({error}): run this as root, or omit --user",
+                program.path.display(),
+                user.uid
+            )
+        })?;
     }
-    match options.prepare(&program, user) {
+    match prepared.and_then(Settings::check_readable) {
         Ok(settings) => {
-            command.envs(settings);
+            command.envs(settings.variables);
         }
         Err(Obstacle { what, remedy }) => {
-            match options.policy {
+            match policy {
                 Policy::Refuse => return Err(format!("{what}: {remedy}").into()),
                 Policy::Warn => {
                     eprintln!("wirepath: the program runs on the kernel, as {}", printable(format!("{what}: {remedy}")))
@@ -178,21 +189,59 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
     let error = command.exec();
     let path = program.path.display();
     Err(match &options.user {
-        Some(user) => format!("cannot run {path} as {user} ({error}): run this as root, or omit --user").into(),
-        None => format!("cannot run {path}: {error}").into(),
-    })
+        Some(user) if error.kind() == ErrorKind::PermissionDenied => {
+            format!("cannot run {path} as {user} ({error}): let this user execute it, and enter the folders above it")
+        }
+        Some(user) => format!("cannot run {path} as {user}: {error}"),
+        None => format!("cannot run {path}: {error}"),
+    }
+    .into())
+}
+
+/// Makes this process the user's, and the environment of the program that follows.
+fn become_user(user: &User, command: &mut Command) -> io::Result<()> {
+    sys::become_user(user.uid, user.gid, &user.groups)?;
+    if let Some(Account { name, home }) = &user.account {
+        command.envs([("HOME", home), ("USER", name), ("LOGNAME", name)]);
+    }
+    Ok(())
+}
+
+/// What the library gets.
+struct Settings {
+    library: PathBuf,
+    rules: Option<PathBuf>,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Settings {
+    /// Whether the user whose process this is by now may read what the program will: the loader
+    /// drops a library that it cannot read, and goes on.
+    fn check_readable(self) -> Result<Self, Obstacle> {
+        for path in [Some(&self.library), self.rules.as_ref()].into_iter().flatten() {
+            File::open(path).map_err(|error| {
+                let (user, _) = sys::user_and_group();
+                Obstacle::new(
+                    format!("user {user} may not read {} ({error})", path.display()),
+                    "let this user read it and enter the folders above it, or name a copy elsewhere",
+                )
+            })?;
+        }
+        Ok(self)
+    }
 }
 
 impl RunOptions {
-    /// The variables for the library, or the obstacle that keeps it from the program's sockets.
-    fn prepare(&self, program: &Program, user: Option<User>) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
+    /// What the library gets, or the obstacle that keeps it from the program's sockets.
+    fn prepare(&self, program: &Program, user: Option<&User>, policy: Policy) -> Result<Settings, Obstacle> {
         for (_, finding) in program.findings() {
             if finding.severity == Severity::Fault {
                 return Err(Obstacle::new(finding.what, finding.remedy.unwrap_or_default()));
             }
         }
         let root = Root::new(None);
-        let library = preload(&library::find()?, environment(LD_PRELOAD).as_deref())?;
+        let library = library::find()?;
+        let preloaded = preload(&library, environment(LD_PRELOAD).as_deref())?;
         let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
@@ -209,21 +258,21 @@ impl RunOptions {
         }
 
         let mut settings =
-            vec![(LD_PRELOAD, library), (INTERFACE, interface.into()), (POLICY, self.policy.as_str().into())];
+            vec![(LD_PRELOAD, preloaded), (INTERFACE, interface.into()), (POLICY, policy.as_str().into())];
         settings.extend(broker.map(|path| (BROKER, path.into())));
         settings.extend(own.map(|address| (ADDRESS, address.into())));
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
-        settings.extend(rules.map(|path| (RULES, path.into())));
+        settings.extend(rules.iter().map(|path| (RULES, path.into())));
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         settings.extend(self.engines.map(|engines| (ENGINES, engines.to_string().into())));
         settings.extend(self.gather.map(|gather| (GATHER_US, gather.to_string().into())));
-        Ok(settings)
+        Ok(Settings { library, rules, variables: settings })
     }
 
     /// The broker to start where none listens, if one is wanted.
-    fn new_broker(&self, user: Option<User>, engines_by_rules: Option<usize>) -> Option<NewBroker> {
+    fn new_broker(&self, user: Option<&User>, engines_by_rules: Option<usize>) -> Option<NewBroker> {
         let engines = self.engines.or(engines_by_rules.map(|engines| engines as i64));
         let forward = self.share || engines.is_some_and(|engines| engines > 1);
         (forward || user.is_some()).then(|| NewBroker { forward, uid: user.map(|user| user.uid) })

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 mod faults;
+mod starts;
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -555,13 +556,18 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
 
 /// A program that `wirepath run` starts as root at the near end, with more options.
 fn start_of_root(wire: &Wire, folder: &TempDir, options: &[&str], program: &[&str]) -> Child {
+    let mut command = command_of_root(folder, options, program);
+    wire.near.run(|| command.spawn()).unwrap()
+}
+
+fn command_of_root(folder: &TempDir, options: &[&str], program: &[&str]) -> Command {
     let path = |name: &str| folder.path().join(name);
     let mut command = Command::new(path("wirepath"));
     command.args(["run", "--interface", NEAR, "--policy", "refuse"]).args(options);
     command.arg("--broker").arg(path("socket")).arg("--").args(program);
     command.current_dir("/").env("WIREPATH_SHM", path("shm"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    wire.near.run(|| command.spawn()).unwrap()
+    command
 }
 
 /// A sender that `wirepath run --share` starts as root, with more options.

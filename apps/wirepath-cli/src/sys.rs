@@ -1,0 +1,52 @@
+//! System calls that the standard library lacks: as whom a program starts (getuid(2), getgid(2),
+//! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), and which
+//! descriptors it inherits (close_range(2)).
+//!
+//! Invariants:
+//! 1. A string that is passed ends with a zero, and lives until the call returns.
+//! 2. The kernel writes nothing, because the passed buffer has no length.
+//! 3. A list is passed with its own length, is only read, and lives until the call returns.
+//! 4. Descriptors stay open: they are only marked to be closed by execve(2).
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// The first descriptor behind standard input, output and error.
+const FIRST_OTHER: u32 = 3;
+
+/// The real user and group of this process.
+pub(crate) fn user_and_group() -> (u32, u32) {
+    // SAFETY: no address is passed, and neither can fail.
+    unsafe { (libc::getuid(), libc::getgid()) }
+}
+
+/// Makes this process another user's, with these supplementary groups. Only root may.
+pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
+    // The user comes last, because the others take his privilege.
+    // SAFETY: a list with its length (3).
+    done(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    // SAFETY: no address is passed.
+    done(unsafe { libc::setgid(gid) })?;
+    // SAFETY: no address is passed.
+    done(unsafe { libc::setuid(uid) })
+}
+
+/// Whether the file has capabilities; false if they cannot be read.
+pub(crate) fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: two strings (1), and no buffer (2): the length of the attribute is returned.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), ptr::null_mut(), 0) > 0 }
+}
+
+/// Programs that are started from now on inherit standard input, output and error alone.
+pub(crate) fn keep_descriptors_from_programs() -> io::Result<()> {
+    // SAFETY: no address is passed, and nothing is closed here (4).
+    done(unsafe { libc::close_range(FIRST_OTHER, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) })
+}
+
+fn done(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

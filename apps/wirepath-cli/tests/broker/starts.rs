@@ -1,0 +1,70 @@
+//! What `wirepath run`, `wirepath broker` and `wirepath doctor` check and leave alone before a
+//! program of another user starts.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use wirepath_tests::live::preload::library;
+use wirepath_tests::live::{NEAR, has_program, wait_until};
+
+use super::{Ended, Rig, SERVED, command_of_root, without_the_operators_broker};
+
+/// One sentence on standard error that has these words, exit code 1.
+fn refused(output: &Output, says: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("wirepath: ") && said.lines().count() == 1 && said.contains(says), "{said}");
+}
+
+/// Runs as root in the near namespace.
+fn output(rig: &Rig, mut command: Command) -> Output {
+    rig.wire.near.run(|| command.output()).unwrap()
+}
+
+#[test]
+fn user_who_may_not_read_library_or_rules_is_refused() {
+    let Some(rig) = Rig::new("user_who_may_not_read_library_or_rules_is_refused") else { return };
+    // Root's alone: the loader would drop the library, and the program would run on the kernel.
+    let hidden = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
+    let path = |name: &str| hidden.path().join(name);
+    fs::copy(library(), path("ours.so")).unwrap();
+    fs::write(path("rules.toml"), "").unwrap();
+    let rules = path("rules.toml");
+    let says = |path: &Path| format!("user {SERVED} may not read {} (Permission denied", path.display());
+
+    let user = ["--user", &SERVED.to_string()];
+    let mut by_library = command_of_root(&rig.folder, &user, &["true"]);
+    by_library.env("WIREPATH_PRELOAD", path("ours.so"));
+    refused(&output(&rig, by_library), &says(&path("ours.so")));
+    let options = [&user[..], &["--rules", rules.to_str().unwrap()]].concat();
+    refused(&output(&rig, command_of_root(&rig.folder, &options, &["true"])), &says(&rules));
+}
+
+#[test]
+fn rights_of_a_file_are_judged_for_the_user_who_is_to_run_it() {
+    let test = "rights_of_a_file_are_judged_for_the_user_who_is_to_run_it";
+    if !has_program(test, "setcap") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let program = |name: &str| {
+        let path = rig.folder.path().join(name);
+        assert!(Command::new("cp").arg("/usr/bin/true").arg(&path).status().unwrap().success());
+        path
+    };
+    let run = |program: &Path| {
+        let user = ["--user", &SERVED.to_string()];
+        output(&rig, command_of_root(&rig.folder, &user, &[program.to_str().unwrap()]))
+    };
+    let able = program("able");
+    assert!(Command::new("setcap").arg("cap_net_raw+ep").arg(&able).status().unwrap().success());
+    refused(&run(&able), "able gets rights from its file (capabilities), so the loader ignores LD_PRELOAD");
+    // It is the user's own, who gains nothing.
+    let own = program("own");
+    chown(&own, Some(SERVED), Some(SERVED)).unwrap();
+    fs::set_permissions(&own, Permissions::from_mode(0o4755)).unwrap();
+    let ran = run(&own);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
