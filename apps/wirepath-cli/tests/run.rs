@@ -34,7 +34,7 @@ fn harmless() -> PathBuf {
 fn wirepath(arguments: &[&str]) -> Command {
     let mut command = Command::new(WIREPATH);
     command.args(arguments).env("WIREPATH_PRELOAD", harmless());
-    for name in ["WIREPATH_INTERFACE", "WIREPATH_RULES", "LD_PRELOAD"] {
+    for name in ["WIREPATH_INTERFACE", "WIREPATH_RULES", "WIREPATH_POLICY", "LD_PRELOAD"] {
         command.env_remove(name);
     }
     command
@@ -101,6 +101,81 @@ fn policy_decides_what_becomes_of_a_program_that_no_library_sees() {
     assert!(warned.starts_with("wirepath: the program runs on the kernel, as static is linked statically"), "{warned}");
     // The kernel, and then the shell, refuse it in their own words.
     assert!(!err(&run("quiet")).contains("linked statically"));
+}
+
+#[test]
+fn policy_of_the_environment_holds_where_no_option_says_another() {
+    let run = |policy: &str, options: &[&str]| {
+        let arguments = [&["run", "--interface", "no-such-port"], options, &["echo", "ran"]].concat();
+        wirepath(&arguments).env("WIREPATH_POLICY", policy).output().unwrap()
+    };
+    refused(&run("refuse", &[]), "there is no interface no-such-port");
+    assert_eq!(out(&run("refuse", &["--policy", "quiet"])), "ran\n");
+    assert_eq!(out(&run("", &[])), "ran\n");
+    refused(&run("rfuse", &[]), "WIREPATH_POLICY is \"rfuse\": set it to refuse, warn or quiet");
+}
+
+#[test]
+fn rules_that_can_be_read_once_are_refused() {
+    let Some(namespace) = namespace("rules_that_can_be_read_once_are_refused") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules");
+    assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+    let run = || {
+        let mut command = wirepath(&["run", "--interface", "port0", "--policy", "refuse", "--rules"]);
+        command.arg(&rules).arg("true").output().unwrap()
+    };
+    refused(
+        &namespace.run(run),
+        "is no regular file, and each program reads its rules anew: write the rules to a file",
+    );
+}
+
+fn is_root(test: &str) -> bool {
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    if !is_root {
+        println!("SKIPPED {test}: not root");
+    }
+    is_root
+}
+
+#[test]
+fn user_has_the_groups_and_the_home_of_a_login() {
+    if !is_root("user_has_the_groups_and_the_home_of_a_login") {
+        return;
+    }
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let members = groups.lines().filter_map(|line| line.split(':').nth(3)).flat_map(|members| members.split(','));
+    for user in members.filter(|member| !member.is_empty()).take(3).chain(["nobody"]) {
+        let run = |program: &[&str]| {
+            let options = ["run", "--policy", "quiet", "--interface", "no-such-port", "--user", user];
+            out(&wirepath(&[&options, program].concat()).output().unwrap())
+        };
+        let sorted = |text: &str| {
+            let mut numbers: Vec<u32> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        let expected = out(&Command::new("id").args(["-G", user]).output().unwrap());
+        assert_eq!(sorted(&run(&["id", "-G"])), sorted(&expected), "{user}");
+        assert_eq!(run(&["id", "-un"]).trim(), user);
+        let home = run(&["sh", "-c", "echo $HOME $USER $LOGNAME"]);
+        assert!(home.ends_with(&format!(" {user} {user}\n")) && !home.starts_with("/root "), "{home}");
+    }
+}
+
+#[test]
+fn program_that_its_user_may_not_reach_is_told_so() {
+    if !is_root("program_that_its_user_may_not_reach_is_told_so") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let program = folder.path().join("engine");
+    wirepath_tests::programs::copy("/usr/bin/true", &program);
+    let mut command = wirepath(&["run", "--policy", "quiet", "--interface", "no-such-port", "--user", "64323"]);
+    let output = command.arg(&program).output().unwrap();
+    refused(&output, "let this user execute it, and enter the folders above it");
 }
 
 #[test]
@@ -179,7 +254,14 @@ fn program_gets_the_library_and_what_it_reads() {
         "generic",
         "env",
     ];
-    let run = || wirepath(&arguments).current_dir(folder.path()).env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    let run = || {
+        wirepath(&arguments)
+            .current_dir(folder.path())
+            .env("LD_PRELOAD", "libm.so.6")
+            .env("WIREPATH_OPENED", "1")
+            .output()
+            .unwrap()
+    };
     let output = namespace.run(run);
     assert_eq!((output.status.code(), &*err(&output)), (Some(0), ""));
     let text = out(&output);
@@ -189,6 +271,8 @@ fn program_gets_the_library_and_what_it_reads() {
     assert_eq!(Path::new(variables["WIREPATH_RULES"]), folder.path().join("libvma.conf"));
     assert_eq!((variables["WIREPATH_POLICY"], variables["WIREPATH_SPIN_US"]), ("refuse", "250"));
     assert_eq!(variables["WIREPATH_XDP_MODE"], "generic");
+    // This one opens the interface first, whatever the program did that started `wirepath run`.
+    assert!(!variables.contains_key("WIREPATH_OPENED"));
 }
 
 #[test]

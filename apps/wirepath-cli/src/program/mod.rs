@@ -117,8 +117,9 @@ impl Program {
         }
     }
 
-    /// The program's name in sentences.
-    fn name(&self) -> String {
+    /// The program's name in sentences and in rules: of a script, that of its interpreter, which
+    /// the library finds in `argv[0]`.
+    pub(crate) fn name(&self) -> String {
         self.runs.file_name().unwrap_or(self.runs.as_os_str()).to_string_lossy().into_owned()
     }
 }

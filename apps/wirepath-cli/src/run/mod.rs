@@ -8,7 +8,7 @@ mod privilege;
 use core::net::Ipv4Addr;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,8 @@ const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
+/// Says that a program that has started this one has opened the interface already.
+const OPENED: &str = "WIREPATH_OPENED";
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Runs a program whose UDP and TCP sockets leave the kernel.
@@ -78,9 +80,10 @@ pub(crate) struct RunOptions {
     /// The rules that select its sockets: a TOML file (docs/sockets.md) or a libvma.conf
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// What to do if its sockets cannot leave the kernel
-    #[arg(long, value_enum, default_value_t = Policy::Warn)]
-    policy: Policy,
+    /// What to do if its sockets cannot leave the kernel; by default as WIREPATH_POLICY says, or
+    /// warn
+    #[arg(long, value_enum)]
+    policy: Option<Policy>,
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
@@ -153,7 +156,7 @@ impl XdpMode {
 
 /// Runs the subcommand: it becomes the program, and returns only with an error.
 pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
-    let policy = options.policy;
+    let policy = options.policy()?;
     let user = options.user.as_deref().map(|name| user::find(&Root::new(None), name)).transpose()?;
     let program = Program::find(&options.program, user.as_ref())?;
     let mut command = Command::new(&program.path);
@@ -171,7 +174,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
     }
     match prepared.and_then(Settings::check_readable) {
         Ok(settings) => {
-            command.envs(settings.variables);
+            command.envs(settings.variables).env_remove(OPENED);
         }
         Err(Obstacle { what, remedy }) => {
             match policy {
@@ -232,6 +235,19 @@ impl Settings {
 }
 
 impl RunOptions {
+    /// The policy of the option, or else of the environment.
+    fn policy(&self) -> Result<Policy, String> {
+        match (self.policy, environment(POLICY)) {
+            (Some(policy), _) => Ok(policy),
+            (None, None) => Ok(Policy::Warn),
+            (None, Some(word)) => {
+                let word = word.to_string_lossy();
+                Policy::from_str(&word, false)
+                    .map_err(|_| format!("{POLICY} is {word:?}: set it to refuse, warn or quiet"))
+            }
+        }
+    }
+
     /// What the library gets, or the obstacle that keeps it from the program's sockets.
     fn prepare(&self, program: &Program, user: Option<&User>, policy: Policy) -> Result<Settings, Obstacle> {
         for (_, finding) in program.findings() {
@@ -245,7 +261,7 @@ impl RunOptions {
         let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
-        let (rules, engines) = rules.map(|path| self.check_rules(&path)).transpose()?.unzip();
+        let (rules, engines) = rules.map(|path| self.check_rules(&path, program)).transpose()?.unzip();
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
         let new = self.new_broker(user, engines.flatten());
         let broker = privilege::broker(&root, &interface, broker, new)?;
@@ -280,12 +296,18 @@ impl RunOptions {
 
     /// Checks the file and returns its absolute path, because the program may change its directory
     /// before its first socket, and the engines that the file asks for.
-    fn check_rules(&self, path: &Path) -> Result<(PathBuf, Option<usize>), Obstacle> {
+    fn check_rules(&self, path: &Path, program: &Program) -> Result<(PathBuf, Option<usize>), Obstacle> {
+        // Each program reads the file anew, and of a pipe only the first would find the rules.
+        if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+            return Err(Obstacle::new(
+                format!("{} is no regular file, and each program reads its rules anew", path.display()),
+                "write the rules to a file",
+            ));
+        }
         let rules = Rules::load(path);
         let rules = rules.map_err(|error| Obstacle::new(error.to_string(), "correct the file, or omit --rules"))?;
-        let program = Path::new(&self.program).file_name().unwrap_or_default().to_string_lossy();
         let id = environment(APPLICATION_ID);
-        let engines = rules.engines(&program, id.as_deref().map(OsStr::to_string_lossy).as_deref());
+        let engines = rules.engines(&program.name(), id.as_deref().map(OsStr::to_string_lossy).as_deref());
         Ok((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), engines))
     }
 }
@@ -312,6 +334,10 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Obstacle>
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -323,6 +349,27 @@ mod tests {
         check(Some(""), "/l/ours.so");
         check(Some("libjemalloc.so.2"), "/l/ours.so:libjemalloc.so.2");
         check(Some("a.so b.so:/l/ours.so::c.so"), "/l/ours.so:a.so:b.so:c.so");
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: RunOptions,
+    }
+
+    #[test]
+    fn rules_are_asked_by_the_name_that_the_library_finds_of_a_script_its_interpreters() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("rules.toml"), "[[programs]]\nname = 'sh'\nengines = 4\n").unwrap();
+        fs::write(path("server.py"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(path("server.py"), fs::Permissions::from_mode(0o755)).unwrap();
+        for (program, expected) in [(path("server.py"), Some(4)), ("/bin/sh".into(), Some(4)), ("/bin/ls".into(), None)]
+        {
+            let Line { options } = Line::parse_from([OsStr::new("run"), program.as_os_str()]);
+            let program = Program::find(&options.program, None).unwrap();
+            assert_eq!(options.check_rules(&path("rules.toml"), &program).unwrap().1, expected);
+        }
     }
 
     #[test]
