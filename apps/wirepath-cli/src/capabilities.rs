@@ -1,4 +1,4 @@
-//! The capabilities that AF_XDP needs, in a mask of capabilities.
+//! The capabilities that AF_XDP and a ConnectX need, in a mask of capabilities.
 
 /// The capabilities of linux/capability.h that AF_XDP needs.
 const NET_ADMIN: u32 = 12;
@@ -23,4 +23,13 @@ pub(crate) fn missing_capabilities(mask: u64) -> Vec<&'static str> {
         }
     }
     missing
+}
+
+/// The capabilities of a program that drives a ConnectX, for systemd; the second one only lets it
+/// lock more memory than its limit.
+pub(crate) const CONNECTX_CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
+
+/// Whether a program with this mask may open the queues of a ConnectX.
+pub(crate) fn may_open_connectx(mask: u64) -> bool {
+    mask >> NET_RAW & 1 != 0
 }

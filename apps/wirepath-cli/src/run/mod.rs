@@ -266,10 +266,14 @@ impl RunOptions {
         let new = self.new_broker(user, engines.flatten());
         let broker = privilege::broker(&root, &interface, broker, new)?;
         let own = self.address.map(|address| address.to_string());
-        if own.is_some() && broker.is_some() {
+        if let (Some(_), Some(path)) = (&own, &broker) {
+            let path = path.display();
             return Err(Obstacle::new(
                 "a broker lends flows to addresses of the interface alone",
-                "run this as root, or omit --address",
+                match privilege::check(&root) {
+                    Ok(()) => format!("stop the broker at {path}, or omit --address"),
+                    Err(_) => format!("run this as root without the broker at {path}, or omit --address"),
+                },
             ));
         }
 

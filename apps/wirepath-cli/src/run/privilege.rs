@@ -1,18 +1,27 @@
 //! Whether the program may open an AF_XDP port. The library opens it inside the program, with the
 //! program's own rights, or borrows a queue of a broker, which needs none.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::error::Error;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use wirepath::device::DeviceError;
 use wirepath::device::af_xdp::{AfXdpConfig, ask_broker_to_serve, broker_of, check_broker};
 
-use crate::capabilities::missing_capabilities;
+use crate::capabilities::{CONNECTX_CAPABILITIES, may_open_connectx, missing_capabilities};
 use crate::obstacle::Obstacle;
 use crate::root::Root;
+
+/// How long another `wirepath run` may take to start a broker: as long as `wirepath broker
+/// --background` waits for it, and a little more.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+/// The interval between two attempts to get its lock.
+const LOCK_ASKED_EVERY: Duration = Duration::from_millis(20);
 
 /// The broker to ask, from the root as the program may change its directory: the one that is
 /// `wanted`; none where the program may open the port itself and no broker has it, unless a `new`
@@ -24,13 +33,14 @@ pub(super) fn broker(
     new: Option<NewBroker>,
 ) -> Result<Option<PathBuf>, Obstacle> {
     let wanted = wanted.map(|path| std::path::absolute(&path).unwrap_or(path));
-    if let Some(name) = interface.strip_prefix("mlx5:")
-        && (new.is_some() || wanted.is_some())
-    {
-        return Err(Obstacle::new(
-            format!("a broker has queues of AF_XDP alone, and none of {interface}"),
-            format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share, --engines and --user"),
-        ));
+    if let Some(name) = interface.strip_prefix("mlx5:") {
+        if new.is_some() || wanted.is_some() {
+            return Err(Obstacle::new(
+                format!("a broker has queues of AF_XDP alone, and none of {interface}"),
+                format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share, --engines and --user"),
+            ));
+        }
+        return check_connectx(root, interface).map(|()| None);
     }
     let path = match (wanted, check(root)) {
         (wanted, Ok(())) if new.is_some() => {
@@ -50,7 +60,11 @@ pub(super) fn broker(
         (None, Ok(())) => {
             // A broker has its program there, so a second one would be refused.
             let path = broker_of(interface);
-            return Ok(Some(path).filter(|path| path.exists() && check_broker(path, interface).is_ok()));
+            return match check_broker(&path, interface) {
+                Ok(()) => Ok(Some(path)),
+                Err(error) if is_absent(&error) => Ok(None),
+                Err(error) => Err(refused(&error)),
+            };
         }
         (None, Err(obstacle)) => {
             let path = broker_of(interface);
@@ -71,6 +85,12 @@ pub(super) fn broker(
         Ok(()) => Ok(Some(path)),
         Err(error) => Err(refused(&error)),
     }
+}
+
+/// Whether nobody listens there: the path does not exist, or is that of a broker that has ended.
+pub(crate) fn is_absent(error: &DeviceError) -> bool {
+    let of_system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    of_system.is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
 /// A broker's refusal, whose sentence ends with the way on.
@@ -94,7 +114,7 @@ impl NewBroker {
     /// program.
     fn start(self, interface: &str, path: &Path) -> Result<(), Obstacle> {
         // Of two programs that start at the same time, one starts the broker, and both use it.
-        let _lock = lock(&path.with_extension("lock")).map_err(|error| {
+        let _lock = lock(&path.with_extension("lock"), STARTS_WITHIN).map_err(|error| {
             Obstacle::new(
                 format!("no broker can be started at {} ({error})", path.display()),
                 "name another path with --broker",
@@ -119,37 +139,66 @@ impl NewBroker {
     }
 }
 
-/// A lock among all who start a broker at one path; the kernel gives it back with the file.
-fn lock(path: &Path) -> io::Result<File> {
+/// A lock among all who start a broker at one path; the kernel gives it back with the file. Another
+/// user may have put something else at its path, and may hold it for ever.
+fn lock(path: &Path, patience: Duration) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    file.lock()?;
-    Ok(file)
+    let mut options = OpenOptions::new();
+    // Neither a link is followed, nor a pipe waited for.
+    options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if begin.elapsed() > patience => {
+                return Err(io::Error::other(format!("another process keeps the lock {}", path.display())));
+            }
+            Err(TryLockError::WouldBlock) => sleep(LOCK_ASKED_EVERY),
+        }
+    }
 }
 
-fn check(root: &Root) -> Result<(), Obstacle> {
-    let status = root.read("proc/self/status").unwrap_or_default();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let mask = |name: &str| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    // Effective user: the second of four.
-    let user = field("Uid:").and_then(|users| users.split_ascii_whitespace().nth(1));
-    // The capabilities that execve(2) keeps: for root the bounding set, for other users their
-    // ambient set (capabilities(7)).
-    let kept = if user == Some("0") { mask("CapBnd:") } else { mask("CapAmb:") };
+/// Whether the program may open an AF_XDP port itself.
+pub(crate) fn check(root: &Root) -> Result<(), Obstacle> {
     // If the kernel does not report this, the open of the port reports the missing right.
-    let missing = kept.map(missing_capabilities).unwrap_or_default();
+    let missing = kept(root).map(missing_capabilities).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }
     Err(Obstacle::new(
         format!("the program may not open an AF_XDP port, for lack of {}", missing.join(", ")),
-        format!(
-            "run this as root, or with those capabilities ambient: AmbientCapabilities= of systemd with {}",
-            AfXdpConfig::CAPABILITIES
-        ),
+        way_to(AfXdpConfig::CAPABILITIES),
     ))
+}
+
+/// Whether the program may drive a ConnectX itself.
+fn check_connectx(root: &Root, interface: &str) -> Result<(), Obstacle> {
+    if kept(root).is_none_or(may_open_connectx) {
+        return Ok(());
+    }
+    Err(Obstacle::new(
+        format!("the program may not open {interface}, for lack of cap_net_raw"),
+        way_to(CONNECTX_CAPABILITIES),
+    ))
+}
+
+fn way_to(capabilities: &str) -> String {
+    format!("run this as root, or with those capabilities ambient: AmbientCapabilities= of systemd with {capabilities}")
+}
+
+/// The capabilities that execve(2) keeps, as a mask: for root the bounding set, for other users
+/// their ambient set (capabilities(7)). `None` where the kernel does not report them.
+fn kept(root: &Root) -> Option<u64> {
+    let status = root.read("proc/self/status")?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    // Effective user: the second of four.
+    let user = field("Uid:").and_then(|users| users.split_ascii_whitespace().nth(1));
+    let mask = field(if user == Some("0") { "CapBnd:" } else { "CapAmb:" })?;
+    u64::from_str_radix(mask, 16).ok()
 }
 
 #[cfg(test)]
@@ -192,6 +241,42 @@ mod tests {
             let refused = by(&all, |root| broker(root, "mlx5:eth1", wanted, new)).unwrap_err();
             assert!(refused.remedy.starts_with("name the interface eth1, or omit"), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn program_that_drives_a_connectx_itself_needs_the_right_to_raw_sockets_alone() {
+        let with = |mask: &str| {
+            let status = format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{mask}\nCapBnd:\t{ALL}\n");
+            by(&status, |root| broker(root, "mlx5:eth1", None, None))
+        };
+        // cap_net_raw and cap_ipc_lock.
+        assert_eq!(with("0000000000006000"), Ok(None));
+        let refused = with(NONE).unwrap_err();
+        assert!(refused.what.ends_with("may not open mlx5:eth1, for lack of cap_net_raw"), "{refused:?}");
+        assert!(refused.remedy.ends_with("with cap_net_raw,cap_ipc_lock"), "{refused:?}");
+    }
+
+    #[test]
+    fn broker_that_answers_otherwise_is_not_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        assert!(is_absent(&check_broker(&path("none.sock"), "lo").unwrap_err()));
+        let other = std::os::unix::net::UnixListener::bind(path("other.sock")).unwrap();
+        assert!(!is_absent(&check_broker(&path("other.sock"), "lo").unwrap_err()));
+        drop(other);
+    }
+
+    #[test]
+    fn lock_follows_no_link_and_waits_for_no_one_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink(path("other"), path("link.lock")).unwrap();
+        assert!(lock(&path("link.lock"), Duration::ZERO).is_err() && !path("other").exists());
+        let held = lock(&path("eth1.lock"), Duration::ZERO).unwrap();
+        let refused = lock(&path("eth1.lock"), Duration::ZERO).unwrap_err();
+        assert!(refused.to_string().contains("another process keeps the lock"), "{refused}");
+        drop(held);
+        lock(&path("eth1.lock"), Duration::ZERO).unwrap();
     }
 
     #[test]

@@ -68,3 +68,13 @@ fn rights_of_a_file_are_judged_for_the_user_who_is_to_run_it() {
     let ran = run(&own);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
+
+#[test]
+fn own_address_where_a_broker_listens_is_told_to_stop_it() {
+    let Some(rig) = Rig::new("own_address_where_a_broker_listens_is_told_to_stop_it") else { return };
+    let socket = rig.folder.path().join("socket");
+    let mut command = Command::new(rig.folder.path().join("wirepath"));
+    command.args(["run", "--interface", NEAR, "--policy", "refuse", "--address", "192.0.2.77/24", "true"]);
+    command.env("WIREPATH_BROKER", &socket);
+    refused(&output(&rig, command), &format!("stop the broker at {}, or omit --address", socket.display()));
+}
