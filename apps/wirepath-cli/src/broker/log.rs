@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use wirepath::counters::printable;
 
+/// The start of each line.
+pub(super) const LINE_START: &str = "wirepath: ";
 /// The most characters of a line.
 const LINE_LEN_MAX: usize = 400;
 /// The length at which a bounded log begins anew.
@@ -65,7 +67,7 @@ fn write(mut file: &File, line: &str, is_bounded: bool) {
         let _ = file.set_len(0);
     }
     // Nobody is left to tell that there is no room.
-    let _ = file.write_all(format!("wirepath: {line}\n").as_bytes());
+    let _ = file.write_all(format!("{LINE_START}{line}\n").as_bytes());
 }
 
 #[cfg(test)]

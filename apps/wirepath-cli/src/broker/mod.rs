@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use sockets::rules::load_broker;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
 use wirepath::worker::{Hangup, StopFlag};
@@ -32,10 +33,10 @@ pub(crate) struct BrokerOptions {
     #[arg(long = "uid", value_name = "USER[:PORT,...]")]
     users: Vec<String>,
     /// A file that says who may have what, in place of --uid; read again at SIGHUP
-    #[arg(long, value_name = "FILE", conflicts_with = "users")]
+    #[arg(long, value_name = "FILE", conflicts_with = "users", value_parser = absolute())]
     rules: Option<PathBuf>,
     /// Where it listens, if not at /run/wirepath/IF.sock
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = absolute())]
     socket: Option<PathBuf>,
     /// MiB of packet buffers for each program, at most
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=MEMORY_MAX_MIB))]
@@ -50,9 +51,15 @@ pub(crate) struct BrokerOptions {
     /// the users of `wirepath run --user` by root as well
     #[arg(long, value_name = "PID")]
     until_exit: Option<u32>,
-    /// Begin the log anew once it is long
+    /// It was started in the background: begin the log anew once it is long, and leave the caller's
+    /// folder
     #[arg(long, hide = true)]
     bounded_log: bool,
+}
+
+/// A path from the root, because a broker in the background leaves its folder.
+fn absolute() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| std::path::absolute(&path).unwrap_or(path))
 }
 
 /// Runs the subcommand until a signal, or until the interface is gone.
@@ -63,6 +70,9 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
         return Ok(background::start(&config)?);
     }
     let log = Log::new(options.bounded_log)?;
+    if options.bounded_log {
+        std::env::set_current_dir("/")?;
+    }
     if config.users.is_empty() && config.rules.as_ref().is_none_or(Vec::is_empty) {
         log.say("only root is served: name users with --uid, or in a file with --rules");
     }

@@ -21,6 +21,7 @@ use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
 
 use self::privilege::NewBroker;
+pub(crate) use self::privilege::is_absent;
 use crate::library;
 use crate::obstacle::Obstacle;
 use crate::program::Program;

@@ -78,3 +78,46 @@ fn own_address_where_a_broker_listens_is_told_to_stop_it() {
     command.env("WIREPATH_BROKER", &socket);
     refused(&output(&rig, command), &format!("stop the broker at {}, or omit --address", socket.display()));
 }
+
+#[test]
+fn second_broker_in_the_background_fails_and_leaves_the_log_of_the_first() {
+    let Some(rig) = Rig::new("second_broker_in_the_background_fails_and_leaves_the_log_of_the_first") else { return };
+    let log = rig.folder.path().join("socket.log");
+    fs::write(&log, "wirepath: words of the first\n").unwrap();
+    let number = fs::metadata(&log).unwrap().ino();
+    let mut second = Command::new(rig.folder.path().join("wirepath"));
+    second.args(["broker", "--background", "--interface", NEAR, "--socket"]).arg(rig.folder.path().join("socket"));
+    refused(&output(&rig, second), "another broker listens at ");
+    assert_eq!(fs::metadata(&log).unwrap().ino(), number);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "wirepath: words of the first\n");
+}
+
+#[test]
+fn broker_that_run_has_started_keeps_neither_descriptors_nor_folder_of_its_caller() {
+    let test = "broker_that_run_has_started_keeps_neither_descriptors_nor_folder_of_its_caller";
+    if !has_program(test, "flock") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    without_the_operators_broker(&mut rig);
+    let path = |name: &str| rig.folder.path().join(name);
+    let run = command_of_root(&rig.folder, &["--share"], &["true"]);
+    // A job that is not to run twice at a time.
+    let mut job = Command::new("sh");
+    job.args(["-c", "exec 9>lock; flock -n 9 || exit 7; exec \"$@\"", "sh"]).arg(run.get_program());
+    job.args(run.get_args()).current_dir(rig.folder.path()).env("WIREPATH_SHM", path("shm"));
+    job.env("LD_PRELOAD", "libm.so.6");
+    let ran = output(&rig, job);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    // The broker goes on for ten seconds.
+    assert!(path("socket").exists());
+    assert!(Command::new("flock").arg("-n").arg(path("lock")).arg("true").status().unwrap().success());
+    let words = format!("--socket\0{}", path("socket").display());
+    let broker = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).find(|process| {
+        fs::read(process.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&words))
+    });
+    let broker = broker.expect("the broker runs");
+    assert_eq!(fs::read_link(broker.join("cwd")).unwrap(), Path::new("/"));
+    let variables = fs::read(broker.join("environ")).unwrap();
+    assert!(!String::from_utf8_lossy(&variables).contains("LD_PRELOAD="));
+}
