@@ -74,6 +74,11 @@ fn list(root: &Root) -> String {
     if names.is_empty() { "none carries frames yet".to_owned() } else { names }
 }
 
+/// All interfaces of this network namespace.
+pub(super) fn names(root: &Root) -> Vec<String> {
+    names_elsewhere(root).unwrap_or_else(|| Interface::list(root).into_iter().map(|interface| interface.name).collect())
+}
+
 /// The interfaces of this network namespace, where /sys shows those of another one, as after
 /// `nsenter --net`: then only their names are known. `None` where /sys is of this namespace.
 fn names_elsewhere(root: &Root) -> Option<Vec<String>> {

@@ -17,11 +17,12 @@ use std::process::Command;
 use clap::{Args, ValueEnum};
 use sockets::rules::{ENGINES_MAX, Rules};
 use wirepath::counters::{environment, printable};
+use wirepath::device::af_xdp::{broker_of, check_broker};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::Severity;
 
 use self::privilege::NewBroker;
-pub(crate) use self::privilege::is_absent;
+pub(crate) use self::privilege::{check as check_rights, is_absent};
 use crate::library;
 use crate::obstacle::Obstacle;
 use crate::program::Program;
@@ -315,6 +316,16 @@ impl RunOptions {
         let engines = rules.engines(&program.name(), id.as_deref().map(OsStr::to_string_lossy).as_deref());
         Ok((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), engines))
     }
+}
+
+/// The broker that lends queues to this user's programs: the one that the environment names, or
+/// that of an interface.
+pub(crate) fn broker_that_serves(root: &Root) -> Option<PathBuf> {
+    let wanted = environment(INTERFACE).map(|name| name.to_string_lossy().into_owned());
+    let interfaces = wanted.map_or_else(|| interface::names(root), |name| vec![name]);
+    let path = |interface: &String| environment(BROKER).map_or_else(|| broker_of(interface), PathBuf::from);
+    let serving = interfaces.iter().find(|interface| check_broker(&path(interface), interface).is_ok());
+    serving.map(path)
 }
 
 /// Puts our library first, because the first library gets each call and passes on those that are

@@ -121,3 +121,22 @@ fn broker_that_run_has_started_keeps_neither_descriptors_nor_folder_of_its_calle
     let variables = fs::read(broker.join("environ")).unwrap();
     assert!(!String::from_utf8_lossy(&variables).contains("LD_PRELOAD="));
 }
+
+#[test]
+fn doctor_of_a_program_finds_the_broker_that_serves_its_user() {
+    let Some(rig) = Rig::new("doctor_of_a_program_finds_the_broker_that_serves_its_user") else { return };
+    let doctor = |uid: u32| {
+        let mut command = rig.command(uid, &[]);
+        let program = command.get_program().to_owned();
+        command = Command::new("setpriv");
+        let (user, group) = (format!("--reuid={uid}"), format!("--regid={uid}"));
+        command.args([&*user, &*group, "--clear-groups", "env", "-C", "/"]).arg(program).args(["doctor", "env"]);
+        command.env("WIREPATH_INTERFACE", NEAR).env("WIREPATH_BROKER", rig.folder.path().join("socket"));
+        let output = output(&rig, command);
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_well, said) = doctor(SERVED);
+    assert!(is_well && said.contains("serves this user"), "{said}");
+    let (is_well, said) = doctor(super::STRANGER);
+    assert!(!is_well && said.contains("no broker serves this user") && !said.contains("setcap"), "{said}");
+}
