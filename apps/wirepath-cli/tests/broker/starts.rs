@@ -140,3 +140,33 @@ fn doctor_of_a_program_finds_the_broker_that_serves_its_user() {
     let (is_well, said) = doctor(super::STRANGER);
     assert!(!is_well && said.contains("no broker serves this user") && !said.contains("setcap"), "{said}");
 }
+
+/// The capabilities of the unit that docs/ has, for setpriv(1).
+fn capabilities_of_the_unit() -> String {
+    let unit = include_str!("../../../../docs/wirepath-broker@.service");
+    let lines = unit.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = lines.flat_map(str::split_whitespace);
+    let names = names.map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
+    format!("-all{}", names.collect::<String>())
+}
+
+#[test]
+fn broker_of_the_unit_takes_over_the_folder_of_another() {
+    let test = "broker_of_the_unit_takes_over_the_folder_of_another";
+    if !has_program(test, "setpriv") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    without_the_operators_broker(&mut rig);
+    let folder = "mount -t tmpfs shm /dev/shm && mkdir -m 700 /dev/shm/wirepath && chown 64323 /dev/shm/wirepath";
+    let broker = "exec setpriv --bounding-set=\"$1\" \"$2\" broker --interface \"$3\" --socket \"$4\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{folder} && {broker}"), "sh", &capabilities_of_the_unit()]);
+    command.arg(rig.folder.path().join("wirepath")).arg(NEAR).arg(rig.folder.path().join("socket"));
+    let mut broker = Ended(rig.wire.near.run(|| command.spawn()).unwrap());
+    wait_until("the broker listens, or has ended", || {
+        rig.folder.path().join("socket").exists() || broker.0.try_wait().unwrap().is_some()
+    });
+    let ran = output(&rig, command_of_root(&rig.folder, &[], &["true"]));
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
