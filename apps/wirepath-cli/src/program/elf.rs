@@ -1,12 +1,17 @@
 //! Facts of an ELF image. The file is untrusted: any content gives an error or a fact, never a
-//! crash.
+//! crash, and takes little memory.
 
 use core::fmt;
+use core::ops::Range;
 use std::fs::File;
 
 use object::elf::{DT_NEEDED, EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader32, FileHeader64};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionTable};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
+
+/// The longest part of an image that is read as one: the headers of all sections, the list of
+/// libraries. The largest programs have some tens of KiB of them; a sparse file claims any length.
+const PART_LEN_MAX: u64 = 1 << 20;
 
 /// The facts of an image.
 #[derive(Debug)]
@@ -16,8 +21,8 @@ pub(super) struct Elf {
     pub(super) interpreter: Option<String>,
     /// Whether Go's linker made it.
     pub(super) is_go: bool,
-    /// The libraries that it needs (`DT_NEEDED`).
-    needed: Vec<String>,
+    /// The library by which it uses io_uring, if any.
+    io_uring: Option<String>,
 }
 
 /// A processor, by the number of ELF, and the size of its addresses.
@@ -51,19 +56,40 @@ impl fmt::Display for Machine {
 
 impl Elf {
     pub(super) fn read(file: File) -> object::Result<Self> {
-        let data = ReadCache::new(file);
-        match FileKind::parse(&data)? {
-            FileKind::Elf32 => facts(FileHeader32::<Endianness>::parse(&data)?, &data, 32),
-            _ => facts(FileHeader64::<Endianness>::parse(&data)?, &data, 64),
+        let cache = ReadCache::new(file);
+        let data = Limited(&cache);
+        match FileKind::parse(data)? {
+            FileKind::Elf32 => facts(FileHeader32::<Endianness>::parse(data)?, data, 32),
+            _ => facts(FileHeader64::<Endianness>::parse(data)?, data, 64),
         }
     }
 
-    /// The library by which it uses io_uring, if any.
     pub(super) fn io_uring(&self) -> Option<&str> {
-        self.needed.iter().map(String::as_str).find(|name| name.starts_with("liburing"))
+        self.io_uring.as_deref()
     }
 }
 
+/// The bytes of an image, of which no part is longer than [`PART_LEN_MAX`]. Strings are short
+/// already: [`ReadCache`] looks for their end within 4096 bytes.
+#[derive(Clone, Copy)]
+struct Limited<R>(R);
+
+impl<'data, R: ReadRef<'data>> ReadRef<'data> for Limited<R> {
+    fn len(self) -> Result<u64, ()> {
+        self.0.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
+        if size > PART_LEN_MAX { Err(()) } else { self.0.read_bytes_at(offset, size) }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
+        self.0.read_bytes_at_until(range, delimiter)
+    }
+}
+
+/// What the kernel needs must be there; sections it does without, so those that are absent, or were
+/// damaged on purpose, give no facts.
 fn facts<'data, E: FileHeader, R: ReadRef<'data>>(header: &'data E, data: R, bits: u8) -> object::Result<Elf> {
     let endian = header.endian()?;
     let mut interpreter = None;
@@ -72,20 +98,22 @@ fn facts<'data, E: FileHeader, R: ReadRef<'data>>(header: &'data E, data: R, bit
             interpreter = Some(String::from_utf8_lossy(path).into_owned());
         }
     }
-    // An image may lack section headers, which the kernel does not need; then there are no further
-    // facts.
-    let sections = header.sections(endian, data)?;
-    let mut is_go = false;
-    for section in sections.iter() {
-        let name = sections.section_name(endian, section)?;
-        is_go |= matches!(name, b".go.buildinfo" | b".note.go.buildid" | b".gopclntab");
-    }
-    let mut needed = Vec::new();
-    if let Some((entries, strings)) = sections.dynamic(endian, data)? {
-        let strings = sections.strings(endian, data, strings)?;
-        for entry in entries.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED) {
-            needed.push(String::from_utf8_lossy(entry.string(endian, strings)?).into_owned());
-        }
-    }
-    Ok(Elf { machine: Machine { number: header.e_machine(endian), bits }, interpreter, is_go, needed })
+    let sections = header.sections(endian, data).unwrap_or_default();
+    let is_of_go = |name: &[u8]| matches!(name, b".go.buildinfo" | b".note.go.buildid" | b".gopclntab");
+    let is_go = sections.iter().any(|section| sections.section_name(endian, section).is_ok_and(is_of_go));
+    let io_uring = io_uring(&sections, endian, data).unwrap_or_default();
+    Ok(Elf { machine: Machine { number: header.e_machine(endian), bits }, interpreter, is_go, io_uring })
+}
+
+/// The first library of io_uring among those that the image needs (`DT_NEEDED`).
+fn io_uring<'data, E: FileHeader, R: ReadRef<'data>>(
+    sections: &SectionTable<'data, E, R>,
+    endian: E::Endian,
+    data: R,
+) -> object::Result<Option<String>> {
+    let Some((entries, strings)) = sections.dynamic(endian, data)? else { return Ok(None) };
+    let strings = sections.strings(endian, data, strings)?;
+    let names = entries.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
+    let mut names = names.filter_map(|entry| entry.string(endian, strings).ok());
+    Ok(names.find(|name| name.starts_with(b"liburing")).map(|name| String::from_utf8_lossy(name).into_owned()))
 }

@@ -211,6 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn image_whose_sections_were_damaged_on_purpose_runs_as_the_kernel_runs_it() {
+        let mut image = ElfFile { needed: Some("liburing.so.2"), ..ElfFile::default() }.bytes();
+        // e_shoff, far behind the end.
+        image[40..48].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        check(&image, Severity::Good, "engine, linked dynamically");
+    }
+
+    #[test]
+    fn interpreter_of_any_length_takes_no_memory_of_that_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = ElfFile::default().bytes();
+        // p_filesz of PT_INTERP: 1 TiB of a sparse file.
+        image[64 + 32..64 + 40].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        let path = write_program(&folder, "engine", &image);
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        if file.set_len((1 << 40) + 4096).is_err() {
+            println!("SKIPPED interpreter_of_any_length_takes_no_memory_of_that_length: no sparse files");
+            return;
+        }
+        assert!(Program::find(path.as_os_str(), None).unwrap_err().contains("damaged"));
+    }
+
+    #[test]
     fn liburing_is_a_warning() {
         check(
             &ElfFile { needed: Some("liburing.so.2"), ..ElfFile::default() }.bytes(),
