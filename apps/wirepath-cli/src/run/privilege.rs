@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use wirepath::device::DeviceError;
-use wirepath::device::af_xdp::{AfXdpConfig, ask_broker_to_serve, broker_of, check_broker};
+use wirepath::device::af_xdp::{AfXdpConfig, ask_broker_to_serve, broker_of, check_broker, does_broker_forward};
 
 use crate::capabilities::{CONNECTX_CAPABILITIES, may_open_connectx, missing_capabilities};
 use crate::obstacle::Obstacle;
@@ -81,8 +81,12 @@ pub(super) fn broker(
             path
         }
     };
-    match check_broker(&path, interface) {
-        Ok(()) => Ok(Some(path)),
+    match does_broker_forward(&path, interface) {
+        Ok(false) if new.is_some_and(|new| new.forward) => Err(Obstacle::new(
+            format!("the broker at {} lends queues, of which each is one program's and one engine's", path.display()),
+            "start the broker with --forward, or omit --share, --engines and the line engines of the rules",
+        )),
+        Ok(_) => Ok(Some(path)),
         Err(error) => Err(refused(&error)),
     }
 }

@@ -70,6 +70,13 @@ fn rights_of_a_file_are_judged_for_the_user_who_is_to_run_it() {
 }
 
 #[test]
+fn broker_that_lends_queues_is_none_to_share() {
+    let Some(rig) = Rig::new("broker_that_lends_queues_is_none_to_share") else { return };
+    let run = output(&rig, command_of_root(&rig.folder, &["--share"], &["true"]));
+    refused(&run, "is one program's and one engine's: start the broker with --forward");
+}
+
+#[test]
 fn own_address_where_a_broker_listens_is_told_to_stop_it() {
     let Some(rig) = Rig::new("own_address_where_a_broker_listens_is_told_to_stop_it") else { return };
     let socket = rig.folder.path().join("socket");

@@ -424,6 +424,7 @@ impl Broker {
             interface_idx: self.device.interface_idx(),
             native: self.device.mode() == Mode::Native,
             has_rx_hints: self.device.has_rx_hints(),
+            forwards: self.forwarder.is_some(),
         });
         Ok(Answer { icmp_errors: Some(theirs.into()), ..reply.into() })
     }

@@ -40,6 +40,14 @@ pub fn check_broker(path: &Path, interface: &str) -> Result<(), DeviceError> {
     Ok(LentPort::open(path, interface).map(drop)?)
 }
 
+/// Whether the broker at `path` passes frames on, so that further programs share the interface.
+///
+/// # Errors
+/// Those of [`check_broker`].
+pub fn does_broker_forward(path: &Path, interface: &str) -> Result<bool, DeviceError> {
+    Ok(LentPort::open(path, interface)?.welcome.forwards)
+}
+
 /// Asks the broker at `path` to serve `uid` as well, until it ends. It does so for root alone, and
 /// only where it was started for programs, as by `wirepath run --user`: an operator's broker serves
 /// whom the operator has named.

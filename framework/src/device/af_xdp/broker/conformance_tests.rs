@@ -89,10 +89,8 @@ impl Cable {
             match Request::decode(&bytes[..len]).unwrap() {
                 Request::Hello { .. } => {
                     let (_ours, theirs) = UnixDatagram::pair().unwrap();
-                    send(
-                        Reply::Welcome(Welcome { interface_idx, native: false, has_rx_hints: false }),
-                        &[theirs.as_fd()],
-                    );
+                    let welcome = Welcome { interface_idx, native: false, has_rx_hints: false, forwards: true };
+                    send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
                 Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
                     let order = QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len };

@@ -8,7 +8,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -75,6 +75,8 @@ pub(crate) struct Welcome {
     pub(crate) native: bool,
     /// Frames may carry metadata.
     pub(crate) has_rx_hints: bool,
+    /// The broker keeps the queues and passes frames on.
+    pub(crate) forwards: bool,
 }
 
 impl Flow {
@@ -175,10 +177,10 @@ impl Reply {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
         match self {
-            Self::Welcome(Welcome { interface_idx, native, has_rx_hints }) => {
+            Self::Welcome(Welcome { interface_idx, native, has_rx_hints, forwards }) => {
                 bytes.push(1);
                 bytes.extend(interface_idx.to_le_bytes());
-                bytes.extend([u8::from(*native), u8::from(*has_rx_hints)]);
+                bytes.extend([*native, *has_rx_hints, *forwards].map(u8::from));
             }
             Self::Opened { umem_len, zero_copy, multi_buffer, forwarded } => {
                 bytes.push(2);
@@ -208,6 +210,7 @@ impl Reply {
                 interface_idx: fields.u32()?,
                 native: fields.bool()?,
                 has_rx_hints: fields.bool()?,
+                forwards: fields.bool()?,
             }),
             2 => Self::Opened {
                 umem_len: fields.u64()?,
@@ -354,7 +357,7 @@ mod tests {
 
     fn replies() -> Vec<Reply> {
         vec![
-            Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false }),
+            Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false, forwards: true }),
             Reply::Opened { umem_len: 4096, zero_copy: false, multi_buffer: true, forwarded: false },
             Reply::Steered { id: 9 },
             Reply::Done,
