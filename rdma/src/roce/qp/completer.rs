@@ -57,7 +57,6 @@ impl Qp {
 
     /// All up to `psn` is done, except READs and atomic operations, whose answers are missing then.
     fn acknowledge(&mut self, tables: &mut Tables, now: u64, psn: Psn) {
-        let shift = u32::from(self.settings.mtu_shift);
         let before = self.requester.unacknowledged;
         let acknowledged = psn.plus(1).behind(before);
         let mut is_answer_missing = false;
@@ -72,7 +71,7 @@ impl Qp {
                 is_answer_missing = true;
                 break;
             }
-            let end = wqe.psn.plus(wqe.psn_count(shift));
+            let end = wqe.psn.plus(wqe.packets);
             if end.behind(before) > acknowledged {
                 self.requester.unacknowledged = psn.plus(1);
                 break;
@@ -105,10 +104,9 @@ impl Qp {
 
     /// Completes the requests that are acknowledged to their ends, and then the one that failed.
     pub(super) fn complete_acknowledged(&mut self, tables: &mut Tables) {
-        let shift = u32::from(self.settings.mtu_shift);
         while self.sq.head != self.requester.started {
             let wqe = self.sq.at(self.sq.head);
-            if self.requester.unacknowledged.behind(wqe.psn) < wqe.psn_count(shift) {
+            if self.requester.unacknowledged.behind(wqe.psn) < wqe.packets {
                 break;
             }
             self.complete_first(tables);
@@ -287,7 +285,7 @@ mod tests {
         let mut qp = Qp::new(handle, crate::wire::qpn::Qpn::new(2), &options);
         let sge = [Sge { address: 0, len: MESSAGE_MAX, lkey: 0 }];
         let write = SendRequest::new(1, SendOperation::Write(Remote::default()), Data::Sges(&sge));
-        qp.sq.post(&write, true, MESSAGE_MAX).unwrap();
+        qp.sq.post(&write, true, MESSAGE_MAX, 8).unwrap();
         qp.requester.start(Psn::new(5));
         qp.sq.at_mut(0).psn = Psn::new(5);
         (qp.state, qp.requester.started) = (QpState::Rts, 1);

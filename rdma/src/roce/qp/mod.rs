@@ -156,8 +156,7 @@ impl Qp {
         if is_datagram || request.destination.is_some() {
             self.check_datagram(tables, request)?;
         }
-        let is_invalidating = matches!(request.operation, SendOperation::SendInvalidate(_));
-        if is_invalidating && self.options.transport != Transport::Rc {
+        if self.options.transport != Transport::Rc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
             return Err(PostError::Operation);
         }
         match self.state {
@@ -172,7 +171,8 @@ impl Qp {
                 } else {
                     MESSAGE_MAX
                 };
-                self.sq.post(request, request.signaled || self.options.signals_all, len_max)
+                let is_signaled = request.signaled || self.options.signals_all;
+                self.sq.post(request, is_signaled, len_max, self.settings.mtu_shift.into())
             }
             QpState::Err | QpState::Sqe if self.flushed.sends >= self.options.send_depth => Err(PostError::QueueFull),
             QpState::Err | QpState::Sqe => {

@@ -186,7 +186,7 @@ impl Qp {
         if is_new {
             self.start_message();
         }
-        if self.sq.at(self.requester.wqe).operation.is_local() {
+        if self.sq.at(self.requester.wqe).packets == 0 {
             self.execute_local(tables, is_new);
             return None;
         }
@@ -321,11 +321,7 @@ impl Qp {
         self.counters.retransmits += u64::from(is_retransmit);
         let (wqe, requester) = (self.sq.at(self.requester.wqe), &mut self.requester);
         let needs_response = wqe.operation.needs_response();
-        requester.next = if needs_response {
-            wqe.psn.plus(wqe.psn_count(self.settings.mtu_shift.into()))
-        } else {
-            request.psn.plus(1)
-        };
+        requester.next = if needs_response { wqe.psn.plus(wqe.packets) } else { request.psn.plus(1) };
         if requester.next.since(requester.sent) > 0 {
             requester.sent = requester.next;
         }
@@ -366,7 +362,7 @@ impl Qp {
         while requester.wqe != requester.started {
             let wqe = self.sq.at(requester.wqe);
             let packets = to.since(wqe.psn).cast_unsigned();
-            if packets < wqe.psn_count(shift) {
+            if packets < wqe.packets {
                 requester.offset = packets << shift;
                 return;
             }

@@ -23,6 +23,9 @@ pub(crate) struct SendWqe {
     pub(crate) operation: SendOperation,
     payload: Payload,
     pub(crate) len: u32,
+    /// The sequence numbers that it takes: for a READ those of its answers, none where nothing is
+    /// sent.
+    pub(crate) packets: u32,
     /// The first packet's number, once it was sent.
     pub(crate) psn: Psn,
     /// The number of the message, for the peer's credits.
@@ -53,6 +56,7 @@ impl SendQueue {
             operation: SendOperation::Send,
             payload: Payload::Sges([Sge::default(); SGES_MAX]),
             len: 0,
+            packets: 0,
             psn: Psn::default(),
             ssn: 0,
             is_signaled: false,
@@ -67,7 +71,13 @@ impl SendQueue {
 
     /// Takes a request of up to `len_max` bytes in.
     #[inline]
-    pub(crate) fn post(&mut self, request: &SendRequest<'_>, is_signaled: bool, len_max: u32) -> Result<(), PostError> {
+    pub(crate) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        is_signaled: bool,
+        len_max: u32,
+        mtu_shift: u32,
+    ) -> Result<(), PostError> {
         if self.tail.wrapping_sub(self.head) >= self.depth {
             return Err(PostError::QueueFull);
         }
@@ -75,10 +85,13 @@ impl SendQueue {
         if u64::from(len_max) < len || request.operation.is_atomic() && len != 8 {
             return Err(PostError::Length);
         }
-        if request.operation.is_local() && len != 0 {
-            return Err(PostError::Length);
-        }
-        if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
+        let mut packets = packet_count(len as u32, mtu_shift);
+        if request.operation.is_local() {
+            if len != 0 {
+                return Err(PostError::Length);
+            }
+            packets = 0;
+        } else if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
             return Err(PostError::Operation);
         }
         let tail = self.tail;
@@ -87,6 +100,7 @@ impl SendQueue {
             operation: request.operation,
             payload,
             len: len as u32,
+            packets,
             psn: Psn::default(),
             ssn: 0,
             is_signaled,
@@ -153,25 +167,14 @@ impl SendWqe {
             Payload::Inline(bytes) => Bytes::Inline(&bytes[..self.len as usize]),
         }
     }
-
-    /// The sequence numbers that the request takes: for a READ those of its answers, none where
-    /// nothing is sent.
-    #[inline]
-    pub(crate) fn psn_count(&self, mtu_shift: u32) -> u32 {
-        if self.operation.is_atomic() {
-            1
-        } else if self.operation.is_local() {
-            0
-        } else {
-            packet_count(self.len, mtu_shift)
-        }
-    }
 }
 
 /// Packets of a message, of any length that a header may say.
 #[inline]
 pub(crate) const fn packet_count(len: u32, mtu_shift: u32) -> u32 {
-    let count = len.div_ceil(1 << mtu_shift);
+    // By shifts: of a power of two that it does not know the compiler makes a division.
+    let has_rest = len & ((1 << mtu_shift) - 1) != 0;
+    let count = (len >> mtu_shift) + has_rest as u32;
     if count == 0 { 1 } else { count }
 }
 
