@@ -141,11 +141,11 @@ impl Steering for Live {
     }
 }
 
-/// Sleeps until a frame comes or a timer is due.
+/// Sleeps until a frame or news of the kernel comes, or a timer is due.
 fn sleep(how: Sleep) {
     let timeout = how.timeout.map(|timeout| core::time::Duration::from_nanos(timeout.as_nanos()));
     match how.fd {
-        Some(_) => sleep_on(how.fd, timeout),
+        Some(_) => sleep_on([how.fd, how.updates], timeout),
         None => thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
     }
 }

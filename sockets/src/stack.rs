@@ -55,6 +55,10 @@ pub trait SocketWorker {
     /// device has none.
     fn wait_fd(&self) -> Option<RawFd>;
 
+    /// A descriptor that is readable once the kernel has news for the worker
+    /// ([`Worker::update_fd`]): the caller sleeps on it too.
+    fn update_fd(&mut self) -> Option<RawFd>;
+
     /// Updates the gauges ([`Worker::publish`]).
     fn publish(&mut self);
 
@@ -95,6 +99,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx,
         Self::wait_fd(self)
     }
 
+    fn update_fd(&mut self) -> Option<RawFd> {
+        Self::update_fd(self)
+    }
+
     fn publish(&mut self) {
         Self::publish(self);
     }
@@ -109,6 +117,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx,
 pub struct Sleep {
     /// Readable while frames wait; `None` for a device that can only be polled.
     pub fd: Option<RawFd>,
+    /// Readable once the kernel has news for the worker: an address, a route, a neighbor, an ICMP
+    /// error. `None` where the worker follows no interface of the kernel.
+    pub updates: Option<RawFd>,
     /// The longest sleep: until the worker's next deadline or the call's.
     pub timeout: Option<Duration>,
 }
@@ -323,11 +334,12 @@ impl Stack {
     pub fn sleep_until(&self, until: Option<Instant>) -> Option<Sleep> {
         let mut inner = self.0.try_borrow_mut().ok()?;
         let now = inner.read_clock();
+        let updates = inner.driver.update_fd();
         let next = [inner.driver.next_deadline(now), until].into_iter().flatten().min();
         if next.is_some_and(|next| next <= now) {
             return None;
         }
-        Some(Sleep { fd: inner.driver.wait_fd(), timeout: next.map(|next| next.since(now)) })
+        Some(Sleep { fd: inner.driver.wait_fd(), updates, timeout: next.map(|next| next.since(now)) })
     }
 
     /// When the worker's next timer is due, as of the last call or turn: for a thread that has just

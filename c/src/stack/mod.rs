@@ -206,7 +206,7 @@ impl Stack {
         let next = if timeout_ns < 0 { next } else { next.min(timeout_ns) };
         let timeout = (next != i64::MAX).then(|| StdDuration::from_nanos(next.max(0) as u64));
         match self.port.wait_fd() {
-            fd @ Some(_) => sleep_on(fd, timeout),
+            fd @ Some(_) => sleep_on([fd], timeout),
             None => std::thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
         }
     }

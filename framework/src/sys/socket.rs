@@ -1,4 +1,5 @@
-//! Sockets: creating one, its options, the NIC's filter, and the wait for a descriptor.
+//! Sockets: creating one, its options, the NIC's filter; a descriptor that wakes, and the wait for
+//! descriptors.
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
@@ -12,6 +13,7 @@
 use core::ffi::c_int;
 use core::ptr;
 use core::time::Duration;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -85,11 +87,19 @@ pub(crate) fn get<T: FromBytes + FromZeros>(socket: &impl AsFd, level: c_int, op
     Ok(value)
 }
 
-/// Waits until `fd` is readable, `timeout` is over, or a signal came (an error); returns whether
-/// `fd` is readable, or has an error to read.
-pub(crate) fn wait_readable(fd: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
-    let mut fds = fd.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    let fds = fds.as_mut_slice();
+/// A descriptor that is readable once a number was written to it (eventfd(2)).
+pub(crate) fn eventfd() -> io::Result<File> {
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: new (2).
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Waits until one of `fds` is readable, `timeout` is over, or a signal came (an error); returns
+/// whether one is readable, or has an error to read.
+pub(crate) fn wait_readable<const N: usize>(fds: [Option<RawFd>; N], timeout: Option<Duration>) -> io::Result<bool> {
+    // The kernel skips a negative number.
+    let mut fds = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),

@@ -285,6 +285,15 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.rx.wait_fd()
     }
 
+    /// A descriptor that is readable once the kernel's state of the interface has changed or an
+    /// ICMP error has come by the kernel; `None` without a follower. Whoever asks for it sleeps on
+    /// it beside [`wait_fd`](Self::wait_fd) from then on: [`next_deadline`](Self::next_deadline)
+    /// counts on that, and the mirror wakes the worker instead of being asked each 20 ms. The
+    /// worker's requests for neighbors then take a system call.
+    pub fn update_fd(&mut self) -> Option<RawFd> {
+        self.follower.as_mut().and_then(Follower::sleep_on)
+    }
+
     /// The time at which [`poll_once`](Self::poll_once) next has work if no frame comes before:
     /// timers of TCP and of the app, frames that wait for a neighbor, fragments that wait for
     /// others, reports to routers. May be early, never late; `None` where all work waits for a
@@ -292,8 +301,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// After a turn with frames the next turn should follow at once, and this returns that.
     ///
     /// Events without a descriptor are polled at intervals: updates of the kernel's state and ICMP
-    /// errors that the kernel received each 20 ms, each ms while a neighbor or a path is missing; a
-    /// link, each 100 ms; frames that the device still sends, each 50 µs.
+    /// errors that the kernel received each 20 ms, unless the caller sleeps on
+    /// [`update_fd`](Self::update_fd), each ms while a neighbor or a path is missing; a link, each
+    /// 100 ms; frames that the device still sends, each 50 µs.
     ///
     /// Costs some 100 ns, and a scan of the neighbors where there is a follower: call it before a
     /// sleep, not in each turn.
@@ -303,6 +313,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             return Some(now);
         }
         rx.arm();
+        if follower.as_mut().is_some_and(Follower::arm) {
+            return Some(now);
+        }
         let period = period(rx, tools, follower.as_ref());
         let next = period.map_or(Instant::MAX, |period| now + period).min(self.next_work(now));
         (next != Instant::MAX).then_some(next)
@@ -493,7 +506,10 @@ fn period<Tx: TxQueue>(rx: &impl RxQueue, tools: &Tools<Tx>, follower: Option<&F
         return Some(DEVICE_PERIOD);
     }
     let Some(follower) = follower else { return rx.wait_fd().map(|_| LINK_PERIOD) };
-    Some(if is_urgent(tools, follower) { URGENT_PERIOD } else { FOLLOWER_PERIOD })
+    match is_urgent(tools, follower) {
+        true => Some(URGENT_PERIOD),
+        false => (!follower.is_slept_on()).then_some(FOLLOWER_PERIOD),
+    }
 }
 
 /// Whether something waits for an answer of the kernel. The kernel takes 5 s to confirm a neighbor

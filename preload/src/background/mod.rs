@@ -1,7 +1,8 @@
 //! A thread that turns the worker while the program computes: for acknowledgments, timers, ARP. It
 //! does so rarely while a thread of the program sleeps in a call, because that thread wakes for
 //! packets and timers itself, and not at all while other threads turn the worker. Once nothing has
-//! happened for a while it sleeps until a frame comes, a timer is due, or a thread makes a call.
+//! happened for a while it sleeps until a frame comes, a timer is due, or a thread makes a call,
+//! and wakes twice a second for the listing.
 //!
 //! The thread opens no descriptor: for a moment it would have the lowest number that is free, and a
 //! program may count on that number for its own next file (POSIX `open`). The call of the program
@@ -22,7 +23,7 @@ mod listing;
 
 /// Time between two looks while no thread of the program sleeps in a call, and something happens.
 const BUSY_NS: u64 = 1_000_000;
-/// Time between two looks while a thread sleeps.
+/// Time between two looks while a thread sleeps, and something happens.
 const IDLE_NS: u64 = 50_000_000;
 /// Time until the next look at an engine that no thread has used yet, where there are others.
 const UNUSED_NS: u64 = 500_000_000;
@@ -64,8 +65,8 @@ fn start() {
     let routes = sys::route_events().ok().map(thread_state::move_high);
     let published = Published::new();
     signals::leave();
-    let use_of = [Use { turns: 0, quiet: 0, knows_old_routes: false }; ENGINES_MAX];
-    let thread = BackgroundThread { wakes, routes, use_of, looks: 0, published, collected: None, written: None };
+    let use_of = [Use { turns: 0, quiet_ns: 0, knows_old_routes: false }; ENGINES_MAX];
+    let thread = BackgroundThread { wakes, routes, use_of, published, collected: None, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
     if let Err(error) = started {
         // The next socket tries again.
@@ -94,7 +95,6 @@ struct BackgroundThread {
     routes: Option<i32>,
     /// The use of each engine.
     use_of: [Use; ENGINES_MAX],
-    looks: u32,
     published: Option<Published>,
     /// The values of the next write, of the engines that no thread was within so far.
     collected: Option<PartialListing>,
@@ -107,8 +107,8 @@ struct BackgroundThread {
 struct Use {
     /// The worker's turns at the last look.
     turns: u64,
-    /// Looks without any use of the worker, one after the other.
-    quiet: u32,
+    /// The time without any use of the worker, as a sum of the times between looks.
+    quiet_ns: u64,
     /// Routes have changed since the engine has forgotten those that it knew.
     knows_old_routes: bool,
 }
@@ -116,8 +116,10 @@ struct Use {
 /// The time until the next look.
 struct Rest {
     ns: u64,
-    /// The devices' descriptors, which end it early.
-    devices: Vec<i32>,
+    /// Descriptors that end it early: those of devices, and of news of the kernel.
+    fds: Vec<i32>,
+    /// A thread that uses an engine ends it too.
+    ends_by_use: bool,
 }
 
 impl BackgroundThread {
@@ -133,16 +135,15 @@ impl BackgroundThread {
 
     /// Looks after all engines.
     fn look(&mut self) -> Rest {
-        self.looks = self.looks.wrapping_add(1);
         let is_due = self.written.is_none_or(|at| at.elapsed() >= PUBLISHED_EVERY);
         if self.routes.map_or(is_due, sys::take_events) {
             self.use_of.iter_mut().for_each(|seen| seen.knows_old_routes = true);
         }
         let begun = self.collected.take();
         let mut collected = begun.or_else(|| self.published.as_ref().filter(|_| is_due).map(Published::begin));
-        let mut rest = Rest { ns: u64::MAX, devices: Vec::new() };
+        let mut rest = Rest { ns: u64::MAX, fds: Vec::new(), ends_by_use: false };
         for number in engine::all().iter() {
-            let ns = self.look_at(number, &mut rest.devices, &mut collected);
+            let ns = self.look_at(number, is_due, &mut rest, &mut collected);
             rest.ns = rest.ns.min(ns);
         }
         if is_due && collected.as_ref().is_none_or(PartialListing::is_whole) {
@@ -156,13 +157,14 @@ impl BackgroundThread {
         rest
     }
 
-    /// Looks after an engine, unless a thread is within it. Returns the time until the next look.
-    fn look_at(&mut self, number: usize, devices: &mut Vec<i32>, collected: &mut Option<PartialListing>) -> u64 {
+    /// Looks after an engine, unless a thread is within it; for its interface as well where the
+    /// listing is due. Returns the time until the next look.
+    fn look_at(&mut self, number: usize, is_due: bool, rest: &mut Rest, collected: &mut Option<PartialListing>) -> u64 {
         let Some(mut engine) = engine::try_enter_at(number) else { return BUSY_NS };
         engine.background = None;
-        let ns = self.turn(&mut engine);
+        let ns = self.turn(&mut engine, is_due);
         self.use_of[number].turns = engine.turns;
-        if self.looks.is_multiple_of(LOOKS_FOR_INTERFACE) {
+        if is_due {
             engine.lose_if_gone();
         }
         if core::mem::take(&mut self.use_of[number].knows_old_routes) {
@@ -172,26 +174,36 @@ impl BackgroundThread {
             engine.refresh_counters();
             collected.add(&mut engine);
         }
-        if self.use_of[number].quiet >= QUIET_LOOKS
+        if self.use_of[number].quiet_ns >= QUIET_NS
             && let Some(how) = engine.sleep()
             && let Some(fd) = how.fd
         {
-            let due = how.timeout.map_or(PUBLISHED_EVERY, |due| Duration::from_nanos(due.as_nanos()));
-            devices.push(fd);
+            let mut due = PUBLISHED_EVERY;
+            // A thread that sleeps has these itself.
+            if !engine.has_waiters() {
+                rest.fds.extend([Some(fd), how.updates].into_iter().flatten());
+                due = how.timeout.map_or(due, |timeout| Duration::from_nanos(timeout.as_nanos()).min(due));
+            }
+            rest.ends_by_use = true;
             engine.leave_to_sleep(self.wakes);
-            return due.min(PUBLISHED_EVERY).as_nanos() as u64;
+            return due.as_nanos() as u64;
         }
         ns
     }
 
-    /// Turns the worker if no thread has since the last look. Returns the time until the next look.
-    fn turn(&mut self, engine: &mut Engine) -> u64 {
+    /// Turns the worker if no thread has since the last look, and in any case where the listing is
+    /// due: it says when the worker has polled. Returns the time until the next look.
+    fn turn(&mut self, engine: &mut Engine, is_due: bool) -> u64 {
         let seen = &mut self.use_of[engine.number];
         if !engine.is_open() {
             return if engine::all() == EngineMask::one(engine.number) { IDLE_NS } else { UNUSED_NS };
         }
+        let is_used = engine.turns != seen.turns;
         if engine.has_waiters() {
-            seen.quiet = 0;
+            seen.quiet_ns = if is_used { 0 } else { seen.quiet_ns.saturating_add(IDLE_NS) };
+            if is_due && !is_used {
+                engine.turn();
+            }
             // A sleeping thread wakes for a due timer, unless it fell asleep before the timer was
             // set.
             if engine.sleep().is_none() {
@@ -200,18 +212,18 @@ impl BackgroundThread {
             }
             return IDLE_NS;
         }
-        if engine.turns == seen.turns {
-            seen.quiet = if engine.turn() == 0 { seen.quiet.saturating_add(1) } else { 0 };
+        let mut is_quiet = !is_used;
+        if is_quiet {
+            is_quiet = engine.turn() == 0;
             engine.note_timer();
-        } else {
-            seen.quiet = 0;
         }
+        seen.quiet_ns = if is_quiet { seen.quiet_ns.saturating_add(BUSY_NS) } else { 0 };
         BUSY_NS
     }
 
     /// Sleeps until the next look. A long sleep ends where routes have changed.
     fn rest(&mut self, rest: &Rest) {
-        let (Some(wakes), false) = (self.wakes, rest.devices.is_empty()) else {
+        let Some(wakes) = self.wakes.filter(|_| rest.ends_by_use) else {
             // A short one is not worth the look.
             let routes = self.routes.filter(|_| rest.ns >= IDLE_NS).map(readable);
             return match routes {
@@ -219,7 +231,7 @@ impl BackgroundThread {
                 None => sys::sleep(rest.ns),
             };
         };
-        let mut fds: Vec<_> = [wakes].iter().chain(&rest.devices).chain(&self.routes).map(|fd| readable(*fd)).collect();
+        let mut fds: Vec<_> = [wakes].iter().chain(&rest.fds).chain(&self.routes).map(|fd| readable(*fd)).collect();
         let woken = sys::ppoll(&mut fds, Some(rest.ns)).unwrap_or(0);
         let _ = sys::read(wakes, &mut [0; 8]);
         // A thread that has just begun to use the engine comes first.
@@ -227,14 +239,11 @@ impl BackgroundThread {
             sys::sleep(BUSY_NS);
         }
         if fds[0].revents != 0 {
-            self.use_of.iter_mut().for_each(|seen| seen.quiet = 0);
+            self.use_of.iter_mut().for_each(|seen| seen.quiet_ns = 0);
         }
     }
 }
 
-/// Looks without any use of the worker after which the background thread sleeps until there is one,
+/// Time without any use of the worker after which the background thread sleeps until there is one,
 /// or until a frame or a timer.
-const QUIET_LOOKS: u32 = 100;
-
-/// Looks after which the interface is looked for.
-const LOOKS_FOR_INTERFACE: u32 = 20;
+const QUIET_NS: u64 = 100_000_000;

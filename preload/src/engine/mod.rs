@@ -361,7 +361,7 @@ impl Engine {
     /// How a waiting thread sleeps: the descriptor that wakes it for packets, and the longest time;
     /// `None` if a turn is due now.
     pub(crate) fn sleep(&mut self) -> Option<Sleep> {
-        let asleep = Some(Sleep { fd: None, timeout: None });
+        let asleep = Some(Sleep { fd: None, updates: None, timeout: None });
         let State::Open(stack) = &self.state else { return asleep };
         if self.is_gone {
             // Its descriptor would end each sleep at once.

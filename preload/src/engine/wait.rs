@@ -347,7 +347,7 @@ impl<'a> Waiting<'a> {
         self.led = self.led.with(engine.number);
         let longest = [how.timeout.map(|timeout| timeout.as_nanos()), nap].into_iter().flatten().min();
         self.timer = [self.timer, engine.lead_for(longest)].into_iter().flatten().min();
-        self.fds.extend(how.fd.map(readable));
+        self.fds.extend([how.fd, how.updates].into_iter().flatten().map(readable));
     }
 
     /// The thread is about to sleep: a first member of one of its sets in another engine wakes it.

@@ -214,7 +214,7 @@ fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
 /// Whether a loop that sleeps on the descriptor is woken at once.
 fn is_readable(fd: RawFd) -> bool {
     let (begin, sleep) = (Instant::now(), Duration::from_millis(5));
-    sleep_on(Some(fd), Some(sleep));
+    sleep_on([Some(fd)], Some(sleep));
     begin.elapsed() < sleep
 }
 

@@ -146,7 +146,7 @@ pub(super) fn enter(namespace: &File) -> io::Result<()> {
 
 /// Waits until `fd` is readable, for `span` at most; a signal ends the wait early.
 fn wait_for(fd: &OwnedFd, span: Duration) -> io::Result<bool> {
-    match wait_readable(Some(fd.as_raw_fd()), Some(span)) {
+    match wait_readable([Some(fd.as_raw_fd())], Some(span)) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
         waited => waited,
     }

@@ -2,8 +2,11 @@
 //! addresses of neighbors.
 
 use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use super::icmp_errors::{KernelIcmpError, KernelIcmpErrors};
+use super::wakeup::Wakeup;
 use crate::device::bond::ActiveLeg;
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
@@ -79,6 +82,15 @@ pub struct Follower {
     is_renewed: bool,
     refused: u64,
     bond: Option<Bond>,
+    wakeups: Option<Wakeups>,
+    /// The worker's thread sleeps on its wake-up.
+    is_slept_on: bool,
+}
+
+/// What ends the sleep of the worker, and of the mirror.
+struct Wakeups {
+    own: Arc<Wakeup>,
+    mirrors: Arc<Wakeup>,
 }
 
 /// The bond device whose active leg is set.
@@ -107,7 +119,38 @@ impl Follower {
             is_renewed: false,
             refused: 0,
             bond: None,
+            wakeups: None,
+            is_slept_on: false,
         }
+    }
+
+    /// The mirror and the listener for ICMP errors wake the worker by `own`, and it wakes the
+    /// mirror by `mirrors`.
+    pub(super) fn woken_by(self, own: Arc<Wakeup>, mirrors: Arc<Wakeup>) -> Self {
+        Self { wakeups: Some(Wakeups { own, mirrors }), ..self }
+    }
+
+    /// What wakes the worker, for a thread that sends it something.
+    pub(in crate::worker) fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        self.wakeups.as_ref().map(|wakeups| Arc::clone(&wakeups.own))
+    }
+
+    /// The worker's thread sleeps on this descriptor too from now on.
+    pub(in crate::worker) fn sleep_on(&mut self) -> Option<RawFd> {
+        self.is_slept_on = self.wakeups.is_some();
+        self.wakeups.as_ref().map(|wakeups| wakeups.own.fd())
+    }
+
+    /// Whether the worker's thread sleeps on that descriptor.
+    pub(in crate::worker) fn is_slept_on(&self) -> bool {
+        self.is_slept_on
+    }
+
+    /// Before the worker's thread sleeps: whether something is to be applied first.
+    pub(in crate::worker) fn arm(&mut self) -> bool {
+        let Some(wakeups) = self.wakeups.as_ref().filter(|_| self.is_slept_on) else { return false };
+        wakeups.own.arm();
+        !self.updates.is_empty() || self.icmp_errors.as_mut().is_some_and(|errors| !errors.is_empty())
     }
 
     /// Applies new updates, at most 16, and returns how many. About 1 ns if there are none; no
@@ -156,10 +199,10 @@ impl Follower {
     }
 
     /// Requests the MAC address of a next hop: the mirror asks the kernel to resolve it within 10
-    /// to 20 ms, and the answer arrives like other updates. Repeating the request while a neighbor
-    /// is in use, for instance every 30 s, keeps the kernel's entry alive; a repetition within one
-    /// second is delayed until that second is over. False if the ring is full, or the mirror is
-    /// gone: repeat the request later.
+    /// to 20 ms, or at once where the worker's thread is one that sleeps, and the answer arrives
+    /// like other updates. Repeating the request while a neighbor is in use, for instance every
+    /// 30 s, keeps the kernel's entry alive; a repetition within one second is delayed until that
+    /// second is over. False if the ring is full, or the mirror is gone: repeat the request later.
     ///
     /// ```
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
@@ -171,10 +214,15 @@ impl Follower {
     /// }
     /// ```
     ///
-    /// A push, some ns; no allocation, no system call.
+    /// A push, some ns; no allocation, and a system call only where the worker's thread is one that
+    /// sleeps ([`Worker::update_fd`](crate::worker::Worker::update_fd)).
     #[inline]
     pub fn want(&mut self, next_hop: Ipv4Addr) -> bool {
-        !self.requests.is_closed() && self.requests.push(next_hop).is_ok()
+        let is_pushed = !self.requests.is_closed() && self.requests.push(next_hop).is_ok();
+        if let Some(wakeups) = &self.wakeups {
+            wakeups.mirrors.wake();
+        }
+        is_pushed
     }
 
     /// Receives the kernel's copies of ICMP errors about our flows, from now on.

@@ -3,13 +3,18 @@
 //! go to the kernel. A raw socket gets a copy of each (raw(7)), and a thread forwards the relevant
 //! part to the workers, which process it like a received frame.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
+use super::follower::Follower;
+use super::wakeup::Wakeup;
+use crate::sys::socket::wait_readable;
 use crate::wire::checksum::checksum;
 use crate::wire::{Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 use crate::worker::StopFlag;
@@ -23,8 +28,9 @@ pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
 /// Ring length of a worker; in a burst of errors about a flow all are the same, so lost ones do not
 /// matter.
 const RING_LEN: usize = 64;
-/// Interval between two checks of the thread's stop flag.
-const READ_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the thread sleeps after an error: a persistent one would make it spin beside the
+/// workers.
+const SLEEP_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// An IPv4 packet with an ICMP error that the kernel received, cut to 576 bytes, with lengths and
 /// checksums adjusted.
@@ -81,58 +87,74 @@ impl KernelIcmpErrors {
     pub(super) fn next(&mut self) -> Option<KernelIcmpError> {
         self.0.pop()
     }
+
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// The listening thread. Dropping this stops the thread and waits for it, at most 100 ms.
 #[derive(Debug)]
 pub(crate) struct IcmpErrorListener {
     stop: StopFlag,
+    wakeup: Arc<Wakeup>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl IcmpErrorListener {
-    /// Listens on `socket`, a raw ICMP socket of the interface, for `workers` workers. A slow
-    /// worker misses repetitions.
-    pub(crate) fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
-        socket.set_read_timeout(Some(READ_TIMEOUT))?;
-        let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
-        let (mut producers, consumers): (Vec<_>, Vec<_>) = rings.unzip();
-        let stop = StopFlag::new();
-        let stopping = stop.clone();
+    /// Listens on `socket`, a raw ICMP socket of the interface, for the workers of `followers`. A
+    /// slow worker misses repetitions.
+    pub(crate) fn start<'a>(socket: UdpSocket, followers: impl Iterator<Item = &'a mut Follower>) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let mut workers = Vec::new();
+        for follower in followers {
+            let (producer, consumer) = lossless::ring(RING_LEN).expect("a power of two");
+            workers.push((producer, follower.wakeup()));
+            follower.listen(KernelIcmpErrors(consumer));
+        }
+        let (stop, wakeup) = (StopFlag::new(), Arc::new(Wakeup::new()?));
+        let (stopping, woken) = (stop.clone(), Arc::clone(&wakeup));
         let listen = move || {
-            while !stopping.is_stopping() {
-                receive(&socket, &mut producers);
+            loop {
+                woken.arm();
+                if stopping.is_stopping() {
+                    return;
+                }
+                let fds = [Some(socket.as_raw_fd()), Some(woken.fd())];
+                match wait_readable(fds, None).and_then(|_| receive(&socket, &mut workers)) {
+                    Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                        thread::sleep(SLEEP_AFTER_ERROR);
+                    }
+                    _ => (),
+                }
             }
         };
         let thread = thread::Builder::new().name("wirepath-icmp".into()).spawn(listen)?;
-        Ok((Self { stop, thread: Some(thread) }, consumers.into_iter().map(KernelIcmpErrors).collect()))
+        Ok(Self { stop, wakeup, thread: Some(thread) })
     }
 }
 
-/// Waits for one packet and forwards it.
-fn receive(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
+/// A worker's ring, and what ends its sleep.
+type Listening = (Producer<KernelIcmpError>, Option<Arc<Wakeup>>);
+
+/// Forwards one packet.
+fn receive(socket: &UdpSocket, workers: &mut [Listening]) -> io::Result<()> {
     let mut bytes = [0; 2048];
-    let len = match socket.recv(&mut bytes) {
-        Ok(len) => len,
-        Err(error) => {
-            // A persistent error would make the thread spin beside the workers.
-            if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
-                thread::sleep(READ_TIMEOUT);
-            }
-            return;
-        }
-    };
+    let len = socket.recv(&mut bytes)?;
     if let Some(error) = KernelIcmpError::cut(&bytes[..len]) {
-        for worker in workers {
+        for (ring, wakeup) in workers {
             // Full: the worker has others of this burst to process.
-            let _ = worker.push(error);
+            let _ = ring.push(error);
+            wakeup.iter().for_each(|wakeup| wakeup.wake());
         }
     }
+    Ok(())
 }
 
 impl Drop for IcmpErrorListener {
     fn drop(&mut self) {
         self.stop.stop();
+        self.wakeup.wake();
         if let Some(thread) = self.thread.take() {
             // Its panic was printed when it happened.
             let _ = thread.join();

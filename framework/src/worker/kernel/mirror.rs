@@ -8,6 +8,8 @@
 use core::fmt;
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,17 +19,20 @@ use super::neighbor_requests::NeighborRequests;
 use super::socket::{Events, NetlinkEvents, Requests};
 use super::tables::{KernelLink, LinkIdx, Tables, TablesState};
 use super::view::View;
+use super::wakeup::Wakeup;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::device::DeviceErrorKind;
 use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
-/// Maximum wait for events before the thread checks the workers' requests and the stop flag. The
-/// kernel rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to an unknown neighbor
-/// waits that long, so a shorter wait is better. But each check costs two system calls and a
-/// wake-up: 25 µs on a machine whose cores are all busy, together 0.15 % of one core.
+/// Maximum wait for events before the thread checks the requests of workers that poll. A datagram
+/// to an unknown neighbor waits that long, so a shorter wait is better. But each check costs a
+/// wake-up: 25 µs on a machine whose cores are all busy, 0.25 % of one core.
 const TURN_INTERVAL: Duration = Duration::from_millis(10);
+/// The same where all workers are of those that sleep: they wake the thread for their requests, and
+/// so does its owner to stop it. The stop flag of all has no descriptor.
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 /// The wait while a worker's ring is full, or after a dump failed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// The most datagrams of events that are read before the workers are updated, so that a storm of
@@ -44,6 +49,8 @@ pub struct Mirror {
     /// Some workers have not received all changes yet.
     has_unsent_changes: bool,
     followed: Vec<Followed>,
+    /// Ends the thread's sleep.
+    wakeup: Arc<Wakeup>,
     /// Requests neighbors from the kernel; without it, this thread does.
     resolver: Option<Resolver>,
     counters: MirrorCounters,
@@ -58,6 +65,8 @@ struct Followed {
     idx: Option<LinkIdx>,
     host_sync: HostSync,
     requests: NeighborRequests,
+    /// Ends the worker's sleep.
+    worker: Arc<Wakeup>,
 }
 
 struct MirrorCounters {
@@ -86,7 +95,9 @@ impl Mirror {
         let counters = MirrorCounters::new(&scope.scope("kernel"));
         counters.dumps.inc();
         let (known, followed) = (TablesState::All, Vec::new());
-        Ok(Self { events, requests, tables, known, has_unsent_changes: false, followed, resolver: None, counters })
+        let wakeup = Arc::new(Wakeup::new().map_err(MirrorError::Socket)?);
+        let (has_unsent_changes, resolver) = (false, None);
+        Ok(Self { events, requests, tables, known, has_unsent_changes, followed, wakeup, resolver, counters })
     }
 
     /// Neighbors are resolved by another process from now on.
@@ -139,25 +150,51 @@ impl Mirror {
         let (wishing, wished) = lossless::ring(wishes_max).map_err(MirrorError::Capacity)?;
         let host_sync = HostSync::new(config, producer).map_err(MirrorError::Host)?;
         let requests = NeighborRequests::new(config.neighbors_max, wished);
-        self.followed.push(Followed { name: name.to_owned(), idx, host_sync, requests });
+        let worker = Arc::new(Wakeup::new().map_err(MirrorError::Socket)?);
+        let follower = Follower::new(consumer, wishing).woken_by(Arc::clone(&worker), Arc::clone(&self.wakeup));
+        self.followed.push(Followed { name: name.to_owned(), idx, host_sync, requests, worker });
         self.has_unsent_changes = true;
         self.update_workers();
-        Ok(Follower::new(consumer, wishing))
+        Ok(follower)
     }
 
     /// Continues on a thread of its own until `stop`, or until the [`MirrorThread`] is dropped.
     pub fn start(self, stop: &StopFlag) -> Result<MirrorThread, MirrorError> {
-        let own = StopFlag::new();
+        let (own, wakeup) = (StopFlag::new(), Arc::clone(&self.wakeup));
         let (all, mine) = (stop.clone(), own.clone());
         let run = move || {
             let mut mirror = self;
             let mut behind = false;
-            while !all.is_stopping() && !mine.is_stopping() {
-                behind = mirror.turn(if behind { RETRY_INTERVAL } else { TURN_INTERVAL });
+            loop {
+                let (patience, wakeup) = mirror.rest(behind);
+                if all.is_stopping() || mine.is_stopping() {
+                    return;
+                }
+                behind = mirror.turn_or_wake(patience, wakeup);
             }
         };
         let thread = thread::Builder::new().name("wirepath-kernel".into()).spawn(run).map_err(MirrorError::Thread)?;
-        Ok(MirrorThread { stop: own, thread: Some(thread) })
+        Ok(MirrorThread { stop: own, wakeup, thread: Some(thread) })
+    }
+
+    /// How long the thread waits for events, and the descriptor that ends the wait too, where all
+    /// workers sleep. The thread checks its stop flag after this.
+    fn rest(&mut self, is_behind: bool) -> (Duration, Option<RawFd>) {
+        let tables = &self.tables;
+        let is_polled = |Followed { idx, requests, worker, .. }: &Followed| {
+            let is_waiting = |link| requests.are_waiting_for_time(|address| tables.knowledge(link, address));
+            !worker.is_slept_on() || up_link(*idx, tables).is_some_and(is_waiting)
+        };
+        if is_behind {
+            return (RETRY_INTERVAL, None);
+        }
+        if self.followed.iter().any(is_polled) {
+            return (TURN_INTERVAL, None);
+        }
+        self.wakeup.arm();
+        // A request that came before is collected now; a later one ends the wait.
+        let has_requests = self.followed.iter_mut().any(|followed| followed.requests.are_waiting());
+        (if has_requests { Duration::ZERO } else { IDLE_INTERVAL }, Some(self.wakeup.fd()))
     }
 
     /// One turn, for callers with a thread of their own: waits for events, at most `patience`,
@@ -167,7 +204,12 @@ impl Mirror {
     /// Compares all routes out of each followed interface with each other: made for hosts with tens
     /// or hundreds of routes, not for a full table of the Internet.
     pub fn turn(&mut self, patience: Duration) -> bool {
-        let first = self.events.wait(patience);
+        self.turn_or_wake(patience, None)
+    }
+
+    /// One turn, whose wait `wakeup` ends too.
+    fn turn_or_wake(&mut self, patience: Duration, wakeup: Option<RawFd>) -> bool {
+        let first = self.events.wait(patience, wakeup);
         self.apply_events(first);
         if self.known == TablesState::Incomplete {
             self.resync();
@@ -237,12 +279,13 @@ impl Mirror {
             return;
         }
         let mut refused = 0;
-        for Followed { name, idx, host_sync, requests } in &mut self.followed {
+        for Followed { name, idx, host_sync, requests, worker } in &mut self.followed {
             find(name, idx, &self.tables);
             if host_sync.update(&View::of(&self.tables, *idx), |address| requests.wants(address)).is_err() {
                 self.counters.rings_full.inc();
                 self.has_unsent_changes = true;
             }
+            worker.wake();
             refused += host_sync.refused().len() as u64;
         }
         self.counters.refused.set(refused);
@@ -251,9 +294,7 @@ impl Mirror {
     /// Asks the kernel for the neighbors that workers request, and counts those that do not answer.
     fn ask(&mut self, now: Instant) {
         for Followed { idx, requests, .. } in &mut self.followed {
-            // On an interface that is down no request leaves: it waits until the interface is up.
-            let link = idx.and_then(|idx| self.tables.link(idx)).filter(|link| link.up).map(|link| link.idx);
-            let Some(link) = link else { continue };
+            let Some(link) = up_link(*idx, &self.tables) else { continue };
             self.counters.unanswered.add(requests.unanswered(|address| self.tables.knowledge(link, address)));
             for address in requests.due(now, |address| self.tables.knowledge(link, address)) {
                 requests.asked(address, now);
@@ -269,6 +310,11 @@ impl Mirror {
             }
         }
     }
+}
+
+/// The interface, if it is up: on one that is down no request leaves, so it waits until then.
+fn up_link(idx: Option<LinkIdx>, tables: &Tables) -> Option<LinkIdx> {
+    idx.and_then(|idx| tables.link(idx)).filter(|link| link.up).map(|link| link.idx)
 }
 
 /// Keeps the interface while it exists, whatever its name; searches by name when it is gone.
@@ -297,17 +343,19 @@ impl MirrorCounters {
     }
 }
 
-/// The mirror's thread. Dropping this stops the thread and waits for it: some 10 ms, and the rest
-/// of a dump in progress.
+/// The mirror's thread. Dropping this stops the thread and waits for it: some 10 ms at most, and
+/// the rest of a dump in progress.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,
+    wakeup: Arc<Wakeup>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for MirrorThread {
     fn drop(&mut self) {
         self.stop.stop();
+        self.wakeup.wake();
         if let Some(thread) = self.thread.take() {
             // The thread printed its panic when it happened; the followers see that their mirror is
             // gone.

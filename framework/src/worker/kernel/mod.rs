@@ -4,7 +4,8 @@
 //! kernel's events, on a thread beside the workers. It compares the state of an interface with the
 //! state last sent to its worker, and sends the difference as `HostUpdate` over a lossless ring to
 //! the worker's [`Follower`]. Neither waits for the other: if a ring is full, the difference
-//! remains, and is sent later.
+//! remains, and is sent later. While the workers poll, the mirror looks for their requests a
+//! hundred times a second; once they sleep, it sleeps too, and each end wakes the other (`Wakeup`).
 //!
 //! ```text
 //!  kernel --messages--> decode --changes--> Tables --view of one interface--> HostSync ==ring==> Follower --> Host
@@ -28,6 +29,7 @@ mod neighbor_requests;
 mod socket;
 mod tables;
 mod view;
+mod wakeup;
 
 pub use follower::{Follower, LinkState};
 pub(crate) use icmp_errors::{ICMP_ERROR_LEN_MAX, IcmpErrorListener, KernelIcmpError};

@@ -67,6 +67,16 @@ impl NeighborRequests {
         collected
     }
 
+    /// Whether the worker has made requests that are not collected yet.
+    pub(super) fn are_waiting(&mut self) -> bool {
+        !self.ring.is_empty()
+    }
+
+    /// Whether a request waits for its time.
+    pub(super) fn are_waiting_for_time(&self, known: impl Fn(Ipv4Addr) -> NeighborKnowledge) -> bool {
+        self.wanted.iter().any(|(address, wanted)| wanted.is_due && is_resolved_by_kernel(known(*address)))
+    }
+
     /// Whether a neighbor was requested recently.
     pub(super) fn wants(&self, address: Ipv4Addr) -> bool {
         self.wanted.contains_key(&address)
@@ -75,11 +85,7 @@ impl NeighborRequests {
     /// The neighbors for which a request is due.
     pub(super) fn due(&self, now: Instant, known: impl Fn(Ipv4Addr) -> NeighborKnowledge) -> Vec<Ipv4Addr> {
         let is_due = |address: Ipv4Addr, wanted: &Wanted| {
-            // The kernel would turn a static neighbor into an ordinary one (NEIGH_UPDATE_F_USE in
-            // net/core/neighbor.c).
-            wanted.is_due
-                && wanted.may_be_asked(now)
-                && known(address) != NeighborKnowledge::TablesState(NeighborOrigin::Configured)
+            wanted.is_due && wanted.may_be_asked(now) && is_resolved_by_kernel(known(address))
         };
         let due = self.wanted.iter().filter(|(address, wanted)| is_due(**address, wanted));
         due.map(|(address, _)| *address).collect()
@@ -112,6 +118,12 @@ impl Wanted {
     fn may_be_asked(&self, now: Instant) -> bool {
         self.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL)
     }
+}
+
+/// Whether the kernel may be asked for a neighbor: it would turn a static one into an ordinary one
+/// (NEIGH_UPDATE_F_USE in net/core/neighbor.c).
+fn is_resolved_by_kernel(known: NeighborKnowledge) -> bool {
+    known != NeighborKnowledge::TablesState(NeighborOrigin::Configured)
 }
 
 /// Removes the neighbor with the oldest request. A neighbor that was just requested stays, so that

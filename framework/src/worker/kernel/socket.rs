@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
@@ -24,6 +24,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::decode;
 use super::tables::{Change, LinkIdx, Rule, RuleAction, Tables};
+use crate::sys::socket::wait_readable;
 
 /// The groups of linux/rtnetlink.h whose events change the content of a [`Tables`].
 const GROUPS: [u32; 5] = [
@@ -67,10 +68,6 @@ pub(super) enum NetlinkEvents {
 
 pub(super) struct Events {
     socket: Socket,
-    /// The same socket under a type that can set its timeout.
-    timeout: UdpSocket,
-    /// The timeout that is set: an idle program calls this a hundred times a second.
-    patience: Option<Duration>,
     buffer: Vec<u8>,
     undecoded: u64,
 }
@@ -85,29 +82,29 @@ impl Events {
         }
         // An older kernel has neither this group nor such objects.
         let _ = socket.add_membership(GROUP_NEXTHOP);
-        let (timeout, buffer) = (timeout_of(&socket)?, Vec::with_capacity(MESSAGE_LEN_MAX));
-        Ok(Self { socket, timeout, patience: None, buffer, undecoded: 0 })
+        Ok(Self { socket, buffer: Vec::with_capacity(MESSAGE_LEN_MAX), undecoded: 0 })
     }
 
-    /// Waits for events, at most `patience`.
-    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<NetlinkEvents> {
-        if self.patience != Some(patience) {
-            self.timeout.set_read_timeout(Some(patience))?;
-            self.patience = Some(patience);
+    /// Waits for events, at most `patience`, or until `wakeup` is readable.
+    pub(super) fn wait(&mut self, patience: Duration, wakeup: Option<RawFd>) -> io::Result<NetlinkEvents> {
+        match wait_readable([Some(self.socket.as_raw_fd()), wakeup], Some(patience)) {
+            Ok(true) => self.next(),
+            Ok(false) => Ok(NetlinkEvents::Nothing),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(NetlinkEvents::Nothing),
+            Err(error) => Err(error),
         }
-        self.receive(0)
     }
 
     /// The next events, if there are any now.
     pub(super) fn next(&mut self) -> io::Result<NetlinkEvents> {
-        self.receive(libc::MSG_DONTWAIT)
+        self.receive()
     }
 
     /// Discards queued events: a later dump includes them. After an overrun the kernel drops all
     /// further events until the socket is empty (netlink_rcv_wake in net/netlink/af_netlink.c).
     pub(super) fn discard(&mut self) -> io::Result<()> {
         for _ in 0..DATAGRAMS_WAITING_MAX {
-            if matches!(self.receive(libc::MSG_DONTWAIT)?, NetlinkEvents::Nothing) {
+            if matches!(self.receive()?, NetlinkEvents::Nothing) {
                 return Ok(());
             }
         }
@@ -119,9 +116,9 @@ impl Events {
         std::mem::take(&mut self.undecoded)
     }
 
-    fn receive(&mut self, flags: i32) -> io::Result<NetlinkEvents> {
+    fn receive(&mut self) -> io::Result<NetlinkEvents> {
         self.buffer.clear();
-        match self.socket.recv_from(&mut self.buffer, flags | libc::MSG_TRUNC) {
+        match self.socket.recv_from(&mut self.buffer, libc::MSG_DONTWAIT | libc::MSG_TRUNC) {
             // A truncated message counts as lost.
             Ok((len, _)) if len > self.buffer.len() => Ok(NetlinkEvents::Gap),
             // Only the kernel has port 0; another process may send here as well.

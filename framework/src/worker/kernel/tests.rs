@@ -2,16 +2,22 @@
 //! ring.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::follower::{Follower, LinkState};
+use super::follower::{Follower, HostUpdate, LinkState};
 use super::host_sync::{HostSync, RingFull};
+use super::mirror::Mirror;
 use super::socket::default_rules;
 use super::tables::{
     Change, KernelLink, KernelNeighbor, KernelRoute, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule,
     RuleAction, Tables, TablesState,
 };
 use super::view::View;
+use super::wakeup::Wakeup;
+use crate::counters::Block;
 use crate::proto::{HashSeed, Host, HostConfig, HostError, InterfaceId, Ipv4Prefix, Resolution};
+use crate::sys::socket::wait_readable;
 use crate::time::Instant;
 use crate::wire::{MacAddr, VlanTags};
 use crate::worker::spsc::lossless;
@@ -229,6 +235,33 @@ fn wish_is_refused_where_the_ring_is_full_or_the_mirror_is_gone() {
     assert_eq!([2, 3, 4].map(|n| follower.want(Ipv4Addr::new(10, 0, 0, n))), [true, true, false]);
     drop(mirror);
     assert!(!follower.want(ip("10.0.0.2")));
+}
+
+#[test]
+fn worker_that_sleeps_is_woken_for_updates_and_wakes_the_mirror_for_requests() {
+    let (mut updates, consumer) = lossless::ring(4).unwrap();
+    let (requests, _mirror) = lossless::ring(4).unwrap();
+    let [own, mirrors] = [(); 2].map(|()| Arc::new(Wakeup::new().unwrap()));
+    let mut follower = Follower::new(consumer, requests).woken_by(Arc::clone(&own), Arc::clone(&mirrors));
+    let is_readable = |wakeup: &Wakeup| wait_readable([Some(wakeup.fd())], Some(Duration::ZERO)).unwrap();
+    assert!(!follower.arm() && !own.is_slept_on(), "its thread polls");
+    assert_eq!(follower.sleep_on(), Some(own.fd()));
+    assert!(!follower.arm() && own.is_slept_on());
+    updates.push(HostUpdate::Link(LinkState::default())).unwrap();
+    own.wake();
+    assert!(is_readable(&own));
+    assert!(follower.arm(), "the update comes before the next sleep");
+    assert!(!is_readable(&own));
+    mirrors.arm();
+    assert!(follower.want(ip("10.0.0.2")) && is_readable(&mirrors));
+}
+
+#[test]
+fn turn_that_does_not_wait_dumps_nothing() {
+    let block = Block::heap();
+    let mut mirror = Mirror::open(&block.scope("test")).unwrap();
+    (0..3).for_each(|_| _ = mirror.turn(Duration::ZERO));
+    assert_eq!(block.snapshot().count("test/kernel/dumps"), Some(1));
 }
 
 #[test]

@@ -65,12 +65,13 @@ pub(in crate::worker) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sleeps until `fd` is readable, `timeout` is over, or a signal came. A loop calls it after a turn
-/// without frames, with [`Worker::wait_fd`](crate::worker::Worker::wait_fd) and the time until
+/// Sleeps until one of `fds` is readable, `timeout` is over, or a signal came. A loop calls it
+/// after a turn without frames, with [`Worker::wait_fd`](crate::worker::Worker::wait_fd),
+/// [`Worker::update_fd`](crate::worker::Worker::update_fd), and the time until
 /// [`Worker::next_deadline`](crate::worker::Worker::next_deadline). One system call.
-pub fn sleep_on(fd: Option<RawFd>, timeout: Option<Duration>) {
+pub fn sleep_on<const N: usize>(fds: [Option<RawFd>; N], timeout: Option<Duration>) {
     // The result does not matter, because the caller polls its queue in any case.
-    let _: io::Result<bool> = wait_readable(fd, timeout);
+    let _: io::Result<bool> = wait_readable(fds, timeout);
 }
 
 /// Writes a `struct sockaddr_in` without a port.

@@ -449,12 +449,9 @@ fn listen(
     hosts: &mut [(u16, LiveHost)],
 ) -> Result<IcmpErrorListener, LiveError> {
     let socket = lent.map_or_else(|| kernel_socket::icmp_errors(interface), Ok);
-    let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
-    let (thread, ears) = listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })?;
-    for ((_, host), icmp_errors) in hosts.iter_mut().zip(ears) {
-        host.follower.listen(icmp_errors);
-    }
-    Ok(thread)
+    let followers = hosts.iter_mut().map(|(_, host)| &mut host.follower);
+    let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, followers));
+    listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })
 }
 
 /// The advice for a bond in active-backup. In driver mode a frame arrives on a leg, and the kernel

@@ -183,6 +183,11 @@ impl<T: Send> Consumer<T> {
         count
     }
 
+    /// Whether there is no item now. Loads the producer's index only if no item is known.
+    pub fn is_empty(&mut self) -> bool {
+        self.available() == 0
+    }
+
     /// The producer is gone. Items pushed before can still be popped; see
     /// [`is_drained`](Self::is_drained).
     pub fn is_closed(&self) -> bool {

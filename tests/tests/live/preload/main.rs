@@ -7,6 +7,7 @@ mod connectx;
 mod counters;
 mod edges;
 mod forks;
+mod idle;
 mod places;
 
 use std::io::{BufRead, BufReader, Read, Write};
