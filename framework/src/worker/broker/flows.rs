@@ -5,6 +5,7 @@ use core::net::SocketAddrV4;
 use std::collections::HashMap;
 
 use super::error::Refusal;
+use super::leaving::LeavingCounts;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::steering::RuleId;
 use crate::wire::Protocol;
@@ -13,7 +14,7 @@ use crate::wire::icmpv4::QuotedFlow;
 /// The most flows of a client: listeners, datagram sockets, and as many outgoing connections as the
 /// library of `wirepath run` has room for, those closed in the last minute among them.
 const FLOWS_MAX: usize = 16_384;
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
 /// The number of a client of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,15 +95,14 @@ impl FlowTable {
         Some(held.id)
     }
 
-    /// Whether a client of user `uid` may have another flow: it has room for it, and no other
-    /// client receives the same frames, unless both may share them.
+    /// Whether a client of user `uid` may have another flow: it has fewer than it may have, and no
+    /// other client receives the same frames, unless both may share them.
     pub(super) fn check(&self, client: ClientId, uid: u32, flow: &Flow) -> Result<(), Refusal> {
         if self.counts.get(&client).is_some_and(|count| *count >= FLOWS_MAX) {
             let sentence =
                 format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
             return Err(Refusal::new(libc::ENOBUFS, sentence));
         }
-        self.check_budget(uid)?;
         let is_taken = |held: &&Held| {
             let may_share = self.is_shared && held.uid == uid && !(is_exact(flow) && held.flow == *flow);
             held.client != client && overlaps(&held.flow, flow) && !may_share
@@ -117,13 +117,14 @@ impl FlowTable {
         }
     }
 
-    /// Whether there are rules left for a flow of user `uid`.
-    fn check_budget(&self, uid: u32) -> Result<(), Refusal> {
+    /// Whether there are rules left for another flow of user `uid`, beside those of ports that
+    /// leave.
+    pub(super) fn check_budget(&self, uid: u32, leaving: LeavingCounts) -> Result<(), Refusal> {
         let RuleBudget { rules_max, of_a_flow } = self.budget;
         let rules = |flows: usize| (flows + 1).saturating_mul(of_a_flow);
-        let of_user = self.counts_of_users.get(&uid).copied().unwrap_or(0);
+        let of_user = self.counts_of_users.get(&uid).copied().unwrap_or(0) + leaving.of_user;
         let of_root = self.counts_of_users.get(&ROOT).copied().unwrap_or(0);
-        let of_users = self.destinations.len() - of_root;
+        let of_users = self.destinations.len() - of_root + leaving.of_users;
         if uid == ROOT || (rules(of_user) <= self.budget.of_a_user() && rules(of_users) <= self.budget.of_users()) {
             return Ok(());
         }
@@ -327,7 +328,7 @@ mod tests {
         let mut table = FlowTable::new(true, RuleBudget { rules_max: 64, of_a_flow: 2 });
         let mut take = |client, uid, from: u16| {
             let mut count = 0;
-            while table.check(ClientId(client), uid, &flow(from + count)).is_ok() {
+            while table.check_budget(uid, LeavingCounts::default()).is_ok() {
                 table.add(ClientId(client), uid, flow(from + count), vec![rule(), rule()]);
                 count += 1;
             }
@@ -336,11 +337,23 @@ mod tests {
         // Half of 64, and all but a sixteenth.
         assert_eq!([take(1, 1000, 1_000), take(2, 1000, 2_000)], [16, 0]);
         assert_eq!([take(3, 1001, 3_000), take(4, 1002, 4_000)], [14, 0]);
-        let refusal = table.check(ClientId(5), 1003, &flow(5_000)).unwrap_err();
+        let none = LeavingCounts::default();
+        let refusal = table.check_budget(1003, none).unwrap_err();
         assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("has 64 rules"), "{refusal:?}");
-        table.check(ClientId(6), 0, &flow(6_000)).unwrap();
+        table.check_budget(ROOT, none).unwrap();
         table.remove_all(|held| held.uid == 1000);
-        table.check(ClientId(5), 1003, &flow(5_000)).unwrap();
+        table.check_budget(1003, none).unwrap();
+    }
+
+    #[test]
+    fn ports_that_leave_count_for_the_user_whose_they_were() {
+        let mut table = FlowTable::new(true, RuleBudget { rules_max: 64, of_a_flow: 2 });
+        let check = |table: &FlowTable, of_user, of_users| {
+            table.check_budget(1000, LeavingCounts { of_user, of_users }).map_err(|refusal| refusal.errno)
+        };
+        table.add(FIRST, 1000, flow(5000), vec![rule(), rule()]);
+        assert_eq!([check(&table, 14, 14), check(&table, 15, 15)], [Ok(()), Err(libc::ENOBUFS)]);
+        assert_eq!([check(&table, 0, 28), check(&table, 0, 29)], [Ok(()), Err(libc::ENOBUFS)]);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! old processes share with the new ones, it would accept connections that end when the port is a
 //! client's again.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::flows::ROOT;
 use super::owners::{self, KernelSocket};
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::steering::RuleId;
@@ -19,9 +21,68 @@ const WAITS_AT_MOST: Duration = Duration::from_secs(30);
 /// The same where the socket listens.
 const LISTENS_AT_MOST: Duration = Duration::from_secs(15);
 
+/// The most ports that leave at a time.
+const LEAVING_MAX: usize = 1_024;
+
+/// All ports that leave. Each user has a share of them: a client that keeps taking ports and giving
+/// them up displaces ports of its own user.
+#[derive(Default)]
+pub(super) struct LeavingPorts(Vec<LeavingPort>);
+
+/// How many ports leave that were a user's, and that were of all users but root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeavingCounts {
+    pub(super) of_user: usize,
+    pub(super) of_users: usize,
+}
+
+impl LeavingPorts {
+    /// Adds a port. Returns the one that is the kernel's at once, where there are too many: the
+    /// oldest one of the user who has most.
+    pub(super) fn add(&mut self, port: LeavingPort) -> Option<LeavingPort> {
+        self.0.push(port);
+        if self.0.len() <= LEAVING_MAX { None } else { self.take_oldest_of(self.user_with_most()?) }
+    }
+
+    /// Removes those whose next look is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<LeavingPort> {
+        self.0.extract_if(.., |port| port.next_look <= now).collect()
+    }
+
+    /// Keeps one for another while.
+    pub(super) fn keep(&mut self, port: LeavingPort) {
+        self.0.push(port);
+    }
+
+    /// Removes the port that leaves at once because user `uid` wants a rule: the oldest one that was
+    /// his, or of the user who has most.
+    pub(super) fn take_for(&mut self, uid: u32) -> Option<LeavingPort> {
+        self.take_oldest_of(uid).or_else(|| self.take_oldest_of(self.user_with_most()?))
+    }
+
+    pub(super) fn counts(&self, uid: u32) -> LeavingCounts {
+        let count = |is_counted: &dyn Fn(u32) -> bool| self.0.iter().filter(|port| is_counted(port.uid)).count();
+        LeavingCounts { of_user: count(&|owner| owner == uid), of_users: count(&|owner| owner != ROOT) }
+    }
+
+    fn take_oldest_of(&mut self, uid: u32) -> Option<LeavingPort> {
+        let of_user = self.0.iter().enumerate().filter(|(_, port)| port.uid == uid);
+        let oldest = of_user.min_by_key(|(_, port)| port.since).map(|(idx, _)| idx);
+        oldest.map(|idx| self.0.swap_remove(idx))
+    }
+
+    fn user_with_most(&self) -> Option<u32> {
+        let mut counts = BTreeMap::<u32, usize>::new();
+        self.0.iter().for_each(|port| *counts.entry(port.uid).or_default() += 1);
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid)
+    }
+}
+
 /// A port that no client has any more.
 pub(super) struct LeavingPort {
     flow: Flow,
+    /// The user whose it was.
+    uid: u32,
     /// The rules by which its frames still come to the broker.
     pub(super) rules: Vec<RuleId>,
     since: Instant,
@@ -46,14 +107,10 @@ enum Holder {
 }
 
 impl LeavingPort {
-    /// A port that its last client has just given up.
-    pub(super) fn new(flow: Flow, rules: Vec<RuleId>, now: Instant) -> Self {
+    /// A port that its last client, of user `uid`, has just given up.
+    pub(super) fn new(flow: Flow, uid: u32, rules: Vec<RuleId>, now: Instant) -> Self {
         let (listeners, is_servers_next, listens_since) = (Vec::new(), true, None);
-        Self { flow, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
-    }
-
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.next_look <= now
+        Self { flow, uid, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
     }
 
     /// Whether its frames are still dropped, given the kernel's TCP sockets. The first look comes
@@ -100,7 +157,25 @@ mod tests {
     fn port(begin: Instant) -> LeavingPort {
         let destination = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
         let flow = Flow { protocol: Protocol::TCP, destination, source: None, source_port: None, vlan: None };
-        LeavingPort::new(flow, vec![], begin)
+        LeavingPort::new(flow, 1000, vec![], begin)
+    }
+
+    #[test]
+    fn user_who_keeps_giving_ports_up_displaces_his_own() {
+        let (begin, mut all) = (Instant::now(), LeavingPorts::default());
+        let mut now = begin;
+        let mut leave = |uid| {
+            now += Duration::from_millis(1);
+            all.add(LeavingPort { uid, since: now, ..port(begin) }).map(|gone| gone.uid)
+        };
+        assert!((0..10).all(|_| leave(7).is_none()), "there is room");
+        assert_eq!((0..LEAVING_MAX).filter_map(|_| leave(1000)).collect::<Vec<_>>(), [1000; 10]);
+        assert_eq!((0..5).map(|_| leave(8)).collect::<Vec<_>>(), [Some(1000); 5]);
+        let counts = |of_user| LeavingCounts { of_user, of_users: LEAVING_MAX };
+        assert_eq!([7, 8, 1000].map(|uid| all.counts(uid)), [10, 5, LEAVING_MAX - 15].map(counts));
+        let oldest = all.take_for(7).unwrap();
+        assert_eq!((oldest.uid, oldest.since), (7, begin + Duration::from_millis(1)));
+        assert_eq!(all.take_for(9).unwrap().uid, 1000, "who has most");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::clients::{CLIENTS_MAX, Client, Clients};
 use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, Held, RuleBudget};
 use super::forward::{ClientIdx, Forwarder};
-use super::leaving::LeavingPort;
+use super::leaving::{LeavingPort, LeavingPorts};
 use super::listener::Listener;
 use super::orders::{Lent, Turns, WaitingOrder};
 use super::owners;
@@ -41,9 +41,6 @@ const LEND_INTERVAL: Duration = Duration::from_millis(20);
 const LENDS_WITHIN: Duration = Duration::from_millis(500);
 /// How often the ports of clients are compared with the kernel's sockets.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
-/// The most ports that leave at a time, so that a client that keeps taking ports and giving them up
-/// does not use up the rules of others.
-const LEAVING_MAX: usize = 1_024;
 /// The most connections accepted in a turn.
 const ACCEPTED_A_TURN: usize = 16;
 /// The most ICMP errors passed on in a turn.
@@ -107,7 +104,7 @@ pub struct Broker {
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
     /// Ports that no client has any more and whose frames are still dropped.
-    leaving: Vec<LeavingPort>,
+    leaving: LeavingPorts,
     reviewed: Instant,
     /// The number of log lines since the last review.
     lines: u32,
@@ -192,7 +189,7 @@ impl Broker {
             turns: Turns::default(),
             flows: FlowTable::new(forwarder.is_some(), budget),
             forwarder,
-            leaving: Vec::new(),
+            leaving: LeavingPorts::default(),
             reviewed: Instant::now(),
             lines: 0,
             refusal_lines: RefusalLines::new(Instant::now()),
@@ -306,7 +303,7 @@ impl Broker {
     /// Gives ports that no client has any more to the kernel.
     fn let_ports_leave(&mut self) {
         let now = Instant::now();
-        let due: Vec<LeavingPort> = self.leaving.extract_if(.., |port| port.is_due(now)).collect();
+        let due = self.leaving.take_due(now);
         if due.is_empty() {
             return;
         }
@@ -314,14 +311,27 @@ impl Broker {
         // kernel's list is long on a busy machine.
         let sockets = owners::sockets(Protocol::TCP, &self.devices()).unwrap_or_default();
         for mut port in due {
-            if port.stays(&sockets, now) {
-                self.leaving.push(port);
-                continue;
+            match port.stays(&sockets, now) {
+                true => self.leaving.keep(port),
+                false => self.give_to_kernel(&port),
             }
-            for rule in port.rules {
-                // The rule is in place, or the interface is gone.
-                let _ = self.device.unsteer(rule);
-            }
+        }
+    }
+
+    /// The kernel receives the frames of a port that has left.
+    fn give_to_kernel(&mut self, port: &LeavingPort) {
+        for &rule in &port.rules {
+            // The rule is in place, or the interface is gone.
+            let _ = self.device.unsteer(rule);
+        }
+    }
+
+    /// Whether there are rules for another flow of user `uid`. Ports that leave make room for it.
+    fn make_room(&mut self, uid: u32) -> Result<(), Refusal> {
+        loop {
+            let Err(refusal) = self.flows.check_budget(uid, self.leaving.counts(uid)) else { return Ok(()) };
+            let Some(port) = self.leaving.take_for(uid) else { return Err(refusal) };
+            self.give_to_kernel(&port);
         }
     }
 
@@ -536,6 +546,7 @@ impl Broker {
         if let Some(flow) = self.flows.use_again(id, &flow) {
             return Ok(Reply::Steered { id: flow }.into());
         }
+        self.make_room(uid)?;
         self.flows.check(id, uid, &flow)?;
         let devices = self.devices();
         let sockets = owners::sockets_of(&flow, &devices);
@@ -584,8 +595,11 @@ impl Broker {
     fn unsteer(&mut self, held: &Held) {
         let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
         let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
-        if self.forwarder.is_some() && is_port && self.leaving.len() < LEAVING_MAX {
-            self.leaving.push(LeavingPort::new(held.flow, held.rules.clone(), Instant::now()));
+        if self.forwarder.is_some() && is_port {
+            let port = LeavingPort::new(held.flow, held.uid, held.rules.clone(), Instant::now());
+            if let Some(gone) = self.leaving.add(port) {
+                self.give_to_kernel(&gone);
+            }
             return self.uninstall(&held.flow, &[], queue);
         }
         self.uninstall(&held.flow, &held.rules, queue);
