@@ -171,6 +171,11 @@ impl Clients {
         self.withheld.insert(queue);
     }
 
+    /// The kernel gives the queue again.
+    pub(super) fn regain(&mut self, queue: u16) {
+        self.withheld.remove(&queue);
+    }
+
     /// A client has this queue from now on: the kernel gave it.
     pub(super) fn give(&mut self, id: ClientId, queue: u16) {
         self.withheld.remove(&queue);

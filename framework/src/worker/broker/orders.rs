@@ -1,4 +1,4 @@
-//! What clients order and get, and whose turn it is. Each try makes a client's packet buffers, so
+//! What clients order and get, and whose turn it is. A try may make a client's packet buffers, so
 //! there is one in each turn of the broker's loop.
 
 use std::os::fd::BorrowedFd;

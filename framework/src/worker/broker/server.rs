@@ -20,13 +20,13 @@ use super::owners;
 use super::refusals::{OF_A_CLIENT, OF_A_STRANGER, RefusalLines, Written};
 use super::rights::{BrokerRule, BrokerRules, BrokerUser, Rights};
 use crate::counters::{Block, Counter, Gauge, Unit};
-use crate::device::Device;
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use crate::device::af_xdp::broker::sys::{self, Events, Peer};
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, broker_of};
 use crate::device::steering::{RuleId, SteerError};
+use crate::device::{Device, DeviceError};
 use crate::wire::icmpv4::{Icmpv4Message, QuotedFlow};
 use crate::wire::{Ipv4Packet, Protocol};
 use crate::worker::StopFlag;
@@ -515,8 +515,15 @@ impl Broker {
         // One that was not withheld is the first.
         let place = if self.clients.is_withheld(candidates[0]) { waiting.tries % candidates.len() } else { 0 };
         let queue = candidates[place];
-        let lent = self.device.lend(queue, &waiting.order);
-        let lent = lent.map_err(|error| Refusal::new(libc::EBUSY, error.to_string()))?;
+        let busy = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
+        if self.clients.is_withheld(queue) {
+            if self.device.is_free(queue, &waiting.order).map_err(busy)? {
+                // The kernel frees it of the socket that has asked a moment later: for the next try.
+                self.clients.regain(queue);
+            }
+            return Ok(None);
+        }
+        let lent = self.device.lend(queue, &waiting.order).map_err(busy)?;
         match lent {
             Some(_) => self.clients.give(id, queue),
             None => self.clients.withhold(queue),

@@ -1,13 +1,19 @@
 //! A queue that a broker lends to a client: memory, and a bound socket whose umem is that memory.
 
+use core::time::Duration;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::super::CopyMode;
 use super::super::error::AfXdpSetupError;
 use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
 use super::super::rings::umem::register_for_another;
 use super::sys;
 use crate::mem::{Layout, Region};
+
+/// The smallest ring, and the smaller chunk, of an order.
+const RING_LEN_MIN: u32 = 64;
+const CHUNK_LEN_MIN: u32 = 2048;
 
 /// A umem and rings, as a client asks for them: checked by [`QueueOrder::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,27 @@ impl LentQueue {
         Ok(Self { socket, memory, zero_copy: has(libc::XDP_ZEROCOPY), multi_buffer: has(libc::XDP_USE_SG) })
     }
 
+    /// Whether the kernel gives the queue that is wanted: binds a socket with the smallest umem and
+    /// closes it. In copy mode, because a driver would set the queue up anew for zero copy; a queue
+    /// that has a socket is refused in either.
+    pub(in crate::device::af_xdp) fn is_free(wanted: &Wanted<'_>) -> Result<bool, AfXdpSetupError> {
+        let wanted = Wanted {
+            copying: CopyMode::Copy,
+            rx_ring_len: RING_LEN_MIN,
+            tx_ring_len: RING_LEN_MIN,
+            frame_len_max: 0,
+            patience: Duration::ZERO,
+            ..*wanted
+        };
+        let (rx_ring_len, tx_ring_len) = (RING_LEN_MIN, RING_LEN_MIN);
+        let umem_len = 2 * u64::from(RING_LEN_MIN) * u64::from(CHUNK_LEN_MIN);
+        let order = QueueOrder { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len };
+        match Self::make(&order, &wanted) {
+            Err(AfXdpSetupError::QueueBusy { .. }) => Ok(false),
+            made => made.map(|_| true),
+        }
+    }
+
     /// The descriptors for the client: the socket, and the memory.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.memory.as_fd()]
@@ -83,9 +110,10 @@ impl LentQueue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Mode;
     use super::super::super::interface::Interface;
-    use super::super::super::{CopyMode, Mode};
     use super::*;
+    use crate::device::af_xdp::rings::socket::RELEASE_MAX;
     use crate::device::af_xdp::rings::sys::{bind, leave_namespace};
 
     /// Whoever holds an AF_XDP socket may bind it, without a capability.
@@ -104,10 +132,12 @@ mod tests {
                 rx_ring_len: 64,
                 tx_ring_len: 64,
                 frame_len_max: 1518,
-                patience: core::time::Duration::ZERO,
+                patience: RELEASE_MAX,
             };
             let order = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+            assert!(LentQueue::is_free(&wanted).unwrap());
             let lent = LentQueue::make(&order, &wanted).unwrap();
+            assert!(!LentQueue::is_free(&wanted).unwrap(), "it is lent");
             let elsewhere = Interface::find("veth1").unwrap();
             let refused = bind(&lent.socket, elsewhere.index, 0, libc::XDP_COPY).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EBUSY), "{refused}");

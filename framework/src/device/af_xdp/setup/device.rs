@@ -209,7 +209,19 @@ impl AfXdpDevice {
     /// Lends queue `idx` to another process: makes its memory and its socket. `None` if another
     /// socket has the queue still; does not wait for it.
     pub(crate) fn lend(&self, idx: u16, order: &QueueOrder) -> Result<Option<LentQueue>, DeviceError> {
-        let wanted = Wanted {
+        match LentQueue::make(order, &self.wanted_for(idx, order)) {
+            Err(AfXdpSetupError::QueueBusy { .. }) => Ok(None),
+            made => Ok(Some(made?)),
+        }
+    }
+
+    /// Whether the kernel would give queue `idx`: asks without the memory that a client orders.
+    pub(crate) fn is_free(&self, idx: u16, order: &QueueOrder) -> Result<bool, DeviceError> {
+        Ok(LentQueue::is_free(&self.wanted_for(idx, order))?)
+    }
+
+    fn wanted_for(&self, idx: u16, order: &QueueOrder) -> Wanted<'_> {
+        Wanted {
             interface: self.port.interface(),
             queue: idx,
             mode: self.port.mode(),
@@ -218,10 +230,6 @@ impl AfXdpDevice {
             tx_ring_len: order.tx_ring_len,
             frame_len_max: self.frame_len_max(),
             patience: Duration::ZERO,
-        };
-        match LentQueue::make(order, &wanted) {
-            Err(AfXdpSetupError::QueueBusy { .. }) => Ok(None),
-            made => Ok(Some(made?)),
         }
     }
 
