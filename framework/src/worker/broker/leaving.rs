@@ -113,10 +113,10 @@ impl LeavingPort {
         Self { flow, uid, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
     }
 
-    /// Whether its frames are still dropped, given the kernel's TCP sockets. The first look comes
+    /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first look comes
     /// at once: a socket that listens then is the server's, and so is one that had the port before
     /// it listened.
-    pub(super) fn stays(&mut self, sockets: &[KernelSocket], now: Instant) -> bool {
+    pub(super) fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
         let listening: Vec<u32> = owners::listeners(&self.flow, sockets).collect();
         if self.is_servers_next {
@@ -124,7 +124,9 @@ impl LeavingPort {
         }
         let holder = match listening.iter().any(|inode| self.listeners.contains(inode)) {
             true => Holder::Listening,
-            false if listening.is_empty() && owners::waits_for_listener(&self.flow, sockets) => Holder::Waiting,
+            false if listening.is_empty() && owners::waits_for_listener(&self.flow, sockets, devices) => {
+                Holder::Waiting
+            }
             false => Holder::Other,
         };
         self.is_servers_next = holder == Holder::Waiting;
@@ -203,12 +205,12 @@ mod tests {
         let begin = Instant::now();
         let listener = |inode| KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), inode);
         let mut kept = port(begin);
-        assert!(kept.stays(&[listener(7)], begin));
-        assert!(kept.stays(&[listener(7)], begin + Duration::from_secs(1)));
+        assert!(kept.stays(&[listener(7)], &[], begin));
+        assert!(kept.stays(&[listener(7)], &[], begin + Duration::from_secs(1)));
         for before in [&[listener(7)][..], &[]] {
             let mut replaced = port(begin);
-            assert!(replaced.stays(before, begin));
-            assert!(!replaced.stays(&[listener(8)], begin + Duration::from_secs(1)));
+            assert!(replaced.stays(before, &[], begin));
+            assert!(!replaced.stays(&[listener(8)], &[], begin + Duration::from_secs(1)));
         }
     }
 }

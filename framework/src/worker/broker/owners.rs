@@ -113,15 +113,23 @@ pub(super) fn by_port(sockets: Vec<KernelSocket>) -> HashMap<u16, Vec<KernelSock
     ports
 }
 
-/// Whether a socket may have the flow's port although no table lists it: a TCP socket that is
-/// bound, but neither listens nor is connected yet.
-pub(super) fn is_bound(flow: &Flow) -> io::Result<bool> {
-    Ok(flow.protocol == Protocol::TCP && !sys::is_free(flow.destination)?)
+/// Whether a socket may have the flow's port on one of `devices` although no table lists it: a TCP
+/// socket that is bound, but neither listens nor is connected yet.
+pub(super) fn is_bound(flow: &Flow, devices: &[u32]) -> io::Result<bool> {
+    if flow.protocol != Protocol::TCP {
+        return Ok(false);
+    }
+    for &device in devices {
+        if !sys::is_free(flow.destination, device)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a kernel socket has the flow's port, and none of `sockets` listens there.
-pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket]) -> bool {
-    !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow).unwrap_or(false)
+pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket], devices: &[u32]) -> bool {
+    !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow, devices).unwrap_or(false)
 }
 
 /// The kernel sockets that listen at the flow's port, by their inodes.

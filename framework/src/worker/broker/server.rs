@@ -309,9 +309,10 @@ impl Broker {
         }
         // Once for all of them, because a client may give up a thousand ports at once, and the
         // kernel's list is long on a busy machine.
-        let sockets = owners::sockets(Protocol::TCP, &self.devices()).unwrap_or_default();
+        let devices = self.devices();
+        let sockets = owners::sockets(Protocol::TCP, &devices).unwrap_or_default();
         for mut port in due {
-            match port.stays(&sockets, now) {
+            match port.stays(&sockets, &devices, now) {
                 true => self.leaving.keep(port),
                 false => self.give_to_kernel(&port),
             }
@@ -558,7 +559,7 @@ impl Broker {
         let devices = self.devices();
         let sockets = owners::sockets_of(&flow, &devices);
         let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;
-        let is_bound = owners::is_bound(&flow).map_err(|error| system("a look at the port", &error))?;
+        let is_bound = owners::is_bound(&flow, &devices).map_err(|error| system("a look at the port", &error))?;
         owners::check(&flow, uid, &sockets, is_bound)?;
         let rules = self.install(&flow, queue)?;
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())

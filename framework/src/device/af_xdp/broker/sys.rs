@@ -28,6 +28,8 @@ use crate::sys::socket::{check, set, socket};
 
 /// Descriptors of a message.
 pub(crate) const DESCRIPTORS_MAX: usize = 3;
+/// asm-generic/socket.h
+const SO_BINDTOIFINDEX: c_int = 62;
 /// Connections that wait to be accepted.
 const BACKLOG: c_int = 16;
 
@@ -111,10 +113,12 @@ pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
     Ok(Peer { pid: value[0], uid: value[1], groups: own.chain(groups.into_iter().take(count)).collect() })
 }
 
-/// Whether no socket of the kernel has this TCP port: a try to bind it, in this network namespace.
-/// A socket that neither listens nor is connected is in no table that other processes can read.
-pub(crate) fn is_free(local: SocketAddrV4) -> io::Result<bool> {
+/// Whether no socket of the kernel has this TCP port for frames of `device`: a try to bind it
+/// there, in this network namespace. A socket that neither listens nor is connected is in no table
+/// that other processes can read. One that is bound to another device does not count.
+pub(crate) fn is_free(local: SocketAddrV4, device: u32) -> io::Result<bool> {
     let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+    set(&socket, libc::SOL_SOCKET, SO_BINDTOIFINDEX, &device)?;
     let address = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: local.port().to_be(),
@@ -287,7 +291,11 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::device::af_xdp::interface::Interface;
+    use crate::device::af_xdp::rings::sys::leave_namespace;
 
+    /// The index of `lo` in every namespace.
+    const LOOPBACK: u32 = 1;
     const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -363,9 +371,30 @@ mod tests {
     fn port_of_a_listener_is_not_free() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let std::net::SocketAddr::V4(local) = listener.local_addr().unwrap() else { panic!("IPv4 was bound") };
-        assert!(!is_free(local).unwrap());
+        assert!(!is_free(local, LOOPBACK).unwrap());
         drop(listener);
-        assert!(is_free(local).unwrap());
+        assert!(is_free(local, LOOPBACK).unwrap());
+    }
+
+    #[test]
+    fn port_that_is_bound_on_another_device_is_free_on_this_one() {
+        let test = "port_that_is_bound_on_another_device_is_free_on_this_one";
+        let tried = std::thread::spawn(|| {
+            leave_namespace()?;
+            for words in ["link set lo up", "link add veth0 type veth peer name veth1"] {
+                std::process::Command::new("ip").args(words.split(' ')).status()?;
+            }
+            let device = Interface::find("veth0").unwrap().index;
+            let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+            let std::net::SocketAddr::V4(local) = listener.local_addr()? else { panic!("IPv4 was bound") };
+            assert!(!is_free(local, device).unwrap(), "it has the port on all");
+            set(&listener, libc::SOL_SOCKET, SO_BINDTOIFINDEX, &LOOPBACK)?;
+            assert!(is_free(local, device).unwrap() && !is_free(local, LOOPBACK).unwrap());
+            io::Result::Ok(())
+        });
+        if let Err(error) = tried.join().unwrap() {
+            println!("SKIPPED {test}: {error}; run as root");
+        }
     }
 
     #[test]
