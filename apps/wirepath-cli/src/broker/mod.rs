@@ -21,6 +21,8 @@ use crate::user;
 
 /// The most MiB of packet buffers for a client: more than any program needs.
 const MEMORY_MAX_MIB: i64 = 65_536;
+/// The most for all clients of a user: what all his connections could have.
+const USER_MEMORY_MAX_MIB: i64 = 32 * MEMORY_MAX_MIB;
 
 /// Lends queues of an interface to programs that have no capability, until it is stopped.
 #[derive(Args)]
@@ -41,6 +43,9 @@ pub(crate) struct BrokerOptions {
     /// MiB of packet buffers for each program, at most
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=MEMORY_MAX_MIB))]
     memory: Option<i64>,
+    /// MiB of packet buffers for all programs of a user together, at most
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=USER_MEMORY_MAX_MIB))]
+    user_memory: Option<i64>,
     /// Keep the queues and pass frames on, so that any number of programs share the interface
     #[arg(long)]
     forward: bool,
@@ -104,6 +109,9 @@ impl BrokerOptions {
         }
         if let Some(mib) = self.memory {
             config.memory_max = mib.unsigned_abs() << 20;
+        }
+        if let Some(mib) = self.user_memory {
+            config.user_memory_max = mib.unsigned_abs() << 20;
         }
         Ok(config)
     }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
-use super::flows::ClientId;
+use super::flows::{ClientId, ROOT};
 use super::orders::{Lent, WaitingOrder};
 use super::rights::ClientRights;
+use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::sys::Peer;
 use crate::sys::process;
 
@@ -46,6 +47,8 @@ pub(super) struct Client {
     pub(super) lent: Option<Lent>,
     /// What it has ordered and not got yet.
     pub(super) waits: Option<WaitingOrder>,
+    /// Bytes of packet buffers that it has, or waits for.
+    pub(super) memory: u64,
     /// The socket that carries ICMP errors to the client.
     pub(super) icmp_errors: Option<UnixDatagram>,
     /// The second in which neighbors were last resolved, and their number.
@@ -132,10 +135,34 @@ impl Clients {
             queue,
             lent,
             waits,
+            memory: 0,
             icmp_errors,
             resolves: (now, 0),
         });
         Ok(goes)
+    }
+
+    /// Gives a client's order its memory, if its user may have that much beside what his other
+    /// clients have and wait for. Root has no bound.
+    pub(super) fn order(&mut self, id: ClientId, order: QueueOrder, of_user_max: u64) -> Result<(), Refusal> {
+        let Some(uid) = self.get(id).map(|client| client.peer.uid) else { return Ok(()) };
+        let others = self.all.iter().filter(|client| client.peer.uid == uid && client.id != id);
+        let memory = others.map(|client| client.memory).fold(order.umem_len, u64::saturating_add);
+        if uid != ROOT && memory > of_user_max {
+            let sentence = format!(
+                "user {uid} would have {} MiB of packet buffers, and the broker lends a user {} MiB at most: end programs \
+                 of his, or start it with --user-memory {}",
+                memory >> 20,
+                of_user_max >> 20,
+                (memory >> 20) + 1
+            );
+            return Err(Refusal::new(libc::ENOMEM, sentence));
+        }
+        if let Some(client) = self.get(id) {
+            client.memory = order.umem_len;
+            client.waits = Some(WaitingOrder { order, since: Instant::now(), tries: 0 });
+        }
+        Ok(())
     }
 
     /// The queues that a client may try, the best first: its own if it has one, otherwise those
@@ -376,6 +403,24 @@ mod tests {
         clients.give(greedy, 0);
         let refusal = of_rule(&mut clients);
         assert_eq!(clients.candidates(refusal, 3, "eth1").unwrap_err().errno, libc::EUSERS);
+    }
+
+    #[test]
+    fn memory_of_a_users_clients_is_bounded_in_sum() {
+        let mut clients = Clients::default();
+        let mib = |mib: u64| QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let [first, second, other, root] = [1000, 1000, 1001, 0].map(|uid| add(&mut clients, uid).unwrap());
+        clients.order(first, mib(60), 100 << 20).unwrap();
+        let refusal = clients.order(second, mib(41), 100 << 20).unwrap_err();
+        assert!(refusal.errno == libc::ENOMEM && refusal.sentence.contains("--user-memory 102"), "{refusal:?}");
+        assert!(clients.get(second).unwrap().waits.is_none());
+        clients.order(second, mib(40), 100 << 20).unwrap();
+        clients.order(first, mib(60), 100 << 20).unwrap();
+        clients.order(other, mib(100), 100 << 20).unwrap();
+        clients.order(root, mib(101), 100 << 20).unwrap();
+        clients.remove(second).unwrap();
+        let third = add(&mut clients, 1000).unwrap();
+        clients.order(third, mib(40), 100 << 20).unwrap();
     }
 
     #[test]

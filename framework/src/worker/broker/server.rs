@@ -62,6 +62,8 @@ pub struct BrokerConfig {
     pub rules: Option<Vec<BrokerRule>>,
     /// The most bytes of packet buffers of a client.
     pub memory_max: u64,
+    /// The most bytes of packet buffers of all clients of a user together; root has no bound.
+    pub user_memory_max: u64,
     /// Keeps all queues, and passes frames between them and the clients, so that more programs than
     /// queues share the interface. By default off: each client gets a queue.
     pub forward: bool,
@@ -72,7 +74,8 @@ pub struct BrokerConfig {
 
 impl BrokerConfig {
     /// The broker of `interface` at its usual path, for root alone, with 256 MiB of packet buffers
-    /// for a client: three times what the library of `wirepath run` takes.
+    /// for a client: three times what the library of `wirepath run` takes. All clients of a user
+    /// have 3 GiB: as many programs under the library as a user may have connections.
     pub fn new(interface: &str) -> Self {
         let port = AfXdpConfig { rules_max: 65_536, ..AfXdpConfig::new(interface) };
         Self {
@@ -81,6 +84,7 @@ impl BrokerConfig {
             users: Vec::new(),
             rules: None,
             memory_max: 256 << 20,
+            user_memory_max: 3 << 30,
             forward: false,
             serves_added_users: false,
         }
@@ -448,7 +452,7 @@ impl Broker {
         if client.lent.is_some() {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
-        client.waits = Some(WaitingOrder { order, since: Instant::now(), tries: 0 });
+        self.clients.order(id, order, self.config.user_memory_max)?;
         Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
     }
 
@@ -462,6 +466,9 @@ impl Broker {
             client.waits = lent.is_none().then_some(WaitingOrder { tries: order.tries + 1, ..order });
         }
         let Some(lent) = lent else { return };
+        if let (Err(_), Some(client)) = (&lent, self.clients.get(id)) {
+            client.memory = 0;
+        }
         let answer = lent.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
         if !self.reply(id, &answer) {
             self.end_client(id, report);
