@@ -54,8 +54,8 @@ impl LeavingPorts {
         self.0.push(port);
     }
 
-    /// Removes the port that leaves at once because user `uid` wants a rule: the oldest one that was
-    /// his, or of the user who has most.
+    /// Removes the port that leaves at once because user `uid` wants a rule: the oldest one that
+    /// was his, or of the user who has most.
     pub(super) fn take_for(&mut self, uid: u32) -> Option<LeavingPort> {
         self.take_oldest_of(uid).or_else(|| self.take_oldest_of(self.user_with_most()?))
     }
@@ -113,9 +113,9 @@ impl LeavingPort {
         Self { flow, uid, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
     }
 
-    /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first look comes
-    /// at once: a socket that listens then is the server's, and so is one that had the port before
-    /// it listened.
+    /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first
+    /// look comes at once: a socket that listens then is the server's, and so is one that had the
+    /// port before it listened.
     pub(super) fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
         let listening: Vec<u32> = owners::listeners(&self.flow, sockets).collect();

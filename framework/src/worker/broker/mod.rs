@@ -25,6 +25,7 @@
 //! gets the right to send any frame on the interface, because the kernel has no finer right.
 
 mod clients;
+mod config;
 mod error;
 mod flows;
 mod forward;
@@ -36,6 +37,7 @@ mod refusals;
 mod rights;
 mod server;
 
+pub use config::BrokerConfig;
 pub use error::BrokerError;
 pub use rights::{BrokerPorts, BrokerProgram, BrokerRule, BrokerRules, BrokerUser};
-pub use server::{Broker, BrokerConfig};
+pub use server::Broker;

@@ -1,0 +1,127 @@
+//! The queue of a client: the order, the tries to lend one, and the frames that come to it.
+
+use std::time::Duration;
+
+use super::super::clients::CLIENTS_MAX;
+use super::super::error::Refusal;
+use super::super::flows::ClientId;
+use super::super::orders::{Lent, WaitingOrder};
+use super::requests::Answer;
+use super::{Broker, system};
+use crate::device::DeviceError;
+use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message::Reply;
+
+/// How long a client waits for a queue at most: the kernel frees the queue of a process that was
+/// killed some milliseconds later.
+const LENDS_WITHIN: Duration = Duration::from_millis(500);
+
+impl Broker {
+    /// A client orders its queue, which it gets at once, or when the kernel has freed one.
+    pub(super) fn order(&mut self, id: ClientId, order: QueueOrder) -> Result<Answer, Refusal> {
+        order.check(self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
+        let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
+        client.rights.are_any()?;
+        if client.lent.is_some() {
+            return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
+        }
+        self.clients.order(id, order, self.config.user_memory_max)?;
+        Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
+    }
+
+    /// Tries to lend a queue to the waiting client whose turn it is.
+    pub(super) fn lend_to_next(&mut self, report: &mut dyn FnMut(&str)) {
+        let waiting = self.clients.iter().filter_map(|client| Some((client.id, client.peer.uid, client.waits?.tries)));
+        let Some(id) = self.turns.next(waiting) else { return };
+        let Some(order) = self.clients.get(id).and_then(|client| client.waits) else { return };
+        let lent = self.lend(id, &order);
+        if let Some(client) = self.clients.get(id) {
+            client.waits = lent.is_none().then_some(WaitingOrder { tries: order.tries + 1, ..order });
+        }
+        let Some(lent) = lent else { return };
+        if let (Err(_), Some(client)) = (&lent, self.clients.get(id)) {
+            client.memory = 0;
+        }
+        let answer = lent.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
+        if !self.reply(id, &answer) {
+            self.end_client(id, report);
+        }
+    }
+
+    /// Lends a queue to a client that waits for one; `None` if it waits on.
+    fn lend(&mut self, id: ClientId, waiting: &WaitingOrder) -> Option<Result<Answer, Refusal>> {
+        let order = &waiting.order;
+        let made = match &self.forwarder {
+            Some(_) => self.lend_forwarded(id, order).map(Some),
+            None => self.lend_queue(id, waiting),
+        };
+        let lent = match made {
+            Ok(Some(lent)) => lent,
+            Ok(None) if waiting.since.elapsed() < LENDS_WITHIN => return None,
+            Ok(None) => {
+                let sentence = format!(
+                    "processes keep the sockets of queues of {}, which earlier clients had: end them",
+                    self.config.port.interface
+                );
+                return Some(Err(Refusal::new(libc::EBUSY, sentence)));
+            }
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        let (zero_copy, multi_buffer, forwarded) = match &lent {
+            Lent::Queue(queue) => (queue.zero_copy, queue.multi_buffer, false),
+            Lent::Forwarded(_) => (false, true, true),
+        };
+        if let Some(client) = self.clients.get(id) {
+            client.lent = Some(lent);
+        }
+        let reply = Reply::Opened { umem_len: order.umem_len, zero_copy, multi_buffer, forwarded };
+        Some(Ok(Answer { has_queue: true, ..reply.into() }))
+    }
+
+    /// A queue whose frames are passed on. Its number is the client's index.
+    fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
+        let queue = self.clients.candidates(id, CLIENTS_MAX as u16, &self.config.port.interface)?[0];
+        self.clients.give(id, queue);
+        let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
+        let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.add(queue.into(), user, queue_of);
+        }
+        Ok(Lent::Forwarded(end))
+    }
+
+    /// A queue of the interface; `None` if the kernel does not give the one that was tried.
+    fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
+        let candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
+        // One that was not withheld is the first.
+        let place = if self.clients.is_withheld(candidates[0]) { waiting.tries % candidates.len() } else { 0 };
+        let queue = candidates[place];
+        let busy = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
+        if self.clients.is_withheld(queue) {
+            if self.device.is_free(queue, &waiting.order).map_err(busy)? {
+                // For the next try: a moment passes until the kernel frees it of the asking socket.
+                self.clients.regain(queue);
+            }
+            return Ok(None);
+        }
+        let lent = self.device.lend(queue, &waiting.order).map_err(busy)?;
+        match lent {
+            Some(_) => self.clients.give(id, queue),
+            None => self.clients.withhold(queue),
+        }
+        Ok(lent.map(Lent::Queue))
+    }
+
+    pub(super) fn connect(&mut self, id: ClientId) -> Result<Answer, Refusal> {
+        let (queue, lent) = self.clients.lent(id)?;
+        match (lent, &self.forwarder) {
+            (Lent::Queue(lent), _) => {
+                self.device.connect(queue, lent).map_err(|error| system("the socket in its program's map", &error))?;
+            }
+            (Lent::Forwarded(_), Some(forwarder)) => forwarder.set_receiving(queue.into(), true),
+            (Lent::Forwarded(_), None) => (),
+        }
+        Ok(Reply::Done.into())
+    }
+}

@@ -1,0 +1,315 @@
+//! The broker's loop: accepts connections, has one request of each client that has sent some
+//! answered, and looks after what is due by time. Its files are what a client can ask for
+//! (`requests`, `lending`, `steering`), what it loses (`review`), the ICMP errors that it gets, and
+//! the log.
+
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use super::clients::{Client, Clients};
+use super::config::BrokerConfig;
+use super::error::{BrokerError, Refusal};
+use super::flows::{ClientId, FlowTable, RuleBudget};
+use super::forward::Forwarder;
+use super::leaving::LeavingPorts;
+use super::listener::Listener;
+use super::orders::Turns;
+use super::refusals::{OF_A_STRANGER, RefusalLines};
+use super::rights::{BrokerRules, Rights};
+use crate::counters::{Block, Counter, Gauge, Unit};
+use crate::device::Device;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::broker::message::Reply;
+use crate::device::af_xdp::broker::sys::{self, Peer};
+use crate::worker::StopFlag;
+use crate::worker::kernel::Mirror;
+use crate::worker::live::icmp_errors;
+
+mod icmp;
+mod lending;
+mod log;
+mod requests;
+mod review;
+mod steering;
+
+/// The longest wait for a request. Between two waits the loop checks the program and the stop flag.
+const TURN_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while a client waits for a queue.
+const LEND_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the ports of clients are compared with the kernel's sockets.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
+/// The most connections accepted in a turn.
+const ACCEPTED_A_TURN: usize = 16;
+
+/// A broker. When it is dropped or its process ends, the kernel gets the frames of its clients.
+pub struct Broker {
+    config: BrokerConfig,
+    rights: Rights,
+    /// New rules, to be applied.
+    replacement: BrokerRules,
+    device: AfXdpDevice,
+    queues: u16,
+    mirror: Mirror,
+    icmp_errors: UdpSocket,
+    listener: Listener,
+    clients: Clients,
+    turns: Turns,
+    flows: FlowTable,
+    /// Passes frames on, if the queues are not lent.
+    forwarder: Option<Forwarder>,
+    /// Ports that no client has any more and whose frames are still dropped.
+    leaving: LeavingPorts,
+    reviewed: Instant,
+    /// The number of log lines since the last review.
+    lines: u32,
+    refusal_lines: RefusalLines,
+    counters: Counters,
+    _block: Block,
+}
+
+struct Counters {
+    clients: Gauge,
+    requests: Counter,
+    refused: Counter,
+    refused_by_rights: Counter,
+    refused_as_taken: Counter,
+    flows_taken_back: Counter,
+    errors_passed_on: Counter,
+}
+
+impl Broker {
+    /// Attaches the program, and listens.
+    ///
+    /// # Errors
+    /// One sentence with the next step: no such interface, no permission, another program on the
+    /// interface, another broker.
+    pub fn open(config: BrokerConfig) -> Result<Self, BrokerError> {
+        let failed = |error: &dyn core::fmt::Display| BrokerError(error.to_string());
+        let interface = config.port.interface.clone();
+        // Listens first, because another broker of the interface is then the error, and not its
+        // program.
+        let listener = Listener::open(&config.path)?;
+        let mut device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
+        let block = Block::create("broker").map_err(|error| failed(&error))?;
+        let scope = block.scope("broker");
+        let mirror = Mirror::open(&scope).map_err(|error| failed(&error))?;
+        let icmp_errors =
+            icmp_errors(&interface).and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).map_err(
+                |error| BrokerError(format!("ICMP errors of {interface} cannot be heard ({error}): run as root")),
+            )?;
+        let counters = Counters {
+            clients: scope.gauge("clients", Unit::Number),
+            requests: scope.counter("requests", Unit::Messages),
+            refused: scope.counter("refused", Unit::Messages),
+            refused_by_rights: scope.counter("refused_by_rights", Unit::Messages),
+            refused_as_taken: scope.counter("refused_as_taken", Unit::Messages),
+            flows_taken_back: scope.counter("flows_taken_back", Unit::Number),
+            errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
+        };
+        let capabilities = device.capabilities();
+        let forwarder = if config.forward {
+            let queues: Result<Vec<_>, _> = (0..capabilities.queues).map(|idx| device.take_queue(idx)).collect();
+            let queues = queues.map_err(|error| failed(&error))?;
+            let started = Forwarder::start(queues, capabilities.frame_len_max, block.scope("forward"));
+            Some(started.map_err(|why| BrokerError(format!("frames of {interface} cannot be passed on: {why}")))?)
+        } else {
+            None
+        };
+        // A client has one queue, or all where frames are passed on.
+        let of_a_flow = if forwarder.is_some() { usize::from(capabilities.queues) } else { 1 };
+        let budget = RuleBudget { rules_max: config.port.rules_max, of_a_flow };
+        Ok(Self {
+            queues: capabilities.queues,
+            rights: match &config.rules {
+                Some(rules) => Rights::of_rules(rules.clone()),
+                None => Rights::Users(config.users.clone()),
+            },
+            replacement: BrokerRules::default(),
+            config,
+            device,
+            mirror,
+            icmp_errors,
+            listener,
+            clients: Clients::default(),
+            turns: Turns::default(),
+            flows: FlowTable::new(forwarder.is_some(), budget),
+            forwarder,
+            leaving: LeavingPorts::default(),
+            reviewed: Instant::now(),
+            lines: 0,
+            refusal_lines: RefusalLines::new(Instant::now()),
+            counters,
+            _block: block,
+        })
+    }
+
+    /// For the operator: the interface, the mode, the path.
+    pub fn describe(&self) -> String {
+        let mut words = format!("{}; at {}", self.device.describe(), self.config.path.display());
+        if self.forwarder.is_some() {
+            words += "; frames are passed on, so programs share the queues";
+        } else if self.queues > 1 {
+            let interface = &self.config.port.interface;
+            words += &format!("; each program gets one of {} queues", self.queues);
+            if self.device.why_unsteered().is_some() {
+                words += &format!(
+                    ", and only what the NIC delivers there: steer with `ethtool -N {interface}`, or have one queue \
+                     (`ethtool -L {interface} combined 1`)"
+                );
+            }
+        }
+        words
+    }
+
+    /// Replaces the broker's rules while it serves.
+    pub fn rules(&self) -> BrokerRules {
+        self.replacement.clone()
+    }
+
+    /// Serves until `stop`. `report` gets a line for each client that comes or goes, and for each
+    /// refusal.
+    ///
+    /// # Errors
+    /// The program was taken off the interface for good, or the interface is gone.
+    pub fn serve(self, stop: &StopFlag, report: impl FnMut(&str)) -> Result<(), BrokerError> {
+        self.serve_while(stop, |_| true, report)
+    }
+
+    /// As [`serve`](Self::serve), and ends as well when `is_needed` returns false. It is called ten
+    /// times a second or more, with the number of clients.
+    ///
+    /// # Errors
+    /// As of `serve`.
+    pub fn serve_while(
+        mut self,
+        stop: &StopFlag,
+        mut is_needed: impl FnMut(usize) -> bool,
+        mut report: impl FnMut(&str),
+    ) -> Result<(), BrokerError> {
+        while !stop.is_stopping() && is_needed(self.clients.iter().count()) {
+            self.turn(&mut report)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, report: &mut dyn FnMut(&str)) -> Result<(), BrokerError> {
+        let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
+        let fixed = [self.listener.socket.as_raw_fd(), self.icmp_errors.as_raw_fd()];
+        let fds: Vec<RawFd> = fixed.into_iter().chain(self.clients.iter().flat_map(Client::descriptors)).collect();
+        let events = sys::wait(&fds, self.wait_at_most())
+            .map_err(|error| BrokerError(format!("waiting for requests failed ({error}): start the broker again")))?;
+        self.device.look_after();
+        if let Some(why) = self.device.why_ended() {
+            return Err(BrokerError(why));
+        }
+        if self.forwarder.as_ref().is_some_and(Forwarder::has_ended) {
+            return Err(BrokerError("the thread that passes frames on has failed: start the broker again".into()));
+        }
+        if let Some(rights) = self.replacement.take() {
+            self.reassess(rights, report);
+            // Some clients have gone.
+            return Ok(());
+        }
+        let (fixed, of_clients) = events.split_at(fixed.len());
+        for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
+            self.serve_client(id, events, report);
+        }
+        self.lend_to_next(report);
+        self.end_idle_clients(report);
+        self.pass_errors_on();
+        self.let_ports_leave();
+        if fixed[0].is_readable {
+            self.accept(report);
+        }
+        if self.reviewed.elapsed() >= REVIEW_INTERVAL {
+            self.review(report);
+        }
+        self.counters.clients.set(self.clients.iter().count() as u64);
+        Ok(())
+    }
+
+    /// How long the loop waits for requests: not at all while an order has not been tried.
+    fn wait_at_most(&self) -> Duration {
+        match self.clients.iter().filter_map(|client| client.waits).map(|waiting| waiting.tries).min() {
+            Some(0) => Duration::ZERO,
+            Some(_) => LEND_INTERVAL,
+            None => TURN_INTERVAL,
+        }
+    }
+
+    /// Ends connections that have long had nothing.
+    fn end_idle_clients(&mut self, report: &mut dyn FnMut(&str)) {
+        let now = Instant::now();
+        let late: Vec<ClientId> =
+            self.clients.iter().filter(|client| client.is_late(now)).map(|client| client.id).collect();
+        late.into_iter().for_each(|id| self.end_client(id, report));
+    }
+
+    /// Accepts connections of users that are served, and refuses others with a sentence.
+    fn accept(&mut self, report: &mut dyn FnMut(&str)) {
+        for _ in 0..ACCEPTED_A_TURN {
+            // Without a free descriptor, the connection waits.
+            let Ok(Some(socket)) = sys::accept(&self.listener.socket) else { return };
+            let Ok(peer) = sys::peer(&socket) else { continue };
+            let (name, uid) = (format!("process {} of user {}", peer.pid, peer.uid), peer.uid);
+            let program = program_of(&peer);
+            let refused = match self.rights.admit(&peer, program.as_deref()) {
+                Ok(rights) => {
+                    let kept = socket.try_clone().map_err(|error| system("a descriptor", &error));
+                    let added = kept.and_then(|kept| self.clients.add(kept, peer, program, rights, Instant::now()));
+                    added.map(|goes| goes.into_iter().for_each(|id| self.end_client(id, report))).err()
+                }
+                Err(refusal) => Some(refusal),
+            };
+            if let Some(refusal) = refused {
+                self.counters.refuse(&refusal);
+                self.say_refused(uid, OF_A_STRANGER, &name, &refusal, report);
+                let Refusal { errno, sentence } = refusal;
+                // The client may have gone already.
+                let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
+            }
+        }
+    }
+
+    /// Gives everything that a client had to the kernel.
+    fn end_client(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
+        for held in self.flows.remove_all(|held| held.client == id) {
+            self.unsteer(&held);
+        }
+        let Some(client) = self.clients.remove(id) else { return };
+        match (&self.forwarder, client.queue) {
+            (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
+            // A child of the process may still hold the socket.
+            (None, Some(queue)) => self.device.disconnect(queue),
+            (_, None) => (),
+        }
+        if client.lent.is_some() {
+            self.say(&format!("{} has ended, and its queue is free", client.name()), report);
+        }
+    }
+}
+
+impl Counters {
+    fn refuse(&self, refusal: &Refusal) {
+        self.refused.inc();
+        match refusal.errno {
+            libc::EACCES => self.refused_by_rights.inc(),
+            libc::EADDRINUSE | libc::EBUSY | libc::EUSERS => self.refused_as_taken.inc(),
+            _ => (),
+        }
+    }
+}
+
+/// The file of a process's program, by its path in the broker's file system. `None` if the process
+/// has ended, or the broker may not read it (without `CAP_SYS_PTRACE`).
+fn program_of(peer: &Peer) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{}/exe", peer.pid)).ok()
+}
+
+fn system(what: &str, error: &io::Error) -> Refusal {
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    Refusal::new(errno, format!("the broker cannot have {what} ({error}): see its limits and its log"))
+}

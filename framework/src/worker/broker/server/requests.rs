@@ -1,0 +1,171 @@
+//! The requests of a client, one after the other, and the replies.
+
+use core::net::Ipv4Addr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::Instant;
+
+use super::super::error::Refusal;
+use super::super::flows::ClientId;
+use super::super::refusals::OF_A_CLIENT;
+use super::{Broker, system};
+use crate::device::af_xdp::Mode;
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
+use crate::device::af_xdp::broker::sys::{self, Events};
+
+/// A reply, with the descriptors that go with it.
+pub(super) struct Answer {
+    /// Without one the client waits.
+    pub(super) reply: Option<Reply>,
+    pub(super) icmp_errors: Option<OwnedFd>,
+    /// The descriptors of the client's queue go with the reply.
+    pub(super) has_queue: bool,
+}
+
+impl Broker {
+    /// Handles one request of a client, or its end.
+    pub(super) fn serve_client(&mut self, id: ClientId, events: &[Events], report: &mut dyn FnMut(&str)) {
+        let has_died = events[1].is_readable;
+        // One that waits for the answer to its request has no other, so it says nonsense. Requests
+        // sent before the client closed its end are dropped.
+        let waits = self.clients.get(id).is_some_and(|client| client.waits.is_some());
+        let goes_on =
+            !has_died && !events[0].has_ended && (!events[0].is_readable || (!waits && self.serve_one(id, report)));
+        if !goes_on {
+            self.end_client(id, report);
+        }
+    }
+
+    /// Receives a request and replies; returns whether the client stays.
+    fn serve_one(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let mut bytes = [0; MESSAGE_LEN_MAX];
+        let request = match sys::receive(&client.socket, &mut bytes, None) {
+            Ok(0) => return false,
+            Ok(len) => Request::decode(&bytes[..len]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            Err(_) => return false,
+        };
+        self.counters.requests.inc();
+        let is_nonsense = request.is_none();
+        let answer = match request {
+            Some(request) => self.answer(id, request),
+            None => Err(Refusal::new(libc::EBADMSG, "that is no request of this release: update the program")),
+        };
+        let answer = answer.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
+        self.reply(id, &answer) && !is_nonsense
+    }
+
+    fn answer(&mut self, id: ClientId, request: Request) -> Result<Answer, Refusal> {
+        let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
+        if !client.is_known && !matches!(request, Request::Hello { .. }) {
+            return Err(Refusal::new(libc::EPROTO, "a request came before the first, hello: update the program"));
+        }
+        match request {
+            Request::Hello { version } => self.answer_hello(id, version),
+            Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
+                self.order(id, QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len })
+            }
+            Request::Connect => self.connect(id),
+            Request::Disconnect => {
+                let queue = client.queue;
+                match (&self.forwarder, queue) {
+                    (Some(forwarder), Some(queue)) => forwarder.set_receiving(queue.into(), false),
+                    (None, Some(queue)) => self.device.disconnect(queue),
+                    (_, None) => (),
+                }
+                Ok(Reply::Done.into())
+            }
+            Request::Steer(flow) => self.steer(id, flow),
+            Request::Unsteer { id: flow } => {
+                let Some(given_up) = self.flows.remove(id, flow) else {
+                    return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
+                };
+                if let Some(held) = given_up {
+                    self.unsteer(&held);
+                }
+                Ok(Reply::Done.into())
+            }
+            Request::SetListening { id: flow, listening } => {
+                let Some(held) = self.flows.get(id, flow) else {
+                    return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
+                };
+                if let (Some(forwarder), Some(queue)) = (&self.forwarder, client.queue) {
+                    forwarder.set_listening(queue.into(), held.flow, listening);
+                }
+                Ok(Reply::Done.into())
+            }
+            Request::Resolve(address) => self.resolve(id, address),
+            Request::Serve { uid } => {
+                if client.peer.uid != 0 {
+                    return Err(Refusal::new(libc::EPERM, "only root says whom the broker serves: run this as root"));
+                }
+                self.rights.serve(uid, self.config.serves_added_users)?;
+                Ok(Reply::Done.into())
+            }
+        }
+    }
+
+    fn answer_hello(&mut self, id: ClientId, version: u16) -> Result<Answer, Refusal> {
+        if version != VERSION {
+            let sentence =
+                format!("the program speaks version {version} and the broker {VERSION}: use one release of both");
+            return Err(Refusal::new(libc::EPROTONOSUPPORT, sentence));
+        }
+        let (ours, theirs) = UnixDatagram::pair().map_err(|error| system("a pair of sockets", &error))?;
+        ours.set_nonblocking(true).map_err(|error| system("a socket that does not wait", &error))?;
+        let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
+        client.is_known = true;
+        client.icmp_errors = Some(ours);
+        let reply = Reply::Welcome(Welcome {
+            interface_idx: self.device.interface_idx(),
+            native: self.device.mode() == Mode::Native,
+            has_rx_hints: self.device.has_rx_hints(),
+            forwards: self.forwarder.is_some(),
+        });
+        Ok(Answer { icmp_errors: Some(theirs.into()), ..reply.into() })
+    }
+
+    fn resolve(&mut self, id: ClientId, address: Ipv4Addr) -> Result<Answer, Refusal> {
+        let now = Instant::now();
+        if !self.clients.get(id).is_some_and(|client| client.may_resolve(now)) {
+            return Err(Refusal::new(libc::EAGAIN, "the client asks for more neighbors than a network has: slow down"));
+        }
+        if address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast() {
+            return Err(Refusal::new(libc::EINVAL, format!("{address} is no neighbor")));
+        }
+        let link = self.device.interface_idx();
+        self.mirror.use_neighbor(link, address).map_err(|error| system("asking the kernel for a neighbor", &error))?;
+        Ok(Reply::Done.into())
+    }
+
+    /// Logs a refusal, and makes it a reply.
+    pub(super) fn refuse(&mut self, id: ClientId, refusal: Refusal, report: &mut dyn FnMut(&str)) -> Answer {
+        self.counters.refuse(&refusal);
+        if let Some((name, uid)) = self.clients.get(id).map(|client| (client.name(), client.peer.uid)) {
+            self.say_refused(uid, OF_A_CLIENT, &name, &refusal, report);
+        }
+        Reply::Refused { errno: refusal.errno, sentence: refusal.sentence }.into()
+    }
+
+    /// Sends a reply; returns whether it was sent. The broker does not wait for a client that reads
+    /// no replies.
+    pub(super) fn reply(&mut self, id: ClientId, answer: &Answer) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let mut descriptors: Vec<BorrowedFd<'_>> = answer.icmp_errors.iter().map(AsFd::as_fd).collect();
+        if answer.has_queue {
+            descriptors.extend(client.lent.iter().flat_map(|lent| lent.descriptors()));
+        }
+        let Some(reply) = &answer.reply else { return true };
+        sys::send(&client.socket, &reply.encode(), &descriptors).is_ok()
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self { reply: Some(reply), icmp_errors: None, has_queue: false }
+    }
+}

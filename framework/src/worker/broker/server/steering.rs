@@ -1,0 +1,137 @@
+//! The rules of flows: whether a client may have one, its installation, and its end. The port of a
+//! server that replaces its processes leaves later.
+
+use core::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use super::super::error::Refusal;
+use super::super::flows::{ClientId, Held};
+use super::super::forward::ClientIdx;
+use super::super::leaving::LeavingPort;
+use super::super::owners;
+use super::requests::Answer;
+use super::{Broker, system};
+use crate::device::Device;
+use crate::device::af_xdp::broker::message::{Flow, Reply};
+use crate::device::steering::{RuleId, SteerError};
+use crate::wire::Protocol;
+
+impl Broker {
+    pub(super) fn steer(&mut self, id: ClientId, flow: Flow) -> Result<Answer, Refusal> {
+        let queue = self.clients.lent(id)?.0;
+        self.mirror.turn(Duration::ZERO);
+        let addresses = self.addresses();
+        let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
+        let uid = client.peer.uid;
+        client.rights.check(&flow, &addresses)?;
+        if let Some(flow) = self.flows.use_again(id, &flow) {
+            return Ok(Reply::Steered { id: flow }.into());
+        }
+        self.make_room(uid)?;
+        self.flows.check(id, uid, &flow)?;
+        let devices = self.devices();
+        let sockets = owners::sockets_of(&flow, &devices);
+        let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;
+        let is_bound = owners::is_bound(&flow, &devices).map_err(|error| system("a look at the port", &error))?;
+        owners::check(&flow, uid, &sockets, is_bound)?;
+        let rules = self.install(&flow, queue)?;
+        Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
+    }
+
+    /// Whether there are rules for another flow of user `uid`. Ports that leave make room for it.
+    fn make_room(&mut self, uid: u32) -> Result<(), Refusal> {
+        loop {
+            let Err(refusal) = self.flows.check_budget(uid, self.leaving.counts(uid)) else { return Ok(()) };
+            let Some(port) = self.leaving.take_for(uid) else { return Err(refusal) };
+            self.give_to_kernel(&port);
+        }
+    }
+
+    /// Installs the rule of a flow: for the client's queue, or for all queues if frames are passed
+    /// on.
+    fn install(&mut self, flow: &Flow, queue: u16) -> Result<Vec<RuleId>, Refusal> {
+        let queues = match &self.forwarder {
+            Some(forwarder) => {
+                forwarder.add_flow(queue.into(), *flow);
+                0..self.queues
+            }
+            None => queue..queue + 1,
+        };
+        let mut rules = Vec::new();
+        for idx in queues {
+            match self.device.steer(&flow.rule(), idx) {
+                Ok(rule) => rules.push(rule),
+                Err(error) => {
+                    self.uninstall(flow, &rules, queue);
+                    let error: SteerError = error;
+                    return Err(Refusal::new(libc::ENOBUFS, error.to_string()));
+                }
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Takes a flow from its client.
+    pub(super) fn unsteer(&mut self, held: &Held) {
+        let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
+        let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
+        if self.forwarder.is_some() && is_port {
+            let port = LeavingPort::new(held.flow, held.uid, held.rules.clone(), Instant::now());
+            if let Some(gone) = self.leaving.add(port) {
+                self.give_to_kernel(&gone);
+            }
+            return self.uninstall(&held.flow, &[], queue);
+        }
+        self.uninstall(&held.flow, &held.rules, queue);
+    }
+
+    fn uninstall(&mut self, flow: &Flow, rules: &[RuleId], queue: u16) {
+        for &rule in rules {
+            // The rule is in place, or the interface is gone.
+            let _ = self.device.unsteer(rule);
+        }
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.remove_flow(ClientIdx::from(queue), *flow);
+        }
+    }
+
+    /// Gives ports that no client has any more to the kernel.
+    pub(super) fn let_ports_leave(&mut self) {
+        let now = Instant::now();
+        let due = self.leaving.take_due(now);
+        if due.is_empty() {
+            return;
+        }
+        // Once for all of them, because a client may give up a thousand ports at once, and the
+        // kernel's list is long on a busy machine.
+        let devices = self.devices();
+        let sockets = owners::sockets(Protocol::TCP, &devices).unwrap_or_default();
+        for mut port in due {
+            match port.stays(&sockets, &devices, now) {
+                true => self.leaving.keep(port),
+                false => self.give_to_kernel(&port),
+            }
+        }
+    }
+
+    /// The kernel receives the frames of a port that has left.
+    fn give_to_kernel(&mut self, port: &LeavingPort) {
+        for &rule in &port.rules {
+            // The rule is in place, or the interface is gone.
+            let _ = self.device.unsteer(rule);
+        }
+    }
+
+    /// The current addresses of the interface.
+    pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
+        let Some(link) = self.mirror.link(self.device.name()) else { return Vec::new() };
+        self.mirror.addresses(link).map(|prefix| prefix.address()).collect()
+    }
+
+    /// The devices whose sockets may receive the interface's frames: itself, and the VRF, bond or
+    /// bridge that it is a part of.
+    pub(super) fn devices(&self) -> Vec<u32> {
+        let controller = self.mirror.link(self.device.name()).and_then(|link| link.controller);
+        [self.device.interface_idx()].into_iter().chain(controller).collect()
+    }
+}
