@@ -78,7 +78,7 @@ impl Rebuild {
             Entry::Answer { number, key, event } => {
                 self.received(number);
                 let outcome = table.apply(key, &event);
-                if !gate.follow(&outcome) {
+                if !gate.follow(&outcome, table) {
                     table.block(outcome.instrument);
                 }
                 self.instruments.follow(&outcome);

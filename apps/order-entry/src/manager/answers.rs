@@ -161,7 +161,7 @@ impl<M: JournalMemory> OrderManager<M> {
     fn apply(&mut self, key: OrderKey, event: VenueEvent, now_ns: u64) -> OrderEvent {
         self.answers += 1;
         let outcome = self.table.apply(key, &event);
-        if !self.gate.follow(&outcome) {
+        if !self.gate.follow(&outcome, &self.table) {
             self.table.block(outcome.instrument);
             self.disarm(now_ns);
         }

@@ -1,14 +1,15 @@
 //! How the gate follows the order table: each outcome moves what the order holds.
 
 use super::gate::RiskGate;
-use crate::orders::{Effect, Outcome};
+use crate::orders::{Effect, Order, OrderTable, Outcome};
 
 impl RiskGate {
-    /// Takes what an event did to an order of the same slots. Call it with each outcome, once.
+    /// Takes what an event did to an order of `table`, which has the same slots. Call it with each
+    /// outcome, once, before the table's next event.
     /// Returns whether the order's shares are reserved: a revived one has no reservation where its
     /// side rests at too many prices already, and then no check counts what it may still trade.
     #[must_use = "orders must stop where one lives without a reservation"]
-    pub fn follow(&mut self, outcome: &Outcome) -> bool {
+    pub fn follow(&mut self, outcome: &Outcome, table: &OrderTable) -> bool {
         let Outcome { slot: Some(slot), instrument, side, .. } = *outcome else { return true };
         let mut is_reserved = true;
         if let Some(id) = outcome.replaced {
@@ -23,14 +24,23 @@ impl RiskGate {
                 self.reverse_trade(instrument, side, old.0, old.1);
                 self.book_trade(instrument, side, new.0, new.1);
             }
-            Effect::Revived { leaves, price } => {
-                is_reserved = self.restore_order(slot, instrument, side, (leaves, price));
-            }
+            Effect::Revived { .. } => is_reserved = table.get(slot).is_some_and(|order| self.revive(slot, order)),
             Effect::None | Effect::Accepted => (),
         }
         if outcome.ended.is_some() {
             self.ended(slot);
         }
         is_reserved
+    }
+
+    /// An order that had ended holds its terms again, and those of each replace that the venue may
+    /// accept after all: a restatement of the order must not take these away.
+    fn revive(&mut self, slot: usize, order: &Order) -> bool {
+        let cum = order.cum();
+        self.restore_order(slot, order.instrument, order.side, (order.leaves(), order.price()))
+            && order
+                .pending_replaces()
+                .iter()
+                .all(|replace| self.restore_replace(slot, replace.id, (replace.qty.saturating_sub(cum), replace.price)))
     }
 }

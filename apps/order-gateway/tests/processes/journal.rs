@@ -51,7 +51,7 @@ pub fn replay_by(rules: OrderRules, path: &Path) -> Replayed {
             Entry::Answer { key, event, .. } => {
                 // As the replay does it, which does not say what an event counted for.
                 let outcome = table.apply(key, &event);
-                assert!(gate.follow(&outcome));
+                assert!(gate.follow(&outcome, &table));
                 count(&outcome, &mut totals);
                 alarms.extend(outcome.alarm.map(|alarm| format!("{alarm:?} in record {}: {event:?}", record.seq)));
                 continue;

@@ -129,7 +129,7 @@ impl World {
     fn hear(&mut self, key: OrderKey, event: VenueEvent) {
         let before: Vec<(bool, u32)> = (0..4).map(|slot| self.seen(slot)).collect();
         let outcome = self.table.apply(key, &event);
-        assert!(self.gate.follow(&outcome), "there is room for all prices");
+        assert!(self.gate.follow(&outcome, &self.table), "there is room for all prices");
         let sign = if outcome.side == Side::Buy { 1 } else { -1 };
         self.position += sign
             * match outcome.effect {
@@ -182,4 +182,20 @@ proptest! {
         prop_assert_eq!(world.table.live_count(), 0);
         prop_assert_eq!(world.gate.open_qty(STOCK), Some((0, 0)));
     }
+}
+
+#[test]
+fn order_that_lives_again_holds_its_unanswered_replace_behind_a_restatement() {
+    let mut world = World::new(OrderRules { full_fill_voids_replaces: false, has_status: true });
+    for id in [8, 0] {
+        world.play(&Step::Open { id, is_buy: false, qty: 1 });
+    }
+    world.play(&Step::Open { id: 4, is_buy: false, qty: 31 });
+    world.play(&Step::Replace { slot: 2, id: 6, qty: 53, price: 1 });
+    let venue = |id, event| Step::Venue { key: OrderKey::Client(id), event };
+    world.play(&venue(4, VenueEvent::Rejected { reason: 0 }));
+    world.play(&Step::Cancel { slot: 0 });
+    world.play(&venue(6, VenueEvent::Accepted { venue_id: 0 }));
+    world.play(&venue(6, VenueEvent::Reduced { by: 0, reason: 0 }));
+    world.play(&venue(6, VenueEvent::Filled { exec: ExecId::from_number(0), qty: 1, price: PRICE }));
 }

@@ -42,7 +42,8 @@ impl Trading {
             let SessionEvent::Message { message: VenueMessage::Answer { key, event, .. }, .. } = event else {
                 continue;
             };
-            assert!(self.gate.follow(&self.table.apply(key, &event)));
+            let outcome = self.table.apply(key, &event);
+            assert!(self.gate.follow(&outcome, &self.table));
         }
         self.gate.position(STOCK)
     }
