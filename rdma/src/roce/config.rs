@@ -37,8 +37,8 @@ pub struct DeviceConfig {
     /// The link's rate in Mbit/s, from which a queue pair is slowed where its packets meet
     /// congestion; without congestion nothing is slowed. By default 10,000.
     pub link_mbps: u32,
-    /// Asynchronous events that wait to be taken. By default 256; a later one is counted and
-    /// dropped.
+    /// Asynchronous events that wait to be taken. By default 256; where there is no room, one is
+    /// counted and dropped, of a connection that was established before any other.
     pub events: u32,
 }
 

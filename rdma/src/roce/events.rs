@@ -44,12 +44,18 @@ impl Events {
         Self { events: VecDeque::with_capacity(capacity), capacity, notified, lost: 0 }
     }
 
+    /// Where there is no room, what is lost is that a connection was established: many are at a
+    /// start, and their packets say it too.
     pub(super) fn push(&mut self, event: Event) {
-        if self.events.len() < self.capacity {
-            self.events.push_back(event);
-        } else {
+        if self.events.len() >= self.capacity {
             self.lost += 1;
+            let is_chatty = |event: &Event| matches!(event, Event::CommunicationEstablished(_));
+            match self.events.iter().position(is_chatty) {
+                Some(place) if !is_chatty(&event) => drop(self.events.remove(place)),
+                _ => return,
+            }
         }
+        self.events.push_back(event);
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
@@ -69,5 +75,30 @@ impl Events {
 
     pub(super) fn pop_notified(&mut self) -> Option<CqHandle> {
         self.notified.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handle::Table;
+    use super::*;
+
+    #[test]
+    fn event_that_nothing_else_says_takes_the_place_of_a_connection_that_was_established() {
+        let (mut cqs, mut qps) = (Table::new(1), Table::new(1));
+        let (cq, qp) = (cqs.insert_with(|_| ()).unwrap(), qps.insert_with(|_| ()).unwrap());
+        let mut events = Events::new(3, 0);
+        let pushed = [
+            Event::QpFatal(qp),
+            Event::CommunicationEstablished(qp),
+            Event::SendQueueDrained(qp),
+            Event::CqError(cq),
+            Event::CommunicationEstablished(qp),
+            Event::LastWqeReached(qp),
+        ];
+        pushed.into_iter().for_each(|event| events.push(event));
+        let taken: Vec<_> = core::iter::from_fn(|| events.pop()).collect();
+        assert_eq!(taken, [Event::QpFatal(qp), Event::SendQueueDrained(qp), Event::CqError(cq)]);
+        assert_eq!(events.lost, 3);
     }
 }
