@@ -53,22 +53,22 @@ pub struct QpCounters {
     /// shorter one, or no right, or a part of the message was missing.
     pub dropped: u64,
     /// Times that no answer came in time.
-    pub timeouts: u32,
+    pub timeouts: u64,
     /// Times that an answer was missing before a later one.
-    pub implied_naks: u32,
+    pub implied_naks: u64,
     /// RNR NAKs that were sent.
-    pub rnr_naks_tx: u32,
+    pub rnr_naks_tx: u64,
     /// RNR NAKs that arrived.
-    pub rnr_naks_rx: u32,
+    pub rnr_naks_rx: u64,
     /// NAKs that were sent, by their codes: PSN sequence, invalid request, remote access, remote
     /// operational.
-    pub naks_tx: [u32; 4],
+    pub naks_tx: [u64; 4],
     /// NAKs that arrived, by their codes.
-    pub naks_rx: [u32; 4],
+    pub naks_rx: [u64; 4],
     /// Packets that arrived with the mark of a congested switch (CE).
     pub marked_rx: u64,
     /// Congestion notifications that were sent for them: one in 50 µs at most.
-    pub cnps_tx: u32,
+    pub cnps_tx: u64,
     /// Congestion notifications that arrived.
-    pub cnps_rx: u32,
+    pub cnps_rx: u64,
 }

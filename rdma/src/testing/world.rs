@@ -279,7 +279,7 @@ impl World {
                 if let Some(counters) = self.ends[end].device.qp_counters(own.qp) {
                     summary.retransmits += counters.retransmits;
                     summary.duplicates += counters.duplicates;
-                    summary.rnr_naks += u64::from(counters.rnr_naks_rx);
+                    summary.rnr_naks += counters.rnr_naks_rx;
                 }
             }
             let counters = self.ends[end].device.counters();

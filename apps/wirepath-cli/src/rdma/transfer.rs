@@ -159,7 +159,7 @@ fn report(
     )?;
     let rate = f64::from(*count) / seconds;
     writeln!(out, "{rate:.0} a second, {:.3} Gbit/s", rate * f64::from(*size) * 8.0 / 1e9)?;
-    let naks: u32 = counters.naks_rx.iter().sum();
+    let naks: u64 = counters.naks_rx.iter().sum();
     writeln!(
         out,
         "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs",

@@ -199,7 +199,7 @@ fn peer_that_never_has_a_receive_ends_in_rnr_retry_exceeded() {
         pair.a.post(1, SendOperation::Send, sge);
         pair.finish();
         assert_eq!(pair.a.completions(), [(1, Status::RnrRetryExceeded)]);
-        assert_eq!(pair.b.counters().rnr_naks_tx, u32::from(rnr_retry) + 1);
+        assert_eq!(pair.b.counters().rnr_naks_tx, u64::from(rnr_retry) + 1);
     }
 }
 
