@@ -40,9 +40,10 @@ impl Groups {
         self.attached.retain(|(_, attached)| *attached != qp);
     }
 
-    /// The queue pair behind the first `skip` that are attached to the group.
-    pub(super) fn member(&self, group: Ipv6Addr, skip: usize) -> Option<QpHandle> {
-        let mut members = self.attached.iter().filter(|(attached, _)| *attached == group);
-        members.nth(skip).map(|(_, qp)| *qp)
+    /// The first queue pair from a place on that is attached to the group, and the place behind it.
+    pub(super) fn next_member(&self, group: Ipv6Addr, from: usize) -> Option<(QpHandle, usize)> {
+        let rest = self.attached.get(from..)?;
+        let at = rest.iter().position(|(attached, _)| *attached == group)?;
+        Some((rest[at].1, from + at + 1))
     }
 }

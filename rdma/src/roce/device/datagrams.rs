@@ -67,15 +67,21 @@ impl Device {
     /// Gives a packet to all queue pairs of its group.
     pub(super) fn receive_group(&mut self, now: u64, packet: &Packet<'_>, network: Network<'_>) {
         let group = destination(network);
-        let mut members = 0;
-        while let Some(member) = self.groups.member(group, members) {
-            members += 1;
+        let mut from = 0;
+        while let Some((member, behind)) = self.groups.next_member(group, from) {
+            from = behind;
             if self.is_receiver(member.idx(), packet, network) {
                 self.give(now, member.idx(), packet, network);
             }
         }
-        self.tables.counters.unknown_groups += u64::from(members == 0);
+        self.tables.counters.unknown_groups += u64::from(from == 0);
     }
+}
+
+/// True for a packet to a group, or to all of a network.
+pub(super) fn is_for_many(network: Network<'_>) -> bool {
+    let to = destination(network);
+    to.to_ipv4_mapped().map_or(to.is_multicast(), |to| to.is_multicast() || to.is_broadcast())
 }
 
 /// Where a packet goes.

@@ -20,6 +20,7 @@ use super::tables::Tables;
 use super::timers::{NEVER, Timers};
 use super::work::{PostError, SendRequest, Sge};
 use crate::wire::icrc::Network;
+use crate::wire::opcode::Transport;
 use crate::wire::packet::{Body, Packet};
 use crate::wire::qpn::Qpn;
 
@@ -130,6 +131,7 @@ impl Device {
     #[inline]
     fn is_receiver(&mut self, idx: u32, packet: &Packet<'_>, network: Network<'_>) -> bool {
         let counters = &mut self.tables.counters;
+        let is_for_all = packet.bth.destination() == Qpn::MULTICAST;
         let is_it = |qp: &&Qp| [qp.qpn(), Qpn::MULTICAST].contains(&packet.bth.destination());
         let Some(qp) = self.qps.at(idx).filter(is_it) else {
             counters.unknown_qp += 1;
@@ -141,7 +143,9 @@ impl Device {
             &mut counters.pkey_violations
         } else if matches!(&packet.body, Body::Message(message) if message.transport != qp.options().transport) {
             &mut counters.wrong_transport
-        } else if !qp.is_of_peer(network) {
+        } else if !qp.is_of_peer(network)
+            || !is_for_all && qp.options().transport == Transport::Ud && datagrams::is_for_many(network)
+        {
             &mut counters.wrong_address
         } else {
             return true;

@@ -244,6 +244,20 @@ fn datagram_to_a_group_reaches_all_that_are_attached() {
 }
 
 #[test]
+fn datagram_to_a_group_or_to_all_reaches_no_queue_pair_by_its_own_number() {
+    let mut pair = ud();
+    pair.b.post_recv(1, 0, 200);
+    let destination = to_b(&mut pair, QKEY);
+    send(&mut pair.a, 100, destination).unwrap();
+    let mut frame = pair.a.frame(pair.now).unwrap();
+    for address in [GROUP, Ipv4Addr::BROADCAST] {
+        seal(&mut frame, |frame| frame[30..34].copy_from_slice(&address.octets()));
+        pair.b.receive(pair.now, &frame);
+    }
+    assert_eq!((pair.b.completions(), pair.b.device.counters().wrong_address), (vec![], 2));
+}
+
+#[test]
 fn packets_to_a_group_never_reach_a_connection() {
     let mut pair = Pair::new();
     let sge = pair.a.sge(0, 8);
