@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use super::prefetch::prefetch;
 
 /// Names an object of a device. A handle of an object that was destroyed names none, also when
-/// another object has its place.
+/// another object has its place; on another device it names none either.
 pub struct Handle<K> {
     idx: u32,
+    /// In the upper eight bits the number of the device, of which one of 256 has the same.
     generation: u32,
     kind: PhantomData<fn() -> K>,
 }
@@ -58,9 +59,12 @@ impl<K> Handle<K> {
     /// How often the place was used before.
     #[inline]
     pub(super) const fn generation(self) -> u32 {
-        self.generation
+        self.generation & USES
     }
 }
+
+/// The bits of a generation that count how often the place was used before.
+const USES: u32 = (1 << 24) - 1;
 
 /// Objects of one kind: as many as the device was made for.
 pub(crate) struct Table<K, T> {
@@ -80,7 +84,13 @@ struct Slot<T> {
 
 impl<K, T> Table<K, T> {
     pub(crate) fn new(capacity: u32) -> Self {
-        let slots = (0..capacity).map(|_| Slot { generation: 0, value: None }).collect();
+        Self::of_device(0, capacity)
+    }
+
+    /// A table of the device with this number, whose objects no handle of others names.
+    pub(crate) fn of_device(number: u8, capacity: u32) -> Self {
+        let generation = u32::from(number) << USES.count_ones();
+        let slots = (0..capacity).map(|_| Slot { generation, value: None }).collect();
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 
@@ -134,7 +144,7 @@ impl<K, T> Table<K, T> {
     pub(crate) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
         self.get(handle)?;
         let slot = &mut self.slots[handle.idx as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = slot.generation & !USES | slot.generation.wrapping_add(1) & USES;
         self.free.push_back(handle.idx);
         slot.value.take()
     }
@@ -169,7 +179,7 @@ impl<K> Hash for Handle<K> {
 
 impl<K> fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.idx, self.generation)
+        write!(f, "{}.{}", self.idx, self.generation & USES)
     }
 }
 

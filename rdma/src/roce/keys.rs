@@ -66,8 +66,8 @@ pub struct Mr {
     pub address: u64,
     /// Bytes.
     pub len: u64,
-    /// The key for own requests and for those of peers: the place in the table, and eight bits
-    /// that change each time the place is used again.
+    /// The key for own requests and for those of peers: the place in the table, and bits that
+    /// change each time the place is used again; never 0.
     pub key: u32,
 }
 
@@ -76,7 +76,8 @@ pub struct Mr {
 pub struct Mw {
     /// Destroys the window.
     pub handle: MwHandle,
-    /// The key that it was made with, which reaches nothing: the place, and eight bits.
+    /// The key that it was made with, which reaches nothing: the place, bits that change each time
+    /// it is used again, and in the last eight those of the caller.
     pub key: u32,
 }
 
@@ -95,6 +96,8 @@ pub(super) struct Regions {
     table: Table<kind::Mr, Registered>,
     /// How many regions there may be: windows have the places behind them.
     capacity: u32,
+    /// Bits of a key for the place.
+    place_bits: u32,
     windows: Table<kind::Mw, Window>,
     /// The last eight bits of a window's last key, by its place.
     variants: Box<[u8]>,
@@ -128,9 +131,25 @@ struct Registered {
 }
 
 impl Regions {
-    pub(super) fn new(capacity: u32, windows: u32) -> Self {
+    pub(super) fn new(device: u8, capacity: u32, windows: u32) -> Self {
         let variants = vec![0; windows as usize].into();
-        Self { table: Table::new(capacity), capacity, windows: Table::new(windows), variants }
+        // From 1 on, so that no key is 0.
+        let place_bits = (capacity + windows + 1).next_power_of_two().trailing_zeros();
+        let (table, windows) = (Table::of_device(device, capacity), Table::of_device(device, windows));
+        Self { table, capacity, place_bits, windows, variants }
+    }
+
+    /// ```text
+    ///  uses of the place │ place │ variant: eight bits
+    /// ```
+    const fn key(&self, place: u32, uses: u32, variant: u8) -> u32 {
+        (uses << self.place_bits | (place + 1)) << 8 | variant as u32
+    }
+
+    /// The place that a key names: of a region, or behind them of a window.
+    #[inline]
+    const fn place(&self, key: u32) -> u32 {
+        (key >> 8 & ((1 << self.place_bits) - 1)).wrapping_sub(1)
     }
 
     /// Registers a region, of which requests name the first byte by `address`.
@@ -144,12 +163,15 @@ impl Regions {
         if !access.is_consistent() {
             return Err(Inconsistent);
         }
-        let (len, mut key) = (region.len() as u64, 0);
-        let handle = self.table.insert_with(|handle| {
-            key = handle.idx() << 8 | handle.generation() & 0xff;
-            Registered { region, address, pd, access, key }
-        });
-        Ok(handle.map(|handle| Mr { handle, address, len, key }))
+        let len = region.len() as u64;
+        let handle = self.table.insert_with(|_| Registered { region, address, pd, access, key: 0 });
+        Ok(handle.map(|handle| {
+            let key = self.key(handle.idx(), handle.generation() >> 8, handle.generation() as u8);
+            if let Some(registered) = self.table.get_mut(handle) {
+                registered.key = key;
+            }
+            Mr { handle, address, len, key }
+        }))
     }
 
     /// Ends a registration; from now on the key reaches nothing.
@@ -169,15 +191,14 @@ impl Regions {
 
     /// Makes a window that is free.
     pub(super) fn create_window(&mut self, pd: PdHandle) -> Option<Mw> {
-        let (mut key, first) = (0, self.capacity);
-        let variants = &mut self.variants;
-        let handle = self.windows.insert_with(|handle| {
-            let variant = &mut variants[handle.idx() as usize];
-            // No key of the place's earlier window, unless that used all of them.
-            *variant = variant.wrapping_add(1);
-            key = (first + handle.idx()) << 8 | u32::from(*variant);
-            Window { pd, key, bound: None }
-        })?;
+        let handle = self.windows.insert_with(|_| Window { pd, key: 0, bound: None })?;
+        let variant = &mut self.variants[handle.idx() as usize];
+        // Where places leave no bits for their uses: no key of the earlier window, unless that used
+        // all of them.
+        *variant = variant.wrapping_add(1);
+        let variant = *variant;
+        let key = self.key(self.capacity + handle.idx(), handle.generation(), variant);
+        self.windows.get_mut(handle)?.key = key;
         Some(Mw { handle, key })
     }
 
@@ -188,7 +209,7 @@ impl Regions {
 
     /// The place of the window with a key like this, whatever its last eight bits.
     fn window_place(&self, key: u32) -> Option<u32> {
-        (key >> 8).checked_sub(self.capacity)
+        self.place(key).checked_sub(self.capacity)
     }
 
     /// Binds a window that is free, by a request of a queue pair.
@@ -196,7 +217,7 @@ impl Regions {
         let region = self.bindable(pd, with).ok_or(WindowError)?;
         let place = self.window_place(with.key).ok_or(WindowError)?;
         let window = self.windows.at_mut(place).ok_or(WindowError)?;
-        if window.pd != pd || window.bound.is_some() {
+        if window.pd != pd || window.bound.is_some() || window.key >> 8 != with.key >> 8 {
             return Err(WindowError);
         }
         let Binding { key, address, len, access, .. } = *with;
@@ -208,7 +229,7 @@ impl Regions {
 
     /// The region that a window may be bound to so (InfiniBand C10-73 to C10-75, o10-37.2.40).
     fn bindable(&self, pd: PdHandle, with: &Binding) -> Option<MrHandle> {
-        let place = with.region >> 8;
+        let place = self.place(with.region);
         let region = self.table.at(place)?;
         let is_ours = region.key == with.region && region.pd == pd;
         let writes = with.access.0 & (Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0) != 0;
@@ -249,7 +270,7 @@ impl Regions {
         range: Range,
         rights: Access,
     ) -> Option<Place<'_>> {
-        if key >> 8 < self.capacity {
+        if self.place(key) < self.capacity {
             return self.resolve(key, pd, range, rights);
         }
         self.resolve_window(key, qp, range, rights)
@@ -269,7 +290,7 @@ impl Regions {
     /// The bytes that a key names; `None` if the key, the domain, the range or a right is wrong.
     #[inline]
     pub(super) fn resolve(&self, key: u32, pd: PdHandle, range: Range, rights: Access) -> Option<Place<'_>> {
-        let registered = self.table.at(key >> 8)?;
+        let registered = self.table.at(self.place(key))?;
         if registered.key != key || registered.pd != pd || !registered.access.has(rights) {
             return None;
         }
@@ -294,7 +315,7 @@ mod tests {
     fn key_reaches_its_range_by_its_rights_in_its_domain_only() {
         let mut pds = Table::new(2);
         let (pd, other) = (pds.insert_with(|_| ()).unwrap(), pds.insert_with(|_| ()).unwrap());
-        let mut regions = Regions::new(1, 0);
+        let mut regions = Regions::new(0, 1, 0);
         let buffer = Buffer::zeroed(64);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mr = regions.register(pd, Region::from(&buffer), 0x1000, access).ok().flatten().unwrap();
@@ -318,8 +339,30 @@ mod tests {
     }
 
     #[test]
+    fn key_of_an_earlier_region_or_window_stays_invalid_however_often_its_place_is_used_again() {
+        let pd = Table::new(1).insert_with(|_| ()).unwrap();
+        let mut regions = Regions::new(0, 1, 1);
+        let buffer = Buffer::zeroed(8);
+        let register =
+            |regions: &mut Regions| regions.register(pd, Region::from(&buffer), 0, Access::REMOTE_READ).ok().flatten();
+        let (first, window) = (register(&mut regions).unwrap(), regions.create_window(pd).unwrap());
+        let (mut last, mut last_window) = (first, window);
+        assert!(![0, window.key].contains(&first.key) && window.key != 0);
+        for _ in 0..10_000 {
+            regions.deregister(last.handle).unwrap();
+            last = register(&mut regions).unwrap();
+            assert!(regions.destroy_window(last_window.handle));
+            last_window = regions.create_window(pd).unwrap();
+            assert!(last.key != first.key && last_window.key != window.key);
+            let range = Range { address: 0, len: 8 };
+            assert!(regions.resolve(first.key, pd, range, Access::REMOTE_READ).is_none());
+            assert!(regions.resolve(last.key, pd, range, Access::REMOTE_READ).is_some());
+        }
+    }
+
+    #[test]
     fn right_to_write_from_afar_demands_the_one_to_write() {
-        let mut regions = Regions::new(1, 0);
+        let mut regions = Regions::new(0, 1, 0);
         let pd = Table::new(1).insert_with(|_| ()).unwrap();
         for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
             assert!(regions.register(pd, Region::from(&Buffer::zeroed(8)), 0, access).is_err());

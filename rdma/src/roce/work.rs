@@ -40,9 +40,9 @@ pub struct Remote {
 /// What a memory window is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The key that the window has from now on: its place in the upper 24 bits, as
-    /// [`Mw::key`](crate::roce::Mw::key) has it, and eight bits that are the caller's to change
-    /// each time ([`Mw::next_key`](crate::roce::Mw::next_key)).
+    /// The key that the window has from now on: the upper 24 bits of
+    /// [`Mw::key`](crate::roce::Mw::key), and eight bits that are the caller's to change each time
+    /// ([`Mw::next_key`](crate::roce::Mw::next_key)).
     pub key: u32,
     /// The key of the region, which needs [`Access::MW_BIND`].
     pub region: u32,

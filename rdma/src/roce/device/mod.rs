@@ -6,6 +6,8 @@ mod shared;
 
 pub use objects::DeviceError;
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use super::builder::frame_len_max;
 use super::config::DeviceConfig;
 use super::counters::DeviceCounters;
@@ -40,6 +42,9 @@ pub struct Device {
     qpn_bits: u32,
 }
 
+/// The number of the next device, by which its handles are told from those of others; it wraps.
+static DEVICES: AtomicU8 = AtomicU8::new(0);
+
 /// Timers that one call looks at.
 const TIMERS_PER_CALL: usize = 64;
 /// The numbers 0 and 1 of queue pairs belong to the port.
@@ -50,21 +55,22 @@ impl Device {
     ///
     /// # Panics
     /// If it has more than 2²² queue pairs: a queue pair's number has 24 bits. If it has more than
-    /// 2²⁴ memory regions and windows: a key has 24 bits for their places.
+    /// 2²⁴ - 1 memory regions and windows: a key has 24 bits for their places.
     pub fn new(config: &DeviceConfig) -> Self {
         assert!(config.qps <= 1 << 22, "more queue pairs than numbers");
         let keys = u64::from(config.regions) + u64::from(config.windows);
-        assert!(keys <= 1 << 24, "more memory regions than keys, windows included");
+        assert!(keys < 1 << 24, "more memory regions than keys, windows included");
         // One more than there are places, so that none is the number of all groups.
         let qpn_bits = (config.qps + FIRST_QPN + 1).next_power_of_two().trailing_zeros();
+        let number = DEVICES.fetch_add(1, Ordering::Relaxed);
         Self {
-            qps: Table::new(config.qps),
-            pds: Table::new(config.pds),
+            qps: Table::of_device(number, config.qps),
+            pds: Table::of_device(number, config.pds),
             tables: Tables {
-                regions: Regions::new(config.regions, config.windows),
-                cqs: Table::new(config.cqs),
-                srqs: Table::new(config.srqs),
-                ahs: Table::new(config.ahs),
+                regions: Regions::new(number, config.regions, config.windows),
+                cqs: Table::of_device(number, config.cqs),
+                srqs: Table::of_device(number, config.srqs),
+                ahs: Table::of_device(number, config.ahs),
                 events: Events::new(config.events, config.cqs),
                 counters: DeviceCounters::default(),
                 unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),

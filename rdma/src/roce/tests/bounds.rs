@@ -148,7 +148,7 @@ fn congestion_notification_is_counted_by_whom_it_is_for() {
 #[test]
 #[should_panic(expected = "more memory regions than keys")]
 fn device_has_no_more_regions_than_keys() {
-    Device::new(&DeviceConfig { regions: (1 << 24) + 1, ..DeviceConfig::default() });
+    Device::new(&DeviceConfig { regions: 1 << 24, ..DeviceConfig::default() });
 }
 
 #[test]

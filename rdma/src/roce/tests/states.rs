@@ -97,6 +97,18 @@ fn state_takes_only_the_steps_and_the_requests_that_it_may() {
 }
 
 #[test]
+fn object_of_another_device_is_unknown() {
+    let (mut end, _) = new_end();
+    let (mut other, steps) = new_end();
+    assert_eq!(end.device.destroy_pd(other.pd), Err(DeviceError::Unknown("protection domain")));
+    assert_eq!(end.device.destroy_qp(other.qp), Err(DeviceError::Unknown("queue pair")));
+    assert_eq!(end.device.deregister(other.mr.handle).err(), Some(DeviceError::Unknown("memory region")));
+    assert_eq!(end.device.create_qp(&other.options), Err(DeviceError::Unknown("protection domain")));
+    assert_eq!(end.device.modify_qp(other.qp, &steps[0]), Err(ModifyError::UnknownQp));
+    assert_eq!(other.device.modify_qp(other.qp, &steps[0]), Ok(()));
+}
+
+#[test]
 fn object_in_use_is_not_destroyed() {
     let (mut end, _) = new_end();
     assert_eq!(end.device.destroy_cq(end.cq), Err(DeviceError::InUse("completion queue")));

