@@ -9,8 +9,9 @@ use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
+use super::path::largest_mtu;
 use super::rows::Rows;
-use crate::roce::{Device, DeviceConfig};
+use crate::roce::{Device, DeviceConfig, Mtu};
 use crate::wire::ROCE_PORT;
 use crate::wire::icrc::Network;
 
@@ -44,6 +45,7 @@ pub fn subscription() -> Subscription {
 /// ```
 pub struct RoceNode {
     device: Device,
+    mtu: Mtu,
     consumer: ConsumerId,
     counters: NodeCounters,
     rows: Option<Rows>,
@@ -69,7 +71,8 @@ impl RoceNode {
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
-        Self { device: Device::new(config), consumer: ConsumerId(0), counters: NodeCounters::default(), rows: None }
+        let (device, mtu, counters) = (Device::new(config), config.mtu, NodeCounters::default());
+        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None }
     }
 
     /// Takes the datagrams of another consumer.
@@ -160,6 +163,15 @@ impl App for RoceNode {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        let link_mtu = cx.host.mtu();
+        if largest_mtu(link_mtu).is_none_or(|largest| largest < self.mtu) {
+            return Err(format!(
+                "packets of {} bytes and their headers are longer than the interface's MTU of {link_mtu}: take a \
+                 smaller MTU for the RoCE device, or a larger one for the interface",
+                self.mtu
+            )
+            .into());
+        }
         let mbuf = cx.pool.alloc().ok_or("the pool of the port has no buffer")?;
         let room = mbuf.tailroom();
         mbuf.free();

@@ -157,6 +157,16 @@ fn buffers_too_short_for_the_mtu_end_the_start() {
 }
 
 #[test]
+fn packets_longer_than_the_link_carries_end_the_start() {
+    // Some bytes short of 80 around 2048.
+    let (device, _far) = pair("long", MemoryConfig { frame_len_max: 2120, ..MemoryConfig::default() });
+    let port = Port::over(device).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
+    let node = RoceNode::new(&DeviceConfig { mtu: Mtu::B2048, ..DeviceConfig::default() });
+    let error = port.embed(node).err().expect("packets of 2048 bytes on a shorter link").to_string();
+    assert!(error.contains("the interface's MTU of"), "{error}");
+}
+
+#[test]
 fn counters_of_each_queue_pair_are_published() {
     let ([mut near, mut far], paths) = ends();
     let scope = near.port.scope("rdma");
