@@ -126,6 +126,23 @@ impl Flow {
         }
     }
 
+    /// Posts to a queue pair that has failed until its queue is full, as programs do that keep it
+    /// busy.
+    pub(super) fn fill(&mut self, device: &mut Device, own: &Connection) -> Result<(), String> {
+        while self.requests.len() - self.completed <= DEPTH {
+            let request = SendRequest {
+                destination: own.destination,
+                ..SendRequest::new(self.requests.len() as u64, SendOperation::Send, Data::Inline(b""))
+            };
+            if device.post_send(own.qp, &request).is_err() {
+                return Ok(());
+            }
+            // It takes no receive.
+            self.requests.push(Request { kind: Kind::Send, len: 0, finds: 0, is_stray: true });
+        }
+        Err(format!("a failed queue pair takes more than {DEPTH} requests"))
+    }
+
     /// Posts a receive at the peer, if there is room.
     pub(super) fn post_receive(&mut self, device: &mut Device, peer: &Connection) {
         let (posted, done) = self.receives;

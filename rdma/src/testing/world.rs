@@ -65,6 +65,9 @@ struct World {
     requests: usize,
     /// Programs post receives this seldom: 1000 is always.
     receives: u64,
+    /// Memory goes away when all requests of its peer are complete, which breaks nothing: what
+    /// comes late is a duplicate.
+    frees: bool,
     broken: Option<Break>,
 }
 
@@ -133,6 +136,7 @@ impl World {
             programs_at: 0,
             requests,
             receives,
+            frees: seed.is_multiple_of(2),
             broken,
         }
     }
@@ -157,7 +161,10 @@ impl World {
         }
         self.ends.iter_mut().for_each(|end| end.device.on_timer(self.now));
         if programs.is_some_and(|at| at <= self.now) {
-            self.run_programs();
+            self.run_programs()?;
+        }
+        if self.frees {
+            self.free_what_is_done();
         }
         Ok(true)
     }
@@ -172,7 +179,7 @@ impl World {
         })
     }
 
-    fn run_programs(&mut self) {
+    fn run_programs(&mut self) -> Result<(), String> {
         self.programs_at = self.now + 1 + self.random.below(20_000);
         for end in 0..2 {
             for idx in 0..self.flows[end].len() {
@@ -186,12 +193,28 @@ impl World {
                         None => flow.post_receive(&mut peer.device, other),
                     }
                 }
+                if flow.failure.is_some() && !connection.is_destroyed {
+                    flow.fill(&mut own.device, connection)?;
+                }
                 while flow.failure.is_none() && flow.posted() < self.requests && self.random.happens(600) {
                     let before = flow.posted();
                     flow.post(&mut self.random, &mut own.device, connection, other);
                     if flow.posted() == before {
                         break;
                     }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the registration of what the peers do not reach for any more.
+    fn free_what_is_done(&mut self) {
+        for (end, other) in [(0, 1), (1, 0)] {
+            for (idx, flow) in self.flows[other].iter().enumerate() {
+                let is_reliable = self.ends[end].connections[idx].transport == Transport::Rc;
+                if is_reliable && flow.posted() == self.requests && flow.is_complete() {
+                    self.ends[end].freeze(idx);
                 }
             }
         }
@@ -262,6 +285,9 @@ impl World {
                 let name = |why: &str| format!("at the end, end {end}, connection {idx}: {why}");
                 if !self.may_fail(idx) && (flow.failure.is_some() || flow.posted() != self.requests) {
                     return Err(name(&format!("{:?} of {} requests", flow.failure, flow.posted())));
+                }
+                if !self.may_fail(idx) && self.ends[end].device.qp_state(own.qp) != Some(QpState::Rts) {
+                    return Err(name("a queue pair failed that nobody broke"));
                 }
                 if !own.is_destroyed && !flow.is_complete() {
                     return Err(name("requests have no completion"));
