@@ -46,6 +46,11 @@ impl Wire {
         Self { faults, frames: BinaryHeap::new(), count: 0 }
     }
 
+    /// Most frames meet a congested switch.
+    pub(super) fn congest(&mut self) {
+        self.faults.marked = 800;
+    }
+
     /// From now on nothing arrives that is sent.
     pub(super) fn cut(&mut self) {
         self.faults.lost = 1000;

@@ -123,7 +123,10 @@ impl World {
             is_done: false,
         });
         let flows = [(); 2].map(|()| (0..count).map(|_| Flow::default()).collect());
-        let wire = Wire::new(&mut random);
+        let mut wire = Wire::new(&mut random);
+        if seed.is_multiple_of(5) {
+            wire.congest();
+        }
         let (requests, receives) = (10 + random.below(60) as usize, 50 + random.below(950));
         Self {
             random,
