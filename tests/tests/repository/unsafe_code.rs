@@ -11,7 +11,7 @@ const FILES: &[&str] = &[
     "apps/order-gateway/src/memory.rs",
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
-    "apps/wirepath-cli/src/program/sys.rs",
+    "apps/wirepath-cli/src/sys.rs",
     "benches/src/connectx/calls.rs",
     "benches/src/live/sys.rs",
     "benches/src/prefetch.rs",
