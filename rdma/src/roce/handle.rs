@@ -83,6 +83,8 @@ struct Slot<T> {
 }
 
 impl<K, T> Table<K, T> {
+    /// A table of no device of ours.
+    #[cfg(any(test, feature = "rdma-core"))]
     pub(crate) fn new(capacity: u32) -> Self {
         Self::of_device(0, capacity)
     }

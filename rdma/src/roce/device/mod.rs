@@ -4,9 +4,9 @@ mod datagrams;
 mod objects;
 mod shared;
 
-pub use objects::DeviceError;
-
 use core::sync::atomic::{AtomicU8, Ordering};
+
+pub use objects::DeviceError;
 
 use super::builder::frame_len_max;
 use super::config::DeviceConfig;
