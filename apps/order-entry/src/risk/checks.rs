@@ -6,7 +6,7 @@ use super::exposure::{Account, Exposure, Exposures, other};
 use super::gate::{Buckets, RiskGate};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
-use super::passed::{Passed, Poured};
+use super::passed::{Passed, Pending, Poured};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
 use super::reservation::{Terms, notional};
@@ -52,6 +52,7 @@ impl RiskGate {
 
     /// All checks of a new order, without its reservation: [`RiskGate::hold`] makes it, unless the
     /// order is not sent. Nothing else may be asked of the gate in between.
+    #[inline]
     pub(crate) fn pass_new(
         &mut self,
         slot: usize,
@@ -96,19 +97,20 @@ impl RiskGate {
     fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<Passed, RiskReject> {
         let NewOrder { instrument, side, qty, price, route } = *order;
         self.may_trade(instrument, market, now_ns)?;
-        let Self { limits, exposures, reservations, ports, units, duplicates, .. } = self;
+        let Self { limits, exposures, reservations, ports, units, duplicates, pending, .. } = self;
         let slots = reservations.len();
         if reservations.get(slot).is_none_or(|reservation| reservation.is_live) {
             return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
         }
         let sums = Sums::of(limits, exposures, instrument)?;
         let terms = Terms { price: check_terms(sums.limits, side, qty, price, market)?, leaves: qty };
-        let notional_more = terms.notional();
-        sums.check(&Request { instrument, side, price: terms.price, qty_more: qty, notional_more })?;
+        let (price, notional) = (terms.price, terms.notional());
+        sums.check(&Request { instrument, side, price, qty_more: qty, notional_more: notional })?;
         let window_ns = limits.account.duplicate_window_ns;
-        let found = duplicates.find((instrument, side), (qty, terms.price), now_ns, window_ns);
-        if window_ns == 0 || found.age_ns.is_some() {
-            return Err(reject(Limit::Duplicate, window_ns as i64, found.age_ns.unwrap_or(0) as i64));
+        let found = duplicates.find(super::duplicates::key(instrument, side, qty, price));
+        let age_ns = duplicates.age_ns(&found, now_ns, window_ns);
+        if window_ns == 0 || age_ns.is_some() {
+            return Err(reject(Limit::Duplicate, window_ns as i64, age_ns.unwrap_or(0) as i64));
         }
         let (port, unit) = routed(limits, (ports, units), route)?;
         let mut filled = Filled {
@@ -117,7 +119,8 @@ impl RiskGate {
             unit: (&mut unit.0.orders, unit.1.orders),
         };
         let poured = filled.pour(now_ns)?;
-        Ok(Passed { slot, instrument, side, route, terms, found, poured })
+        *pending = Pending { slot, instrument, side, route, terms, notional, found, poured };
+        Ok(Passed { price })
     }
 
     fn try_replace(&mut self, slot: usize, order: &Replace, market: &Market, now_ns: u64) -> Result<(), RiskReject> {

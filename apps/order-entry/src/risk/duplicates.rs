@@ -27,8 +27,11 @@ pub(super) struct Found {
     set: usize,
     /// The entry with the key, else a free one, else the oldest one.
     way: usize,
-    /// Age of an equal order inside the window.
-    pub(super) age_ns: Option<u64>,
+}
+
+impl Found {
+    /// What no search has found.
+    pub(super) const NONE: Self = Self { key: 0, set: 0, way: 0 };
 }
 
 #[derive(Clone, Debug)]
@@ -45,39 +48,28 @@ impl Duplicates {
         Self { sets: vec![Set::default(); sets].into_boxed_slice(), evicted: 0 }
     }
 
-    /// Looks for an equal order that is younger than `window_ns`.
+    /// Where an order is with the terms of `key`, or will be.
     #[inline]
-    pub(super) fn find(
-        &self,
-        (instrument, side): (InstrumentIdx, Side),
-        (qty, price): (u32, Price),
-        now_ns: u64,
-        window_ns: u64,
-    ) -> Found {
-        let key = key(instrument, side, qty, price);
+    pub(super) fn find(&self, key: u64) -> Found {
         let set = (key >> 32) as usize & (self.sets.len() - 1);
-        let (entries, mut way) = (&self.sets[set].0, 0);
-        for (idx, entry) in entries.iter().enumerate() {
-            if entry.key == key {
-                // A clock that stepped back makes an entry of the future, whose age is 0.
-                let age_ns = Some(now_ns.saturating_sub(entry.at_ns)).filter(|age| *age < window_ns);
-                return Found { key, set, way: idx, age_ns };
-            }
-            // Ways are filled in order, so nothing is behind a free one.
-            if entry.key == 0 {
-                way = idx;
-                break;
-            }
-            if entry.at_ns < entries[way].at_ns {
-                way = idx;
-            }
-        }
-        Found { key, set, way, age_ns: None }
+        let entries = &self.sets[set].0;
+        // Ways are filled in order, so nothing is behind a free one.
+        let way = entries.iter().position(|entry| entry.key == key || entry.key == 0);
+        Found { key, set, way: way.unwrap_or_else(|| oldest(entries)) }
+    }
+
+    /// The age of an equal order, where it is younger than `window_ns`.
+    #[inline]
+    pub(super) fn age_ns(&self, found: &Found, now_ns: u64, window_ns: u64) -> Option<u64> {
+        let entry = &self.sets[found.set].0[found.way];
+        // A clock that stepped back makes an entry of the future, whose age is 0.
+        let age_ns = now_ns.saturating_sub(entry.at_ns);
+        (entry.key == found.key && age_ns < window_ns).then_some(age_ns)
     }
 
     /// Remembers the order of `found`.
     #[inline]
-    pub(super) fn insert(&mut self, found: Found, now_ns: u64, window_ns: u64) {
+    pub(super) fn insert(&mut self, found: &Found, now_ns: u64, window_ns: u64) {
         let entry = &mut self.sets[found.set].0[found.way];
         if entry.key != 0 && entry.key != found.key && now_ns.saturating_sub(entry.at_ns) < window_ns {
             self.evicted += 1;
@@ -91,8 +83,16 @@ impl Duplicates {
     }
 }
 
-/// Two rounds of multiply and fold, as in wyhash: the terms of orders are few and near each other.
-fn key(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> u64 {
+/// The way of the entry that was made first.
+fn oldest(entries: &[Entry; WAYS]) -> usize {
+    let oldest = entries.iter().enumerate().min_by_key(|(_, entry)| entry.at_ns);
+    oldest.map_or(0, |(way, _)| way)
+}
+
+/// Stands for an order's terms. Two rounds of multiply and fold, as in wyhash: the terms of orders
+/// are few and near each other.
+#[inline]
+pub(super) fn key(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> u64 {
     let side = u64::from(side == Side::Sell) << 63;
     let first = (u64::from(instrument.0) << 32 | u64::from(qty)) ^ side;
     fold(fold(first ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db) ^ price.0 as u64, 0x8ebc_6af0_9c88_c6e3) | 1

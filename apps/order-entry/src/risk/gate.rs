@@ -7,6 +7,7 @@ use super::exposure::Exposures;
 use super::kill::KillSwitch;
 use super::limits::{Limits, StaleLimits};
 use super::order::{InstrumentIdx, NewOrder};
+use super::passed::Pending;
 use super::rate::Bucket;
 use super::reject::{Limit, RiskReject};
 use super::reservation::Reservation;
@@ -61,6 +62,8 @@ pub struct RiskGate {
     pub(super) ports: Box<[Buckets]>,
     pub(super) units: Box<[Buckets]>,
     pub(super) duplicates: Duplicates,
+    /// What the order changes that passed last.
+    pub(super) pending: Pending,
     pub(super) passed: u64,
     refused: [u64; Limit::ALL.len()],
 }
@@ -77,6 +80,7 @@ impl RiskGate {
             units: vec![Buckets::default(); limits.units.len()].into_boxed_slice(),
             duplicates: Duplicates::new(capacity.recent),
             limits,
+            pending: Pending::NONE,
             passed: 0,
             refused: [0; Limit::ALL.len()],
         }

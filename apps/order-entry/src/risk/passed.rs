@@ -1,5 +1,6 @@
 //! What an order that passed changes in the gate. It is written after the send, because nobody
-//! waits for it but the next check.
+//! waits for it but the next check. Until then it stands in the gate, because an order waits for
+//! each copy of it that is handed on.
 
 use market::{Price, Side};
 
@@ -9,17 +10,46 @@ use super::order::{InstrumentIdx, Route};
 use super::rate::Bucket;
 use super::reservation::{Held, Terms};
 
-/// An order that passed all checks of [`RiskGate::pass_new`].
-#[derive(Clone, Copy, Debug)]
+/// An order that passed all checks of [`RiskGate::pass_new`], for [`RiskGate::hold`].
+#[derive(Debug)]
 #[must_use]
 pub(crate) struct Passed {
+    pub(super) price: Price,
+}
+
+impl Passed {
+    /// The price at which the order is valued; that of a market order is the collar's edge.
+    #[inline]
+    pub(crate) const fn price(&self) -> Price {
+        self.price
+    }
+}
+
+/// What the order changes that passed last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
     pub(super) slot: usize,
     pub(super) instrument: InstrumentIdx,
     pub(super) side: Side,
     pub(super) route: Route,
     pub(super) terms: Terms,
+    pub(super) notional: i64,
     pub(super) found: Found,
     pub(super) poured: Poured,
+}
+
+impl Pending {
+    /// None yet.
+    pub(super) const NONE: Self = Self {
+        slot: 0,
+        instrument: InstrumentIdx(0),
+        side: Side::Buy,
+        route: Route { port: 0, unit: 0 },
+        terms: Terms { price: Price(0), leaves: 0 },
+        notional: 0,
+        found: Found::NONE,
+        poured: Poured { instrument: Bucket::EMPTY, port: Bucket::EMPTY, unit: Bucket::EMPTY },
+    };
 }
 
 /// The buckets that the order fills, with one message more.
@@ -30,30 +60,24 @@ pub(super) struct Poured {
     pub(super) unit: Bucket,
 }
 
-impl Passed {
-    /// The price at which the order is valued; that of a market order is the collar's edge.
-    #[inline]
-    pub(crate) const fn price(&self) -> Price {
-        self.terms.price
-    }
-}
-
 impl RiskGate {
     /// Reserves for an order that passed, before anything else is asked of the gate. Not inlined,
     /// so that a rehearsal runs the same instructions.
     #[inline(never)]
-    pub(crate) fn hold(&mut self, passed: &Passed, now_ns: u64) {
-        let Passed { slot, instrument, side, route, terms, found, poured } = *passed;
-        let held = Held { qty: terms.leaves, notional: terms.notional() };
+    pub(crate) fn hold(&mut self, _: &Passed, now_ns: u64) {
+        let Self { pending, exposures, limits, .. } = self;
+        let Pending { slot, instrument, side, route, terms, notional, .. } = *pending;
+        let (found, poured) = (&pending.found, &pending.poured);
+        let held = Held { qty: terms.leaves, notional };
         self.passed += 1;
         self.ports[route.port as usize].orders.commit(poured.port);
         self.units[route.unit as usize].orders.commit(poured.unit);
-        self.duplicates.insert(found, now_ns, self.limits.account.duplicate_window_ns);
-        let exposure = &mut self.exposures.instruments[instrument.0 as usize];
+        self.duplicates.insert(found, now_ns, limits.account.duplicate_window_ns);
+        let exposure = &mut exposures.instruments[instrument.0 as usize];
         exposure.orders_bucket.commit(poured.instrument);
         exposure.hold(side, Held::default(), held);
         exposure.levels.of_mut(side).add(side, terms.price);
-        self.exposures.account.hold(side, Held::default(), held);
+        exposures.account.hold(side, Held::default(), held);
         let reservation = &mut self.reservations[slot];
         // Replaces of the slot's order before ended with it.
         (reservation.is_live, reservation.side, reservation.instrument) = (true, side, instrument);

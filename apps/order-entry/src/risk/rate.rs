@@ -54,7 +54,11 @@ pub(super) struct Bucket {
 pub(super) struct Overflow(pub(super) u64);
 
 impl Bucket {
+    /// Without a message.
+    pub(super) const EMPTY: Self = Self { empty_ns: 0 };
+
     /// The bucket with one message more, for [`Bucket::commit`].
+    #[inline]
     pub(super) fn with_one(&mut self, rate: Rate, now_ns: u64) -> Result<Self, Overflow> {
         let depth_end_ns = now_ns.saturating_add(rate.depth_ns);
         if self.empty_ns > depth_end_ns {
