@@ -131,9 +131,12 @@ fn window_gives_the_rights_of_its_binding_and_not_those_of_its_region() {
     }
 }
 
+/// A case, and what it does to a test or its request.
+type Case<T, R = ()> = (&'static str, fn(&mut T) -> R);
+
 #[test]
 fn each_wrong_binding_ends_with_its_status_and_binds_nothing() {
-    let wrong: [(&str, fn(&mut Binding)); 12] = [
+    let wrong: [Case<Binding>; 12] = [
         ("no such window", |with| with.key += 0x100),
         ("a region's key", |with| with.key = with.region),
         ("no such region", |with| with.region ^= 0x7700),
@@ -204,7 +207,7 @@ fn bound_window_is_bound_again_only_when_it_was_invalidated() {
 
 #[test]
 fn key_of_a_window_that_is_free_reaches_nothing() {
-    let cases: [(&str, fn(&mut Windowed) -> u32); 5] = [
+    let cases: [Case<Windowed, u32>; 5] = [
         ("never bound", |test| test.window.key),
         ("of the time before", |test| {
             let first = test.bind();
