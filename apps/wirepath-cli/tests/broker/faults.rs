@@ -123,9 +123,13 @@ fn queue_whose_socket_is_kept_is_passed_over_and_lent_again_once_it_is_free() {
     }
     (rig.broker, rig.log) = super::start_broker(&rig.wire, &rig.folder, &[]);
     let has_queue = || rig.start(SERVED, &["true"]).wait_with_output().unwrap();
-    let mut first = rig.start(SERVED, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);
-    writeln!(first.stdin.as_mut().unwrap(), "line").unwrap();
-    assert_eq!(next_line(&mut BufReader::new(first.stdout.take().unwrap())), "line\n");
+    let with_queue = || {
+        let mut program = rig.start(SERVED, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);
+        writeln!(program.stdin.as_mut().unwrap(), "line").unwrap();
+        assert_eq!(next_line(&mut BufReader::new(program.stdout.take().unwrap())), "line\n");
+        program
+    };
+    let mut first = with_queue();
     let keep = |process: u32| beside(&rig, 0, KEEPER, &[&process.to_string()]);
     let (keeper, kept) = keep(first.id());
     assert_eq!(kept, "1\n");
@@ -137,12 +141,9 @@ fn queue_whose_socket_is_kept_is_passed_over_and_lent_again_once_it_is_free() {
         let output = has_queue();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let second = Ended(rig.start(SERVED, &["sleep", "60"]));
-    let mut other = None;
-    wait_until("the second program has its queue", || {
-        other = Some(keep(second.0.id())).filter(|(_, kept)| kept == "1\n");
-        other.is_some()
-    });
+    let second = Ended(with_queue());
+    let (_other, kept) = keep(second.0.id());
+    assert_eq!(kept, "1\n");
     let said = String::from_utf8(has_queue().stderr).unwrap();
     assert!(said.contains("which earlier clients had: end them"), "{said}");
     drop(keeper);
