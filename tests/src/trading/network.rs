@@ -64,6 +64,11 @@ pub(super) const fn address(machine: usize, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, machine as u8 + 1), port)
 }
 
+/// The machine that has an address.
+fn machine_of(address: SocketAddrV4) -> usize {
+    usize::from(address.ip().octets()[3]) - 1
+}
+
 impl Network {
     /// So many machines.
     pub(super) fn new(seed: u64, machines: usize) -> Self {
@@ -157,7 +162,7 @@ impl Network {
     }
 
     fn carry(&mut self, from: usize, segment: Outgoing, payload: &[u8]) {
-        let to = usize::from(segment.flow.remote.ip().octets()[3]) - 1;
+        let to = machine_of(segment.flow.remote);
         let [lost, repeated, delayed] = self.per_mille.map(|of| self.random.below(1_000) < of);
         if lost || self.machines[from].is_cut || self.machines[to].is_cut {
             return;
@@ -223,6 +228,16 @@ impl SimStream {
         let id = held.machines[machine].accepted.pop_front()?;
         let epoch = held.machines[machine].epoch;
         Some(Self { network: Rc::clone(network), machine, epoch, id, is_venue: false })
+    }
+
+    /// Whether the peer's process has closed the connection, or has ended: what still arrives, it
+    /// wrote before.
+    pub(super) fn is_given_up(&self) -> bool {
+        let network = self.network.borrow();
+        let Some(flow) = network.machines[self.machine].tcp.flow(self.id) else { return true };
+        let peer = &network.machines[machine_of(flow.remote)];
+        let theirs = Flow { local: flow.remote, remote: flow.local };
+        peer.sockets.keys().all(|id| peer.tcp.flow(*id) != Some(theirs))
     }
 }
 

@@ -11,14 +11,14 @@ use super::{Line, SimVenue, TRADER};
 impl SimVenue {
     /// Takes what was read, and has what is due sent. False where the line has ended.
     pub(super) fn take_fix(&mut self, line: &mut Line, now_ns: u64) -> bool {
-        let is_taken = self.is_taken();
+        let is_first = !line.is_logged_in;
         let Some(server) = &mut self.fix else { return false };
-        if !line.is_logged_in {
+        if is_first {
             match server.is_logon(&line.input, &self.venue) {
                 None => return true,
-                Some(true) if !is_taken => {
+                Some(true) if !self.is_taken => {
                     server.connected(&line.input, &mut self.venue, now_ns);
-                    line.is_logged_in = true;
+                    (self.is_taken, line.is_logged_in) = (true, true);
                 }
                 Some(true) => return false,
                 Some(false) => {
@@ -32,10 +32,10 @@ impl SimVenue {
             Err(why) => {
                 // The Logout, which the gateway reads.
                 let _ = line.stream.write(&line.out);
-                let is_of_line =
-                    |why: &String| [End::Silent, End::LogonTimeout].iter().any(|end| end.to_string() == *why);
-                let broken = why.filter(|why| !is_of_line(why));
-                self.fault = broken.map(|why| format!("the gateway broke a rule of the session: {why}"));
+                let is_late = is_first && line.stream.is_given_up();
+                if let Some(why) = why.filter(|why| !is_of_line(why, is_late)) {
+                    self.fault = Some(format!("the gateway broke a rule of the session: {why}"));
+                }
                 false
             }
         }
@@ -74,6 +74,14 @@ impl SimVenue {
         }
         self.counted = answers.len();
     }
+}
+
+/// Whether the line is the reason for the end of a session, and not the gateway: it is silent, or
+/// the Logon came late. The kernel still sends what was written to a connection that is given up,
+/// and meanwhile another connection may have used the Logon's number.
+fn is_of_line(why: &str, is_late: bool) -> bool {
+    let is = |end: End| end.to_string() == why;
+    is(End::Silent) || is(End::LogonTimeout) || (is_late && is(End::SeqTooLow))
 }
 
 /// The number in a ClOrdID.

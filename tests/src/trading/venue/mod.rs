@@ -4,6 +4,8 @@
 mod fix;
 mod ouch;
 mod ouch42;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
@@ -44,6 +46,8 @@ pub(super) struct SimVenue {
     network: Shared,
     machine: usize,
     lines: Vec<Line>,
+    /// A connection that is alive has the account.
+    is_taken: bool,
     protocol: Protocol,
     /// The account's session by FIX, where it does not trade by OUCH.
     fix: Option<FixServer>,
@@ -83,6 +87,7 @@ impl SimVenue {
             network: network.clone(),
             machine,
             lines: Vec::new(),
+            is_taken: false,
             protocol,
             fix: (protocol == Protocol::Fix).then(|| FixServer::new(TRADER, EPOCH_NS)),
             counted: 0,
@@ -140,13 +145,9 @@ impl SimVenue {
 
     /// The account is without its connection.
     fn lost(&mut self, now_ns: u64) {
+        self.is_taken = false;
         self.fix.iter_mut().for_each(FixServer::disconnected);
         self.venue.disconnected(TRADER, now_ns);
-    }
-
-    /// Whether another connection has the account.
-    fn is_taken(&self) -> bool {
-        self.lines.iter().any(|line| line.is_logged_in && line.silent_ns.is_none())
     }
 
     /// What a message did to its connection. False where it has ended.

@@ -42,12 +42,13 @@ impl SimVenue {
                     let session = SessionId::new("S1").expect("ten letters at most");
                     let next = self.messages().len() as u64 + 1;
                     let judged = judge_login(&login, &account.settings().credentials, session, next);
-                    let judged = if self.is_taken() { Err(LoginRejectReason::SessionNotAvailable) } else { judged };
+                    let judged = if self.is_taken { Err(LoginRejectReason::SessionNotAvailable) } else { judged };
                     let mut room = [0; 256];
                     let mut output = Output::new(&mut room);
                     let Ok(number) = judged else { return false };
                     line.soup.accept(now_ns, session, number, &mut output).expect("there is room");
                     (line.is_logged_in, line.position) = (true, number as usize - 1);
+                    self.is_taken = true;
                     line.out.extend_from_slice(output.written());
                 }
                 Ok(Some(ServerEvent::Unsequenced(message))) => match self.receive(message, now_ns) {
