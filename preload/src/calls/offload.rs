@@ -104,7 +104,7 @@ fn decide(
         return (Verdict::Kernel, "loopback or broadcast");
     }
     let decision = config.role(traffic, local, remote);
-    let ours = match decision.role {
+    let verdict = match decision.role {
         Role::Os => return (Verdict::Kernel, decision.why),
         Role::Refuse => Verdict::Refused,
         Role::Offload => Verdict::Ours,
@@ -113,7 +113,7 @@ fn decide(
     if !open(engine) {
         // Whose the address is cannot be judged then.
         let kept = (Verdict::Kernel, "the interface could not be opened");
-        return if ours == Verdict::Refused { (ours, decision.why) } else { kept };
+        return if verdict == Verdict::Refused { (verdict, decision.why) } else { kept };
     }
     if engine.lose_if_gone() {
         return (Verdict::Kernel, GONE);
@@ -124,7 +124,7 @@ fn decide(
         Some(remote) => is_own(engine, *local.ip()) && goes_by_ours(engine, *remote.ip()),
         None => local.ip().is_multicast() || is_own(engine, *local.ip()),
     };
-    if is_on_ours { (ours, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
+    if is_on_ours { (verdict, decision.why) } else { (Verdict::Kernel, BY_ANOTHER) }
 }
 
 /// Whether the kernel's route to `remote` leaves by our interface, judged by the route's source

@@ -19,7 +19,7 @@ use crate::sys::interface::{Ethtool, FlowRule};
 use crate::wire::{EtherType, Protocol};
 
 /// Our rules in one NIC.
-pub(super) struct NicRules<N: RuleTable = Ethtool> {
+pub(super) struct NicRules<N: FlowClassifier = Ethtool> {
     nic: N,
     placed: Mutex<HashMap<Rule, Placed>>,
     /// Where the last rule was placed.
@@ -27,8 +27,8 @@ pub(super) struct NicRules<N: RuleTable = Ethtool> {
     refused: AtomicU64,
 }
 
-/// A NIC that takes rules.
-pub(super) trait RuleTable {
+/// A NIC that takes rules (receive flow classification, `rxnfc` in linux/ethtool.h).
+pub(super) trait FlowClassifier {
     /// Inserts a rule; returns its location, best below `below`.
     fn insert(&self, rule: &FlowRule, below: u32) -> io::Result<u32>;
 
@@ -57,7 +57,7 @@ impl NicRules {
     }
 }
 
-impl<N: RuleTable> NicRules<N> {
+impl<N: FlowClassifier> NicRules<N> {
     fn over(nic: N) -> Self {
         Self { nic, placed: Mutex::default(), last: AtomicU32::new(u32::MAX), refused: AtomicU64::new(0) }
     }
@@ -122,14 +122,14 @@ impl<N: RuleTable> NicRules<N> {
     }
 }
 
-impl<N: RuleTable> Drop for NicRules<N> {
+impl<N: FlowClassifier> Drop for NicRules<N> {
     fn drop(&mut self) {
         let placed = core::mem::take(&mut *self.placed());
         placed.into_values().filter_map(|entry| entry.in_nic).for_each(|(_, location)| self.delete(location));
     }
 }
 
-impl RuleTable for Ethtool {
+impl FlowClassifier for Ethtool {
     fn insert(&self, rule: &FlowRule, below: u32) -> io::Result<u32> {
         self.insert_flow_rule(rule, below)
     }
@@ -180,7 +180,7 @@ mod tests {
         refuses: Cell<i32>,
     }
 
-    impl RuleTable for &Nic {
+    impl FlowClassifier for &Nic {
         fn insert(&self, rule: &FlowRule, _: u32) -> io::Result<u32> {
             match self.refuses.get() {
                 0 => {
