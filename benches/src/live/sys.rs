@@ -32,6 +32,18 @@ pub fn run_first() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
 }
 
+/// Lets the calling thread, and the programs that it starts from now on, run on these cores alone.
+pub fn run_on(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: any bytes are a valid set (2).
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &core in cores {
+        // SAFETY: borrowed mutably for the call (1); the macro checks that the core is in the set.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: borrowed for the call, with its own length (1).
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) }).map(drop)
+}
+
 /// Lets this process, and those that it starts from now on, have as many descriptors as it is
 /// allowed to; returns how many.
 pub fn raise_descriptor_limit() -> io::Result<u64> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::Live;
 use super::lines::{Runs, apart, turns};
+use super::sys;
 use crate::is_quick;
 use crate::measure::table::Line;
 use program::Side;
@@ -25,7 +26,14 @@ use program::Side;
 impl Live<'_> {
     /// All lines of programs on wirepath's sockets. A program that is not installed is named, and
     /// its lines are skipped.
+    ///
+    /// The calling thread may run on both cores from here on: a program inherits its cores from the
+    /// thread that starts it, and a server that shared the one core of this report with its client
+    /// would say nothing about either.
     pub fn programs(&mut self) {
+        if let Some(why) = self.cores.and_then(|cores| sys::run_on(&cores).err()) {
+            eprintln!("bench: servers share one core with their clients: {why}");
+        }
         self.ping_pongs();
         self.servers();
         self.receptions();
