@@ -1,6 +1,7 @@
 //! Sockets on an interface of this machine, beside the kernel's: from a name to a [`Stack`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::{fs, thread};
 
 use wirepath::Error;
@@ -134,6 +135,14 @@ impl Steering for Live {
 
     fn why_ended(&self) -> Option<String> {
         Steering::why_ended(&self.port)
+    }
+
+    fn lost_flag(&self) -> Arc<AtomicBool> {
+        Steering::lost_flag(&self.port)
+    }
+
+    fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
+        Steering::take_lost_flows(&mut self.port)
     }
 
     fn counters(&self) -> Option<Arc<Block>> {

@@ -4,6 +4,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wirepath::counters::Block;
 use wirepath::device::steering::SteerError;
@@ -50,6 +51,18 @@ pub trait Steering {
     /// system call. By default not.
     fn why_ended(&self) -> Option<String> {
         None
+    }
+
+    /// Set while the port has flows for [`take_lost_flows`](Self::take_lost_flows), which each turn
+    /// reads. By default none is ever lost.
+    fn lost_flag(&self) -> Arc<AtomicBool> {
+        Arc::default()
+    }
+
+    /// The flows that someone has taken from the port since the last call, each with the reason: a
+    /// broker takes a flow back that new rules do not give, or whose port another user has bound.
+    fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
+        Vec::new()
     }
 
     /// The sentence for a port whose interface brings frames of our flows elsewhere, because it
@@ -102,12 +115,21 @@ impl Steering for LivePort {
     fn why_ended(&self) -> Option<String> {
         Self::why_ended(self)
     }
+
+    fn lost_flag(&self) -> Arc<AtomicBool> {
+        Self::lost_flag(self)
+    }
+
+    fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
+        Self::take_lost_flows(self).into_iter().map(|(flow, errno)| (flow, Errno(errno))).collect()
+    }
 }
 
 /// The flows of all sockets. Several sockets may need the same flow: data of accepted connections
 /// arrives by the listener's flow.
 pub(crate) struct Flows {
     steering: Box<dyn Steering>,
+    is_any_lost: Arc<AtomicBool>,
     held: HashMap<FlowSpec, Users>,
     /// Closed connections, the one that is looked for next first.
     closing: VecDeque<Leaving>,
@@ -135,7 +157,21 @@ struct Leaving {
 impl Flows {
     pub(crate) fn new(steering: Box<dyn Steering>) -> Self {
         let (closing, in_time_wait) = (VecDeque::new(), VecDeque::new());
-        Self { steering, held: HashMap::new(), closing, in_time_wait, changes: 0 }
+        let is_any_lost = steering.lost_flag();
+        Self { steering, is_any_lost, held: HashMap::new(), closing, in_time_wait, changes: 0 }
+    }
+
+    /// Whether flows were taken from the port.
+    #[inline]
+    pub(crate) fn has_lost(&self) -> bool {
+        self.is_any_lost.load(Ordering::Acquire)
+    }
+
+    /// These flows, which no socket has any more.
+    pub(crate) fn take_lost(&mut self) -> Vec<(FlowSpec, Errno)> {
+        let lost = self.steering.take_lost_flows();
+        lost.iter().for_each(|(flow, _)| _ = self.held.remove(flow));
+        lost
     }
 
     pub(crate) fn counters(&self) -> Option<Arc<Block>> {

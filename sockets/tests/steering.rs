@@ -7,12 +7,15 @@ mod common;
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{at, errno, steered_wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
 use sockets::{Errno, Kind, Steering};
+use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
 
@@ -37,6 +40,41 @@ impl Rules {
 
     fn standing(&self) -> Vec<FlowSpec> {
         self.0.borrow().0.clone()
+    }
+}
+
+/// A port whose broker takes flows back.
+#[derive(Clone, Default)]
+struct Lent {
+    rules: Rules,
+    lost: Rc<RefCell<Vec<(FlowSpec, Errno)>>>,
+    is_any: Arc<AtomicBool>,
+}
+
+impl Lent {
+    fn take_back(&self, error: Errno) {
+        let flows = std::mem::take(&mut self.rules.0.borrow_mut().0);
+        self.lost.borrow_mut().extend(flows.into_iter().map(|flow| (flow, error)));
+        self.is_any.store(true, Ordering::Release);
+    }
+}
+
+impl Steering for Lent {
+    fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
+        self.rules.add_flow(flow)
+    }
+
+    fn remove_flow(&mut self, flow: &FlowSpec) {
+        self.rules.remove_flow(flow);
+    }
+
+    fn lost_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_any)
+    }
+
+    fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
+        self.is_any.store(false, Ordering::Release);
+        self.lost.take()
     }
 }
 
@@ -65,6 +103,46 @@ fn bind_that_the_port_refuses_leaves_the_socket_unbound() {
     assert_eq!(bind(), Err(Errno::ENOBUFS));
     rules.refuse(false);
     assert_eq!((bind(), rules.standing()), (Ok(()), vec![FlowSpec::udp(Ipv4Addr::new(192, 0, 2, 2), 7)]));
+}
+
+#[test]
+fn socket_whose_flow_is_taken_back_says_so_once_and_sends_nothing_until_it_has_another() {
+    let port = Lent::default();
+    let wire = steered_wire(port.clone());
+    let _far = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    let mut connected = TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let datagrams = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    port.take_back(Errno::EADDRINUSE);
+    // The next turn sees it, and who waits wakes.
+    assert_eq!(errno(listener.accept()), Some(Errno::EADDRINUSE));
+    assert_eq!(errno(connected.read(&mut [0; 8])), Some(Errno::EADDRINUSE));
+    assert_eq!(connected.read(&mut [0; 8]).unwrap(), 0, "as after any end of a connection");
+    assert_eq!(errno(datagrams.recv_from(&mut [0; 8])), Some(Errno::EADDRINUSE));
+    (0..2).for_each(|_| assert_eq!(errno(datagrams.send_to(b"word", at(1, 7))), Some(Errno::EADDRINUSE)));
+    drop((connected, listener, datagrams));
+    assert_eq!(port.rules.standing(), []);
+    let again = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    again.send_to(b"word", at(1, 7)).unwrap();
+    assert_eq!(port.rules.standing().len(), 1);
+}
+
+#[test]
+fn group_that_is_taken_back_leaves_the_socket_its_port() {
+    let port = Lent::default();
+    let wire = steered_wire(port.clone());
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+    wire.right.call(|sockets, cx| sockets.bind(id, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7), cx)).unwrap();
+    let own = port.rules.standing();
+    wire.right.call(|sockets, cx| sockets.join(id, Ipv4Addr::new(239, 1, 1, 1), InterfaceId::ANY, None, cx)).unwrap();
+    port.rules.0.borrow_mut().0.retain(|flow| !own.contains(flow));
+    port.take_back(Errno::EACCES);
+    port.rules.0.borrow_mut().0.extend(own.clone());
+    wire.settle();
+    let error = || wire.right.call(|sockets, _| sockets.take_error(id)).unwrap();
+    assert_eq!((error(), error()), (Some(Errno::EACCES), None));
+    assert_eq!(wire.right.call(|sockets, _| sockets.taken_back(id)).unwrap(), None);
+    assert_eq!(port.rules.standing(), own);
 }
 
 #[test]

@@ -181,12 +181,23 @@ impl Listed {
             Owner::Ours { id, .. } => engine.ask(|sockets, cx| sockets.entry(id, now, cx)).ok(),
             Owner::Undecided | Owner::Kernel => None,
         };
+        let taken_back = match self.place {
+            Owner::Ours { id, .. } => engine.look(|sockets| sockets.taken_back(id)).ok().flatten(),
+            Owner::Undecided | Owner::Kernel => None,
+        };
+        let (place, why) = match taken_back.map(offload::why_taken_back) {
+            Some(why) => {
+                offload::say_kept(why, known.as_ref().map_or(ANY, |known| known.local));
+                (Whose::Kernel, why)
+            }
+            None => (place, self.why),
+        };
         let is_asked = known.is_none().then_some(self.fd);
         let number = known.is_some().then_some(engine.number as u8);
         let state = if self.listens { State::Listen } else { State::Closed };
         let known = known.unwrap_or(Entry { state, epoll_sets: self.sets, ..Entry::default() });
         let Self { fd, kind, opened, would_block, twin_reads, .. } = *self;
-        let why = self.why.into();
+        let why = why.into();
         (Entry { fd, kind, place, why, opened, would_block, twin_reads, engine: number, ..known }, is_asked)
     }
 }

@@ -348,8 +348,11 @@ fn accept_ours(
     flags: c_int,
     stale: &mut Option<(FileId, c_int)>,
 ) -> Result<Accepted, Errno> {
-    if !engine.look(|sockets| sockets.ready(id))?.has(Ready::IN) {
-        return Err(Errno::EAGAIN);
+    let ready = engine.look(|sockets| sockets.ready(id))?;
+    if !ready.has(Ready::IN) {
+        // One whose flow the broker has taken back reports that once.
+        let reported = if ready.has(Ready::ERR) { engine.look(|sockets| sockets.take_error(id))? } else { None };
+        return Err(reported.unwrap_or(Errno::EAGAIN));
     }
     // The descriptor is made first, because a connection stays in the queue if there is none for
     // it.

@@ -67,6 +67,15 @@ pub(crate) const BY_ANOTHER: &str = "another interface, or this host's own addre
 /// The reason of a socket that was made later.
 pub(crate) const GONE: &str = "its interface is gone, or the interface's broker";
 
+/// The reason of a socket whose flow the broker has taken back, by the error that it reports once.
+pub(crate) fn why_taken_back(error: Errno) -> &'static str {
+    match error {
+        Errno::EADDRINUSE => "taken back by the broker: another user has bound its port",
+        Errno::EACCES => "taken back by the broker: its rules do not give it any more",
+        _ => "taken back by the broker",
+    }
+}
+
 /// Who serves a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {

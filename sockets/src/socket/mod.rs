@@ -44,6 +44,8 @@ pub(crate) struct Socket {
     pub(crate) error: Option<Errno>,
     /// The flows that the port steers to the worker for this socket.
     pub(crate) flows: Vec<FlowSpec>,
+    /// A flow of its own was taken from the port, and it has got none since.
+    pub(crate) taken_back: Option<Errno>,
     /// The epoll sets that it is in.
     pub(crate) watches: Vec<Watch>,
     /// Datagrams; of a connection, what it had received and sent when it ended.
@@ -82,6 +84,7 @@ impl Socket {
             local: UNBOUND,
             error: None,
             flows: Vec::new(),
+            taken_back: None,
             watches: Vec::new(),
             traffic: Traffic::default(),
             error_queue: None,

@@ -175,13 +175,18 @@ impl Sockets {
     /// Whether anything waits for a turn: mostly nothing does.
     #[inline]
     fn has_waiting_work(&self) -> bool {
-        let counts = [self.flows.leaving(), self.corked.len(), self.stamps.len(), self.throttled.len(), self.deferred];
+        let lost = usize::from(self.flows.has_lost());
+        let counts =
+            [self.flows.leaving(), lost, self.corked.len(), self.stamps.len(), self.throttled.len(), self.deferred];
         counts.into_iter().fold(0, |all, count| all | count) != 0
     }
 
     #[inline(never)]
     fn work(&mut self, cx: &mut Cx<'_>) {
         self.flows.tick(cx);
+        if self.flows.has_lost() {
+            self.lose_flows(cx);
+        }
         if self.uncorked_at() <= cx.now {
             self.uncork_due(cx);
         }

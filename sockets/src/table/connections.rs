@@ -87,10 +87,11 @@ impl Sockets {
     /// `accept`: a connection whose handshake is done, and its peer.
     ///
     /// # Errors
-    /// `EAGAIN`: none waits; `EINVAL`: not listening.
+    /// `EAGAIN`: none waits; `EINVAL`: not listening. `EACCES`, `EADDRINUSE`, once: a broker has
+    /// taken its flow back.
     pub fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddrV4), Errno> {
-        let State::Listener(listener) = &mut self.find(id)?.state else { return Err(Errno::EINVAL) };
-        let accepted = listener.pop().ok_or(Errno::EAGAIN)?;
+        let Socket { state: State::Listener(listener), error, .. } = self.find(id)? else { return Err(Errno::EINVAL) };
+        let accepted = listener.pop().ok_or_else(|| error.take().unwrap_or(Errno::EAGAIN))?;
         let State::Stream(stream) = &self.find(accepted)?.state else { return Err(Errno::EINVAL) };
         Ok((accepted, stream.remote))
     }

@@ -102,7 +102,10 @@ impl Sockets {
         if remote.ip().is_multicast() {
             return self.send_to_group(id, bytes, remote, cx);
         }
-        let Socket { state, local, options, traffic, .. } = self.find(id)?;
+        let Socket { state, local, options, traffic, taken_back, .. } = self.find(id)?;
+        if let Some(error) = *taken_back {
+            return Err(error);
+        }
         if options.reports_sends() {
             self.transmit_reported(id, bytes, remote, cx)?;
         } else {

@@ -7,6 +7,7 @@
 //!   buffers       packet buffers that wait in sockets
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
+//!   lost          what sockets do whose interface is gone, or whose flows were taken from the port
 //!   limits        streams that wait by an option; streams that are disconnected
 //!   statistics    what a listing shows of a socket
 //!   groups        groups of other sockets, and this host's own datagrams to them
@@ -28,6 +29,7 @@ pub(crate) mod datagrams;
 mod error_queue;
 mod groups;
 mod limits;
+mod lost;
 pub(crate) mod message;
 mod sets;
 mod statistics;
@@ -177,25 +179,6 @@ impl Sockets {
     /// Counts in `scope` what waits in sockets outside of packet buffers.
     pub fn count_in(&mut self, scope: &Scope) {
         self.buffers.count_in(&scope.scope("sockets"));
-    }
-
-    /// The interface is gone, or the port has ended: connections end with `error`, each datagram
-    /// socket reports it once, and all that is sent from now on fails with it.
-    pub fn lose(&mut self, error: Errno, cx: &mut Cx<'_>) {
-        self.lost = Some(error);
-        self.refuse_closing(cx);
-        for slot in 1..self.slots.len() as u32 {
-            let id = SocketId { slot, generation: self.slots[slot as usize].generation };
-            match self.find(id) {
-                Ok(Socket { state: State::Stream(Stream { phase: Phase::Closed, .. }), .. }) | Err(_) => (),
-                Ok(Socket { state: State::Stream(_), .. }) => self.hang_up(id, error, cx),
-                Ok(Socket { state: State::Listener(_), .. }) => (),
-                Ok(socket) => {
-                    socket.error = Some(error);
-                    self.wake(id);
-                }
-            }
-        }
     }
 
     /// Sockets that are open.
@@ -491,7 +474,9 @@ impl Sockets {
     /// Makes the port steer a socket's flows to the worker.
     fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>, cx: &mut Cx<'_>) -> Result<(), Errno> {
         self.flows.hold(&flows, cx)?;
-        self.find(id)?.flows.extend(flows);
+        let socket = self.find(id)?;
+        socket.flows.extend(flows);
+        socket.taken_back = None;
         Ok(())
     }
 

@@ -1,16 +1,18 @@
 //! The clients of a broker: one for each connection, with the queue that it has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::error::Refusal;
-use super::flows::{ClientId, ROOT};
+use super::flows::{ClientId, FLOWS_MAX, ROOT};
 use super::orders::{Lent, WaitingOrder};
 use super::rights::ClientRights;
 use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message::Reply;
 use crate::device::af_xdp::broker::sys::Peer;
 use crate::sys::process;
 
@@ -49,8 +51,10 @@ pub(super) struct Client {
     pub(super) waits: Option<WaitingOrder>,
     /// Bytes of packet buffers that it has, or waits for.
     pub(super) memory: u64,
-    /// The socket that carries ICMP errors to the client.
+    /// The socket that carries ICMP errors to the client, and what it has lost.
     pub(super) icmp_errors: Option<UnixDatagram>,
+    /// Flows that were taken back and that the client was not told of yet, each with the reason.
+    lost: VecDeque<(u32, i32)>,
     /// The second in which neighbors were last resolved, and their number.
     resolves: (Instant, u32),
 }
@@ -87,6 +91,28 @@ impl Client {
     /// Whether it has been like that for so long that it ends.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.is_idle() && now.duration_since(self.since) >= IDLE_AT_MOST
+    }
+
+    /// Its flow with this number was taken back, for a reason with this error number. One that
+    /// reads nothing is not told of more than it may have.
+    pub(super) fn lose(&mut self, flow: u32, errno: i32) {
+        if self.lost.len() < FLOWS_MAX {
+            self.lost.push_back((flow, errno));
+        }
+        self.tell_losses();
+    }
+
+    /// Tells the client of flows that were taken back, as many as its socket has room for.
+    pub(super) fn tell_losses(&mut self) {
+        let Some(socket) = &self.icmp_errors else { return };
+        while let Some(&(id, errno)) = self.lost.front() {
+            match socket.send(&Reply::Lost { id, errno }.encode()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Nobody reads there any more.
+                Err(_) => self.lost.clear(),
+                Ok(_) => _ = self.lost.pop_front(),
+            }
+        }
     }
 
     /// Whether it may have another neighbor resolved at `now`.
@@ -137,6 +163,7 @@ impl Clients {
             waits,
             memory: 0,
             icmp_errors,
+            lost: VecDeque::new(),
             resolves: (now, 0),
         });
         Ok(goes)

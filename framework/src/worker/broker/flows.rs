@@ -13,7 +13,7 @@ use crate::wire::icmpv4::QuotedFlow;
 
 /// The most flows of a client: listeners, datagram sockets, and as many outgoing connections as the
 /// library of `wirepath run` has room for, those closed in the last minute among them.
-const FLOWS_MAX: usize = 16_384;
+pub(super) const FLOWS_MAX: usize = 16_384;
 pub(super) const ROOT: u32 = 0;
 
 /// The number of a client of the broker.
@@ -29,7 +29,7 @@ pub(super) struct Held {
     /// One rule for each queue, unless the queue is lent to this client alone.
     pub(super) rules: Vec<RuleId>,
     /// The number by which the client names the flow.
-    id: u32,
+    pub(super) id: u32,
     /// How often the client has asked for it, and not given it up.
     uses: u32,
 }

@@ -28,6 +28,8 @@ pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
 /// Ring length of a worker; in a burst of errors about a flow all are the same, so lost ones do not
 /// matter.
 const RING_LEN: usize = 64;
+/// The upper half of an IPv4 packet's first byte.
+const IPV4_VERSION: u8 = 4;
 /// How long the thread sleeps after an error: a persistent one would make it spin beside the
 /// workers.
 const SLEEP_AFTER_ERROR: Duration = Duration::from_millis(100);
@@ -103,8 +105,13 @@ pub(crate) struct IcmpErrorListener {
 
 impl IcmpErrorListener {
     /// Listens on `socket`, a raw ICMP socket of the interface, for the workers of `followers`. A
-    /// slow worker misses repetitions.
-    pub(crate) fn start<'a>(socket: UdpSocket, followers: impl Iterator<Item = &'a mut Follower>) -> io::Result<Self> {
+    /// slow worker misses repetitions. `other` gets all messages that are no IPv4 packets, and says
+    /// whether the workers are to wake for it.
+    pub(crate) fn start<'a>(
+        socket: UdpSocket,
+        followers: impl Iterator<Item = &'a mut Follower>,
+        mut other: impl FnMut(&[u8]) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let mut workers = Vec::new();
         for follower in followers {
@@ -121,7 +128,7 @@ impl IcmpErrorListener {
                     return;
                 }
                 let fds = [Some(socket.as_raw_fd()), Some(woken.fd())];
-                match wait_readable(fds, None).and_then(|_| receive(&socket, &mut workers)) {
+                match wait_readable(fds, None).and_then(|_| receive(&socket, &mut workers, &mut other)) {
                     Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                         thread::sleep(SLEEP_AFTER_ERROR);
                     }
@@ -137,10 +144,14 @@ impl IcmpErrorListener {
 /// A worker's ring, and what ends its sleep.
 type Listening = (Producer<KernelIcmpError>, Option<Arc<Wakeup>>);
 
-/// Forwards one packet.
-fn receive(socket: &UdpSocket, workers: &mut [Listening]) -> io::Result<()> {
+/// Forwards one packet, or another message.
+fn receive(socket: &UdpSocket, workers: &mut [Listening], other: &mut impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut bytes = [0; 2048];
     let len = socket.recv(&mut bytes)?;
+    if bytes[..len].first().is_some_and(|byte| byte >> 4 != IPV4_VERSION) && other(&bytes[..len]) {
+        workers.iter().filter_map(|(_, wakeup)| wakeup.as_ref()).for_each(|wakeup| wakeup.wake());
+        return Ok(());
+    }
     if let Some(error) = KernelIcmpError::cut(&bytes[..len]) {
         for (ring, wakeup) in workers {
             // Full: the worker has others of this burst to process.

@@ -2,8 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
+use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig, LostRuleReader};
 use super::error::LiveError;
+use crate::device::af_xdp::broker::client::lost_rule;
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, chunks_for};
 use crate::device::either::Either;
 use crate::device::steering::RuleId;
@@ -56,6 +57,10 @@ impl LiveDriver for AfXdpDevice {
 
     fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.take_icmp_errors()
+    }
+
+    fn lost_rule_reader(&self) -> LostRuleReader {
+        lost_rule
     }
 
     fn set_listening(&self, id: RuleId, listening: bool) {

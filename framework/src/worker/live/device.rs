@@ -70,6 +70,9 @@ pub(super) trait LiveDriverConfig {
     fn layout(&self, mtu: usize) -> Layout;
 }
 
+/// Reads a message of [`take_icmp_errors`](LiveDriver::take_icmp_errors) that is no packet.
+pub(super) type LostRuleReader = fn(&[u8]) -> Option<(RuleId, i32)>;
+
 /// The queries that a live port makes of an open device.
 pub(super) trait LiveDriver {
     /// The chosen modes and the capabilities, in words for the operator.
@@ -90,6 +93,12 @@ pub(super) trait LiveDriver {
     /// has one; otherwise the port opens one, which needs a capability.
     fn take_icmp_errors(&self) -> Option<OwnedFd> {
         None
+    }
+
+    /// Reads what that socket brings beside ICMP errors: the number of a rule that its owner, a
+    /// broker, has taken back, and the error number of the reason.
+    fn lost_rule_reader(&self) -> LostRuleReader {
+        |_| None
     }
 
     /// Requests neighbors from the kernel for this process; `None` if it may do so itself.

@@ -23,6 +23,7 @@ mod device;
 mod error;
 mod host;
 mod kernel_socket;
+mod lost;
 mod membership;
 #[cfg(feature = "mlx5")]
 mod mlx5;

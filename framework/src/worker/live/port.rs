@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::{io, mem, slice};
 
 use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
-use super::device::{LiveDevice, driver};
+use super::device::{LiveDevice, LostRuleReader, driver};
 use super::error::LiveError;
 use super::host::LiveHost;
 use super::kernel_socket;
+use super::lost::LostRules;
 use super::membership::Memberships;
 use super::queue::LiveQueue;
 use super::rules::rules;
@@ -38,6 +41,8 @@ pub struct LivePort {
     addresses: Vec<Ipv4Prefix>,
     /// Number of queues of the interface.
     queues: u16,
+    /// The rules that a broker has taken back.
+    lost: Arc<LostRules>,
     // Dropped last: until then workers follow the kernel, and the network sends us the groups.
     _mirror: MirrorThread,
     _icmp_errors: Option<IcmpErrorListener>,
@@ -99,10 +104,13 @@ impl LivePort {
         let addresses = hosts.first().map_or(Vec::new(), |(_, live)| live.host.addresses().to_vec());
         let mut steered = Vec::new();
         steer_missing(&mut device, config, &targets(config, &addresses), &mut steered)?;
+        let lost = Arc::<LostRules>::default();
         let icmp_errors = match config.owner {
             Owner::Shared => {
-                let lent = driver(device.inner()).take_icmp_errors().map(UdpSocket::from);
-                Some(listen(interface, lent, &mut hosts)?)
+                let driver = driver(device.inner());
+                let lent = driver.take_icmp_errors().map(UdpSocket::from);
+                let losses = (driver.lost_rule_reader(), Arc::clone(&lost));
+                Some(listen(interface, lent, losses, &mut hosts)?)
             }
             Owner::Dedicated(_) => None,
         };
@@ -119,6 +127,7 @@ impl LivePort {
             connections: HashMap::new(),
             addresses,
             queues,
+            lost,
             _mirror: mirror,
             _icmp_errors: icmp_errors,
             memberships,
@@ -176,6 +185,46 @@ impl LivePort {
             gone.steered.iter().for_each(|steered| _ = self.device.unsteer(steered.id));
         }
         Ok(())
+    }
+
+    /// Set while there are flows for [`take_lost_flows`](Self::take_lost_flows).
+    pub fn lost_flag(&self) -> Arc<AtomicBool> {
+        self.lost.flag()
+    }
+
+    /// The flows that the port had and that the broker of its queue has taken back since the last
+    /// call, each with the error number for which the broker would refuse it now: `EACCES` where
+    /// new rules do not give it, `EADDRINUSE` where another user has bound its port. The kernel
+    /// gets their frames, and the port has them no longer. A queue that is not lent loses none.
+    pub fn take_lost_flows(&mut self) -> Vec<(FlowSpec, i32)> {
+        let lost: HashMap<RuleId, i32> = self.lost.take().into_iter().collect();
+        if lost.is_empty() {
+            return Vec::new();
+        }
+        let reason = |steered: &Steered| lost.get(&steered.id).copied();
+        let is_lost =
+            |_: &FlowSpec, connection: &mut Connection| connection.steered.iter().any(|it| reason(it).is_some());
+        let of_connections = self.connections.extract_if(is_lost);
+        let mut flows: Vec<(FlowSpec, i32)> = of_connections
+            .filter_map(|(flow, connection)| Some((flow, connection.steered.iter().find_map(&reason)?)))
+            .collect();
+        let rules: Vec<(Rule, i32)> = self
+            .steered
+            .extract_if(.., |steered| reason(steered).is_some())
+            .filter_map(|steered| Some((steered.rule, reason(&steered)?)))
+            .collect();
+        if rules.is_empty() {
+            return flows;
+        }
+        for flow in mem::take(&mut self.config.flows) {
+            let targets = self.targets_of(vec![flow.clone()]);
+            match rules.iter().find(|(rule, _)| targets.iter().any(|target| target.rule == *rule)) {
+                Some((_, errno)) => flows.push((flow, *errno)),
+                None => self.config.flows.push(flow),
+            }
+        }
+        self.memberships.leave_all_but(&self.config.flows);
+        flows
     }
 
     /// Joins the group of a flow of the configuration, and steers its rules.
@@ -446,11 +495,19 @@ fn steer_missing(
 fn listen(
     interface: &str,
     lent: Option<UdpSocket>,
+    (lost_rule, lost): (LostRuleReader, Arc<LostRules>),
     hosts: &mut [(u16, LiveHost)],
 ) -> Result<IcmpErrorListener, LiveError> {
     let socket = lent.map_or_else(|| kernel_socket::icmp_errors(interface), Ok);
     let followers = hosts.iter_mut().map(|(_, host)| &mut host.follower);
-    let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, followers));
+    let note = move |message: &[u8]| match lost_rule(message) {
+        Some(rule) => {
+            lost.push(rule);
+            true
+        }
+        None => false,
+    };
+    let listening = socket.and_then(|socket| IcmpErrorListener::start(socket, followers, note));
     listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })
 }
 

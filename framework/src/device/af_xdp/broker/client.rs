@@ -64,6 +64,15 @@ pub fn ask_broker_to_serve(path: &Path, interface: &str, uid: u32) -> Result<(),
     }
 }
 
+/// The rule that the broker has taken back, and the error number of the reason; `None` where a
+/// message of the socket that brings ICMP errors says nothing of the kind.
+pub(crate) fn lost_rule(message: &[u8]) -> Option<(RuleId, i32)> {
+    match Reply::decode(message) {
+        Some(Reply::Lost { id, errno }) => Some((RuleId(id), errno)),
+        _ => None,
+    }
+}
+
 /// A port whose program, maps and rules are a broker's.
 pub(in crate::device::af_xdp) struct LentPort {
     path: PathBuf,
@@ -72,7 +81,8 @@ pub(in crate::device::af_xdp) struct LentPort {
     awaited: AtomicUsize,
     /// Requests are made one after the other.
     channel: Mutex<OwnedFd>,
-    /// Brings the ICMP errors about our flows, until someone listens.
+    /// Brings the ICMP errors about our flows, and the news of those that the broker has taken
+    /// back, until someone listens.
     icmp_errors: Mutex<Option<OwnedFd>>,
     /// The broker has ended, or does not answer.
     is_lost: AtomicBool,

@@ -8,7 +8,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -65,6 +65,11 @@ pub(crate) enum Reply {
     Done,
     /// Not done: the system's error number, and a sentence with the way on.
     Refused { errno: i32, sentence: String },
+    /// To no request, and on the socket that brings ICMP errors: there it comes between no request
+    /// and its reply, and it wakes a program that sleeps. The broker has taken back the flow with
+    /// this number, for the reason that a request for it would be refused with now. It begins with
+    /// another byte than an IPv4 packet.
+    Lost { id: u32, errno: i32 },
 }
 
 /// The interface of a broker.
@@ -198,6 +203,11 @@ impl Reply {
                 let cut = sentence.floor_char_boundary(SENTENCE_LEN_MAX);
                 bytes.extend(&sentence.as_bytes()[..cut]);
             }
+            Self::Lost { id, errno } => {
+                bytes.push(6);
+                bytes.extend(id.to_le_bytes());
+                bytes.extend(errno.to_le_bytes());
+            }
         }
         bytes
     }
@@ -221,6 +231,7 @@ impl Reply {
             3 => Self::Steered { id: fields.u32()? },
             4 => Self::Done,
             5 => Self::Refused { errno: fields.u32()?.cast_signed(), sentence: fields.sentence()? },
+            6 => Self::Lost { id: fields.u32()?, errno: fields.u32()?.cast_signed() },
             _ => return None,
         };
         fields.is_over().then_some(reply)
@@ -362,6 +373,7 @@ mod tests {
             Reply::Steered { id: 9 },
             Reply::Done,
             Reply::Refused { errno: libc::EACCES, sentence: "no: ask another".into() },
+            Reply::Lost { id: u32::MAX, errno: libc::EADDRINUSE },
         ]
     }
 

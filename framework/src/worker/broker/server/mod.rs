@@ -220,6 +220,7 @@ impl Broker {
         self.lend_to_next(report);
         self.end_idle_clients(report);
         self.pass_errors_on();
+        self.clients.iter_mut().for_each(Client::tell_losses);
         self.let_ports_leave();
         if fixed[0].is_readable {
             self.accept(report);

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::error::Refusal;
 use super::super::flows::Held;
 use super::super::owners;
 use super::super::rights::Rights;
@@ -28,7 +29,7 @@ impl Broker {
             self.say(&format!("{name} is served no longer: {}", refusal.sentence), report);
             self.end_client(id, report);
         }
-        let mut why = Vec::new();
+        let mut reasons = Vec::new();
         let clients = &mut self.clients;
         let lost = self.flows.remove_all(|held| {
             let Some(client) = clients.iter().find(|client| client.id == held.client) else { return true };
@@ -36,12 +37,10 @@ impl Broker {
         });
         for held in &lost {
             let refusal = clients.get(held.client).and_then(|client| client.rights.check(&held.flow, &addresses).err());
-            why.push(refusal.map_or(String::new(), |refusal| refusal.sentence));
+            reasons.push(refusal.unwrap_or_else(|| Refusal::new(libc::EACCES, "")));
         }
-        for (held, why) in lost.into_iter().zip(why) {
-            self.unsteer(&held);
-            self.counters.flows_taken_back.inc();
-            self.say(&format!("user {} loses `{}`: {why}", held.uid, held.flow.rule()), report);
+        for (held, reason) in lost.into_iter().zip(reasons) {
+            self.take_back(&held, &reason, report);
         }
         self.say("the new rules are in force", report);
     }
@@ -61,11 +60,18 @@ impl Broker {
                 held.flow.protocol == protocol && owners::is_lost(&held.flow, held.uid, there)
             };
             for held in self.flows.remove_all(is_anothers) {
-                self.unsteer(&held);
-                self.counters.flows_taken_back.inc();
-                let line = format!("user {} loses `{}`: another user has bound that port", held.uid, held.flow.rule());
-                self.say(&line, report);
+                self.take_back(&held, &Refusal::new(libc::EADDRINUSE, "another user has bound that port"), report);
             }
         }
+    }
+
+    /// The kernel gets a flow's frames from now on, and its client is told.
+    fn take_back(&mut self, held: &Held, reason: &Refusal, report: &mut dyn FnMut(&str)) {
+        self.unsteer(held);
+        if let Some(client) = self.clients.get(held.client) {
+            client.lose(held.id, reason.errno);
+        }
+        self.counters.flows_taken_back.inc();
+        self.say(&format!("user {} loses `{}`: {}", held.uid, held.flow.rule(), reason.sentence), report);
     }
 }

@@ -1,0 +1,82 @@
+//! Flows that a broker takes back while their program runs: the program's sockets say so.
+
+use std::fs;
+use std::io::{BufReader, Write};
+use std::process::Command;
+
+use wirepath_tests::live::{OURS, THEIRS, has_program, wait_until};
+
+use super::{Ended, Rig, SERVED, echo, next_line};
+
+/// Has a connection from one port and datagrams at another one, waits for both, and says how each
+/// receive ends.
+const HOLDER: &str = "\
+import errno, os, socket, sys, threading
+theirs, ours = sys.argv[1], sys.argv[2]
+stream = socket.create_connection((theirs, 7000), source_address=(ours, 7031))
+stream.sendall(b'echo')
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+datagrams.bind((ours, 7030))
+datagrams.sendto(b'echo', (theirs, 7000))
+print(len(stream.recv(4)) + len(datagrams.recv(4)), flush=True)
+def ends(call):
+    try: return len(call())
+    except OSError as error: return errno.errorcode[error.errno]
+def say(what, call): print(what, ends(call), flush=True)
+say('datagrams', lambda: datagrams.recv(4))
+say('sent', lambda: datagrams.sendto(b'echo', (theirs, 7000)))
+sys.stdin.readline()
+say('stream', lambda: stream.recv(4))
+sys.stdin.readline()
+";
+
+/// Such a program once both are answered.
+fn holder(rig: &Rig) -> (Ended, impl FnMut() -> String) {
+    echo(&rig.wire);
+    let program = ["python3", "-c", HOLDER, &THEIRS.to_string(), &OURS.to_string()];
+    let mut child = rig.start(SERVED, &program);
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(next_line(&mut said), "8\n");
+    (Ended(child), move || next_line(&mut said).trim_end().to_owned())
+}
+
+/// Waits until `wirepath sockets` lists a socket with these words.
+fn until_listed(rig: &Rig, words: &[&str]) {
+    let mut tool = Command::new(rig.folder.path().join("wirepath"));
+    tool.arg("sockets").env("WIREPATH_SHM", rig.folder.path().join("shm"));
+    wait_until("the list says so", || {
+        let listed = String::from_utf8(tool.output().unwrap().stdout).unwrap();
+        listed.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    });
+}
+
+#[test]
+fn sockets_whose_flows_new_rules_do_not_give_report_eacces_and_are_listed_so() {
+    let test = "sockets_whose_flows_new_rules_do_not_give_report_eacces_and_are_listed_so";
+    if !has_program(test, "python3") {
+        return;
+    }
+    for options in [&[][..], &["--forward"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.toml");
+        let rule = |ports: &str| fs::write(&file, format!("[[allow]]\nuser = {SERVED}\nports = {ports}\n")).unwrap();
+        rule("['udp 7030', 'tcp 7031']");
+        let Some(rig) = Rig::with(test, &[&["--rules", file.to_str().unwrap()], options].concat()) else { return };
+        let (mut program, mut says) = holder(&rig);
+        let hang_up = |ports: &str| {
+            rule(ports);
+            let broker = rig.broker.id().to_string();
+            assert!(Command::new("kill").args(["-HUP", &broker]).status().unwrap().success());
+        };
+        // It sleeps in its receive.
+        hang_up("'tcp 7031'");
+        assert_eq!([says(), says()], ["datagrams EACCES", "sent EACCES"], "{options:?}");
+        until_listed(&rig, &["udp", ":7030", "kernel", "taken back by the broker: its rules do not give it any more"]);
+        until_listed(&rig, &["tcp", ":7031", "established", "wirepath"]);
+        hang_up("'tcp 9'");
+        until_listed(&rig, &["tcp", ":7031", "kernel", "taken back by the broker: its rules do not give it any more"]);
+        writeln!(program.0.stdin.as_mut().unwrap()).unwrap();
+        assert_eq!(says(), "stream EACCES", "{options:?}");
+    }
+}
