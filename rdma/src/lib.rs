@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod exchange;
+pub mod mirror;
 #[cfg(feature = "port")]
 pub mod port;
 pub mod provider;

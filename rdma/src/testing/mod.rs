@@ -11,16 +11,20 @@
 //! executed twice, or where a connection that nobody broke does not complete all. One may end for
 //! lack of retries only where the wire lost or damaged a frame of each try.
 //!
+//! [`Mirrored`] is a log and its copy in the memory of another device.
+//!
 //! [`run_hostile`] is another test: a peer that sends anything, by the bytes of an input.
 
 mod end;
 mod flow;
 mod hostile;
+mod mirrored;
 mod random;
 mod wire;
 mod world;
 
 pub use hostile::run_hostile;
+pub use mirrored::Mirrored;
 pub use world::{Summary, run_seed};
 
 #[cfg(test)]
