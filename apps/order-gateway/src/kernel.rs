@@ -1,7 +1,10 @@
 //! The kernel's clock and sockets.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
@@ -9,6 +12,9 @@ use crate::host::{Host, Listener, Stream, Waits};
 
 /// A write that waits longer is given up, where a connection waits at all.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an attempt to connect to a mirror takes, and the time between two.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+const DIAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// This machine. Its nanoseconds never go back, whatever happens to the time of day.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +63,55 @@ impl Listener for TcpListener {
         stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).ok()?;
         Some(Box::new(stream))
     }
+}
+
+/// A thread that connects when it is asked to, so that nobody waits for it.
+#[derive(Debug)]
+struct Dialer {
+    asked: Sender<()>,
+    streams: Receiver<TcpStream>,
+    /// A connection is on its way.
+    is_asked: Cell<bool>,
+}
+
+impl Listener for Dialer {
+    /// A connection that was asked for by an earlier call.
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        if !self.is_asked.replace(true) {
+            // Without the thread there is no connection, ever.
+            let _ = self.asked.send(());
+        }
+        let stream = self.streams.try_recv().ok()?;
+        self.is_asked.set(false);
+        stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).ok()?;
+        Some(Box::new(stream))
+    }
+}
+
+/// Connects to `address` again and again until there is a connection, each time that one is asked
+/// for.
+///
+/// # Errors
+///
+/// There is no thread.
+pub fn dial(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
+    let (asked, asks) = mpsc::channel();
+    let (found, streams) = mpsc::channel();
+    let dial = move || {
+        while asks.recv().is_ok() {
+            let stream = loop {
+                match TcpStream::connect_timeout(&address.into(), DIAL_TIMEOUT) {
+                    Ok(stream) => break stream,
+                    Err(_) => thread::sleep(DIAL_PAUSE),
+                }
+            };
+            if found.send(stream).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("dial".into()).spawn(dial)?;
+    Ok(Box::new(Dialer { asked, streams, is_asked: Cell::new(false) }))
 }
 
 /// Listens at `address`.

@@ -18,23 +18,28 @@ use order_entry::session::VenueSession;
 use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
-use order_gateway::kernel::{Kernel, join, listen};
-use order_gateway::standby::{Followed, StandbyLink, follow};
+use order_gateway::kernel::{Kernel, dial, join, listen};
+use order_gateway::standby::{Followed, StandbyLink, follow, hold, mirror_address};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
-    MappedFile, Run, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    MappedFile, MirrorConfig, RdmaPort, Run, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
 
-const USAGE: &str = "use one of:\n  order-gateway run CONFIG      until SIGINT; starts disarmed\n  \
+const USAGE: &str = "use one of:\n  order-gateway run CONFIG [MIRROR]   until SIGINT; starts disarmed\n  \
     order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
+    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT]   holds a journal's mirror, and takes over\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
     order-gateway tell SOCKET COMMAND   status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
-    order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV";
+    order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV\n\
+    MIRROR, in place of keys of [mirror]: --mirror rdma://ADDRESS[:PORT], --mirror-policy before-send, stop or go-on, \
+    --via PORT";
 
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
                      `alone` with it when the standby does not run";
+const VIA: &str = "a mirror needs the port that RDMA goes by: `via` in [mirror], or --via eth1";
+const ADDRESS: &str = "a mirror needs an address: `address` in [mirror], or --mirror rdma://192.0.2.11";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
@@ -45,7 +50,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["run", path] => run(Path::new(path)),
+        ["run", path, ref options @ ..] => run(Path::new(path), options),
+        ["mirror", path, address, ref options @ ..] => mirror(Path::new(path), address, options),
         ["standby", path, primary] => stand_by(Path::new(path), primary),
         ["check", path] => read(Path::new(path)).map(drop),
         ["tell", socket, ref command @ ..] if !command.is_empty() => tell(Path::new(socket), &command.join(" ")),
@@ -68,10 +74,14 @@ fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
     Ok((config, limits))
 }
 
-fn run(path: &Path) -> Result<(), Error> {
-    let (config, limits) = read(path)?;
+fn run(path: &Path, options: &[&str]) -> Result<(), Error> {
+    let (mut config, limits) = read(path)?;
+    config.mirror = mirror_options(config.mirror, options)?;
+    if config.mirror.is_some() && config.standby.is_some() {
+        return Err(Error::Usage("a gateway has a [standby] or a [mirror], and not both".to_owned()));
+    }
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
-    trade(&config, &limits, &stop, false)
+    trade(&config, &limits, &stop, None)
 }
 
 /// Follows a primary, and goes on in its place.
@@ -90,19 +100,71 @@ fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
         return Ok(());
     }
     say("takes over");
-    trade(&config, &limits, &stop, true)
+    trade(&config, &limits, &stop, Some(config.standby.as_ref().is_some_and(|standby| standby.arms)))
+}
+
+/// Holds the mirror of a primary's journal, and goes on in its place.
+fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
+    let (config, limits) = read(path)?;
+    let address = mirror_address(&format!("rdma://{address}")).map_err(Error::Usage)?;
+    let Some(mirror) = mirror_options(config.mirror.clone(), options)? else {
+        return Err(Error::Usage(VIA.to_owned()));
+    };
+    let stop = StopFlag::on_signals().map_err(Error::failed)?;
+    let journal = &config.journal;
+    let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
+        .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
+    let followed = hold(address, &mirror.via, memory, || stop.is_stopping(), say)
+        .map_err(|why| Error::at("mirror", &journal.path, why, "nothing was taken over"))?;
+    if followed == Followed::Ended {
+        say("the primary or a person has ended this mirror: nothing was taken over");
+        return Ok(());
+    }
+    say("takes over from its mirror");
+    // The first one's place is free: it comes back as the mirror, whom nobody dials before.
+    trade(&config, &limits, &stop, Some(mirror.arms))
+}
+
+/// The section of the configuration, with what the command line says.
+fn mirror_options(section: Option<MirrorConfig>, options: &[&str]) -> Result<Option<MirrorConfig>, Error> {
+    let (options, rest) = options.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Error::Usage(USAGE.to_owned()));
+    }
+    let value = |name| options.iter().rev().find(|[option, _]| *option == name).map(|[_, value]| *value);
+    if options.iter().any(|[option, _]| !["--mirror", "--mirror-policy", "--via"].contains(option)) {
+        return Err(Error::Usage(USAGE.to_owned()));
+    }
+    let mut section = match (section, value("--via")) {
+        (Some(section), None) => section,
+        (Some(mut section), Some(via)) => {
+            section.via = via.to_owned();
+            section
+        }
+        (None, Some(via)) => MirrorConfig::new(via),
+        (None, None) if options.is_empty() => return Ok(None),
+        (None, None) => return Err(Error::Usage(VIA.to_owned())),
+    };
+    if let Some(url) = value("--mirror") {
+        section.address = Some(mirror_address(url).map_err(Error::Usage)?);
+    }
+    if let Some(word) = value("--mirror-policy") {
+        section.set_policy(word).map_err(Error::Usage)?;
+    }
+    Ok(Some(section))
 }
 
 fn say(sentence: &str) {
     eprintln!("order-gateway: {sentence}");
 }
 
-fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, is_taken_over: bool) -> Result<(), Error> {
+/// Trades. In a standby's place it is said whether orders pass at once, if they did.
+fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Option<bool>) -> Result<(), Error> {
     let kernel = Kernel::start();
     match config.client(&limits.instruments(), kernel.epoch_offset_ns()) {
-        Some(VenueClient::Ouch(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
-        Some(VenueClient::Ouch42(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
-        Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, is_taken_over),
+        Some(VenueClient::Ouch(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
+        Some(VenueClient::Ouch42(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
+        Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         None => Err(Error::failed("the venue's names are too long")),
     }
 }
@@ -112,7 +174,7 @@ fn trade_by<S: VenueSession>(
     (config, limits): (&Config, &LimitsFile),
     kernel: Kernel,
     stop: &StopFlag,
-    is_taken_over: bool,
+    taken_over: Option<bool>,
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
     let (mut core, file, replayed) = core(session, (config, limits), &kill, &kernel)?;
@@ -120,12 +182,12 @@ fn trade_by<S: VenueSession>(
         core.set_opening_position(instrument, position, kernel.now_ns());
     }
     let mut standby = replayed.standby();
-    if is_taken_over {
+    if let Some(arms) = taken_over {
         standby = 0;
         core.set_standby(0, kernel.now_ns())
             .map_err(|error| Error::at("journal", &config.journal.path, error, "nothing was sent"))?;
         // What stopped the primary's orders stops ours.
-        if config.standby.as_ref().is_some_and(|standby| standby.arms) && replayed.is_armed() {
+        if arms && replayed.is_armed() {
             core.arm(kernel.now_ns());
         }
     }
@@ -148,11 +210,17 @@ fn trade_by<S: VenueSession>(
     }
     run.run(|_| stop.is_stopping(), say);
     println!("{}", run.gateway.core().counts());
+    if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
+        println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);
+    }
     Ok(())
 }
 
 /// The listener for a standby; `standby` is the one that the journal names.
 fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Error> {
+    if let Some(section) = &config.mirror {
+        return mirror_link(section, standby).map(Some);
+    }
     let Some(section) = &config.standby else {
         return if standby == 0 { Ok(None) } else { Err(Error::Failed(NAMED.to_owned())) };
     };
@@ -162,6 +230,17 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
     let failed = |error| Error::failed(format!("cannot listen at {} for a standby: {error}", section.listen));
     let listener = listen(section.listen).map_err(failed)?;
     Ok(Some(StandbyLink::new(listener, section.lease(), standby)))
+}
+
+/// The connection to a mirror; `standby` is the one that the journal names.
+fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Error> {
+    let address = section.address.ok_or_else(|| Error::Usage(ADDRESS.to_owned()))?;
+    if standby != 0 {
+        say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
+    }
+    let port = RdmaPort::open(&section.via)?;
+    let dialer = dial(address).map_err(Error::failed)?;
+    StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }
 
 /// The core with its journal, the journal's file, and what its replay found.

@@ -6,15 +6,20 @@
 //!    ours writes it. If another one writes or truncates it nevertheless, the records' sums tell,
 //!    or an access gets SIGBUS, as with any mapped file.
 //! 2. The mapping is reached through its owner alone, by the borrow rules of a slice.
+//! 3. While a mapping is a [`SharedFile`], nobody makes a reference to its bytes, and it is never
+//!    unmapped: it is a mapping again when its region is dropped, or stays until the process ends.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::Path;
+use std::ptr::NonNull;
 
 use memmap2::{MmapMut, MmapOptions};
 use order_entry::journal::JournalMemory;
+use rdma::roce::Region;
 
 /// When the journal's pages are written to the disk. A process that dies loses nothing with any of
 /// these; only a power cut does.
@@ -71,6 +76,38 @@ impl MappedFile {
     /// The file, for the thread that syncs it.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
+    }
+}
+
+/// A mapped file whose bytes are a region, which a peer may write.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    // Dropped only by `reclaim`.
+    file: ManuallyDrop<MappedFile>,
+    address: u64,
+}
+
+impl SharedFile {
+    /// Makes a region of the whole file.
+    pub(crate) fn share(mut file: MappedFile) -> (Self, Region) {
+        let len = file.map.len();
+        let start = NonNull::from(&mut file.map[..]).cast();
+        // SAFETY: invariants 1 and 3: the mapping stays until the region is dropped. Its reference
+        // ends in the line above.
+        let region = unsafe { Region::from_raw(start, len) };
+        let address = region.address();
+        (Self { file: ManuallyDrop::new(file), address }, region)
+    }
+
+    /// The file again, for its region.
+    ///
+    /// # Panics
+    ///
+    /// The region is another one's.
+    pub(crate) fn reclaim(self, region: Region) -> MappedFile {
+        assert_eq!(region.address(), self.address, "a region comes back to the file that it is of");
+        drop(region);
+        ManuallyDrop::into_inner(self.file)
     }
 }
 

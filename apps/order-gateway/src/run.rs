@@ -240,7 +240,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let (core, Some(stream)) = (self.gateway.core(), &mut self.connection.stream) else { return Ok(false) };
         let mut bytes = core.to_send();
         if let Some(link) = &mut self.standby {
-            bytes = &bytes[..link.sendable(bytes.len(), core.journal().end(), self.host.now_ns())];
+            bytes = &bytes[..link.sendable(bytes.len(), core.journal(), self.host.now_ns())];
         }
         if bytes.is_empty() {
             return Ok(false);

@@ -1,5 +1,6 @@
 //! The configuration file: TOML, read strictly. Each error names line and column.
 
+mod mirror;
 mod venue;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
 
+pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
 
 /// A whole file.
@@ -45,6 +47,9 @@ pub struct Config {
     /// A standby that takes over. By default none.
     #[serde(default)]
     pub standby: Option<StandbyConfig>,
+    /// A standby whose copy is written by RDMA. By default none.
+    #[serde(default)]
+    pub mirror: Option<MirrorConfig>,
     /// The drop copy, with which each trade is compared. By default none.
     #[serde(default)]
     drop_copy: Option<Spanned<DropCopySection>>,
@@ -108,19 +113,27 @@ pub struct StandbyConfig {
 
 impl StandbyConfig {
     fn check(&self) -> Result<(), Problem> {
-        match &self.lease_ms {
-            Some(ms) if *ms.get_ref() < LEASE_MS_MIN => {
-                let what = format!("a lease has {LEASE_MS_MIN} ms at least, so that a busy machine does not end it");
-                Err(Problem::new(ms.span(), what))
-            }
-            _ => Ok(()),
-        }
+        check_lease(self.lease_ms.as_ref())
     }
 
     /// How long a grant holds.
     pub fn lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms.as_ref().map_or(LEASE_MS, |ms| *ms.get_ref()).into())
+        lease(self.lease_ms.as_ref())
     }
+}
+
+fn check_lease(lease_ms: Option<&Spanned<u32>>) -> Result<(), Problem> {
+    match lease_ms {
+        Some(ms) if *ms.get_ref() < LEASE_MS_MIN => {
+            let what = format!("a lease has {LEASE_MS_MIN} ms at least, so that a busy machine does not end it");
+            Err(Problem::new(ms.span(), what))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn lease(lease_ms: Option<&Spanned<u32>>) -> Duration {
+    Duration::from_millis(lease_ms.map_or(LEASE_MS, |ms| *ms.get_ref()).into())
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -227,6 +240,7 @@ impl Config {
         }
         self.journal.check()?;
         self.standby.as_ref().map_or(Ok(()), StandbyConfig::check)?;
+        self.mirror.as_ref().map_or(Ok(()), MirrorConfig::check)?;
         for line in &self.feed {
             let group = line.get_ref().group;
             if !group.is_multicast() {

@@ -3,16 +3,8 @@
 use order_entry::journal::{Entry, HEADER_LEN, Journal, JournalError, Record};
 
 use super::frame::{Frame, take_frames};
+use super::promise::{Followed, Promise};
 use order_entry::journal::JournalMemory;
-
-/// What a standby does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Followed {
-    /// It takes over: it has granted nothing that has not ended, and never grants again.
-    TakeOver,
-    /// The primary has ended for good.
-    Ended,
-}
 
 #[derive(Debug)]
 enum Copy<M> {
@@ -26,9 +18,7 @@ enum Copy<M> {
 pub struct Follower<M> {
     standby: u64,
     copy: Option<Copy<M>>,
-    /// The end of the last promise, once there was one.
-    promised_until_ns: Option<u64>,
-    next: Option<Followed>,
+    promise: Promise,
     pending: Vec<u8>,
     /// Records that are not whole yet.
     records: Vec<u8>,
@@ -46,7 +36,7 @@ impl<M: JournalMemory> Follower<M> {
         let is_empty = memory.as_ref().iter().take(HEADER_LEN).all(|byte| *byte == 0);
         let copy = if is_empty { Copy::Empty(memory) } else { Copy::Journal(recover(memory)?) };
         let (pending, records, out) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { standby, copy: Some(copy), promised_until_ns: None, next: None, pending, records, out })
+        Ok(Self { standby, copy: Some(copy), promise: Promise::default(), pending, records, out })
     }
 
     /// A connection was made.
@@ -91,16 +81,13 @@ impl<M: JournalMemory> Follower<M> {
                 let end = self.append(records)?;
                 Frame::End { end }.emit(&mut self.out);
             }
-            Frame::Renew { asked_ns, lease_ns } if self.next.is_none() => {
-                let promise_ns = lease_ns.saturating_add(lease_ns / 8);
-                let until_ns = now_ns.saturating_add(promise_ns);
-                self.promised_until_ns = Some(self.promised_until_ns.unwrap_or(0).max(until_ns));
+            Frame::Renew { asked_ns, lease_ns } if self.promise.renew(lease_ns, now_ns) => {
                 let end = self.journal().map_or(0, |journal| journal.end() as u64);
                 Frame::Grant { asked_ns, end }.emit(&mut self.out);
             }
             Frame::Renew { .. } => (),
-            Frame::HandOver => self.next = self.next.or(Some(Followed::TakeOver)),
-            Frame::Leave => self.next = self.next.or(Some(Followed::Ended)),
+            Frame::HandOver => self.promise.say(Followed::TakeOver),
+            Frame::Leave => self.promise.say(Followed::Ended),
             frame => return Err(format!("the primary sent {frame:?}, which is none of its messages")),
         }
         Ok(())
@@ -136,20 +123,17 @@ impl<M: JournalMemory> Follower<M> {
 
     /// What is due at `now_ns`. A standby that has granted nothing takes nothing over.
     pub fn poll(&mut self, now_ns: u64) -> Option<Followed> {
-        if self.next.is_none() && self.promised_until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
-            self.next = Some(Followed::TakeOver);
-        }
-        self.next
+        self.promise.poll(now_ns)
     }
 
     /// Whether it has granted something, behind which it takes over when it hears no more.
     pub const fn has_promised(&self) -> bool {
-        self.promised_until_ns.is_some()
+        self.promise.has_promised()
     }
 
     /// The standby ends, and does not take over.
     pub fn leave(&mut self) {
-        self.next = Some(Followed::Ended);
+        self.promise.leave();
         Frame::Leave.emit(&mut self.out);
     }
 

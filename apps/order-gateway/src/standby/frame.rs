@@ -1,5 +1,7 @@
 //! Frames between a primary and its standby: a length of four bytes, a kind, and the content.
 
+use std::net::Ipv4Addr;
+
 /// The longest content: a chunk of records.
 pub(super) const CONTENT_MAX: usize = 64 * 1_024;
 const HEAD: usize = 5;
@@ -23,11 +25,40 @@ pub(super) enum Frame<'a> {
     HandOver,
     /// To either: the sender ends, and nobody takes over.
     Leave,
+    /// To a primary that writes into the copy itself: where, and the queue pair to do it by.
+    Memory { address: u64, rkey: u32, len: u64, end: RdmaEnd },
+    /// To the standby: the queue pair that writes.
+    Queue(RdmaEnd),
+    /// To the primary: the standby's queue pair answers.
+    Ready,
+}
+
+/// A queue pair of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RdmaEnd {
+    pub(super) qpn: u32,
+    pub(super) psn: u32,
+    /// The largest payload of a packet, as its code.
+    pub(super) mtu: u8,
+    pub(super) ip: Ipv4Addr,
+}
+
+impl RdmaEnd {
+    fn words(self) -> [u64; 2] {
+        let Self { qpn, psn, mtu, ip } = self;
+        [u64::from(qpn) << 32 | u64::from(psn), u64::from(mtu) << 32 | u64::from(ip.to_bits())]
+    }
+
+    fn of([numbers, place]: [u64; 2]) -> Self {
+        let (psn, ip) = (numbers as u32, Ipv4Addr::from_bits(place as u32));
+        Self { qpn: (numbers >> 32) as u32, psn, mtu: (place >> 32) as u8, ip }
+    }
 }
 
 impl<'a> Frame<'a> {
     /// Appends the frame to `out`.
     pub(super) fn emit(self, out: &mut Vec<u8>) {
+        let mut end_words = [0; 5];
         let (kind, numbers, bytes): (u8, &[u64], &[u8]) = match self {
             Self::Follow { standby, journal, end } => (b'F', &[standby, journal, end], &[]),
             Self::Header(bytes) => (b'H', &[], bytes),
@@ -37,6 +68,16 @@ impl<'a> Frame<'a> {
             Self::End { end } => (b'A', &[end], &[]),
             Self::HandOver => (b'T', &[], &[]),
             Self::Leave => (b'L', &[], &[]),
+            Self::Memory { address, rkey, len, end } => {
+                let [numbers, place] = end.words();
+                end_words = [address, rkey.into(), len, numbers, place];
+                (b'M', &end_words, &[])
+            }
+            Self::Queue(end) => {
+                end_words[..2].copy_from_slice(&end.words());
+                (b'Q', &end_words[..2], &[])
+            }
+            Self::Ready => (b'K', &[], &[]),
         };
         let len = numbers.len() * 8 + bytes.len();
         out.extend_from_slice(&(len as u32).to_le_bytes());
@@ -68,6 +109,12 @@ impl<'a> Frame<'a> {
             (b'A', 8, (Some(end), ..)) => Self::End { end },
             (b'T', 0, _) => Self::HandOver,
             (b'L', 0, _) => Self::Leave,
+            (b'M', 40, (Some(address), Some(rkey), Some(len))) => {
+                let end = RdmaEnd::of([number(3).unwrap_or(0), number(4).unwrap_or(0)]);
+                Self::Memory { address, rkey: rkey as u32, len, end }
+            }
+            (b'Q', 16, (Some(numbers), Some(place), _)) => Self::Queue(RdmaEnd::of([numbers, place])),
+            (b'K', 0, _) => Self::Ready,
             _ => return Err(format!("the standby link has no frame {kind:#04x} of {len} bytes")),
         };
         Ok(Some((frame, HEAD + len)))

@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use order_entry::journal::{Journal, JournalMemory};
 
-use super::follower::{Followed, Follower};
+use super::follower::Follower;
 use super::primary::{Primary, PrimaryEvent};
+use super::promise::Followed;
+use super::writer::{MirrorPolicy, Writer};
+use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
 use crate::kernel::Kernel;
 use crate::memory::MappedFile;
+use crate::rdma_port::RdmaPort;
+use rdma::mirror::MirrorCounters;
 
 const READ_LEN: usize = 64 * 1_024;
 const RETRY: Duration = Duration::from_millis(20);
@@ -24,12 +29,18 @@ const SILENCE_NS: u64 = 5_000_000_000;
 /// A read waits no longer, because the promise ends in time; a record that arrives ends it at once.
 const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
+const LEFT: &str = "the mirror has left: nothing is sent until there is one again, or until a person says `alone`";
+
 /// The primary's listener, its standby's connection, and what of the output may leave.
 #[derive(Debug)]
 pub struct StandbyLink {
     listener: Box<dyn Listener>,
     stream: Option<Box<dyn Stream>>,
     primary: Primary,
+    /// Writes into the standby's memory.
+    writer: Option<Writer>,
+    /// Times that a standby's connection was lost.
+    losses: u64,
     /// So many bytes of the output may leave when the standby has the records before this position.
     barrier: Option<(usize, usize)>,
 }
@@ -38,7 +49,31 @@ impl StandbyLink {
     /// Waits for a standby at `listener`. `standby` is the one that the journal names.
     pub fn new(listener: Box<dyn Listener>, lease: Duration, standby: u64) -> Self {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
-        Self { listener, stream: None, primary: Primary::new(lease_ns, standby), barrier: None }
+        let primary = Primary::new(lease_ns, standby);
+        Self { listener, stream: None, primary, writer: None, losses: 0, barrier: None }
+    }
+
+    /// Writes into the memory of a standby, to which `dialer` connects. `standby` is the one that
+    /// the journal names.
+    ///
+    /// # Errors
+    ///
+    /// The device of `port` has no room.
+    pub fn mirrored(
+        dialer: Box<dyn Listener>,
+        (port, policy): (RdmaPort, MirrorPolicy),
+        lease: Duration,
+        standby: u64,
+    ) -> Result<Self, Error> {
+        let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        let primary = Primary::writing(lease_ns, standby, policy != MirrorPolicy::GoOn);
+        let writer = Some(Writer::new(port, policy)?);
+        Ok(Self { listener: dialer, stream: None, primary, writer, losses: 0, barrier: None })
+    }
+
+    /// What was written into a standby's memory, and how often its connection was lost.
+    pub fn mirror_counts(&self) -> Option<(MirrorCounters, u64)> {
+        self.writer.as_ref().map(|writer| (writer.counters(), self.losses))
     }
 
     /// The fencing rule.
@@ -52,13 +87,21 @@ impl StandbyLink {
     }
 
     /// How many of the `len` bytes that wait for the venue may leave: those whose records, which
-    /// end at `end` at the latest, the standby has.
-    pub fn sendable(&mut self, len: usize, end: usize, now_ns: u64) -> usize {
+    /// end where the journal does at the latest, the standby has.
+    pub fn sendable<M: JournalMemory>(&mut self, len: usize, journal: &Journal<M>, now_ns: u64) -> usize {
         if !self.primary.may_send(now_ns) || len == 0 {
             return 0;
         }
-        let (bytes, records) = *self.barrier.get_or_insert((len, end));
-        if self.primary.has(records) { bytes } else { 0 }
+        let (bytes, records) = *self.barrier.get_or_insert((len, journal.end()));
+        let is_there = match &mut self.writer {
+            Some(writer) => {
+                // A failure is seen, and said, in the next turn.
+                let _ = writer.write(&mut self.primary, journal);
+                writer.lets(&self.primary, records)
+            }
+            None => self.primary.has(records),
+        };
+        if is_there { bytes } else { 0 }
     }
 
     /// The venue's line took `len` bytes.
@@ -73,8 +116,7 @@ impl StandbyLink {
 
     /// Drops a standby that has just attached, and that nothing was asked of.
     pub fn dismiss(&mut self) {
-        self.stream = None;
-        self.primary.disconnected();
+        self.disconnect();
         self.primary.alone();
     }
 
@@ -98,17 +140,30 @@ impl StandbyLink {
         }
         self.stream.as_ref()?;
         let event = self.exchange(now_ns, journal).unwrap_or_else(|why| {
-            report(&format!("the standby's connection has ended: {why}"));
-            self.stream = None;
-            self.primary.disconnected();
+            let effect = match self.writer.as_ref().map(Writer::policy) {
+                Some(MirrorPolicy::GoOn) => "; orders go on without it",
+                Some(_) => "; no order leaves without it",
+                None => "",
+            };
+            report(&format!("the standby's connection has ended: {why}{effect}"));
+            self.losses += 1;
+            self.disconnect();
             None
         });
         match event {
             Some(PrimaryEvent::Attached(_)) => report("a standby follows: nothing is sent without its grants"),
+            Some(PrimaryEvent::Left) if self.writer.is_some() => report(LEFT),
             Some(PrimaryEvent::Left) => report("the standby has left: this gateway is alone"),
             None => (),
         }
         event
+    }
+
+    fn disconnect(&mut self) {
+        self.stream = None;
+        self.primary.disconnected();
+        // Without another queue pair the next standby is not written, and so never asked.
+        let _ = self.writer.as_mut().map(Writer::disconnected);
     }
 
     fn exchange<M: JournalMemory>(
@@ -124,6 +179,9 @@ impl StandbyLink {
             Ok(len) => event = self.primary.receive(&buffer[..len], journal)?,
             Err(error) if is_nothing(&error) => (),
             Err(error) => return Err(error.to_string()),
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.turn(&mut self.primary, journal)?;
         }
         event = event.or(self.primary.poll(now_ns, journal));
         self.flush()?;
@@ -293,7 +351,7 @@ pub fn follow(
 
 /// The name of a copy: its file on its machine. The file is locked, so a process with the same name
 /// proves that the one before it has ended.
-fn name(memory: &MappedFile) -> io::Result<u64> {
+pub(super) fn name(memory: &MappedFile) -> io::Result<u64> {
     let file = memory.file()?.metadata()?;
     let mut hasher = DefaultHasher::new();
     // A machine without an id has the same as all others without one, but hardly the same inode.

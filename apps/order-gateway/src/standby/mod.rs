@@ -28,11 +28,34 @@
 //! journal, so a primary that restarts waits for its grant, and one whose standby has taken over
 //! waits for a person. Another standby is refused before the first has left.
 
+//!
+//! # A mirror
+//!
+//! A primary may write its records into the standby's memory by RDMA instead: the standby's part
+//! in that is its RoCE device alone, and completions take the place of positions. The file header
+//! comes the same way. All else, the fencing rule too, is as above, over a connection that the
+//! primary makes.
+//!
+//! ```text
+//!  primary ── connects ────────▶ standby
+//!          ◀── position, key, queue pair
+//!          ── queue pair ──────▶
+//!          == WRITE ===========▶ the copy: a beginning of the journal at any time
+//! ```
+//!
+//! Before a standby looks at the copy to take over, it takes the key back.
+
 mod follower;
 mod frame;
+mod holder;
 mod link;
 mod primary;
+mod promise;
+mod writer;
 
-pub use follower::{Followed, Follower};
+pub use follower::Follower;
+pub use holder::hold;
 pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};
+pub use promise::Followed;
+pub use writer::{MIRROR_PORT, MirrorPolicy, mirror_address};

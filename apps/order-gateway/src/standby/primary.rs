@@ -2,11 +2,11 @@
 
 use order_entry::journal::{HEADER_LEN, Journal};
 
-use super::frame::{CONTENT_MAX, Frame, take_frames};
+use super::frame::{CONTENT_MAX, Frame, RdmaEnd, take_frames};
 use order_entry::journal::JournalMemory;
 
 /// A standby whose copy lacks no more than this is near enough to be waited for.
-const NEAR: usize = 64 * 1_024;
+pub(super) const NEAR: usize = 64 * 1_024;
 /// Bytes that wait for the standby's socket.
 const OUT_MAX: usize = 256 * 1_024;
 
@@ -17,6 +17,29 @@ pub enum PrimaryEvent {
     Attached(u64),
     /// The standby has left: the primary is alone.
     Left,
+}
+
+/// How the standby gets the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// In frames, which it acknowledges.
+    #[default]
+    Frames,
+    /// The primary writes them into the copy, and nothing is sent before there is a standby.
+    Writes,
+    /// Likewise, and the standby is asked for no grants.
+    Unfenced,
+}
+
+/// The memory of a standby that is written into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) address: u64,
+    pub(super) rkey: u32,
+    pub(super) len: usize,
+    /// The copy's end.
+    pub(super) from: usize,
+    pub(super) end: RdmaEnd,
 }
 
 /// A standby's connection.
@@ -30,6 +53,10 @@ struct Follows {
     asked_ns: u64,
     /// It has granted, so it takes over by itself when nothing more comes.
     has_promised: bool,
+    /// Where it is written into, until somebody has taken that.
+    memory: Option<Memory>,
+    /// Its queue pair answers.
+    is_ready: bool,
 }
 
 /// Whether bytes may be sent to the venue, and what goes to the standby.
@@ -40,6 +67,9 @@ pub struct Primary {
     standby: u64,
     granted_until_ns: u64,
     is_fenced: bool,
+    way: Way,
+    /// A person knows that the standby does not run.
+    is_alone: bool,
     follows: Option<Follows>,
     pending: Vec<u8>,
     out: Vec<u8>,
@@ -49,7 +79,14 @@ impl Primary {
     /// A primary whose journal names `standby`; 0 for none.
     pub fn new(lease_ns: u64, standby: u64) -> Self {
         let (pending, out) = (Vec::new(), Vec::new());
-        Self { lease_ns, standby, granted_until_ns: 0, is_fenced: false, follows: None, pending, out }
+        let (way, is_alone) = (Way::Frames, false);
+        Self { lease_ns, standby, granted_until_ns: 0, is_fenced: false, way, is_alone, follows: None, pending, out }
+    }
+
+    /// One that writes its records into the standby's memory. One that is `fenced` sends nothing
+    /// before there is a standby, or a person says `alone`; another one asks for no grants.
+    pub fn writing(lease_ns: u64, standby: u64, fenced: bool) -> Self {
+        Self { way: if fenced { Way::Writes } else { Way::Unfenced }, ..Self::new(lease_ns, standby) }
     }
 
     /// A connection was made: the one before is forgotten.
@@ -66,7 +103,40 @@ impl Primary {
 
     /// Whether bytes may be sent to the venue now.
     pub const fn may_send(&self, now_ns: u64) -> bool {
-        !self.is_fenced && (self.standby == 0 || now_ns < self.granted_until_ns)
+        let has_grant = match self.standby {
+            0 => !matches!(self.way, Way::Writes) || self.is_alone,
+            _ => now_ns < self.granted_until_ns,
+        };
+        !self.is_fenced && has_grant
+    }
+
+    /// Whether orders wait for this standby, or for one that is still to come.
+    pub(super) const fn is_followed(&self) -> bool {
+        self.standby != 0
+    }
+
+    /// Where the standby that has just connected is written into.
+    pub(super) fn take_memory(&mut self) -> Option<Memory> {
+        self.follows.as_mut()?.memory.take()
+    }
+
+    /// The standby's queue pair answers: records may be written.
+    pub(super) fn is_ready(&self) -> bool {
+        self.follows.as_ref().is_some_and(|follows| follows.is_ready)
+    }
+
+    /// Says a frame to the standby.
+    pub(super) fn say(&mut self, frame: Frame<'_>) {
+        frame.emit(&mut self.out);
+    }
+
+    /// Records before `posted` are in WRITEs, and the standby's memory has those before
+    /// `acknowledged`.
+    pub fn wrote(&mut self, posted: usize, acknowledged: usize) {
+        if let Some(follows) = &mut self.follows {
+            follows.sent = follows.sent.max(posted);
+            follows.acknowledge(acknowledged as u64);
+        }
     }
 
     /// Whether bytes whose records end at `end` may be sent: the standby has the records.
@@ -76,7 +146,7 @@ impl Primary {
 
     /// A person knows that the standby does not run.
     pub const fn alone(&mut self) {
-        self.standby = 0;
+        (self.standby, self.is_alone) = (0, true);
     }
 
     /// Bytes for the standby.
@@ -114,12 +184,18 @@ impl Primary {
         match (frame, &mut self.follows) {
             (Frame::Follow { standby, journal: id, end }, None) => {
                 let end = self.admit(standby, id, end, journal)?;
-                if id == 0 {
+                if id == 0 && self.way == Way::Frames {
                     Frame::Header(journal.header()).emit(&mut self.out);
                 }
-                self.follows =
-                    Some(Follows { standby, sent: end, acknowledged: end, asked_ns: 0, has_promised: false });
+                // What is written begins with the file header.
+                let end = if id == 0 && self.way != Way::Frames { 0 } else { end };
+                self.follows = Some(Follows { standby, sent: end, acknowledged: end, ..Follows::default() });
             }
+            (Frame::Memory { address, rkey, len, end }, Some(follows)) if self.way != Way::Frames => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                follows.memory = Some(Memory { address, rkey, len, from: follows.acknowledged, end });
+            }
+            (Frame::Ready, Some(follows)) if self.way != Way::Frames => follows.is_ready = true,
             (Frame::End { end }, Some(follows)) => follows.acknowledge(end),
             (Frame::Grant { asked_ns, end }, Some(follows)) => {
                 follows.acknowledge(end);
@@ -154,7 +230,7 @@ impl Primary {
     /// Asks for grants and sends records. Call it in each turn.
     pub fn poll<M: JournalMemory>(&mut self, now_ns: u64, journal: &Journal<M>) -> Option<PrimaryEvent> {
         let follows = self.follows.as_mut()?;
-        while self.out.len() < OUT_MAX && follows.sent < journal.end() {
+        while self.way == Way::Frames && self.out.len() < OUT_MAX && follows.sent < journal.end() {
             let records = journal.written(follows.sent);
             let records = &records[..records.len().min(CONTENT_MAX)];
             follows.sent += records.len();
@@ -165,9 +241,9 @@ impl Primary {
                 follows.asked_ns = now_ns;
                 Frame::Renew { asked_ns: now_ns, lease_ns: self.lease_ns }.emit(&mut self.out);
             }
-        } else if journal.end() - follows.acknowledged <= NEAR {
+        } else if journal.end() - follows.acknowledged <= NEAR && self.way.may_ask(follows.is_ready) {
             // It has promised nothing yet, and takes over only after it has.
-            self.standby = follows.standby;
+            (self.standby, self.is_alone) = (follows.standby, false);
             self.granted_until_ns = now_ns.saturating_add(self.lease_ns);
             return Some(PrimaryEvent::Attached(self.standby));
         }
@@ -194,9 +270,102 @@ impl Primary {
     }
 }
 
+impl Way {
+    /// Whether the standby may be asked for grants.
+    const fn may_ask(self, is_ready: bool) -> bool {
+        match self {
+            Self::Frames => true,
+            Self::Writes => is_ready,
+            Self::Unfenced => false,
+        }
+    }
+}
+
 impl Follows {
     fn acknowledge(&mut self, end: u64) {
         let end = usize::try_from(end).unwrap_or(usize::MAX).min(self.sent);
         self.acknowledged = self.acknowledged.max(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use order_entry::journal::Journal;
+
+    use super::*;
+
+    const LEASE_NS: u64 = 1_000;
+
+    fn journal() -> Journal<Vec<u8>> {
+        Journal::create(vec![0; 4_096], 5, 0, 0).expect("room for a header")
+    }
+
+    fn say(primary: &mut Primary, frame: Frame<'_>, journal: &Journal<Vec<u8>>) {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        primary.receive(&bytes, journal).expect("a frame of a standby");
+    }
+
+    /// A standby with empty memory has connected.
+    fn followed(primary: &mut Primary, journal: &Journal<Vec<u8>>) {
+        let end = RdmaEnd { qpn: 0x12_3456, psn: 0xff_ffff, mtu: 3, ip: Ipv4Addr::new(192, 0, 2, 1) };
+        primary.connected();
+        say(primary, Frame::Follow { standby: 7, journal: 0, end: 0 }, journal);
+        say(primary, Frame::Memory { address: 1 << 40, rkey: 9, len: 4_096, end }, journal);
+        assert_eq!(primary.take_memory(), Some(Memory { address: 1 << 40, rkey: 9, len: 4_096, from: 0, end }));
+    }
+
+    #[test]
+    fn primary_that_writes_sends_nothing_before_its_mirror_has_the_journal_and_grants() {
+        let (journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 0, true));
+        assert!(!primary.may_send(1));
+        followed(&mut primary, &journal);
+        assert_eq!(primary.poll(1, &journal), None, "nothing answers there yet");
+        say(&mut primary, Frame::Ready, &journal);
+        assert!(!primary.has(journal.end()) || !primary.may_send(1));
+        primary.wrote(journal.end(), journal.end());
+        assert_eq!(primary.poll(1, &journal), Some(PrimaryEvent::Attached(7)));
+        assert!(primary.may_send(1) && primary.has(journal.end()));
+        assert!(!primary.may_send(1 + LEASE_NS), "no grant");
+        primary.alone();
+        assert!(primary.may_send(1 + LEASE_NS));
+    }
+
+    #[test]
+    fn records_are_there_when_their_write_is_acknowledged_and_not_when_it_is_posted() {
+        let (mut journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 0, true));
+        followed(&mut primary, &journal);
+        say(&mut primary, Frame::Ready, &journal);
+        primary.wrote(journal.end(), journal.end());
+        assert!(primary.poll(1, &journal).is_some());
+        let before = journal.end();
+        journal.append(11, order_entry::journal::Stamp::default(), b"an order").expect("room for a record");
+        primary.wrote(journal.end(), before);
+        assert!(!primary.has(journal.end()));
+        primary.wrote(journal.end(), journal.end());
+        assert!(primary.has(journal.end()));
+    }
+
+    #[test]
+    fn primary_that_goes_on_without_its_mirror_asks_for_no_grants() {
+        let (journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 0, false));
+        assert!(primary.may_send(1));
+        followed(&mut primary, &journal);
+        say(&mut primary, Frame::Ready, &journal);
+        primary.wrote(journal.end(), journal.end());
+        assert_eq!(primary.poll(u64::MAX / 2, &journal), None);
+        assert!(primary.to_send().is_empty(), "a standby that has promised nothing takes nothing over");
+        assert!(primary.may_send(u64::MAX / 2));
+    }
+
+    #[test]
+    fn standby_without_memory_of_that_kind_is_none_of_a_primary_that_sends_frames() {
+        let (journal, mut primary) = (journal(), Primary::new(LEASE_NS, 0));
+        primary.connected();
+        let mut bytes = Vec::new();
+        Frame::Ready.emit(&mut bytes);
+        assert!(primary.receive(&bytes, &journal).is_err());
     }
 }

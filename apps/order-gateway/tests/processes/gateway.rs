@@ -22,9 +22,13 @@ use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
 use order_gateway::host::Host;
-use order_gateway::kernel::{Kernel, listen};
-use order_gateway::standby::{Followed, StandbyLink, follow};
-use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, Run, SyncPolicy};
+use order_gateway::kernel::{Kernel, dial, listen};
+use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold};
+use order_gateway::{
+    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, RdmaPort, Run, SyncPolicy,
+};
+use wirepath_tests::live::{FAR, NEAR, THEIRS};
+use wirepath_tests::netns::Namespace;
 
 use crate::exchange::{PASSWORD, Running, USER};
 use crate::trader::{Trader, capacity, limits, risk};
@@ -44,6 +48,10 @@ pub enum Mode {
     Primary,
     /// It follows the primary, and trades in its place after it.
     Standby,
+    /// It trades, and writes its journal into a mirror by this policy.
+    Mirrored(MirrorPolicy),
+    /// It holds that mirror in the other namespace of a wire, and ends instead of taking over.
+    Mirror,
     /// It logs in, hears what happened, and ends without an order of its own.
     Listen,
 }
@@ -51,11 +59,18 @@ pub enum Mode {
 /// Where the primary listens.
 const LINK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 26_639);
 
+/// Where the mirror listens.
+const MIRROR: SocketAddrV4 = SocketAddrV4::new(THEIRS, 9_301);
+
 const fn words_of(mode: Mode) -> &'static str {
     match mode {
         Mode::Trade => "trade",
         Mode::Primary => "primary",
         Mode::Standby => "standby",
+        Mode::Mirrored(MirrorPolicy::BeforeSend) => "mirrored before send",
+        Mode::Mirrored(MirrorPolicy::Stop) => "mirrored or stopped",
+        Mode::Mirrored(MirrorPolicy::GoOn) => "mirrored or not",
+        Mode::Mirror => "mirror",
         Mode::Listen => "listen",
     }
 }
@@ -88,8 +103,21 @@ pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode,
         words_of(mode),
         exchange.drop_copy
     );
-    Command::new(env::current_exe().unwrap())
+    command(Command::new(env::current_exe().unwrap()), order)
+}
+
+/// Holds the mirror at `path` in a namespace.
+pub fn hold_in(namespace: &Namespace, path: &Path) -> Child {
+    let mut ip = Command::new("ip");
+    ip.args(["netns", "exec", namespace.name()]).arg(env::current_exe().unwrap());
+    command(ip, format!("{}\n-\n-\n-\n{}\n-\n-\n-", path.display(), words_of(Mode::Mirror)))
+}
+
+fn command(mut program: Command, order: String) -> Child {
+    program
         .args(["gateway::process", "--exact", "--nocapture"])
+        // Tests of other programs read all counters of this machine.
+        .env("WIREPATH_SHM", env!("CARGO_TARGET_TMPDIR"))
         .env(ORDER, order)
         .stdout(Stdio::null())
         .spawn()
@@ -101,6 +129,11 @@ pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode,
 fn process() {
     let Ok(order) = env::var(ORDER) else { return };
     let words: Vec<&str> = order.lines().collect();
+    if words[4] == words_of(Mode::Mirror) {
+        let (memory, _) = MappedFile::open(Path::new(words[0]), JOURNAL_LEN, SyncPolicy::Off).unwrap();
+        assert_eq!(hold(MIRROR, FAR, memory, || false, |why| eprintln!("mirror: {why}")).unwrap(), Followed::TakeOver);
+        return;
+    }
     let kernel = Kernel::start();
     match words[7] {
         "Ouch" => run(ouch(), &words, kernel),
@@ -134,6 +167,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     // never sends again.
     let lease = Duration::from_secs(3);
     let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::new(listen(LINK).unwrap(), lease, 0));
+    let standby = standby.or_else(|| mirrored(mode));
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
     let credentials = Credentials::new(USER, PASSWORD).unwrap();
     let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
@@ -148,6 +182,15 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
         // A difference would end the load, and the test with it.
         |sentence| assert!(!sentence.contains("drop copy"), "{sentence}"),
     );
+}
+
+/// The connection to a mirror, where the mode has one.
+fn mirrored(mode: &str) -> Option<StandbyLink> {
+    let policies = [MirrorPolicy::BeforeSend, MirrorPolicy::Stop, MirrorPolicy::GoOn];
+    let policy = policies.into_iter().find(|policy| mode == words_of(Mode::Mirrored(*policy)))?;
+    let port = RdmaPort::open(NEAR).unwrap();
+    let lease = Duration::from_secs(1);
+    Some(StandbyLink::mirrored(dial(MIRROR).unwrap(), (port, policy), lease, 0).unwrap())
 }
 
 /// An answer is still to come.

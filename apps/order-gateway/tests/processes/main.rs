@@ -11,6 +11,7 @@ mod journal;
 mod kill;
 #[path = "../common/limits.rs"]
 mod limits;
+mod mirror;
 mod ouch42;
 mod ouch42_truth;
 mod takeover;

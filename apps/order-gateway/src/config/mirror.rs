@@ -1,0 +1,81 @@
+//! The mirror: a copy of the journal that is written by RDMA.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Problem, check_lease, lease, optional_endpoint};
+use crate::standby::MirrorPolicy;
+
+/// The mirror. Both ends have this section.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MirrorConfig {
+    /// Where the standby listens. By default none: the command line says it.
+    #[serde(default, deserialize_with = "optional_endpoint")]
+    pub address: Option<SocketAddrV4>,
+    /// The port of this machine that RDMA goes by, as `wirepath rdma --via` names it.
+    pub via: String,
+    /// What becomes of orders while the copy is behind: `before-send`, `stop` or `go-on`. By
+    /// default before-send.
+    #[serde(default)]
+    policy: PolicyWord,
+    /// How long a grant holds. The standby takes over an eighth later. By default 1000.
+    #[serde(default)]
+    lease_ms: Option<Spanned<u32>>,
+    /// Orders pass at once after a take-over. By default false: a person arms.
+    #[serde(default)]
+    pub arms: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PolicyWord {
+    #[default]
+    BeforeSend,
+    Stop,
+    GoOn,
+}
+
+impl MirrorConfig {
+    /// One whose port is `via`, and all else by default.
+    pub fn new(via: &str) -> Self {
+        let (address, policy, lease_ms, via) = (None, PolicyWord::default(), None, via.to_owned());
+        Self { address, via, policy, lease_ms, arms: false }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        check_lease(self.lease_ms.as_ref())
+    }
+
+    /// How long a grant holds.
+    pub fn lease(&self) -> Duration {
+        lease(self.lease_ms.as_ref())
+    }
+
+    /// What becomes of orders while the copy is behind.
+    pub const fn policy(&self) -> MirrorPolicy {
+        match self.policy {
+            PolicyWord::BeforeSend => MirrorPolicy::BeforeSend,
+            PolicyWord::Stop => MirrorPolicy::Stop,
+            PolicyWord::GoOn => MirrorPolicy::GoOn,
+        }
+    }
+
+    /// Takes a policy by its word.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this word.
+    pub fn set_policy(&mut self, word: &str) -> Result<(), String> {
+        self.policy = match word {
+            "before-send" => PolicyWord::BeforeSend,
+            "stop" => PolicyWord::Stop,
+            "go-on" => PolicyWord::GoOn,
+            _ => return Err(format!("{word:?} is no policy of a mirror: before-send, stop or go-on")),
+        };
+        Ok(())
+    }
+}

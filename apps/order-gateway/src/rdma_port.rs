@@ -1,0 +1,110 @@
+//! A port with a RoCE device, which its owner polls: beside the kernel, whose interface it stays.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
+use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle};
+use rdma::wire::psn::Psn;
+use wirepath::port::{EmbeddedPort, Port};
+
+use crate::error::Error;
+
+/// A frame must fit into one buffer of the port, whatever the interface's MTU.
+const MTU_MAX: Mtu = Mtu::B2048;
+
+/// The port and its device.
+pub struct RdmaPort {
+    port: EmbeddedPort<RoceNode>,
+    pd: PdHandle,
+    mtu: Mtu,
+}
+
+impl RdmaPort {
+    /// Opens the port `via`, as `wirepath rdma --via` names it.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port, or it carries no RoCE: what to do about it.
+    pub fn open(via: &str) -> Result<Self, Error> {
+        let failed = |error: &dyn fmt::Display| Error::failed(format!("RDMA by {via}: {error}"));
+        let mtu = mtu_of(via).map_err(|why| failed(&why))?;
+        let node = RoceNode::new(&DeviceConfig { mtu, qps: 4, ..DeviceConfig::default() });
+        let port = Port::open(via).map_err(|error| failed(&error))?;
+        let port = port.named("order-gateway-rdma").subscribe(subscription());
+        let mut port = port.embed(node).map_err(|error| failed(&error))?;
+        let scope = port.scope("rdma");
+        port.app_mut().count_in(&scope, 1);
+        let pd = port.app_mut().device_mut().create_pd().map_err(|error| failed(&error))?;
+        // From the first turn on the port's frames come here and not to the kernel.
+        port.poll();
+        Ok(Self { port, pd, mtu })
+    }
+
+    /// The device.
+    #[inline]
+    pub fn device(&mut self) -> &mut Device {
+        self.port.app_mut().device_mut()
+    }
+
+    /// The domain of all its objects.
+    pub const fn pd(&self) -> PdHandle {
+        self.pd
+    }
+
+    /// The largest payload of a packet.
+    pub const fn mtu(&self) -> Mtu {
+        self.mtu
+    }
+
+    /// The way to a peer, with our address on it; `None` while its MAC address is being resolved.
+    ///
+    /// # Errors
+    ///
+    /// There is no way.
+    pub fn path(&mut self, to: Ipv4Addr) -> Result<Option<(Path, Ipv4Addr)>, String> {
+        match self.port.with_app(|node, cx| node.path(to, cx)) {
+            Ok(PathState::Known(path)) => match path.addresses {
+                Addresses::Ipv4 { source, .. } => Ok(Some((path, source))),
+                _ => Err(format!("the way to {to} is none of IPv4")),
+            },
+            // Too many requests at once: a later turn asks.
+            Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// One turn: receives, answers, sends. Returns how many frames arrived.
+    #[inline]
+    pub fn turn(&mut self) -> usize {
+        self.port.poll()
+    }
+}
+
+impl fmt::Debug for RdmaPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RdmaPort").field("mtu", &self.mtu).finish_non_exhaustive()
+    }
+}
+
+/// The number of a first packet: another one each time, so that packets of an earlier connection
+/// are not taken for ours.
+pub(crate) fn first_psn() -> Psn {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Psn::new((now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff)
+}
+
+/// The largest payload on the port's link: 1024 bytes where the kernel knows no such interface.
+fn mtu_of(via: &str) -> Result<Mtu, String> {
+    let interface = via.rsplit(':').next().unwrap_or(via);
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
+    let Some(mtu) = text.and_then(|text| text.trim().parse().ok()) else { return Ok(Mtu::B1024) };
+    let largest = largest_mtu(mtu).map(|largest| largest.min(MTU_MAX));
+    largest.ok_or_else(|| format!("it has an MTU of {mtu}: RoCE needs 336 at least"))
+}
+
+/// The MTU of a code on the wire.
+pub(crate) fn mtu_of_code(code: u8) -> Option<Mtu> {
+    [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096].into_iter().find(|mtu| *mtu as u8 == code)
+}

@@ -1,0 +1,286 @@
+//! The standby's side of a copy that the primary writes by RDMA: it holds the memory, and looks at
+//! it when it takes over.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use order_entry::journal::{HEADER_LEN, Records};
+use rdma::mirror::{Peer, connect};
+use rdma::roce::{Access, CqHandle, Mr, QpHandle, QpOptions};
+use rdma::wire::opcode::Transport;
+use rdma::wire::psn::Psn;
+use rdma::wire::qpn::Qpn;
+
+use super::frame::{Frame, RdmaEnd, take_frames};
+use super::link::name;
+use super::promise::{Followed, Promise};
+use crate::host::{Host, Listener, Stream, is_nothing};
+use crate::kernel::{Kernel, listen};
+use crate::memory::{MappedFile, SharedFile};
+use crate::rdma_port::{RdmaPort, first_psn, mtu_of_code};
+
+/// How long ARP may take.
+const NEIGHBOR_SPAN: Duration = Duration::from_secs(2);
+/// After this silence of a primary that was promised nothing, its connection is closed.
+const SILENCE_NS: u64 = 5_000_000_000;
+
+/// Holds the copy at `memory` for a primary that connects to `address`, until this process must
+/// take over, or end. `stop` ends it. The memory is nobody's any more when this returns.
+///
+/// # Errors
+///
+/// The memory is no journal, the address is taken, or the port `via` cannot be opened.
+pub fn hold(
+    address: SocketAddrV4,
+    via: &str,
+    memory: MappedFile,
+    stop: impl Fn() -> bool,
+    mut report: impl FnMut(&str),
+) -> Result<Followed, String> {
+    let listener = listen(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
+    let mut holder = Holder::new(*address.ip(), via, memory)?;
+    let kernel = Kernel::start();
+    report(&format!("holds a mirror at rdma://{address}"));
+    loop {
+        if let Some(followed) = holder.turn(&*listener, &kernel, &mut report) {
+            holder.close();
+            return Ok(followed);
+        }
+        if stop() {
+            holder.leave();
+            return Ok(Followed::Ended);
+        }
+    }
+}
+
+/// The copy: in our hands, or written by a primary.
+enum Copy {
+    Ours(MappedFile),
+    Shared(SharedFile, Mr, QpHandle),
+}
+
+struct Holder {
+    ip: Ipv4Addr,
+    standby: u64,
+    port: RdmaPort,
+    /// Nothing is ever in it: a peer that writes completes nothing here.
+    cq: CqHandle,
+    /// `None` only while it changes hands.
+    copy: Option<Copy>,
+    promise: Promise,
+    stream: Option<Box<dyn Stream>>,
+    heard_at_ns: u64,
+    psn: Psn,
+    pending: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Holder {
+    fn new(ip: Ipv4Addr, via: &str, memory: MappedFile) -> Result<Self, String> {
+        let standby = name(&memory).map_err(|error| error.to_string())?;
+        // It is refused now, and not when a primary comes.
+        place(&memory)?;
+        let mut port = RdmaPort::open(via).map_err(|error| error.to_string())?;
+        let cq = port.device().create_cq(4).map_err(|error| error.to_string())?;
+        Ok(Self {
+            ip,
+            standby,
+            port,
+            cq,
+            copy: Some(Copy::Ours(memory)),
+            promise: Promise::default(),
+            stream: None,
+            heard_at_ns: 0,
+            psn: first_psn(),
+            pending: Vec::new(),
+            out: Vec::new(),
+        })
+    }
+
+    /// One turn of the port and of the primary's connection.
+    fn turn(&mut self, listener: &dyn Listener, host: &dyn Host, report: &mut impl FnMut(&str)) -> Option<Followed> {
+        let is_idle = self.port.turn() == 0;
+        if self.stream.is_none()
+            && let Some(stream) = listener.accept()
+        {
+            self.heard_at_ns = host.now_ns();
+            match self.begin() {
+                Ok(()) => self.stream = Some(stream),
+                Err(why) => report(&why),
+            }
+        }
+        if let Err(why) = self.exchange(host) {
+            report(&format!("the primary's connection has ended: {why}"));
+            self.stream = None;
+            // Its queue pair writes nothing more, so that the next primary finds the copy as it is.
+            self.take_back();
+        }
+        if is_idle {
+            thread::yield_now();
+        }
+        self.promise.poll(host.now_ns())
+    }
+
+    /// A primary has connected: says what the copy has, and where it is.
+    fn begin(&mut self) -> Result<(), String> {
+        self.pending.clear();
+        self.out.clear();
+        self.take_back();
+        let Some(Copy::Ours(memory)) = self.copy.take() else { return Err("the copy is gone".to_owned()) };
+        let (journal, end) = match place(&memory) {
+            Ok(place) => place,
+            Err(why) => {
+                self.copy = Some(Copy::Ours(memory));
+                return Err(why);
+            }
+        };
+        let len = memory.as_ref().len() as u64;
+        let (mr, qp) = self.share(memory)?;
+        self.psn = first_psn();
+        let qpn = self.port.device().qpn(qp).map_or(0, Qpn::get);
+        let own = RdmaEnd { qpn, psn: self.psn.get(), mtu: self.port.mtu() as u8, ip: self.ip };
+        Frame::Follow { standby: self.standby, journal, end }.emit(&mut self.out);
+        Frame::Memory { address: mr.address, rkey: mr.key, len, end: own }.emit(&mut self.out);
+        Ok(())
+    }
+
+    /// Gives the memory a key and a queue pair.
+    fn share(&mut self, memory: MappedFile) -> Result<(Mr, QpHandle), String> {
+        let (shared, region) = SharedFile::share(memory);
+        let (pd, device) = (self.port.pd(), self.port.device());
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = device.register(pd, region, access).map_err(|error| error.to_string())?;
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            send_depth: 1,
+            recv_depth: 1,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).map_err(|error| error.to_string())?;
+        self.copy = Some(Copy::Shared(shared, mr, qp));
+        Ok((mr, qp))
+    }
+
+    /// Ends the key and the queue pair: from now on nobody else writes the memory.
+    fn take_back(&mut self) {
+        self.copy = match self.copy.take() {
+            Some(Copy::Shared(shared, mr, qp)) => {
+                let device = self.port.device();
+                device.destroy_qp(qp).expect("the queue pair of the copy is there");
+                let region = device.deregister(mr.handle).expect("the copy is registered");
+                Some(Copy::Ours(shared.reclaim(region)))
+            }
+            copy => copy,
+        };
+    }
+
+    fn exchange(&mut self, host: &dyn Host) -> Result<(), String> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let mut buffer = [0; 1_024];
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err("it was closed".to_owned()),
+            Ok(len) => {
+                self.heard_at_ns = host.now_ns();
+                self.pending.extend_from_slice(&buffer[..len]);
+            }
+            Err(error) if is_nothing(&error) => {
+                let silence_ns = host.now_ns().saturating_sub(self.heard_at_ns);
+                if silence_ns >= SILENCE_NS && !self.promise.has_promised() {
+                    return Err("it is silent".to_owned());
+                }
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        let mut pending = core::mem::take(&mut self.pending);
+        take_frames(&mut pending, |frame| self.take(frame, host.now_ns()))?;
+        self.pending = pending;
+        self.flush()
+    }
+
+    fn take(&mut self, frame: Frame<'_>, now_ns: u64) -> Result<(), String> {
+        match frame {
+            Frame::Queue(end) => {
+                self.connect(end)?;
+                Frame::Ready.emit(&mut self.out);
+            }
+            Frame::Renew { asked_ns, lease_ns } => {
+                if self.promise.renew(lease_ns, now_ns) {
+                    // What has arrived the primary knows by its completions.
+                    Frame::Grant { asked_ns, end: 0 }.emit(&mut self.out);
+                }
+            }
+            Frame::HandOver => self.promise.say(Followed::TakeOver),
+            Frame::Leave => self.promise.say(Followed::Ended),
+            frame => return Err(format!("it sent {frame:?}, which is none of the messages of a mirrored primary")),
+        }
+        Ok(())
+    }
+
+    /// Connects the queue pair. Waits for the primary's MAC address.
+    fn connect(&mut self, end: RdmaEnd) -> Result<(), String> {
+        let Some(Copy::Shared(_, _, qp)) = self.copy else { return Err("there is no copy".to_owned()) };
+        let begun = Instant::now();
+        let path = loop {
+            match self.port.path(end.ip)? {
+                Some((path, _)) => break path,
+                None if begun.elapsed() >= NEIGHBOR_SPAN => {
+                    return Err(format!("{} does not answer ARP: is the interface right, and the link up?", end.ip));
+                }
+                None => drop(self.port.turn()),
+            }
+        };
+        let peer = Peer {
+            qpn: Qpn::new(end.qpn & 0xff_ffff),
+            psn: Psn::new(end.psn & 0xff_ffff),
+            own_psn: self.psn,
+            path,
+            mtu: mtu_of_code(end.mtu).ok_or("its MTU is none of RoCE")?.min(self.port.mtu()),
+            access: Access::REMOTE_WRITE,
+            reads: 1,
+        };
+        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if !self.out.is_empty() {
+            match stream.write(&self.out) {
+                Ok(len) => drop(self.out.drain(..len)),
+                Err(error) if is_nothing(&error) => (),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The standby ends, and does not take over.
+    fn leave(&mut self) {
+        self.promise.leave();
+        Frame::Leave.emit(&mut self.out);
+        // Where it is lost, the primary waits for a person who says `alone`.
+        let _ = self.flush();
+        self.close();
+    }
+
+    /// The key is worth nothing from now on, before anybody reads the copy for good.
+    fn close(&mut self) {
+        self.take_back();
+        self.copy = None;
+    }
+}
+
+/// The id and the end of the journal in `memory`; zeros for none yet.
+fn place(memory: &MappedFile) -> Result<(u64, u64), String> {
+    let bytes: &[u8] = memory.as_ref();
+    if bytes.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
+        return Ok((0, 0));
+    }
+    let mut records = Records::new(bytes).map_err(|error| error.to_string())?;
+    records.by_ref().for_each(drop);
+    Ok((records.id(), records.end() as u64))
+}

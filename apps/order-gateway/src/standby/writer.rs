@@ -1,0 +1,151 @@
+//! The primary's side of a copy that it writes by RDMA.
+
+use std::net::Ipv4Addr;
+
+use order_entry::journal::{Journal, JournalMemory};
+use rdma::mirror::{LogMirror, MirrorCounters, MirrorOptions, Peer, connect};
+use rdma::roce::{Access, Remote};
+use rdma::wire::psn::Psn;
+use rdma::wire::qpn::Qpn;
+
+use super::frame::{Frame, RdmaEnd};
+use super::primary::{Memory, NEAR, Primary};
+use crate::error::Error;
+use crate::rdma_port::{RdmaPort, first_psn, mtu_of_code};
+
+/// What becomes of orders while the copy is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MirrorPolicy {
+    /// An order leaves when the copy has it.
+    #[default]
+    BeforeSend,
+    /// An order leaves behind its WRITE. Where the copy lacks more than 64 KiB, or is gone, orders
+    /// stop.
+    Stop,
+    /// An order leaves behind its WRITE, whatever becomes of that. The copy never takes over by
+    /// itself.
+    GoOn,
+}
+
+/// Writes records into the memory of a standby.
+#[derive(Debug)]
+pub(super) struct Writer {
+    port: RdmaPort,
+    mirror: LogMirror,
+    policy: MirrorPolicy,
+    /// The memory that is to be written, until its queue pair is connected.
+    begins: Option<Memory>,
+    is_writing: bool,
+    psn: Psn,
+}
+
+impl Writer {
+    pub(super) fn new(mut port: RdmaPort, policy: MirrorPolicy) -> Result<Self, Error> {
+        // Who waits for a record wants to know of each at once.
+        let signal_every = if policy == MirrorPolicy::BeforeSend { 1 } else { 16 };
+        let (pd, options) = (port.pd(), MirrorOptions { signal_every, ..MirrorOptions::default() });
+        let mirror = LogMirror::new(port.device(), pd, &options).map_err(Error::failed)?;
+        Ok(Self { port, mirror, policy, begins: None, is_writing: false, psn: first_psn() })
+    }
+
+    pub(super) const fn policy(&self) -> MirrorPolicy {
+        self.policy
+    }
+
+    pub(super) const fn counters(&self) -> MirrorCounters {
+        self.mirror.counters()
+    }
+
+    /// The connection is gone: nothing more is written by its queue pair.
+    pub(super) fn disconnected(&mut self) -> Result<(), String> {
+        (self.begins, self.is_writing) = (None, false);
+        self.mirror.renew(self.port.device()).map_err(|error| error.to_string())
+    }
+
+    /// One turn of the port and of the connection.
+    pub(super) fn turn<M: JournalMemory>(&mut self, primary: &mut Primary, journal: &Journal<M>) -> Result<(), String> {
+        self.port.turn();
+        if let Some(memory) = primary.take_memory() {
+            self.begins = Some(memory);
+        }
+        self.begin(primary)?;
+        if !self.is_writing && primary.is_ready() {
+            self.is_writing = true;
+        }
+        self.write(primary, journal)
+    }
+
+    /// Connects the queue pair as soon as there is a way to the standby.
+    fn begin(&mut self, primary: &mut Primary) -> Result<(), String> {
+        let Some(memory) = self.begins else { return Ok(()) };
+        let Some((path, own)) = self.port.path(memory.end.ip)? else { return Ok(()) };
+        let theirs = mtu_of_code(memory.end.mtu).ok_or("the standby's MTU is none of RoCE")?;
+        let (qp, mtu) = (self.mirror.qp(), theirs.min(self.port.mtu()));
+        self.psn = first_psn();
+        let peer = Peer {
+            qpn: Qpn::new(memory.end.qpn & 0xff_ffff),
+            psn: Psn::new(memory.end.psn & 0xff_ffff),
+            own_psn: self.psn,
+            path,
+            mtu,
+            access: Access::LOCAL_READ,
+            reads: 1,
+        };
+        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())?;
+        self.mirror.begin(Remote { address: memory.address, rkey: memory.rkey }, memory.len, memory.from);
+        self.begins = None;
+        let qpn = self.port.device().qpn(qp).map_or(0, Qpn::get);
+        primary.say(Frame::Queue(RdmaEnd { qpn, psn: self.psn.get(), mtu: mtu as u8, ip: own }));
+        Ok(())
+    }
+
+    /// Posts what the journal has more, and has it leave.
+    pub(super) fn write<M: JournalMemory>(
+        &mut self,
+        primary: &mut Primary,
+        journal: &Journal<M>,
+    ) -> Result<(), String> {
+        if !self.is_writing {
+            return Ok(());
+        }
+        let before = self.mirror.posted();
+        self.mirror.post(self.port.device(), journal.written(0));
+        if self.mirror.posted() > before {
+            self.port.turn();
+        }
+        self.mirror.poll(self.port.device());
+        primary.wrote(self.mirror.posted(), self.mirror.acknowledged());
+        match self.mirror.failure() {
+            Some(status) => Err(format!("the standby's memory is out of reach: {status}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether bytes whose records end at `records` may leave.
+    pub(super) fn lets(&self, primary: &Primary, records: usize) -> bool {
+        match self.policy {
+            MirrorPolicy::BeforeSend => primary.has(records),
+            MirrorPolicy::Stop => {
+                let is_near = self.mirror.posted() >= records && records <= self.mirror.acknowledged() + NEAR;
+                !primary.is_followed() || self.is_writing && is_near
+            }
+            MirrorPolicy::GoOn => true,
+        }
+    }
+}
+
+/// The address of a mirror: `rdma://HOST[:PORT]`.
+///
+/// # Errors
+///
+/// It is another text.
+pub fn mirror_address(url: &str) -> Result<std::net::SocketAddrV4, String> {
+    let form = || format!("{url:?} should be the address of a mirror: rdma://192.0.2.11, or rdma://192.0.2.11:9301");
+    let place = url.strip_prefix("rdma://").ok_or_else(form)?;
+    let with_port = place.parse().ok();
+    let alone = || place.parse::<Ipv4Addr>().ok().map(|ip| std::net::SocketAddrV4::new(ip, MIRROR_PORT));
+    with_port.or_else(alone).ok_or_else(form)
+}
+
+/// Where a mirror listens, unless another port is said.
+pub const MIRROR_PORT: u16 = 9_301;
