@@ -35,12 +35,11 @@ pub struct DeviceCounters {
 }
 
 /// The packets of a queue pair.
+// The last two are those that each packet counts: they share a line with what it needs, and the
+// others do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct QpCounters {
-    /// Packets that arrived.
-    pub packets_rx: u64,
-    /// Packets that were sent.
-    pub packets_tx: u64,
     /// Requests that were sent again.
     pub retransmits: u64,
     /// Requests that were there already.
@@ -71,4 +70,8 @@ pub struct QpCounters {
     pub cnps_tx: u64,
     /// Congestion notifications that arrived.
     pub cnps_rx: u64,
+    /// Packets that arrived.
+    pub packets_rx: u64,
+    /// Packets that were sent.
+    pub packets_tx: u64,
 }

@@ -5,6 +5,7 @@ use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use std::collections::VecDeque;
 
+use super::large_pages::advise_large_pages;
 use super::prefetch::prefetch;
 
 /// Names an object of a device. A handle of an object that was destroyed names none, also when
@@ -50,6 +51,9 @@ pub type SrqHandle = Handle<kind::Srq>;
 pub type AhHandle = Handle<kind::Ah>;
 
 impl<K> Handle<K> {
+    /// Names nothing.
+    pub(super) const NONE: Self = Self { idx: u32::MAX, generation: 0, kind: PhantomData };
+
     /// The place in its table.
     #[inline]
     pub(super) const fn idx(self) -> u32 {
@@ -75,12 +79,16 @@ pub(crate) struct Table<K, T> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Aligned, so that it has no more cache lines than it needs.
-#[repr(align(64))]
-struct Slot<T> {
-    generation: u32,
-    value: Option<T>,
+/// Aligned, so that the lines of an object are always the same. Whether there is an object is said
+/// in the first line and never by a value inside of the object, as an `Option` may do.
+#[repr(u32, align(64))]
+enum Slot<T> {
+    Free { generation: u32 },
+    Used { generation: u32, value: T },
 }
+
+/// Bytes of a slot in front of its object, of an object whose fields need no more than this.
+pub(super) const SLOT_HEADER: usize = 8;
 
 impl<K, T> Table<K, T> {
     /// A table of no device of ours.
@@ -92,7 +100,9 @@ impl<K, T> Table<K, T> {
     /// A table of the device with this number, whose objects no handle of others names.
     pub(crate) fn of_device(number: u8, capacity: u32) -> Self {
         let generation = u32::from(number) << USES.count_ones();
-        let slots = (0..capacity).map(|_| Slot { generation, value: None }).collect();
+        let mut slots = Vec::with_capacity(capacity as usize);
+        advise_large_pages(&slots);
+        slots.extend((0..capacity).map(|_| Slot::Free { generation }));
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 
@@ -100,59 +110,86 @@ impl<K, T> Table<K, T> {
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
         let idx = self.free.pop_front()?;
         let slot = &mut self.slots[idx as usize];
-        let handle = Handle { idx, generation: slot.generation, kind: PhantomData };
-        slot.value = Some(make(handle));
+        let generation = slot.generation();
+        let handle = Handle { idx, generation, kind: PhantomData };
+        *slot = Slot::Used { generation, value: make(handle) };
         Some(handle)
     }
 
     #[inline]
     pub(crate) fn get(&self, handle: Handle<K>) -> Option<&T> {
-        let slot = self.slots.get(handle.idx as usize)?;
-        if slot.generation == handle.generation { slot.value.as_ref() } else { None }
+        match self.slots.get(handle.idx as usize)? {
+            Slot::Used { generation, value } if *generation == handle.generation => Some(value),
+            _ => None,
+        }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
-        let slot = self.slots.get_mut(handle.idx as usize)?;
-        if slot.generation == handle.generation { slot.value.as_mut() } else { None }
+        match self.slots.get_mut(handle.idx as usize)? {
+            Slot::Used { generation, value } if *generation == handle.generation => Some(value),
+            _ => None,
+        }
     }
 
     /// The object at a place, whatever its generation.
     #[inline]
     pub(crate) fn at(&self, idx: u32) -> Option<&T> {
-        self.slots.get(idx as usize)?.value.as_ref()
+        self.slots.get(idx as usize)?.value()
     }
 
     /// The object at a place, whatever its generation.
     #[inline]
     pub(crate) fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
-        self.slots.get_mut(idx as usize)?.value.as_mut()
+        match self.slots.get_mut(idx as usize)? {
+            Slot::Used { value, .. } => Some(value),
+            Slot::Free { .. } => None,
+        }
     }
 
     /// The handle of the object at a place.
     pub(crate) fn handle_at(&self, idx: u32) -> Option<Handle<K>> {
-        let slot = self.slots.get(idx as usize).filter(|slot| slot.value.is_some())?;
-        Some(Handle { idx, generation: slot.generation, kind: PhantomData })
+        let slot = self.slots.get(idx as usize)?;
+        slot.value().map(|_| Handle { idx, generation: slot.generation(), kind: PhantomData })
     }
 
-    /// Asks the CPU for the object at a place, which is looked at soon.
+    /// Asks the CPU for lines of the slot at a place, which is looked at soon.
     #[inline]
-    pub(crate) fn prefetch(&self, idx: u32) {
+    pub(super) fn prefetch<const N: usize>(&self, idx: u32, lines: [usize; N]) {
         if let Some(slot) = self.slots.get(idx as usize) {
-            prefetch(slot);
+            prefetch(slot, lines);
         }
     }
 
     pub(crate) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
         self.get(handle)?;
         let slot = &mut self.slots[handle.idx as usize];
-        slot.generation = slot.generation & !USES | slot.generation.wrapping_add(1) & USES;
+        let generation = slot.generation() & !USES | slot.generation().wrapping_add(1) & USES;
         self.free.push_back(handle.idx);
-        slot.value.take()
+        match core::mem::replace(slot, Slot::Free { generation }) {
+            Slot::Used { value, .. } => Some(value),
+            Slot::Free { .. } => None,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+        self.slots.iter().filter_map(Slot::value)
+    }
+}
+
+impl<T> Slot<T> {
+    const fn generation(&self) -> u32 {
+        match self {
+            Self::Free { generation } | Self::Used { generation, .. } => *generation,
+        }
+    }
+
+    #[inline]
+    const fn value(&self) -> Option<&T> {
+        match self {
+            Self::Used { value, .. } => Some(value),
+            Self::Free { .. } => None,
+        }
     }
 }
 

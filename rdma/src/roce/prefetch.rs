@@ -9,18 +9,18 @@
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for all lines of a value.
+/// Asks for some lines of a value, counted from its first byte.
 #[inline]
-pub(super) fn prefetch<T>(value: &T) {
+pub(super) fn prefetch<T, const N: usize>(value: &T, lines: [usize; N]) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = core::ptr::from_ref(value).cast::<i8>();
-        for at in (0..size_of::<T>()).step_by(LINE) {
+        for line in lines {
             // SAFETY: invariant 1.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(at)) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE)) };
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (value, LINE);
+    let _ = (value, lines, LINE);
 }

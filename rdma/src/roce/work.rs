@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use super::handle::AhHandle;
 use super::keys::Access;
 use crate::wire::aeth::Nak;
@@ -18,7 +20,8 @@ pub const GRH_LEN: usize = 40;
 pub const MESSAGE_MAX: u32 = 1 << 31;
 
 /// A piece of registered memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes)]
+#[repr(C)]
 pub struct Sge {
     /// The first byte.
     pub address: u64,

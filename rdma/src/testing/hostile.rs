@@ -127,6 +127,7 @@ impl HostileTarget {
         let (ip, udp) = headers();
         let network = Network::Ipv4(&ip, &udp);
         packet.extend(icrc(network, &packet).to_le_bytes());
+        self.device.prefetch(&packet[..packet.len() - usize::from(odd) % packet.len()]);
         self.device.receive(self.now, network, &packet);
     }
 

@@ -77,6 +77,7 @@ const FILES: &[&str] = &[
     "preload/src/real.rs",
     "preload/src/sys.rs",
     "rdma/src/provider/rdma_core/memory_and_queues.rs",
+    "rdma/src/roce/large_pages.rs",
     "rdma/src/roce/memory.rs",
     "rdma/src/roce/prefetch.rs",
     "rdma/src/wire/crc32/clmul.rs",

@@ -46,7 +46,7 @@ impl Device {
     /// no group.
     pub fn attach_multicast(&mut self, handle: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
         let qp = self.qps.get(handle).ok_or(DeviceError::Unknown("queue pair"))?;
-        if qp.options().transport != Transport::Ud {
+        if qp.transport() != Transport::Ud {
             return Err(DeviceError::Value("multicast over a connection"));
         }
         let is_group = group.to_ipv4_mapped().map_or(group.is_multicast(), |group| group.is_multicast());

@@ -6,6 +6,8 @@ mod shared;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use zerocopy::FromBytes;
+
 pub use objects::DeviceError;
 
 use super::builder::frame_len_max;
@@ -17,10 +19,11 @@ use super::groups::Groups;
 use super::handle::{QpHandle, Table, kind};
 use super::keys::Regions;
 use super::qp::congestion::link_kbps;
-use super::qp::{Qp, QpState};
+use super::qp::{Qp, QpState, lines};
 use super::tables::Tables;
 use super::timers::{NEVER, Timers};
 use super::work::{PostError, SendRequest, Sge};
+use crate::wire::bth::Bth;
 use crate::wire::icrc::Network;
 use crate::wire::opcode::Transport;
 use crate::wire::packet::{Body, Packet};
@@ -97,11 +100,30 @@ impl Device {
         }
     }
 
+    /// Asks the CPU for the queue pair of a packet that [`Device::receive`] takes soon: of a burst,
+    /// the packet behind the next. Decides nothing; of bytes that are no packet it asks for
+    /// nothing, or for what nobody needs.
+    #[inline]
+    pub fn prefetch(&self, roce: &[u8]) {
+        if let Ok((bth, _)) = Bth::ref_from_prefix(roce) {
+            let is_request = bth.opcode().operation().is_some_and(|(_, operation)| !operation.is_response());
+            self.qps.prefetch(self.place(bth.destination()), if is_request { lines::ANSWER } else { lines::REQUEST });
+        }
+    }
+
+    /// Asks the CPU for a queue pair that is posted to soon: of many posts to many queue pairs, the
+    /// one behind the next.
+    #[inline]
+    pub fn prefetch_qp(&self, handle: QpHandle) {
+        self.qps.prefetch(handle.idx(), lines::REQUEST);
+    }
+
     #[inline]
     fn take(&mut self, now: u64, network: Network<'_>, packet: &Packet<'_>) {
         // Its lines come while the sum is made.
         let idx = self.place(packet.bth.destination());
-        self.qps.prefetch(idx);
+        let is_request = matches!(&packet.body, Body::Message(message) if !message.operation.is_response());
+        self.qps.prefetch(idx, if is_request { lines::ANSWER } else { lines::REQUEST });
         if !packet.has_valid_icrc(network) {
             self.tables.counters.icrc_errors += 1;
             return;
@@ -147,10 +169,10 @@ impl Device {
             &mut counters.qp_state
         } else if (packet.bth.pkey() ^ qp.pkey()) & 0x7fff != 0 {
             &mut counters.pkey_violations
-        } else if matches!(&packet.body, Body::Message(message) if message.transport != qp.options().transport) {
+        } else if matches!(&packet.body, Body::Message(message) if message.transport != qp.transport()) {
             &mut counters.wrong_transport
         } else if !qp.is_of_peer(network)
-            || !is_for_all && qp.options().transport == Transport::Ud && datagrams::is_for_many(network)
+            || !is_for_all && qp.transport() == Transport::Ud && datagrams::is_for_many(network)
         {
             &mut counters.wrong_address
         } else {
@@ -219,7 +241,7 @@ impl Device {
     /// [`PostError`]; nothing changed then.
     #[inline]
     pub fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
-        self.qps.prefetch(handle.idx());
+        self.qps.prefetch(handle.idx(), lines::REQUEST);
         let qp = self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.tables, request)?;
         settle(qp, &self.tables, &mut self.due, &mut self.timers);

@@ -7,7 +7,7 @@ use super::{Device, FIRST_QPN, settle};
 use crate::roce::counters::{DeviceCounters, QpCounters};
 use crate::roce::cq::{Cq, Notify};
 use crate::roce::events::Event;
-use crate::roce::handle::{CqHandle, MrHandle, MwHandle, PdHandle, QpHandle};
+use crate::roce::handle::{CqHandle, MrHandle, MwHandle, PdHandle, QpHandle, SrqHandle};
 use crate::roce::keys::{Access, Mr, Mw};
 use crate::roce::memory::Region;
 use crate::roce::qp::attributes::Limits;
@@ -47,7 +47,7 @@ impl Device {
     /// If regions, windows, queues or address handles use it.
     pub fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
         let is_used = self.tables.regions.uses(pd)
-            || self.qps.iter().any(|qp| qp.options().pd == pd)
+            || self.qps.iter().any(|qp| qp.pd() == pd)
             || self.tables.srqs.iter().any(|srq| srq.pd == pd)
             || self.tables.ahs.iter().any(|ah| ah.pd == pd);
         if is_used {
@@ -204,7 +204,7 @@ impl Device {
             Qp::new(handle, qpn, options)
         });
         let handle = made.ok_or(DeviceError::Full("queue pairs"))?;
-        self.count_users(options, 1);
+        self.count_users([options.send_cq, options.recv_cq], options.srq, 1);
         Ok(handle)
     }
 
@@ -219,17 +219,17 @@ impl Device {
             self.due.remove(handle.idx());
         }
         self.groups.forget(handle);
-        self.count_users(qp.options(), -1);
+        self.count_users(qp.cqs(), qp.srq(), -1);
         Ok(())
     }
 
-    fn count_users(&mut self, options: &QpOptions, change: i32) {
-        for handle in [options.send_cq, options.recv_cq] {
+    fn count_users(&mut self, cqs: [CqHandle; 2], srq: Option<SrqHandle>, change: i32) {
+        for handle in cqs {
             if let Some(cq) = self.tables.cqs.get_mut(handle) {
                 cq.users = cq.users.saturating_add_signed(change);
             }
         }
-        if let Some(srq) = options.srq.and_then(|handle| self.tables.srqs.get_mut(handle)) {
+        if let Some(srq) = srq.and_then(|handle| self.tables.srqs.get_mut(handle)) {
             srq.users = srq.users.saturating_add_signed(change);
         }
     }

@@ -20,16 +20,17 @@ use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
 
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Answers {
-    /// A ring in the order of the requests.
-    resources: Box<[Resource]>,
+    /// Goes out behind them. With a PSN sequence NAK the number is that of the packet that was
+    /// dropped, because it came before a missing one; the NAK names the one that is missing then.
+    acknowledgment: Option<(Psn, Acknowledgment)>,
     /// The place of the oldest, where the next is put.
     oldest: u8,
     /// Resources with something to send.
     pending: u8,
-    /// Goes out behind them. With a PSN sequence NAK the number is that of the packet that was
-    /// dropped, because it came before a missing one; the NAK names the one that is missing then.
-    acknowledgment: Option<(Psn, Acknowledgment)>,
+    /// A ring in the order of the requests.
+    resources: Box<[Resource]>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,9 @@ pub(super) enum ResourceData {
 }
 
 impl Answers {
+    /// Where its ring is.
+    pub(super) const RESOURCES_AT: usize = core::mem::offset_of!(Self, resources);
+
     /// True if one more request that is answered by data can be taken. The peer sends it when it
     /// has the oldest answer, so that one need not be given again.
     #[inline]
@@ -218,7 +222,7 @@ impl Qp {
     /// acknowledgments behind it.
     #[inline]
     pub(super) const fn has_answer(&self) -> bool {
-        if self.answers.pending > 0 { !self.pacer.is_waiting() } else { self.answers.acknowledgment.is_some() }
+        if self.answers.pending > 0 { !self.waits_for_pace() } else { self.answers.acknowledgment.is_some() }
     }
 
     /// Writes the next answer.
@@ -320,7 +324,7 @@ impl Qp {
     #[inline]
     fn ack(&self) -> Syndrome {
         // Those of a shared queue are promised to nobody.
-        Syndrome::Ack(if self.options.srq.is_some() { NO_CREDITS } else { credit_code(self.rq.len()) })
+        Syndrome::Ack(if self.has_srq { NO_CREDITS } else { credit_code(self.rq.len()) })
     }
 
     /// Refuses the packet `psn` for good: behind the answers that are still to be sent, the NAK is

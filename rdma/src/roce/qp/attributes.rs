@@ -259,7 +259,7 @@ impl Qp {
         attributes: &QpAttributes,
     ) -> Result<(), ModifyError> {
         let to = attributes.state.unwrap_or(self.state);
-        let demands = demands(self.options.transport, self.state, to);
+        let demands = demands(self.transport, self.state, to);
         let (needed, taken) = demands.ok_or(ModifyError::Transition(self.state, to))?;
         let mask = attributes.mask();
         if let Some(name) = first_name(needed & !mask) {
@@ -272,7 +272,7 @@ impl Qp {
         if attributes.max_rd_atomic == Some(0) && self.sq.has_response_to_come() {
             return Err(ModifyError::Value("MAX_QP_RD_ATOMIC"));
         }
-        if self.options.transport == Transport::Ud {
+        if self.transport == Transport::Ud {
             // A datagram is a packet, and has no path whose MTU could be another.
             self.settings.mtu_shift = limits.mtu.shift() as u8;
         }

@@ -136,7 +136,7 @@ impl Qp {
         self.requester.reads -= u8::from(needs_response && self.requester.reads > 0);
         self.sq.head = self.sq.head.wrapping_add(1);
         if is_signaled {
-            self.push_completion(tables, self.options.send_cq, completion, false);
+            self.push_completion(tables, self.send_cq, completion, false);
         }
     }
 
@@ -145,8 +145,8 @@ impl Qp {
         let wqe = self.sq.at(self.sq.head);
         let (wr_id, kind) = (wqe.wr_id, wqe.operation.kind());
         self.sq.head = self.sq.head.wrapping_add(1);
-        self.complete(tables, self.options.send_cq, wr_id, kind, status);
-        if self.options.transport == Transport::Rc {
+        self.complete(tables, self.send_cq, wr_id, kind, status);
+        if self.transport == Transport::Rc {
             self.enter_error(tables);
         } else if self.state != QpState::Err {
             // Receives go on.
@@ -228,7 +228,7 @@ impl Qp {
             return self.fail(tables, Status::BadResponse);
         }
         let Bytes::Sges(sges) = wqe.bytes() else { return };
-        if tables.regions.scatter(self.options.pd, sges, offset, bytes).is_err() {
+        if tables.regions.scatter(self.pd, sges, offset, bytes).is_err() {
             return self.fail(tables, Status::LocalProtection);
         }
         self.requester.unacknowledged = psn.plus(1);
@@ -238,7 +238,9 @@ impl Qp {
 
     /// The deadline is reached.
     pub(in crate::roce) fn on_timer(&mut self, tables: &mut Tables, now: u64) {
-        self.pacer.on_timer(now);
+        if self.is_paced {
+            self.pacer.on_timer(now);
+        }
         if now < self.requester.deadline {
             return;
         }
@@ -254,7 +256,8 @@ impl Qp {
     /// When to look again; the end of time if nothing is awaited.
     #[inline]
     pub(in crate::roce) fn deadline(&self) -> u64 {
-        self.pacer.deadline().map_or(self.requester.deadline, |at| at.min(self.requester.deadline))
+        let pace = if self.is_paced { self.pacer.deadline() } else { None };
+        pace.map_or(self.requester.deadline, |at| at.min(self.requester.deadline))
     }
 }
 
@@ -305,7 +308,7 @@ mod tests {
         }
         (qp.requester.next, qp.requester.sent, qp.requester.wqe) = (end, end, 1);
         qp.acknowledge(&mut tables, 0, end.plus(0xff_ffff));
-        let done = tables.cqs.get_mut(qp.options.send_cq).unwrap().pop().unwrap();
+        let done = tables.cqs.get_mut(qp.send_cq).unwrap().pop().unwrap();
         assert_eq!((done.status, qp.requester.unacknowledged), (Status::Success, end));
     }
 }

@@ -56,7 +56,6 @@ const GAIN: u32 = 8;
 pub(crate) struct Notifier {
     /// No CNP is sent before.
     next_at: u64,
-    pub(super) is_due: bool,
 }
 
 /// The rate of what is sent.
@@ -79,12 +78,13 @@ pub(crate) struct Pacer {
 }
 
 impl Notifier {
-    /// A packet came with a mark: a CNP is due, unless one was a moment ago.
-    fn mark(&mut self, now: u64) {
-        if now >= self.next_at {
+    /// A packet came with a mark: true if a CNP is due, because none was a moment ago.
+    fn mark(&mut self, now: u64) -> bool {
+        let is_due = now >= self.next_at;
+        if is_due {
             self.next_at = now.saturating_add(CNP_SPAN);
-            self.is_due = true;
         }
+        is_due
     }
 }
 
@@ -185,8 +185,8 @@ impl Qp {
     pub(super) fn note_mark(&mut self, now: u64, network: Network<'_>) {
         if network.is_marked() {
             self.counters.marked_rx += 1;
-            if self.options.transport != Transport::Ud {
-                self.notifier.mark(now);
+            if self.transport != Transport::Ud {
+                self.owes_cnp |= self.notifier.mark(now);
             }
         }
     }
@@ -195,15 +195,16 @@ impl Qp {
     /// another way.
     pub(in crate::roce) fn take_cnp(&mut self, tables: &Tables, now: u64) {
         self.counters.cnps_rx += 1;
-        if self.options.transport != Transport::Ud {
+        if self.transport != Transport::Ud {
             self.pacer.cut(now, tables.link_kbps);
+            self.is_paced = self.pacer.is_limited();
         }
     }
 
     /// Writes the CNP that is due.
     #[cold]
     pub(super) fn send_cnp(&mut self, frame: &mut [u8]) -> Option<usize> {
-        self.notifier.is_due = false;
+        self.owes_cnp = false;
         let template = self.template.as_ref()?.with_class(CNP_CLASS);
         let bth = Bth::congestion_notification(self.settings.pkey, self.settings.destination);
         let mut builder = Builder::new(frame, &template, &bth);
@@ -212,12 +213,19 @@ impl Qp {
         Some(builder.finish(&template))
     }
 
+    /// The time of the next packet is not reached.
+    #[inline]
+    pub(super) const fn waits_for_pace(&self) -> bool {
+        self.is_paced && self.pacer.is_waiting()
+    }
+
     /// A request was sent, or data that answers one. CNPs and acknowledgments do not wait, so they
     /// take no time from what does.
     #[inline]
     pub(super) fn pace(&mut self, tables: &Tables, now: u64, frame_len: usize) {
-        if self.pacer.is_limited() {
+        if self.is_paced {
             self.pacer.sent(now, frame_len, tables.link_kbps);
+            self.is_paced = self.pacer.is_limited();
         }
     }
 }
@@ -326,10 +334,7 @@ mod tests {
     #[test]
     fn peer_is_notified_once_in_fifty_microseconds() {
         let mut notifier = Notifier::default();
-        let sent = (0..1_000).filter(|at| {
-            notifier.mark(at * 1_000);
-            core::mem::take(&mut notifier.is_due)
-        });
+        let sent = (0..1_000).filter(|at| notifier.mark(at * 1_000));
         assert_eq!(sent.count(), 20);
     }
 

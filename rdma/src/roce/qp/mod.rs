@@ -59,37 +59,78 @@ pub struct QpOptions {
     pub signals_all: bool,
 }
 
-/// Requests that were flushed and whose completions were not polled: they keep their places, so
-/// that the state ERR takes no end of requests, and the completion queue is not overrun by them.
-#[derive(Default)]
-struct Flushed {
-    sends: u32,
-    receives: u32,
-}
-
+/// With thousands of queue pairs each message waits for the lines of its own, so the fields stand
+/// in the order of their use: a packet needs six of the thirteen lines of a slot, at either end. A
+/// line begins where it says so; `lines` below checks it.
+#[repr(C)]
 pub(super) struct Qp {
     handle: QpHandle,
     qpn: Qpn,
-    options: QpOptions,
     state: QpState,
-    settings: Settings,
-    /// The headers to the peer, from RTR on.
-    template: Option<Template>,
-    sq: SendQueue,
-    rq: ReceiveQueue,
-    requester: Requester,
-    responder: Responder,
-    answers: Answers,
-    /// A part of a READ was answered: a request comes before the next.
-    has_answered: bool,
-    notifier: Notifier,
-    pacer: Pacer,
-    pub(super) counters: QpCounters,
-    flushed: Flushed,
     /// It stands in the queue of those that have a packet to send.
     pub(super) is_queued: bool,
+    /// A part of a READ was answered: a request comes before the next.
+    has_answered: bool,
+    /// The pacer has a rate, so that it is to be asked.
+    is_paced: bool,
+    /// A notification of congestion is due.
+    owes_cnp: bool,
+    transport: Transport,
+    signals_all: bool,
+    /// Receives come from `srq`.
+    has_srq: bool,
+    settings: Settings,
+    /// Its first request begins the lines 1 and 2.
+    sq: SendQueue,
+    // Not for each packet.
+    pacer: Pacer,
+    srq: SrqHandle,
+    /// But for its last two numbers, which begin line 7.
+    pub(super) counters: QpCounters,
+    /// The headers to the peer, from RTR on.
+    template: Option<Template>,
     /// When its timer fires, which may be early.
     pub(super) timer_at: u64,
+    send_cq: CqHandle,
+    pd: PdHandle,
+    /// Its ring of requests that are answered by data begins line 9.
+    answers: Answers,
+    responder: Responder,
+    /// Line 10.
+    requester: Requester,
+    /// Line 11.
+    recv_cq: CqHandle,
+    rq: ReceiveQueue,
+    notifier: Notifier,
+}
+
+/// Lines of a queue pair's slot, by what comes next.
+pub(super) mod lines {
+    use core::mem::{offset_of, size_of};
+
+    use super::super::handle::SLOT_HEADER;
+    use super::Qp;
+    use crate::roce::counters::QpCounters;
+    use crate::roce::qp::answers::Answers;
+    use crate::roce::qp::send_queue::SendQueue;
+
+    /// A request is posted or sent, or its answer comes.
+    pub(in crate::roce) const REQUEST: [usize; 6] = [0, 1, 2, 7, 8, 10];
+    /// A request of the peer comes.
+    pub(in crate::roce) const ANSWER: [usize; 6] = [0, 7, 8, 9, 10, 11];
+
+    const fn line(offset: usize) -> usize {
+        let offset = SLOT_HEADER + offset;
+        assert!(offset.is_multiple_of(64), "in the middle of a line");
+        offset / 64
+    }
+
+    const _: () = assert!(line(offset_of!(Qp, sq) + SendQueue::FIRST_AT) == 1);
+    const _: () = assert!(line(offset_of!(Qp, counters) + offset_of!(QpCounters, packets_rx)) == 7);
+    const _: () = assert!(line(offset_of!(Qp, answers) + Answers::RESOURCES_AT) == 9);
+    const _: () = assert!(line(offset_of!(Qp, requester)) == 10);
+    const _: () = assert!(line(offset_of!(Qp, recv_cq)) == 11);
+    const _: () = assert!((SLOT_HEADER + size_of::<Qp>()).div_ceil(64) == 13);
 }
 
 impl Qp {
@@ -97,23 +138,30 @@ impl Qp {
         Self {
             handle,
             qpn,
-            options: *options,
             state: QpState::Reset,
+            is_queued: false,
+            has_answered: false,
+            is_paced: false,
+            owes_cnp: false,
+            transport: options.transport,
+            signals_all: options.signals_all,
+            has_srq: options.srq.is_some(),
             settings: Settings::default(),
-            template: None,
             sq: SendQueue::new(options.send_depth),
+            pacer: Pacer::default(),
+            srq: options.srq.unwrap_or(SrqHandle::NONE),
+            counters: QpCounters::default(),
+            template: None,
+            timer_at: NEVER,
+            send_cq: options.send_cq,
+            pd: options.pd,
+            answers: Answers::default(),
+            responder: Responder::default(),
+            requester: Requester::default(),
+            recv_cq: options.recv_cq,
             // From a shared queue it holds the one that is in use.
             rq: ReceiveQueue::new(if options.srq.is_some() { 1 } else { options.recv_depth }),
-            requester: Requester::default(),
-            responder: Responder::default(),
-            answers: Answers::default(),
-            has_answered: false,
             notifier: Notifier::default(),
-            pacer: Pacer::default(),
-            counters: QpCounters::default(),
-            flushed: Flushed::default(),
-            is_queued: false,
-            timer_at: NEVER,
         }
     }
 
@@ -134,8 +182,24 @@ impl Qp {
     }
 
     #[inline]
-    pub(super) const fn options(&self) -> &QpOptions {
-        &self.options
+    pub(super) const fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    #[inline]
+    pub(super) const fn pd(&self) -> PdHandle {
+        self.pd
+    }
+
+    /// Where its sends and its receives complete.
+    pub(super) const fn cqs(&self) -> [CqHandle; 2] {
+        [self.send_cq, self.recv_cq]
+    }
+
+    /// Where its receives come from, instead of a queue of its own.
+    #[inline]
+    pub(super) fn srq(&self) -> Option<SrqHandle> {
+        self.has_srq.then_some(self.srq)
     }
 
     #[inline]
@@ -146,17 +210,17 @@ impl Qp {
     #[inline]
     pub(super) fn is_of_peer(&self, network: Network<'_>) -> bool {
         let is_peer = |template: &Template| template.is_of_peer(network);
-        self.options.transport == Transport::Ud || self.template.as_ref().is_some_and(is_peer)
+        self.transport == Transport::Ud || self.template.as_ref().is_some_and(is_peer)
     }
 
     /// Takes a request for the send queue.
     #[inline]
     pub(super) fn post_send(&mut self, tables: &mut Tables, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let is_datagram = self.options.transport == Transport::Ud;
+        let is_datagram = self.transport == Transport::Ud;
         if is_datagram || request.destination.is_some() {
             self.check_datagram(tables, request)?;
         }
-        if self.options.transport != Transport::Rc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
+        if self.transport != Transport::Rc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
             return Err(PostError::Operation);
         }
         match self.state {
@@ -171,15 +235,25 @@ impl Qp {
                 } else {
                     MESSAGE_MAX
                 };
-                let is_signaled = request.signaled || self.options.signals_all;
+                let is_signaled = request.signaled || self.signals_all;
+                self.begin_anew_if_empty();
                 self.sq.post(request, is_signaled, len_max, self.settings.mtu_shift.into())
             }
-            QpState::Err | QpState::Sqe if self.flushed.sends >= self.options.send_depth => Err(PostError::QueueFull),
+            QpState::Err | QpState::Sqe if self.sq.flushed >= self.sq.depth => Err(PostError::QueueFull),
             QpState::Err | QpState::Sqe => {
                 self.flush_send(tables, request.wr_id, request.operation.kind());
                 Ok(())
             }
             _ => Err(PostError::State),
+        }
+    }
+
+    /// Begins at the first place of the send queue again, where nothing is in it.
+    #[inline]
+    fn begin_anew_if_empty(&mut self) {
+        if self.sq.is_empty() {
+            self.sq.clear();
+            self.requester.begin_anew();
         }
     }
 
@@ -195,9 +269,9 @@ impl Qp {
     #[inline]
     pub(super) fn post_recv(&mut self, tables: &mut Tables, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         match self.state {
-            _ if self.options.srq.is_some() => Err(PostError::Operation),
+            _ if self.has_srq => Err(PostError::Operation),
             QpState::Reset => Err(PostError::State),
-            QpState::Err if self.flushed.receives >= self.options.recv_depth => Err(PostError::QueueFull),
+            QpState::Err if self.rq.flushed >= self.rq.depth => Err(PostError::QueueFull),
             QpState::Err => {
                 self.flush_receive(tables, wr_id);
                 Ok(())
@@ -218,7 +292,7 @@ impl Qp {
     ) {
         self.counters.packets_rx += 1;
         self.note_mark(now, network);
-        match self.options.transport {
+        match self.transport {
             Transport::Rc if message.operation.is_response() => self.take_response(tables, now, bth.psn(), message),
             Transport::Rc => self.take_request(tables, bth, message),
             Transport::Uc => self.take_unreliable(tables, bth, message),
@@ -229,14 +303,14 @@ impl Qp {
     /// True if a packet can be sent now.
     #[inline]
     pub(super) fn is_due(&self, tables: &Tables) -> bool {
-        self.notifier.is_due || self.has_answer() || self.can_request(tables)
+        self.owes_cnp || self.has_answer() || self.can_request(tables)
     }
 
     /// Writes the next packet into the frame, a notification of congestion first; `None` if there
     /// is none.
     #[inline]
     pub(super) fn transmit(&mut self, tables: &mut Tables, now: u64, frame: &mut [u8]) -> Option<usize> {
-        let len = if self.notifier.is_due { self.send_cnp(frame) } else { self.send_message(tables, now, frame) };
+        let len = if self.owes_cnp { self.send_cnp(frame) } else { self.send_message(tables, now, frame) };
         self.counters.packets_tx += u64::from(len.is_some());
         len
     }
@@ -264,7 +338,7 @@ impl Qp {
         while let Some(wr_id) = self.rq.pop() {
             self.flush_receive(tables, wr_id);
         }
-        if self.options.srq.is_some() {
+        if self.has_srq {
             tables.events.push(Event::LastWqeReached(self.handle));
         }
     }
@@ -280,19 +354,19 @@ impl Qp {
     }
 
     fn flush_send(&mut self, tables: &mut Tables, wr_id: u64, kind: CompletionKind) {
-        self.flushed.sends = self.flushed.sends.saturating_add(1);
-        self.complete(tables, self.options.send_cq, wr_id, kind, Status::Flushed);
+        self.sq.flushed = self.sq.flushed.saturating_add(1);
+        self.complete(tables, self.send_cq, wr_id, kind, Status::Flushed);
     }
 
     fn flush_receive(&mut self, tables: &mut Tables, wr_id: u64) {
-        self.flushed.receives = self.flushed.receives.saturating_add(1);
-        self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
+        self.rq.flushed = self.rq.flushed.saturating_add(1);
+        self.complete(tables, self.recv_cq, wr_id, CompletionKind::Receive, Status::Flushed);
     }
 
     /// The completion of a request that was flushed is polled: its place is free.
     pub(super) fn note_polled(&mut self, kind: CompletionKind) {
         let is_receive = matches!(kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm);
-        let count = if is_receive { &mut self.flushed.receives } else { &mut self.flushed.sends };
+        let count = if is_receive { &mut self.rq.flushed } else { &mut self.sq.flushed };
         *count = count.saturating_sub(1);
     }
 
@@ -304,7 +378,7 @@ impl Qp {
     }
 
     fn take_shared(&mut self, tables: &mut Tables) -> bool {
-        let Some(handle) = self.options.srq else { return false };
+        let Some(handle) = self.srq() else { return false };
         let Some((receive, is_limit)) = tables.srqs.get_mut(handle).and_then(|srq| srq.take()) else { return false };
         if is_limit {
             tables.events.push(Event::SrqLimitReached(handle));
@@ -324,6 +398,7 @@ impl Qp {
         self.responder = Responder::default();
         self.answers = Answers::default();
         (self.notifier, self.pacer) = (Notifier::default(), Pacer::default());
+        (self.owes_cnp, self.is_paced) = (false, false);
     }
 
     /// Completes a request that has nothing but its status to say.
@@ -357,7 +432,7 @@ impl Qp {
     #[inline]
     fn bth(&self, operation: Operation, psn: Psn, payload_len: u32) -> BthFields {
         BthFields {
-            opcode: Opcode::new(self.options.transport, operation),
+            opcode: Opcode::new(self.transport, operation),
             solicited: false,
             pad: super::builder::pad(payload_len),
             pkey: self.settings.pkey,

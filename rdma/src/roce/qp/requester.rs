@@ -91,6 +91,13 @@ impl Requester {
         (self.unacknowledged, self.next, self.sent, self.asked) = (psn, psn, psn, psn);
     }
 
+    /// The queue has begun at its first place again, and nothing is in it.
+    #[inline]
+    pub(super) fn begin_anew(&mut self) {
+        debug_assert!(self.wqe == self.started && self.offset == 0 && self.fault.is_none(), "something is under way");
+        (self.wqe, self.started) = (0, 0);
+    }
+
     /// All retries are there again.
     pub(super) fn refill(&mut self, settings: &Settings) {
         self.retries_left = settings.retry_cnt;
@@ -143,7 +150,7 @@ impl Qp {
     pub(super) fn can_request(&self, tables: &Tables) -> bool {
         let requester = &self.requester;
         let is_faulty = requester.fault.is_some_and(|(position, _)| position == requester.wqe);
-        if requester.wqe == self.sq.tail || requester.waits_for_receive || is_faulty || self.pacer.is_waiting() {
+        if requester.wqe == self.sq.tail || requester.waits_for_receive || is_faulty || self.waits_for_pace() {
             return false;
         }
         let goes_on = requester.offset > 0 || requester.wqe != requester.started;
@@ -194,7 +201,7 @@ impl Qp {
         match self.build(tables, &request, frame) {
             Ok(len) => {
                 self.advance(now, &request);
-                if self.options.transport != Transport::Rc {
+                if self.transport != Transport::Rc {
                     // No answer will say that it has arrived: what is sent is done.
                     self.requester.unacknowledged = self.requester.next;
                     self.complete_acknowledged(tables);
@@ -216,7 +223,7 @@ impl Qp {
     fn execute_local(&mut self, tables: &mut Tables, is_new: bool) {
         let regions = &mut tables.regions;
         let done = match self.sq.at(self.requester.wqe).operation {
-            SendOperation::BindWindow(with) if is_new => regions.bind(self.handle, self.options.pd, &with),
+            SendOperation::BindWindow(with) if is_new => regions.bind(self.handle, self.pd, &with),
             SendOperation::Invalidate(key) if is_new => regions.invalidate(key, self.handle),
             _ => Ok(()),
         };
@@ -266,7 +273,8 @@ impl Qp {
     #[inline]
     fn build(&self, tables: &Tables, request: &Request, frame: &mut [u8]) -> Result<usize, ProtectionError> {
         let wqe = self.sq.at(self.requester.wqe);
-        let template = match wqe.destination {
+        let destination = wqe.destination();
+        let template = match destination {
             Some(destination) => tables.ahs.get(destination.ah).map(|ah| &ah.template),
             None => self.template.as_ref(),
         };
@@ -274,13 +282,13 @@ impl Qp {
         let payload_len = if wqe.operation.needs_response() { 0 } else { request.len };
         let operation = wqe.operation.packet(request.is_first, request.is_last);
         let mut bth = self.bth(operation, request.psn, payload_len);
-        bth.ack_request = request.asks_for_ack && self.options.transport == Transport::Rc;
+        bth.ack_request = request.asks_for_ack && self.transport == Transport::Rc;
         bth.solicited = wqe.is_solicited && request.is_last;
-        if let Some(destination) = wqe.destination {
+        if let Some(destination) = destination {
             bth.destination = destination.qpn;
         }
         let mut builder = Builder::new(frame, template, &Bth::new(&bth));
-        if let Some(destination) = wqe.destination {
+        if let Some(destination) = destination {
             builder.push(&self.deth(destination.qkey));
         }
         match wqe.operation {
@@ -308,7 +316,7 @@ impl Qp {
         }
         let payload = builder.payload(payload_len as usize);
         match wqe.bytes() {
-            Bytes::Sges(sges) => tables.regions.gather(self.options.pd, sges, request.offset, payload)?,
+            Bytes::Sges(sges) => tables.regions.gather(self.pd, sges, request.offset, payload)?,
             Bytes::Inline(bytes) => payload.copy_from_slice(&bytes[request.offset as usize..][..payload.len()]),
         }
         Ok(builder.finish(template))
@@ -339,7 +347,7 @@ impl Qp {
         }
         // At a slow pace the time to an acknowledgment begins with the last packet, of which the
         // window bounds the number.
-        if requester.deadline == NEVER || self.pacer.is_limited() {
+        if requester.deadline == NEVER || self.is_paced {
             self.restart_timer(now);
         }
     }

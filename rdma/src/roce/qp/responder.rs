@@ -200,7 +200,7 @@ impl Qp {
 
     fn execute_send(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) -> Result<(), Refusal> {
         let offset = if let Incoming::Send { len } = self.responder.incoming { len } else { 0 };
-        if self.options.srq.is_some() {
+        if self.has_srq {
             self.has_receive(tables);
         }
         let Some(receive) = self.rq.first() else { return Err(Refusal::NotReady) };
@@ -213,7 +213,7 @@ impl Qp {
         if invalidated.is_some_and(|key| !tables.regions.is_bound(key, self.handle)) {
             return Err(NO_ACCESS);
         }
-        if tables.regions.scatter(self.options.pd, &receive.sges, offset, message.payload).is_err() {
+        if tables.regions.scatter(self.pd, receive.sges(), offset, message.payload).is_err() {
             return Err(Refusal::Nak(Nak::RemoteOperational, Status::LocalProtection));
         }
         if let Some(key) = invalidated {
@@ -279,7 +279,7 @@ impl Qp {
     /// What the peer's keys may be of: regions of the domain, and windows of this queue pair.
     #[inline]
     pub(super) const fn reach(&self) -> (QpHandle, PdHandle) {
-        (self.handle, self.options.pd)
+        (self.handle, self.pd)
     }
 
     /// The key reaches the range; a range without a byte needs no key.
@@ -332,7 +332,7 @@ impl Qp {
     #[inline]
     fn accept(&mut self, bth: &Bth, count: u32) {
         self.responder.expected = bth.psn().plus(count);
-        if bth.ack_request() && self.options.transport == Transport::Rc {
+        if bth.ack_request() && self.transport == Transport::Rc {
             self.answers.acknowledge_done(bth.psn());
         }
     }
@@ -351,7 +351,7 @@ impl Qp {
         let invalidated = message.invalidated_rkey;
         let completion =
             WorkCompletion { wr_id, status: Status::Success, kind, byte_len, qpn: self.qpn, imm, invalidated, source };
-        self.push_completion(tables, self.options.recv_cq, completion, bth.is_solicited());
+        self.push_completion(tables, self.recv_cq, completion, bth.is_solicited());
     }
 
     /// The receive that the refused message has, or would have had, ends with the status.
@@ -364,7 +364,7 @@ impl Qp {
         if (is_send || operation.has_imm())
             && let Some(wr_id) = self.rq.pop()
         {
-            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, status);
+            self.complete(tables, self.recv_cq, wr_id, CompletionKind::Receive, status);
         }
     }
 

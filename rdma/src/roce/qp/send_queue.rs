@@ -1,27 +1,43 @@
 //! The send queue: requests from their post to their completion.
 
+use zerocopy::IntoBytes;
+
+use crate::roce::handle::AhHandle;
 use crate::roce::work::{
     CompletionKind, Data, Destination, INLINE_MAX, PostError, SGES_MAX, SendOperation, SendRequest, Sge,
 };
 use crate::wire::opcode::Operation;
 use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
 
 /// A ring of requests. Positions count up and wrap; what is before `head` is complete.
+///
+/// The first place is here, in the lines of the queue pair, and a queue that has become empty
+/// begins there again: of a thousand queue pairs with a request each, each has its request where
+/// its state is, and always in the same lines.
+#[repr(C)]
 pub(crate) struct SendQueue {
-    ring: Box<[SendWqe]>,
     /// The oldest request that is not complete.
     pub(crate) head: u32,
     /// Behind the last request.
     pub(crate) tail: u32,
-    depth: u32,
+    pub(super) depth: u32,
+    /// The other places: one less than a power of two, so that positions may wrap.
+    mask: u32,
+    first: SendWqe,
+    rest: Box<[SendWqe]>,
+    /// Requests that were flushed and whose completions were not polled: they keep their places,
+    /// so that the state ERR takes no end of requests, and the completion queue is not overrun by
+    /// them.
+    pub(super) flushed: u32,
 }
 
-/// A request in the queue.
+/// A request in the queue. What a message of one piece needs is in the first 128 bytes.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
     pub(crate) operation: SendOperation,
-    payload: Payload,
     pub(crate) len: u32,
     /// The sequence numbers that it takes: for a READ those of its answers, none where nothing is
     /// sent.
@@ -33,15 +49,17 @@ pub(crate) struct SendWqe {
     pub(crate) is_signaled: bool,
     pub(crate) is_solicited: bool,
     pub(crate) has_fence: bool,
+    /// The bytes are where the pieces would be.
+    is_inline: bool,
+    /// Pieces.
+    sge_count: u8,
+    is_datagram: bool,
+    sges: [Sge; SGES_MAX],
     /// Where a datagram goes.
-    pub(crate) destination: Option<Destination>,
+    destination: Destination,
 }
 
-#[derive(Clone)]
-enum Payload {
-    Sges([Sge; SGES_MAX]),
-    Inline([u8; INLINE_MAX]),
-}
+const NOWHERE: Destination = Destination { ah: AhHandle::NONE, qpn: Qpn::new(0), qkey: 0 };
 
 /// What a request's bytes are.
 pub(crate) enum Bytes<'a> {
@@ -50,11 +68,13 @@ pub(crate) enum Bytes<'a> {
 }
 
 impl SendQueue {
+    /// Where its first request is.
+    pub(super) const FIRST_AT: usize = core::mem::offset_of!(Self, first);
+
     pub(crate) fn new(depth: u32) -> Self {
         let empty = SendWqe {
             wr_id: 0,
             operation: SendOperation::Send,
-            payload: Payload::Sges([Sge::default(); SGES_MAX]),
             len: 0,
             packets: 0,
             psn: Psn::default(),
@@ -62,11 +82,15 @@ impl SendQueue {
             is_signaled: false,
             is_solicited: false,
             has_fence: false,
-            destination: None,
+            is_inline: false,
+            sge_count: 0,
+            is_datagram: false,
+            sges: [Sge::default(); SGES_MAX],
+            destination: NOWHERE,
         };
-        // A power of two, so that positions may wrap.
-        let ring = vec![empty; depth.next_power_of_two() as usize].into();
-        Self { ring, head: 0, tail: 0, depth }
+        let mask = depth.next_power_of_two() - 1;
+        let rest = vec![empty.clone(); mask as usize].into();
+        Self { head: 0, tail: 0, depth, mask, first: empty, rest, flushed: 0 }
     }
 
     /// Takes a request of up to `len_max` bytes in.
@@ -81,7 +105,13 @@ impl SendQueue {
         if self.tail.wrapping_sub(self.head) >= self.depth {
             return Err(PostError::QueueFull);
         }
-        let (payload, len) = Payload::new(&request.data)?;
+        let (len, sge_count) = match request.data {
+            Data::Sges(list) if list.len() <= SGES_MAX => {
+                (list.iter().map(|sge| u64::from(sge.len)).sum(), list.len() as u8)
+            }
+            Data::Inline(bytes) if bytes.len() <= INLINE_MAX => (bytes.len() as u64, 0),
+            _ => return Err(PostError::TooManySges),
+        };
         if u64::from(len_max) < len || request.operation.is_atomic() && len != 8 {
             return Err(PostError::Length);
         }
@@ -94,33 +124,45 @@ impl SendQueue {
         } else if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
             return Err(PostError::Operation);
         }
-        let tail = self.tail;
-        *self.at_mut(tail) = SendWqe {
-            wr_id: request.wr_id,
-            operation: request.operation,
-            payload,
-            len: len as u32,
-            packets,
-            psn: Psn::default(),
-            ssn: 0,
-            is_signaled,
-            is_solicited: request.solicited,
-            has_fence: request.fence,
-            destination: request.destination,
-        };
-        self.tail = tail.wrapping_add(1);
+        // Field by field: the pieces and the destination that it has not are not written, nor their
+        // lines touched.
+        let wqe = self.at_mut(self.tail);
+        (wqe.wr_id, wqe.operation) = (request.wr_id, request.operation);
+        (wqe.len, wqe.packets, wqe.psn, wqe.ssn) = (len as u32, packets, Psn::default(), 0);
+        (wqe.is_signaled, wqe.is_solicited, wqe.has_fence) = (is_signaled, request.solicited, request.fence);
+        (wqe.is_inline, wqe.sge_count) = (matches!(request.data, Data::Inline(_)), sge_count);
+        match request.data {
+            Data::Sges([sge]) => wqe.sges[0] = *sge,
+            Data::Sges(list) => wqe.sges.iter_mut().zip(list).for_each(|(place, sge)| *place = *sge),
+            Data::Inline(bytes) => wqe.sges.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes),
+        }
+        wqe.is_datagram = request.destination.is_some();
+        if let Some(destination) = request.destination {
+            wqe.destination = destination;
+        }
+        self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
 
     #[inline]
     pub(crate) fn at(&self, position: u32) -> &SendWqe {
-        &self.ring[position as usize & (self.ring.len() - 1)]
+        match self.place(position) {
+            0 => &self.first,
+            place => &self.rest[place - 1],
+        }
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, position: u32) -> &mut SendWqe {
-        let mask = self.ring.len() - 1;
-        &mut self.ring[position as usize & mask]
+        match self.place(position) {
+            0 => &mut self.first,
+            place => &mut self.rest[place - 1],
+        }
+    }
+
+    #[inline]
+    const fn place(&self, position: u32) -> usize {
+        (position & self.mask) as usize
     }
 
     /// True if a request is queued that is answered by data.
@@ -140,32 +182,19 @@ impl SendQueue {
     }
 }
 
-impl Payload {
-    /// The pieces, or the bytes, and how many bytes they are.
-    #[inline]
-    fn new(data: &Data<'_>) -> Result<(Self, u64), PostError> {
-        match *data {
-            Data::Sges(list) => {
-                let mut sges = [Sge::default(); SGES_MAX];
-                sges.get_mut(..list.len()).ok_or(PostError::TooManySges)?.copy_from_slice(list);
-                Ok((Self::Sges(sges), list.iter().map(|sge| u64::from(sge.len)).sum()))
-            }
-            Data::Inline(list) => {
-                let mut bytes = [0; INLINE_MAX];
-                bytes.get_mut(..list.len()).ok_or(PostError::TooManySges)?.copy_from_slice(list);
-                Ok((Self::Inline(bytes), list.len() as u64))
-            }
-        }
-    }
-}
-
 impl SendWqe {
     #[inline]
     pub(crate) fn bytes(&self) -> Bytes<'_> {
-        match &self.payload {
-            Payload::Sges(sges) => Bytes::Sges(sges),
-            Payload::Inline(bytes) => Bytes::Inline(&bytes[..self.len as usize]),
+        if self.is_inline {
+            Bytes::Inline(&self.sges.as_bytes()[..self.len as usize])
+        } else {
+            Bytes::Sges(&self.sges[..usize::from(self.sge_count)])
         }
+    }
+
+    #[inline]
+    pub(crate) fn destination(&self) -> Option<Destination> {
+        self.is_datagram.then_some(self.destination)
     }
 }
 
@@ -245,6 +274,34 @@ impl SendOperation {
             (Self::FetchAdd { .. }, ..) => Operation::FetchAdd,
             // Never sent.
             (Self::BindWindow(_) | Self::Invalidate(_), ..) => Operation::SendOnly,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_has_its_own_pieces_bytes_and_destination_and_none_of_the_one_before_it() {
+        let mut queue = SendQueue::new(1);
+        let sge = |len| Sge { address: 7, len, lkey: 1 };
+        let (pieces, bytes) = ([sge(1), sge(2), sge(3)], [9; INLINE_MAX]);
+        let to = Destination { ah: AhHandle::NONE, qpn: Qpn::new(5), qkey: 6 };
+        let (list, one, none) = (Data::Sges(&pieces), Data::Sges(&pieces[..1]), Data::Sges(&[]));
+        for (data, destination) in
+            [(list, Some(to)), (one, None), (Data::Inline(&bytes), None), (none, Some(to)), (Data::Inline(&[4]), None)]
+        {
+            let request = SendRequest { destination, ..SendRequest::new(1, SendOperation::Send, data) };
+            queue.post(&request, true, 100, 8).unwrap();
+            let wqe = queue.at(queue.head);
+            assert_eq!(wqe.destination(), destination);
+            match (wqe.bytes(), data) {
+                (Bytes::Sges(ours), Data::Sges(theirs)) => assert_eq!(ours, theirs),
+                (Bytes::Inline(ours), Data::Inline(theirs)) => assert_eq!(ours, theirs),
+                _ => panic!("bytes for pieces, or pieces for bytes"),
+            }
+            queue.head = queue.tail;
         }
     }
 }

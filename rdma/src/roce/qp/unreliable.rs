@@ -14,15 +14,14 @@ use crate::wire::packet::Message;
 impl Qp {
     /// Checks a request that is a datagram, or ought to be none.
     pub(super) fn check_datagram(&self, tables: &Tables, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let Some(Destination { ah, .. }) = request.destination.filter(|_| self.options.transport == Transport::Ud)
-        else {
+        let Some(Destination { ah, .. }) = request.destination.filter(|_| self.transport == Transport::Ud) else {
             return Err(PostError::Destination);
         };
         match request.operation {
             SendOperation::Send | SendOperation::SendImm(_) => {}
             _ => return Err(PostError::Operation),
         }
-        let is_ours = tables.ahs.get(ah).is_some_and(|ah| ah.pd == self.options.pd);
+        let is_ours = tables.ahs.get(ah).is_some_and(|ah| ah.pd == self.pd);
         if is_ours { Ok(()) } else { Err(PostError::Destination) }
     }
 
@@ -80,9 +79,9 @@ impl Qp {
             self.counters.dropped += 1;
             return;
         };
-        let (header, pd) = (header(network), self.options.pd);
-        let is_written = tables.regions.scatter(pd, &receive.sges, 0, &header).is_ok()
-            && tables.regions.scatter(pd, &receive.sges, GRH_LEN as u32, message.payload).is_ok();
+        let (header, pd) = (header(network), self.pd);
+        let is_written = tables.regions.scatter(pd, receive.sges(), 0, &header).is_ok()
+            && tables.regions.scatter(pd, receive.sges(), GRH_LEN as u32, message.payload).is_ok();
         if !is_written {
             return self.fail_of_own_fault(tables, Status::LocalProtection);
         }
@@ -92,7 +91,7 @@ impl Qp {
     /// The receive in use names memory that it may not reach.
     fn fail_of_own_fault(&mut self, tables: &mut Tables, status: Status) {
         if let Some(wr_id) = self.rq.pop() {
-            self.complete(tables, self.options.recv_cq, wr_id, CompletionKind::Receive, status);
+            self.complete(tables, self.recv_cq, wr_id, CompletionKind::Receive, status);
         }
         tables.events.push(Event::QpFatal(self.handle));
         self.enter_error(tables);
