@@ -51,6 +51,14 @@ impl Decimal {
         short.flatten().or_else(|| parse_long(text).map(Self))
     }
 
+    /// The same, without the decimals behind the eighth.
+    #[cold]
+    pub fn parse_truncated(text: &[u8]) -> Option<Self> {
+        let point = text.iter().position(|&byte| byte == b'.')?;
+        let (kept, rest) = text.split_at_checked(point + 1 + Self::DECIMALS)?;
+        if rest.iter().all(u8::is_ascii_digit) { Self::parse(kept) } else { None }
+    }
+
     /// The same of the first `len` bytes of `word`, 1 to 8, without a sign: the point is taken out
     /// of the word, and the rest is one number.
     #[inline(always)]
@@ -150,6 +158,21 @@ mod tests {
     fn no_float_of_fix_is_refused() {
         for text in ["", ".", "-", "-.", "+1", "1e5", "1.2.3", " 1", "1,5", "0.000000001", "99999999999", "--1"] {
             assert_eq!(Decimal::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn decimals_behind_the_eighth_are_left_out() {
+        for (text, units) in [
+            ("10.0666666666667", Some(1_006_666_666)),
+            ("-0.123456789", Some(-12_345_678)),
+            ("1.00000000x", None),
+            ("1.0000000e-5", None),
+            ("99999999999.123456789", None),
+            ("1.5", None),
+            ("15", None),
+        ] {
+            assert_eq!(Decimal::parse_truncated(text.as_bytes()), units.map(Decimal), "{text}");
         }
     }
 

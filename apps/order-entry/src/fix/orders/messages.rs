@@ -2,6 +2,8 @@
 //!
 //! OrderQty (38) of a replace is the new total of the order with what is executed, not what is to
 //! be left. Text and identifiers are bytes of the received message, and may hold anything but SOH.
+//! A report is not refused for a field that changes nothing of what it says: a fill counts, however
+//! its average price is written.
 
 use super::defect::{Defect, Reason};
 use super::enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus, OrdType, Side, TimeInForce};
@@ -104,7 +106,7 @@ messages! {
         /// Account.
         optional 1 account: &'a [u8],
         /// Average price of what is executed.
-        optional 6 avg_px: Decimal,
+        lenient 6 avg_px: Decimal,
         /// The identifier of the order, or of the request that this answers.
         optional 11 cl_ord_id: &'a [u8],
         /// Executed so far.
@@ -116,21 +118,21 @@ messages! {
         /// Required in FIX 4.2: whether this report is new, or cancels or corrects one.
         optional 20 exec_trans_type: ExecTransType,
         /// Price of this fill.
-        optional 31 last_px: Decimal,
+        lenient 31 last_px: Decimal,
         /// Shares of this fill.
         optional 32 last_qty: Decimal,
         /// The exchange's identifier of the order.
         required 37 order_id: &'a [u8],
         /// Shares of the order.
-        optional 38 order_qty: Decimal,
+        lenient 38 order_qty: Decimal,
         /// State of the order.
         required 39 ord_status: OrdStatus,
         /// Market, limit and others.
-        optional 40 ord_type: OrdType,
+        lenient 40 ord_type: OrdType,
         /// The identifier before the request that this answers.
         optional 41 orig_cl_ord_id: &'a [u8],
         /// Limit.
-        optional 44 price: Decimal,
+        lenient 44 price: Decimal,
         /// Side.
         required 54 side: Side,
         /// Instrument.
@@ -138,17 +140,17 @@ messages! {
         /// Text for people.
         optional 58 text: &'a [u8],
         /// How long the order lives.
-        optional 59 time_in_force: TimeInForce,
+        lenient 59 time_in_force: TimeInForce,
         /// When it happened.
-        optional 60 transact_time: Utc,
+        lenient 60 transact_time: Utc,
         /// Why the order was rejected.
-        optional 103 ord_rej_reason: u64,
+        lenient 103 ord_rej_reason: u64,
         /// What the report is about.
         required 150 exec_type: ExecType,
         /// Shares that may still be executed.
         required 151 leaves_qty: Decimal,
         /// Why the order was changed by the exchange.
-        optional 378 exec_restatement_reason: u64,
+        lenient 378 exec_restatement_reason: u64,
     }
 
     /// A request to cancel or to replace was refused (9).
@@ -166,9 +168,9 @@ messages! {
         /// Text for people.
         optional 58 text: &'a [u8],
         /// When it happened.
-        optional 60 transact_time: Utc,
+        lenient 60 transact_time: Utc,
         /// 0 too late, 1 unknown order, 3 already pending, 6 duplicate ClOrdID.
-        optional 102 cxl_rej_reason: u64,
+        lenient 102 cxl_rej_reason: u64,
         /// Which request.
         required 434 cxl_rej_response_to: CxlRejResponseTo,
     }

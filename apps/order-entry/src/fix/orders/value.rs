@@ -16,6 +16,12 @@ pub(super) trait Value<'a>: Sized {
 
     fn read(message: &Message<'a>, field: Field) -> Result<Self, Reason>;
     fn write(&self, tag: u32, out: &mut Writer<'_>);
+
+    /// The value of a field without which the message still says what it must.
+    #[inline(always)]
+    fn read_lenient(message: &Message<'a>, field: Field) -> Option<Self> {
+        Self::read(message, field).ok()
+    }
 }
 
 impl<'a> Value<'a> for &'a [u8] {
@@ -54,6 +60,12 @@ impl Value<'_> for Decimal {
 
     fn write(&self, tag: u32, out: &mut Writer<'_>) {
         out.decimal(tag, *self);
+    }
+
+    /// A price that a venue prints as a double has any number of decimals.
+    #[inline(always)]
+    fn read_lenient(message: &Message<'_>, field: Field) -> Option<Self> {
+        message.decimal_of(field).or_else(|| Self::parse_truncated(message.value(field)))
     }
 }
 
@@ -97,8 +109,8 @@ macro_rules! char_values {
 
 char_values! { CxlRejResponseTo ExecTransType ExecType HandlInst OrdStatus OrdType Side TimeInForce }
 
-/// Declares a message: its fields with tag and type, `required` or `optional`, in rising order of
-/// tags. One pass over the fields fills them; a field that is not listed is passed over, because
+/// Declares a message: its fields with tag and type, in rising order of tags: `required`,
+/// `optional`, or `lenient`, which is optional and left out where its value cannot be read. One pass over the fields fills them; a field that is not listed is passed over, because
 /// venues add some; one that comes twice is a defect (373=13).
 macro_rules! messages {
     ($(
@@ -138,10 +150,7 @@ macro_rules! messages {
                                 return Err(Defect { tag: $tag, reason: Reason::Repeated });
                             }
                             seen |= bit;
-                            match <$type as Value<'a>>::read(message, found) {
-                                Ok(value) => read.$field = messages!(@put $need value),
-                                Err(reason) => return Err(Defect { tag: $tag, reason }),
-                            }
+                            messages!(@read $need $tag $type, message, found, read.$field);
                         })*
                         _ => {}
                     }
@@ -160,21 +169,30 @@ macro_rules! messages {
         }
     )* };
     (@type required $type:ty) => { $type };
-    (@type optional $type:ty) => { Option<$type> };
+    (@type $need:ident $type:ty) => { Option<$type> };
     (@empty required $type:ty) => { <$type as Value<'a>>::EMPTY };
-    (@empty optional $type:ty) => { None };
+    (@empty $need:ident $type:ty) => { None };
+    (@read lenient $tag:literal $type:ty, $message:ident, $found:ident, $into:expr) => {
+        $into = <$type as Value<'a>>::read_lenient($message, $found)
+    };
+    (@read $need:ident $tag:literal $type:ty, $message:ident, $found:ident, $into:expr) => {
+        match <$type as Value<'a>>::read($message, $found) {
+            Ok(value) => $into = messages!(@put $need value),
+            Err(reason) => return Err(Defect { tag: $tag, reason }),
+        }
+    };
     (@put required $value:ident) => { $value };
     (@put optional $value:ident) => { Some($value) };
     (@required required $bit:expr) => { 1 << $bit as u32 };
-    (@required optional $bit:expr) => { 0 };
+    (@required $need:ident $bit:expr) => { 0 };
     (@missing required $tag:literal $bit:expr, $seen:ident) => {
         if $seen >> $bit as u32 & 1 == 0 {
             return Err(Defect { tag: $tag, reason: Reason::Missing });
         }
     };
-    (@missing optional $tag:literal $bit:expr, $seen:ident) => {};
+    (@missing $need:ident $tag:literal $bit:expr, $seen:ident) => {};
     (@write required $tag:literal $value:expr, $out:ident) => { Value::write(&$value, $tag, $out) };
-    (@write optional $tag:literal $value:expr, $out:ident) => {
+    (@write $need:ident $tag:literal $value:expr, $out:ident) => {
         if let Some(value) = &$value {
             Value::write(value, $tag, $out);
         }

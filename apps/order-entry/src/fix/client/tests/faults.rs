@@ -483,3 +483,27 @@ fn numbers_that_a_venue_has_refused_with_other_words_are_a_gap() {
     }
     panic!("the client does not reach the venue's number");
 }
+
+/// AvgPx (6) of a venue that prints a double, and other fields that change nothing of a fill.
+#[test]
+fn fill_counts_however_fields_are_written_that_it_does_not_need() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let id = order(&mut client, 1);
+    pump(&mut client, &mut venue, 1);
+    let send = |out: &mut Writer<'_>| {
+        out.field(6, b"10.0666666666667").field(11, format!("{id:016}").as_bytes()).number(14, 100);
+        out.field(17, b"E1").field(31, b"10.0666666666667").number(32, 100).field(37, b"77").field(39, b"2");
+        out.field(40, b"x").field(44, b"1e1").field(54, b"1").field(55, b"WIRE").field(59, b"?").field(60, b"now");
+        out.field(103, b"none").field(150, b"F").number(151, 0).field(378, b"-");
+    };
+    venue.session.send(Venue::now(1), "8", send).unwrap();
+    let events = pump(&mut client, &mut venue, 2);
+    let filled = events.iter().filter_map(|event| match event {
+        SessionEvent::Message {
+            message: VenueMessage::Answer { event: VenueEvent::Filled { qty, price, .. }, .. },
+            ..
+        } => Some((*qty, *price)),
+        _ => None,
+    });
+    assert_eq!(filled.collect::<Vec<_>>(), [(100, Price(100_667))]);
+}
