@@ -14,7 +14,7 @@ enum State {
     LoggingIn { since_ns: u64 },
     Replaying,
     Active,
-    LoggedOut,
+    LoggedOut { since_ns: u64 },
 }
 
 impl State {
@@ -24,7 +24,7 @@ impl State {
             Self::LoggingIn { .. } => "logging in",
             Self::Replaying => "replaying",
             Self::Active => "active",
-            Self::LoggedOut => "logged out",
+            Self::LoggedOut { .. } => "logged out",
         }
     }
 }
@@ -46,7 +46,8 @@ pub struct Client<V> {
     told: Option<u32>,
     /// Our last number at login: those behind were sent on this connection, or never.
     sent_at_login: u32,
-    is_replay_complete: bool,
+    /// What is known of the venue's messages.
+    replay: Replay,
     version: PhantomData<V>,
 }
 
@@ -62,7 +63,7 @@ impl<V: Version> Client<V> {
             sent: 0,
             told: None,
             sent_at_login: 0,
-            is_replay_complete: false,
+            replay: Replay::default(),
             version: PhantomData,
             config,
         }
@@ -109,7 +110,8 @@ impl<V: Version> Client<V> {
         self.reassembly.clear();
         self.keep_alive = KeepAlive::new(self.config.heartbeat_ns, self.config.silence_ns_max, now_ns);
         self.state = State::LoggingIn { since_ns: now_ns };
-        (self.told, self.is_replay_complete) = (None, false);
+        self.told = None;
+        self.replay.begin();
         Ok(())
     }
 
@@ -132,14 +134,14 @@ impl<V: Version> Client<V> {
         if !input.is_empty() {
             self.keep_alive.received(now_ns);
         }
-        let Self { config, reassembly, state, units, sent, told, sent_at_login, is_replay_complete, .. } = self;
+        let Self { config, reassembly, state, units, sent, told, sent_at_login, replay, .. } = self;
         let too_long = |len| BoeError::TooLong { len, len_max: config.message_len_max };
         let message = match reassembly.next(input, V::frame_len, too_long).map(|frame| frame.map(V::parse)) {
             Ok(None) => return Ok(None),
             Ok(Some(message)) => message,
             Err(error) => Err(error),
         };
-        let mut session = Taking { config, state, units, sent, told, sent_at_login, is_replay_complete };
+        let mut session = Taking { config, state, units, sent, told, sent_at_login, replay };
         let event = message.and_then(|message| session.take::<V>(message));
         if event.is_err() {
             self.state = State::Closed;
@@ -173,7 +175,7 @@ impl<V: Version> Client<V> {
             return Err(BoeError::State { state: self.state.text() });
         }
         self.emit(now_ns, V::KINDS.logout_request, output)?;
-        self.state = State::LoggedOut;
+        self.state = State::LoggedOut { since_ns: now_ns };
         Ok(())
     }
 
@@ -182,8 +184,8 @@ impl<V: Version> Client<V> {
     ///
     /// # Errors
     ///
-    /// The venue has been silent, or the login unanswered, for too long: the session is over. Or
-    /// the output is too small.
+    /// The venue has been silent, or the login or logout unanswered, for too long: the session is
+    /// over. Or the output is too small.
     pub fn tick(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), BoeError> {
         match self.state {
             State::Closed => return Ok(()),
@@ -194,14 +196,22 @@ impl<V: Version> Client<V> {
                     return Err(BoeError::LoginTimeout { waited_ns });
                 }
             }
-            State::Replaying | State::Active | State::LoggedOut => {
+            State::Replaying | State::Active | State::LoggedOut { .. } => {
                 if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
                     self.state = State::Closed;
                     return Err(BoeError::Silence { silence_ns });
                 }
             }
         }
-        if self.state != State::LoggedOut && self.keep_alive.is_heartbeat_due(now_ns) {
+        if let State::LoggedOut { since_ns } = self.state {
+            let waited_ns = now_ns.saturating_sub(since_ns);
+            if waited_ns >= self.config.logout_ns_max {
+                self.state = State::Closed;
+                return Err(BoeError::LogoutTimeout { waited_ns });
+            }
+            return Ok(());
+        }
+        if self.keep_alive.is_heartbeat_due(now_ns) {
             self.emit(now_ns, V::KINDS.client_heartbeat, output)?;
         }
         Ok(())
@@ -215,14 +225,17 @@ impl<V: Version> Client<V> {
                 Some(self.keep_alive.heartbeat_at_ns().min(since_ns.saturating_add(self.config.login_ns_max)))
             }
             State::Replaying | State::Active => Some(self.keep_alive.deadline_ns()),
-            State::LoggedOut => Some(self.keep_alive.dead_at_ns()),
+            State::LoggedOut { since_ns } => {
+                Some(self.keep_alive.dead_at_ns().min(since_ns.saturating_add(self.config.logout_ns_max)))
+            }
         }
     }
 
     /// The connection is closed or broken. Numbers are kept for the next login.
     pub fn disconnected(&mut self) {
         self.state = State::Closed;
-        (self.told, self.is_replay_complete) = (None, false);
+        self.told = None;
+        self.replay.begin();
     }
 
     /// Whether orders may be sent.
@@ -242,6 +255,33 @@ impl<V: Version> Client<V> {
     }
 }
 
+/// What is known of the messages that a venue has sent before a login.
+#[derive(Debug)]
+struct Replay {
+    is_complete: bool,
+    /// It ended before the last number of a unit that the login told.
+    is_short: bool,
+    /// The last number of each unit that the login told; 0 is none.
+    told: Box<[u32; 256]>,
+    /// Answers to our messages up to this number may be lost: their units were skipped, or went on
+    /// behind a replay that was short.
+    unanswered_to: u32,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self { is_complete: false, is_short: false, told: Box::new([0; 256]), unanswered_to: 0 }
+    }
+}
+
+impl Replay {
+    /// A connection begins, or is over.
+    fn begin(&mut self) {
+        (self.is_complete, self.is_short) = (false, false);
+        self.told.fill(0);
+    }
+}
+
 /// The parts of a client that a received message changes, apart from the buffer that it lies in.
 struct Taking<'c> {
     config: &'c ClientConfig,
@@ -250,7 +290,7 @@ struct Taking<'c> {
     sent: &'c mut u32,
     told: &'c mut Option<u32>,
     sent_at_login: &'c mut u32,
-    is_replay_complete: &'c mut bool,
+    replay: &'c mut Replay,
 }
 
 impl Taking<'_> {
@@ -283,21 +323,47 @@ impl Taking<'_> {
             if *self.state == State::Active {
                 return Err(unexpected);
             }
-            *self.is_replay_complete = true;
+            self.replay.is_complete = true;
             if *self.state == State::Replaying {
                 *self.state = State::Active;
             }
-            return Ok(ClientEvent::ReplayComplete);
+            return Ok(self.replay_complete());
         }
         if V::is_sequenced(kind) {
             let last = &mut self.units[usize::from(message.unit)];
             let expected = last.checked_add(1).ok_or(BoeError::NumbersUsedUp)?;
-            if message.sequence != expected {
-                return Err(BoeError::UnitSequence { unit: message.unit, expected, found: message.sequence });
+            if message.sequence == expected {
+                *last = expected;
+            } else {
+                self.unexpected_number(message.unit, expected, message.sequence)?;
             }
-            *last = expected;
         }
         Ok(ClientEvent::Message(message))
+    }
+
+    /// The last number of each unit that the login told must have come: whatever was between is
+    /// lost.
+    #[cold]
+    fn replay_complete<'p>(&mut self) -> ClientEvent<'p> {
+        let mut units = (0u8..=u8::MAX).zip(self.units.iter().zip(self.replay.told.iter()));
+        let Some((unit, (&received, &told))) = units.find(|(_, (received, told))| received < told) else {
+            return ClientEvent::ReplayComplete;
+        };
+        self.replay.is_short = true;
+        ClientEvent::ReplayIncomplete { unit, received, told }
+    }
+
+    /// A number that is not the next: right only where it ends what a replay left out.
+    #[cold]
+    fn unexpected_number(&mut self, unit: u8, expected: u32, found: u32) -> Result<(), BoeError> {
+        let last = &mut self.units[usize::from(unit)];
+        let told = self.replay.told[usize::from(unit)];
+        if self.replay.is_complete && (expected..=told.saturating_add(1)).contains(&found) {
+            *last = found;
+            self.replay.unanswered_to = self.replay.unanswered_to.max(self.told.unwrap_or(0));
+            return Ok(());
+        }
+        Err(BoeError::UnitSequence { unit, expected, found })
     }
 
     #[cold]
@@ -308,13 +374,18 @@ impl Taking<'_> {
             return Ok(ClientEvent::LoginRejected { status: answer.status, text: answer.text });
         }
         if self.config.unspecified == UnspecifiedUnits::Skip {
-            // Units of which we have nothing begin with their next message.
+            // Units of which we have nothing begin with their next message; what they have said was
+            // perhaps about our messages.
             for unit in answer.units {
                 let last = &mut self.units[usize::from(unit.unit)];
-                if *last == 0 {
+                if *last == 0 && unit.sequence.get() > 0 {
                     *last = unit.sequence.get();
+                    self.replay.unanswered_to = self.replay.unanswered_to.max(answer.last_received);
                 }
             }
+        }
+        for unit in answer.units {
+            self.replay.told[usize::from(unit.unit)] = unit.sequence.get();
         }
         *self.state = State::Replaying;
         *self.told = Some(answer.last_received);
@@ -335,13 +406,15 @@ impl Taking<'_> {
 
 impl<V> Recovery for Client<V> {
     /// By our sequence number. Rejects are not replayed, so that a message of an earlier connection
-    /// without an answer after the replay was rejected, or has not arrived: it never existed. One
-    /// of this connection is on its way.
+    /// without an answer after the replay was rejected, or has not arrived: it never existed, unless
+    /// a unit was skipped or its replay was incomplete. One of this connection is on its way.
     fn fate(&self, number: u64) -> Fate {
         match self.told {
             None => Fate::Unknown { resend: None },
             Some(_) if number > u64::from(self.sent_at_login) => Fate::Unknown { resend: None },
-            Some(last) if number <= u64::from(last) && !self.is_replay_complete => Fate::Unknown { resend: None },
+            Some(last) if number > u64::from(last) => Fate::NotProcessed { resend: Resend::NewNumber },
+            Some(_) if !self.replay.is_complete || self.replay.is_short => Fate::Unknown { resend: None },
+            Some(_) if number <= u64::from(self.replay.unanswered_to) => Fate::Unknown { resend: None },
             Some(_) => Fate::NotProcessed { resend: Resend::NewNumber },
         }
     }

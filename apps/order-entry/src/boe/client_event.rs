@@ -21,6 +21,8 @@ pub struct ClientConfig {
     pub silence_ns_max: u64,
     /// The login has failed after this time without an answer. By default 15 s.
     pub login_ns_max: u64,
+    /// A logout has failed after this time without an answer, though heartbeats come. By default 2 s.
+    pub logout_ns_max: u64,
 }
 
 impl ClientConfig {
@@ -33,6 +35,7 @@ impl ClientConfig {
             heartbeat_ns: SECOND_NS,
             silence_ns_max: 5 * SECOND_NS,
             login_ns_max: 15 * SECOND_NS,
+            logout_ns_max: 2 * SECOND_NS,
         }
     }
 }
@@ -55,6 +58,17 @@ pub enum ClientEvent<'a> {
     },
     /// The replay is over: orders may be sent.
     ReplayComplete,
+    /// The replay is over, and orders may be sent, but messages that the venue told at login did not
+    /// come: what became of our messages without an answer is not known. Their unit may go on behind
+    /// the gap. Told of the first such unit.
+    ReplayIncomplete {
+        /// The unit.
+        unit: u8,
+        /// The last number that came.
+        received: u32,
+        /// The last number that the login told.
+        told: u32,
+    },
     /// An application message; those with a number are in order for each unit.
     Message(Message<'a>),
     /// Nothing, from a venue that is alive.

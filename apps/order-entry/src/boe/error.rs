@@ -83,6 +83,11 @@ pub enum BoeError {
         /// Time since the connection was made.
         waited_ns: u64,
     },
+    /// No answer to a logout in time.
+    LogoutTimeout {
+        /// Time since the logout.
+        waited_ns: u64,
+    },
     /// Nothing was received for too long.
     Silence {
         /// Time since the last byte.
@@ -133,6 +138,9 @@ impl fmt::Display for BoeError {
             Self::Group { kind } => write!(f, "a group of the login ends where it says, group {kind:#x} does not"),
             Self::LoginTimeout { waited_ns } => {
                 write!(f, "a login is sent and answered at once, this one is missing after {} ms", ms(waited_ns))
+            }
+            Self::LogoutTimeout { waited_ns } => {
+                write!(f, "a logout is answered at once, this one is not after {} ms", ms(waited_ns))
             }
             Self::Silence { silence_ns } => {
                 write!(f, "an idle peer sends a heartbeat each second, this one sent nothing for {} ms", ms(silence_ns))

@@ -196,7 +196,8 @@ impl<'a> Optional<'a> {
 
     /// The fields whose bits are set, in their order.
     fn bits(self) -> impl Iterator<Item = Result<FieldId, BoeError>> {
-        (0u8..).zip(self.bitfields).flat_map(move |(byte, &bits)| {
+        // Inclusive: the number behind that of the 255th bitfield is asked for, too.
+        (0u8..=u8::MAX).zip(self.bitfields).flat_map(move |(byte, &bits)| {
             (0u8..8).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| {
                 let row = self.table.get(usize::from(byte));
                 row.and_then(|row| row[usize::from(bit)]).ok_or(BoeError::Bitfield { byte, bit })

@@ -102,3 +102,12 @@ proptest! {
         prop_assert!(PurgeOrders::risk_groups(&body).count() <= 255);
     }
 }
+
+#[test]
+fn message_of_as_many_bitfields_as_a_byte_counts_is_read() {
+    let body = [&[b'A'; 20][..], &[255], &[0; 255]].concat();
+    let (_, optional) = Inbound::parse(0x39, &body).unwrap();
+    assert_eq!(optional.fields().count(), 0);
+    let last = [&[b'A'; 20][..], &[255], &[0; 254], &[1]].concat();
+    assert_eq!(Inbound::parse(0x39, &last).unwrap_err(), BoeError::Bitfield { byte: 254, bit: 0 });
+}
