@@ -406,8 +406,9 @@ impl Taking<'_> {
 
 impl<V> Recovery for Client<V> {
     /// By our sequence number. Rejects are not replayed, so that a message of an earlier connection
-    /// without an answer after the replay was rejected, or has not arrived: it never existed, unless
-    /// a unit was skipped or its replay was incomplete. One of this connection is on its way.
+    /// without an answer after the replay was rejected, or has not arrived: it never existed,
+    /// unless a unit was skipped or its replay was incomplete. One of this connection is on its
+    /// way.
     fn fate(&self, number: u64) -> Fate {
         match self.told {
             None => Fate::Unknown { resend: None },

@@ -21,7 +21,8 @@ pub struct ClientConfig {
     pub silence_ns_max: u64,
     /// The login has failed after this time without an answer. By default 15 s.
     pub login_ns_max: u64,
-    /// A logout has failed after this time without an answer, though heartbeats come. By default 2 s.
+    /// A logout has failed after this time without an answer, though heartbeats come. By default
+    /// 2 s.
     pub logout_ns_max: u64,
 }
 
@@ -58,9 +59,9 @@ pub enum ClientEvent<'a> {
     },
     /// The replay is over: orders may be sent.
     ReplayComplete,
-    /// The replay is over, and orders may be sent, but messages that the venue told at login did not
-    /// come: what became of our messages without an answer is not known. Their unit may go on behind
-    /// the gap. Told of the first such unit.
+    /// The replay is over, and orders may be sent, but messages that the venue told at login did
+    /// not come: what became of our messages without an answer is not known. Their unit may go on
+    /// behind the gap. Told of the first such unit.
     ReplayIncomplete {
         /// The unit.
         unit: u8,

@@ -110,8 +110,9 @@ macro_rules! char_values {
 char_values! { CxlRejResponseTo ExecTransType ExecType HandlInst OrdStatus OrdType Side TimeInForce }
 
 /// Declares a message: its fields with tag and type, in rising order of tags: `required`,
-/// `optional`, or `lenient`, which is optional and left out where its value cannot be read. One pass over the fields fills them; a field that is not listed is passed over, because
-/// venues add some; one that comes twice is a defect (373=13).
+/// `optional`, or `lenient`, which is optional and left out where its value cannot be read. One
+/// pass over the fields fills them; a field that is not listed is passed over, because venues add
+/// some; one that comes twice is a defect (373=13).
 macro_rules! messages {
     ($(
         $(#[$doc:meta])*
