@@ -4,6 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::client_event::{ClientConfig, ClientEvent, Missing};
 use super::client_facts::{CLIENT_NUMBER_AT, Facts, State};
+use super::ranges::Ranges;
 use super::{
     Establish, Frame, IlinkError, KEEP_ALIVE_LAPSED, NO_UUID, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence,
     Terminate, emit, establish_signature, negotiate_signature,
@@ -35,13 +36,19 @@ impl Client {
             facts: Facts {
                 state: State::Closed,
                 uuid: 0,
+                asked_uuid: 0,
+                before: None,
                 asked_ns: 0,
                 asked_at_ns: 0,
                 next: 1,
                 next_at_login: 1,
                 expected: 1,
                 open_request: None,
-                not_applied: None,
+                retransmit_ns: 0,
+                is_second_request: false,
+                not_applied: Ranges::EMPTY,
+                sent_again: Ranges::EMPTY,
+                skipped: Ranges::EMPTY,
                 is_gap_told: false,
             },
             is_lapse_told: false,
@@ -52,11 +59,14 @@ impl Client {
 
     /// Continues a session from a journal: its identifier, our next number, the venue's next.
     pub fn resume(&mut self, uuid: u64, next: u32, expected: u32) {
-        self.facts = Facts { uuid, next, next_at_login: next, expected, ..self.facts };
+        let (before, not_applied, sent_again, skipped) = (None, Ranges::EMPTY, Ranges::EMPTY, Ranges::EMPTY);
+        self.facts =
+            Facts { uuid, next, next_at_login: next, expected, before, not_applied, sent_again, skipped, ..self.facts };
     }
 
     /// Begins a session on a connection that was just made. `uuid` must be above that of each
-    /// session before, such as the microseconds since 1970; `wall_ns` is the time since 1970.
+    /// session before, such as the microseconds since 1970; `wall_ns` is the time since 1970. The
+    /// session before goes on where the venue refuses, or does not answer.
     ///
     /// # Errors
     ///
@@ -82,7 +92,7 @@ impl Client {
         };
         message.signature = negotiate_signature(&identity.key, &message).unwrap_or_default();
         emit(Negotiate::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
-        self.facts = Facts { uuid, next: 1, next_at_login: 1, expected: 1, not_applied: None, ..self.facts };
+        self.facts.asked_uuid = uuid;
         self.begin(State::Negotiating, now_ns, wall_ns);
         Ok(())
     }
@@ -167,6 +177,10 @@ impl Client {
                 *owes_terminate = facts.state != State::Terminating;
                 facts.state = if *owes_terminate { State::Terminating } else { State::Closed };
             }
+            // The venue is at it.
+            Ok(ClientEvent::Retransmission(_) | ClientEvent::Message { is_retransmitted: true, .. }) => {
+                facts.retransmit_ns = now_ns;
+            }
             Ok(_) => {}
         }
         event.map(Some)
@@ -194,11 +208,12 @@ impl Client {
         Ok(number)
     }
 
-    /// Sends a message again that the venue has not applied, under its number.
+    /// Sends a message again that the venue has not applied, under its number, once.
     ///
     /// # Errors
     ///
-    /// The venue did not say that it misses `number`; else as [`send`](Self::send).
+    /// The venue did not say that it misses `number`, or it was sent again or skipped since; else
+    /// as [`send`](Self::send).
     pub fn send_again(
         &mut self,
         now_ns: u64,
@@ -208,10 +223,12 @@ impl Client {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        if !self.facts.not_applied.is_some_and(|missing| missing.has(number)) {
+        if !self.facts.not_applied.has(number) {
             return Err(IlinkError::NotMissing { number });
         }
-        self.emit_numbered(now_ns, number, template, block, tail, output)
+        self.emit_numbered(now_ns, number, template, block, tail, output)?;
+        self.facts.send_again(number);
+        Ok(())
     }
 
     fn emit_numbered(
@@ -241,9 +258,7 @@ impl Client {
     /// Not established, or the output is too small for 26 bytes.
     pub fn skip(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         self.established()?;
-        self.emit_sequence(now_ns, false, output)?;
-        self.facts.not_applied = None;
-        Ok(())
+        self.emit_sequence(now_ns, false, output)
     }
 
     /// Asks for messages of the venue again, of this session, or of an earlier one by its
@@ -264,17 +279,49 @@ impl Client {
         self.established()?;
         let count = u16::try_from(missing.count).ok().filter(|count| (1..=RETRANSMIT_MAX).contains(count));
         let count = count.filter(|_| self.facts.open_request.is_none()).ok_or(IlinkError::Retransmit)?;
+        self.emit_request((now_ns, wall_ns), (missing.from, count), last_uuid, output)?;
+        self.facts.open_request = Some((missing, last_uuid.unwrap_or(self.facts.uuid)));
+        self.facts.is_second_request = false;
+        Ok(())
+    }
+
+    fn emit_request(
+        &mut self,
+        (now_ns, wall_ns): (u64, u64),
+        (from, count): (u32, u16),
+        last_uuid: Option<u64>,
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
         let request = RetransmitRequest {
             uuid: self.facts.uuid.into(),
             last_uuid: last_uuid.unwrap_or(NO_UUID).into(),
             at_ns: wall_ns.into(),
-            from_seq: missing.from.into(),
+            from_seq: from.into(),
             count: count.into(),
         };
         emit(RetransmitRequest::KIND, request.as_bytes(), &[], output)?;
         self.keep_alive.sent(now_ns);
-        self.facts.open_request = Some((missing, last_uuid.unwrap_or(self.facts.uuid)));
-        self.facts.asked_at_ns = wall_ns;
+        (self.facts.asked_at_ns, self.facts.retransmit_ns) = (wall_ns, now_ns);
+        Ok(())
+    }
+
+    /// Asks once more for messages that do not come, and ends the session where that does not help.
+    fn ask_again(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        let Some((missing, of)) = self.facts.open_request else { return Ok(()) };
+        let waited_ns = now_ns.saturating_sub(self.facts.retransmit_ns);
+        if waited_ns < self.config.retransmit_ns_max {
+            return Ok(());
+        }
+        if self.facts.is_second_request {
+            self.emit_terminate(now_ns, wall_ns, 0, output)?;
+            self.facts.state = State::Closed;
+            return Err(IlinkError::RetransmitTimeout { waited_ns });
+        }
+        let count = u16::try_from(missing.count).unwrap_or(RETRANSMIT_MAX);
+        let last_uuid = (of != self.facts.uuid).then_some(of);
+        // Under the time of the first, so that a late answer to that is one to this.
+        self.emit_request((now_ns, self.facts.asked_at_ns), (missing.from, count), last_uuid, output)?;
+        self.facts.is_second_request = true;
         Ok(())
     }
 
@@ -292,7 +339,7 @@ impl Client {
     ) -> Result<(), IlinkError> {
         self.established()?;
         self.emit_terminate(now_ns, wall_ns, error, output)?;
-        self.facts.state = State::Terminating;
+        (self.facts.state, self.facts.asked_ns) = (State::Terminating, now_ns);
         Ok(())
     }
 
@@ -301,8 +348,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The venue has been silent for two intervals (a termination was written), or a request of the
-    /// session has no answer: the session is over. Or the output is too small.
+    /// The venue has been silent for two intervals, or messages that were asked for twice have not
+    /// come (a termination was written), or a request of the session or a termination has no
+    /// answer: the session is over. Or the output is too small.
     pub fn tick(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         if self.owes_terminate {
             self.emit_terminate(now_ns, wall_ns, 0, output)?;
@@ -319,7 +367,14 @@ impl Client {
                 self.facts.state = State::Closed;
                 return Err(IlinkError::LoginTimeout { waited_ns });
             }
-            State::Established | State::Terminating => {}
+            State::Terminating => {
+                let waited_ns = now_ns.saturating_sub(self.facts.asked_ns);
+                if waited_ns >= self.config.terminate_ns_max {
+                    self.facts.state = State::Closed;
+                    return Err(IlinkError::TerminateTimeout { waited_ns });
+                }
+            }
+            State::Established => {}
         }
         if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
             if self.facts.state == State::Established {
@@ -327,6 +382,9 @@ impl Client {
             }
             self.facts.state = State::Closed;
             return Err(IlinkError::Silence { silence_ns });
+        }
+        if self.facts.state == State::Established {
+            self.ask_again(now_ns, wall_ns, output)?;
         }
         let lapse = !self.is_lapse_told && now_ns >= self.lapse_at_ns();
         if self.facts.state == State::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
@@ -343,9 +401,16 @@ impl Client {
             _ if self.owes_terminate => Some(0),
             State::Closed | State::Negotiated => None,
             State::Negotiating | State::Establishing => Some(facts.asked_ns.saturating_add(self.config.login_ns_max)),
-            State::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
-            State::Established => Some(self.keep_alive.deadline_ns()),
-            State::Terminating => Some(self.keep_alive.dead_at_ns()),
+            State::Established => {
+                let lapse_at_ns = if self.is_lapse_told { u64::MAX } else { self.lapse_at_ns() };
+                let asked = facts.open_request.map(|_| facts.retransmit_ns);
+                let again_at_ns = asked.map_or(u64::MAX, |at_ns| at_ns.saturating_add(self.config.retransmit_ns_max));
+                Some(self.keep_alive.deadline_ns().min(lapse_at_ns).min(again_at_ns))
+            }
+            State::Terminating => {
+                let ends_at_ns = facts.asked_ns.saturating_add(self.config.terminate_ns_max);
+                Some(self.keep_alive.dead_at_ns().min(ends_at_ns))
+            }
         }
     }
 
@@ -385,6 +450,8 @@ impl Client {
         };
         emit(Sequence::KIND, message.as_bytes(), &[], output)?;
         self.keep_alive.sent(now_ns);
+        // The venue takes it for the decision to skip, whatever it was sent for.
+        self.facts.skip();
         Ok(())
     }
 

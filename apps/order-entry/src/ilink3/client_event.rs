@@ -37,17 +37,29 @@ pub struct ClientConfig {
     pub keep_alive_ms: u16,
     /// A request of the session has failed after this time without an answer. By default 15 s.
     pub login_ns_max: u64,
+    /// A request for messages again is made once more after this time without one of them, and ends
+    /// the session after the same time again. By default 10 s.
+    pub retransmit_ns_max: u64,
+    /// A termination has failed after this time without an answer. By default 2 s.
+    pub terminate_ns_max: u64,
 }
 
 impl ClientConfig {
     /// All defaults, with `identity`.
     pub const fn new(identity: Identity) -> Self {
-        Self { identity, message_len_max: MESSAGE_LEN_MAX, keep_alive_ms: 10_000, login_ns_max: 15 * SECOND_NS }
+        Self {
+            identity,
+            message_len_max: MESSAGE_LEN_MAX,
+            keep_alive_ms: 10_000,
+            login_ns_max: 15 * SECOND_NS,
+            retransmit_ns_max: 10 * SECOND_NS,
+            terminate_ns_max: 2 * SECOND_NS,
+        }
     }
 }
 
 /// Messages that are missing: `count` from `from` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// The first number.
     pub from: u32,
@@ -84,6 +96,9 @@ pub enum ClientEvent<'a> {
         /// The venue's messages that we have not received, under this identifier of the session.
         /// Ask for them with [`Client::request_retransmit`].
         missed: Option<Missing>,
+        /// The same of the session before, where one was negotiated since, with its identifier: ask
+        /// for them by that.
+        missed_before: Option<(u64, Missing)>,
         /// The venue's identifier of the session before, and the last number of it.
         previous: (u64, u32),
     },
@@ -108,7 +123,8 @@ pub enum ClientEvent<'a> {
         /// The reason.
         reason: Text<48>,
     },
-    /// The venue has not seen these of our messages: send them again, or skip them.
+    /// The venue has not seen these of our messages: send them again, or skip them. What was not
+    /// sent again when the next keep-alive is due is skipped by it.
     NotApplied(Missing),
     /// Nothing, from a venue that is alive.
     KeepAlive {

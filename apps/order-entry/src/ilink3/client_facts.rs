@@ -1,6 +1,7 @@
 //! What received messages change of a client: its state, the numbers of both ends, what is missing.
 
 use super::client_event::{ClientEvent, Missing};
+use super::ranges::Ranges;
 use super::{
     EstablishmentAck, EstablishmentReject, Frame, IlinkError, NegotiationReject, NegotiationResponse, NotApplied,
     Retransmission, RetransmitReject, Sequence, Terminate,
@@ -35,6 +36,10 @@ impl State {
 pub(super) struct Facts {
     pub(super) state: State,
     pub(super) uuid: u64,
+    /// The identifier that is being negotiated.
+    pub(super) asked_uuid: u64,
+    /// The session before, and the venue's next number in it.
+    pub(super) before: Option<(u64, u32)>,
     /// When the open request was made, on the clock of the machine and of the wall.
     pub(super) asked_ns: u64,
     pub(super) asked_at_ns: u64,
@@ -45,7 +50,14 @@ pub(super) struct Facts {
     pub(super) expected: u32,
     /// The request for messages again that is open, and the session that it is about.
     pub(super) open_request: Option<(Missing, u64)>,
-    pub(super) not_applied: Option<Missing>,
+    /// When the venue last did something about it, and whether it was made twice.
+    pub(super) retransmit_ns: u64,
+    pub(super) is_second_request: bool,
+    /// Our messages that the venue has not applied; those of them that were sent again since; and
+    /// those that were skipped.
+    pub(super) not_applied: Ranges,
+    pub(super) sent_again: Ranges,
+    pub(super) skipped: Ranges,
     /// The venue spoke of something else after its acknowledgment, so that it missed nothing but
     /// what it told.
     pub(super) is_gap_told: bool,
@@ -75,12 +87,13 @@ impl Facts {
                 let message: &NotApplied = frame.view()?;
                 self.same_uuid(message.uuid.get())?;
                 let told = Missing { from: message.from_seq.get(), count: message.count.get() };
-                self.not_applied = Some(told);
+                self.not_applied.insert(told);
+                self.sent_again.remove(told);
                 Ok(ClientEvent::NotApplied(told))
             }
             Terminate::KIND => {
                 let message: &Terminate = frame.view()?;
-                self.same_uuid(message.uuid.get())?;
+                self.asked_uuid(message.uuid.get())?;
                 Ok(ClientEvent::Terminated { error: message.error.get(), reason: message.reason })
             }
             _ => self.rare(frame),
@@ -94,7 +107,7 @@ impl Facts {
             (NegotiationResponse::KIND, State::Negotiating) => {
                 let message: &NegotiationResponse = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
-                self.state = State::Negotiated;
+                self.negotiated();
                 Ok(ClientEvent::Negotiated { key_expires_days: message.key_expires_days.get() })
             }
             (NegotiationReject::KIND, State::Negotiating) => {
@@ -138,9 +151,48 @@ impl Facts {
         if let Some(Missing { from, count }) = missed {
             self.expected = from.saturating_add(count);
         }
+        let missed_before = self.before.filter(|&(before, _)| before == uuid && before != self.uuid);
+        let missed_before = missed_before.and_then(|(before, expected)| {
+            let count = last.saturating_add(1).saturating_sub(expected);
+            (count > 0).then_some((before, Missing { from: expected, count }))
+        });
         self.state = State::Established;
         self.next_at_login = self.next;
-        Ok(ClientEvent::Established { missed, previous: (uuid, last) })
+        Ok(ClientEvent::Established { missed, missed_before, previous: (uuid, last) })
+    }
+
+    /// The session begins, and its numbers. What the venue has sent in the one before is not
+    /// forgotten.
+    fn negotiated(&mut self) {
+        let before = (self.uuid > 0).then_some((self.uuid, self.expected));
+        *self = Self {
+            state: State::Negotiated,
+            uuid: self.asked_uuid,
+            before,
+            next: 1,
+            next_at_login: 1,
+            expected: 1,
+            not_applied: Ranges::EMPTY,
+            sent_again: Ranges::EMPTY,
+            skipped: Ranges::EMPTY,
+            ..*self
+        };
+    }
+
+    /// A message of ours is sent again: what became of it is not known before the venue says.
+    pub(super) fn send_again(&mut self, number: u32) {
+        let one = Missing { from: number, count: 1 };
+        self.not_applied.remove(one);
+        self.sent_again.insert(one);
+    }
+
+    /// Our next number is told: what the venue has not applied, and we have not sent again, never
+    /// comes under its number.
+    pub(super) fn skip(&mut self) {
+        for &range in self.not_applied.as_slice() {
+            self.skipped.insert(range);
+        }
+        self.not_applied.remove(Missing { from: 0, count: u32::MAX });
     }
 
     fn sequence<'p>(&mut self, message: &Sequence) -> Result<ClientEvent<'p>, IlinkError> {
@@ -164,12 +216,17 @@ impl Facts {
         self.is_gap_told = true;
         if let Some((asked, of)) = self.open_request
             && asked.has(number)
-            && (uuid == of || uuid == self.uuid)
+            && uuid == of
             && (number < self.expected || of != self.uuid)
         {
             // The last one ends the request.
             if number - asked.from + 1 == asked.count {
                 self.open_request = None;
+                if let Some((before, expected)) = &mut self.before
+                    && *before == of
+                {
+                    *expected = number.saturating_add(1).max(*expected);
+                }
             }
             return Ok(ClientEvent::Message { number, frame, missing: None, is_retransmitted: true });
         }
@@ -191,8 +248,14 @@ impl Facts {
         if found == self.uuid { Ok(()) } else { Err(IlinkError::Uuid { expected: self.uuid, found }) }
     }
 
+    /// The identifier of a message that may answer a negotiation.
+    fn asked_uuid(&self, found: u64) -> Result<(), IlinkError> {
+        let expected = if self.state == State::Negotiating { self.asked_uuid } else { self.uuid };
+        if found == expected { Ok(()) } else { Err(IlinkError::Uuid { expected, found }) }
+    }
+
     fn echo(&self, frame: &Frame<'_>, uuid: u64, at_ns: u64) -> Result<(), IlinkError> {
-        if uuid == self.uuid && at_ns == self.asked_at_ns {
+        if self.asked_uuid(uuid).is_ok() && at_ns == self.asked_at_ns {
             Ok(())
         } else {
             Err(IlinkError::Echo { template: frame.template })
@@ -204,12 +267,17 @@ impl Facts {
         if !matches!(self.state, State::Established | State::Terminating) {
             return Fate::Unknown { resend: None };
         }
-        if let Ok(number) = u32::try_from(number)
-            && self.not_applied.is_some_and(|missing| missing.has(number))
-        {
+        let Ok(number) = u32::try_from(number) else { return Fate::Unknown { resend: None } };
+        if self.not_applied.has(number) {
             return Fate::NotProcessed { resend: Resend::SameNumber };
         }
-        if number < u64::from(self.next_at_login) && self.is_gap_told {
+        if self.skipped.has(number) {
+            return Fate::NotProcessed { resend: Resend::NewNumber };
+        }
+        let sets = [&self.not_applied, &self.sent_again, &self.skipped];
+        let is_given_up = sets.iter().any(|ranges| number < ranges.given_up_below);
+        let is_settled = self.is_gap_told && !is_given_up && !self.sent_again.has(number);
+        if number < self.next_at_login && is_settled {
             return Fate::Processed;
         }
         Fate::Unknown { resend: None }

@@ -84,6 +84,16 @@ pub enum IlinkError {
         /// Time since the request.
         waited_ns: u64,
     },
+    /// Messages that were asked for again, twice, do not come.
+    RetransmitTimeout {
+        /// Time since the second request, or the last message.
+        waited_ns: u64,
+    },
+    /// No answer to a termination in time.
+    TerminateTimeout {
+        /// Time since the termination.
+        waited_ns: u64,
+    },
     /// Nothing was received for two keep-alive intervals.
     Silence {
         /// Time since the last byte.
@@ -138,6 +148,12 @@ impl fmt::Display for IlinkError {
             Self::NotMissing { number } => write!(f, "number {number} is not one that the venue did not apply"),
             Self::LoginTimeout { waited_ns } => {
                 write!(f, "a session is established at once, this one is not after {} ms", ms(waited_ns))
+            }
+            Self::RetransmitTimeout { waited_ns } => {
+                write!(f, "messages that are asked for again come, these did not in {} ms", ms(waited_ns))
+            }
+            Self::TerminateTimeout { waited_ns } => {
+                write!(f, "a termination is answered at once, this one is not after {} ms", ms(waited_ns))
             }
             Self::Silence { silence_ns } => {
                 write!(f, "an idle peer sends a keep-alive, this one sent nothing for {} ms", ms(silence_ns))

@@ -36,6 +36,7 @@ mod client_facts;
 mod client_messages;
 mod error;
 mod frame;
+mod ranges;
 mod reports;
 mod server;
 mod server_event;

@@ -4,10 +4,11 @@
 use zerocopy::IntoBytes;
 
 use super::client_facts::VENUE_NUMBER_AT;
+use super::ranges::Ranges;
 use super::server_event::{ServerConfig, ServerEvent};
 use super::server_facts::{Facts, State};
 use super::{
-    EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Missing, NegotiationReject,
+    EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Missing, NO_UUID, NegotiationReject,
     NegotiationResponse, NotApplied, Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate, emit,
 };
 use crate::Text;
@@ -40,8 +41,10 @@ impl Server {
                 keep_alive_ms: 0,
                 next: 1,
                 expected: 1,
-                not_applied: None,
-                owes_not_applied: false,
+                not_applied: Ranges::EMPTY,
+                owed: Ranges::EMPTY,
+                again_uuid: 0,
+                terminating_ns: 0,
             },
             is_lapse_told: false,
             owes_terminate: false,
@@ -125,8 +128,8 @@ impl Server {
             previous,
             next: 1,
             expected: 1,
-            not_applied: None,
-            owes_not_applied: false,
+            not_applied: Ranges::EMPTY,
+            owed: Ranges::EMPTY,
             ..self.facts
         };
         Ok(())
@@ -164,7 +167,8 @@ impl Server {
     /// # Errors
     ///
     /// No establishment waits for an answer, it is for another session, the client's next number is
-    /// below what was received (reject it then), or the output is too small for 80 bytes.
+    /// below what was received (reject it then), or the output is too small for 51 bytes. Each hole
+    /// takes 29 more, with a [`tick`](Self::tick) later where there is no room.
     pub fn accept_establishment(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         self.expect(State::Establishing)?;
         let (uuid, at_ns, next) = self.facts.asked;
@@ -193,7 +197,12 @@ impl Server {
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
         self.facts.state = State::Established;
         self.facts.miss_until(next);
-        self.emit_not_applied(now_ns, output)
+        // All that is still missing, not the newest hole alone. The rest follows by `tick`.
+        (self.facts.owed, self.facts.again_uuid) = (self.facts.not_applied, uuid);
+        match self.emit_not_applied(now_ns, output) {
+            Err(IlinkError::OutputFull(_)) => Ok(()),
+            done => done,
+        }
     }
 
     /// Refuses an establishment, and tells the number that is expected. Close the connection after
@@ -242,13 +251,14 @@ impl Server {
     ) -> Result<u32, IlinkError> {
         let number = self.facts.next;
         let after = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
-        self.send_again(now_ns, number, template, block, tail, output)?;
+        self.emit_numbered(now_ns, (self.facts.uuid, number), template, block, tail, output)?;
         self.facts.next = after;
         Ok(number)
     }
 
-    /// Sends a message again that the client asked for, under its number. The caller sets its flag
-    /// of a possible repetition.
+    /// Sends a message again that the client asked for, under its number, of the session of the
+    /// last [`begin_retransmission`](Self::begin_retransmission). The caller sets its flag of a
+    /// possible repetition.
     ///
     /// # Errors
     ///
@@ -262,12 +272,23 @@ impl Server {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
+        self.emit_numbered(now_ns, (self.facts.again_uuid, number), template, block, tail, output)
+    }
+
+    fn emit_numbered(
+        &mut self,
+        now_ns: u64,
+        (uuid, number): (u64, u32),
+        template: u16,
+        block: &[u8],
+        tail: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), IlinkError> {
         self.expect(State::Established)?;
         let short = IlinkError::Length { template, expected: 12, found: block.len() };
         if block.len() < 12 {
             return Err(short);
         }
-        let uuid = self.facts.uuid;
         let block = emit(template, block, tail, output)?;
         block[VENUE_NUMBER_AT..VENUE_NUMBER_AT + 4].copy_from_slice(&number.to_le_bytes());
         block[4..12].copy_from_slice(&uuid.to_le_bytes());
@@ -308,6 +329,8 @@ impl Server {
             split: u8::MAX,
         };
         emit(Retransmission::KIND, message.as_bytes(), &[], output)?;
+        let last_uuid = request.last_uuid.get();
+        self.facts.again_uuid = if last_uuid == NO_UUID { self.facts.uuid } else { last_uuid };
         self.keep_alive.sent(now_ns);
         Ok(())
     }
@@ -347,7 +370,7 @@ impl Server {
     pub fn terminate(&mut self, now_ns: u64, error: u16, output: &mut Output<'_>) -> Result<(), IlinkError> {
         self.expect(State::Established)?;
         self.emit_terminate(now_ns, error, output)?;
-        self.facts.state = State::Terminating;
+        (self.facts.state, self.facts.terminating_ns) = (State::Terminating, now_ns);
         Ok(())
     }
 
@@ -374,7 +397,16 @@ impl Server {
                 self.facts.state = State::Closed;
                 return Err(IlinkError::LoginTimeout { waited_ns });
             }
-            State::Established | State::Terminating => {}
+            State::Terminating => {
+                let waited_ns = now_ns.saturating_sub(self.facts.terminating_ns);
+                if waited_ns >= self.config.terminate_ns_max {
+                    self.facts.state = State::Closed;
+                    return Err(IlinkError::TerminateTimeout { waited_ns });
+                }
+                // Nothing is said behind a termination.
+                return Ok(());
+            }
+            State::Established => {}
         }
         self.emit_not_applied(now_ns, output)?;
         if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
@@ -402,14 +434,15 @@ impl Server {
     /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
     pub fn deadline_ns(&self) -> Option<u64> {
         match self.facts.state {
-            _ if self.owes_terminate || self.facts.owes_not_applied => Some(0),
+            _ if self.owes_terminate => Some(0),
             State::Closed => None,
+            State::Terminating => Some(self.facts.terminating_ns.saturating_add(self.config.terminate_ns_max)),
+            State::Established if !self.facts.owed.is_empty() => Some(0),
             State::Connected | State::Negotiating | State::Establishing => {
                 Some(self.since_ns.saturating_add(self.config.login_ns_max))
             }
             State::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
             State::Established => Some(self.keep_alive.deadline_ns()),
-            State::Terminating => Some(self.keep_alive.dead_at_ns()),
         }
     }
 
@@ -433,11 +466,12 @@ impl Server {
     }
 
     fn emit_not_applied(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        if let (true, Some(Missing { from, count })) = (self.facts.owes_not_applied, self.facts.not_applied) {
+        while let Some(&missing) = self.facts.owed.as_slice().first() {
+            let Missing { from, count } = missing;
             let message =
                 NotApplied { uuid: self.facts.uuid.into(), from_seq: from.into(), count: count.into(), split: u8::MAX };
             emit(NotApplied::KIND, message.as_bytes(), &[], output)?;
-            self.facts.owes_not_applied = false;
+            self.facts.owed.remove(missing);
             self.keep_alive.sent(now_ns);
         }
         Ok(())

@@ -13,11 +13,13 @@ pub struct ServerConfig {
     pub message_len_max: usize,
     /// A connection that is not established ends after this time. By default 30 s.
     pub login_ns_max: u64,
+    /// A termination has failed after this time without an answer. By default 2 s.
+    pub terminate_ns_max: u64,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { message_len_max: MESSAGE_LEN_MAX, login_ns_max: 30 * SECOND_NS }
+        Self { message_len_max: MESSAGE_LEN_MAX, login_ns_max: 30 * SECOND_NS, terminate_ns_max: 2 * SECOND_NS }
     }
 }
 
@@ -40,7 +42,7 @@ pub enum ServerEvent<'a> {
         frame: Frame<'a>,
         /// Messages that are missing before this one: [`Server::tick`] tells the client.
         missing: Option<Missing>,
-        /// It is one of those that were told as not applied.
+        /// It is one of those that were told as not applied, each of which is taken once.
         is_sent_again: bool,
     },
     /// The client asks for messages again: answer with [`Server::begin_retransmission`] or

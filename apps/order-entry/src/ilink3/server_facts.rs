@@ -1,6 +1,7 @@
 //! What received messages change of a server: its state, the numbers of both ends, what is missing.
 
 use super::client_facts::{CLIENT_NUMBER_AT, number_at};
+use super::ranges::Ranges;
 use super::server_event::ServerEvent;
 use super::{Establish, Frame, IlinkError, Missing, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence, Terminate};
 
@@ -39,9 +40,13 @@ pub(super) struct Facts {
     /// Our next number, and the client's.
     pub(super) next: u32,
     pub(super) expected: u32,
-    pub(super) not_applied: Option<Missing>,
-    /// Not applied, and not told yet.
-    pub(super) owes_not_applied: bool,
+    pub(super) not_applied: Ranges,
+    /// Not applied, and not told on this connection yet.
+    pub(super) owed: Ranges,
+    /// The session that messages are sent again of.
+    pub(super) again_uuid: u64,
+    /// When we ended the connection.
+    pub(super) terminating_ns: u64,
 }
 
 impl Facts {
@@ -60,7 +65,7 @@ impl Facts {
                 }
                 // The client skips what it does not send again.
                 self.expected = next;
-                self.not_applied = None;
+                (self.not_applied, self.owed) = (Ranges::EMPTY, Ranges::EMPTY);
                 Ok(ServerEvent::KeepAlive { is_lapsed: message.lapsed == 1 })
             }
             Terminate::KIND => {
@@ -97,7 +102,10 @@ impl Facts {
     fn message<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
         let number = number_at(&frame, CLIENT_NUMBER_AT)?;
         if number < self.expected {
-            return if self.not_applied.is_some_and(|missing| missing.has(number)) {
+            return if self.not_applied.has(number) {
+                let one = Missing { from: number, count: 1 };
+                self.not_applied.remove(one);
+                self.owed.remove(one);
                 Ok(ServerEvent::Message { number, frame, missing: None, is_sent_again: true })
             } else {
                 Err(IlinkError::LowNumber { expected: self.expected, found: number })
@@ -115,8 +123,8 @@ impl Facts {
             return None;
         }
         let missing = Missing { from: self.expected, count };
-        self.not_applied = Some(missing);
-        self.owes_not_applied = true;
+        self.not_applied.insert(missing);
+        self.owed.insert(missing);
         self.expected = number;
         Some(missing)
     }

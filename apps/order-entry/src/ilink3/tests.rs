@@ -174,7 +174,10 @@ fn missed_fills_are_told_at_login_and_asked_for() {
     line.connect();
     line.up(|client, output| client.establish(0, 3_000, output));
     let events = line.down(|server, output| server.accept_establishment(0, output));
-    assert_eq!(events, ["Established { missed: Some(Missing { from: 1, count: 2 }), previous: (77, 2) }"]);
+    assert_eq!(
+        events,
+        ["Established { missed: Some(Missing { from: 1, count: 2 }), missed_before: None, previous: (77, 2) }"]
+    );
     let missing = Missing { from: 1, count: 2 };
     line.up(|client, output| client.request_retransmit(0, 4_000, missing, None, output));
     let again = line.client.request_retransmit(0, 0, missing, None, &mut Output::new(&mut [0; 90]));
@@ -222,6 +225,269 @@ fn what_the_venue_did_not_see_is_sent_again_or_skipped() {
     let refused = line.client.send_again(0, number, 516, cancel().as_bytes(), &[], &mut Output::new(&mut [0; 200]));
     assert_eq!(refused, Err(IlinkError::NotMissing { number }));
     assert_eq!(line.up(|client, output| client.skip(0, output)), ["KeepAlive { is_lapsed: false }"]);
+}
+
+impl Line {
+    fn send_again(&mut self, number: u32) -> Vec<String> {
+        self.up(|client, output| client.send_again(0, number, CancelOrder::KIND, cancel().as_bytes(), &[], output))
+    }
+
+    fn is_refused_again(&mut self, number: u32) -> bool {
+        let mut buffer = [0; 200];
+        let mut output = Output::new(&mut buffer);
+        let again = self.client.send_again(0, number, CancelOrder::KIND, cancel().as_bytes(), &[], &mut output);
+        again == Err(IlinkError::NotMissing { number })
+    }
+
+    /// A session of which `count` messages of the client were lost with their line, which is made
+    /// again.
+    fn behind_lost_messages(count: u32) -> (Self, Vec<String>) {
+        let mut line = Self::established();
+        let events = line.lose(count);
+        (line, events)
+    }
+
+    fn lose(&mut self, count: u32) -> Vec<String> {
+        for _ in 0..count {
+            let mut lost = [0; 200];
+            let mut lost = Output::new(&mut lost);
+            self.client.send(0, CancelOrder::KIND, cancel().as_bytes(), &[], &mut lost).unwrap();
+        }
+        self.again()
+    }
+
+    /// The line breaks, and is made again.
+    fn again(&mut self) -> Vec<String> {
+        self.client.disconnected();
+        self.connect();
+        self.up(|client, output| client.establish(0, 3_000, output));
+        self.down(|server, output| server.accept_establishment(0, output))
+    }
+
+    /// The venue says something, so that it is known to have told its holes.
+    fn speak(&mut self) {
+        self.down(|server, output| server.send(0, OrderAccepted::KIND, report().as_bytes(), &[], output).map(drop));
+    }
+}
+
+#[test]
+fn message_is_sent_again_and_taken_once() {
+    let (mut line, _) = Line::behind_lost_messages(3);
+    for number in 1..4 {
+        assert!(line.send_again(number)[0].contains("is_sent_again: true"));
+        assert!(line.is_refused_again(number));
+    }
+    // The venue has taken all three, and the line breaks before it answers.
+    assert_eq!(line.again().len(), 1, "nothing is missing");
+    line.speak();
+    assert_eq!(line.client.fate(2), Fate::Unknown { resend: None });
+    assert!(line.is_refused_again(2));
+    let mut buffer = [0; 200];
+    let mut output = Output::new(&mut buffer);
+    let block = emit(CancelOrder::KIND, cancel().as_bytes(), &[], &mut output).unwrap();
+    block[17..21].copy_from_slice(&2u32.to_le_bytes());
+    let twice = line.server.receive(0, &mut output.written());
+    assert_eq!(twice, Err(IlinkError::LowNumber { expected: 4, found: 2 }));
+}
+
+#[test]
+fn message_that_was_sent_again_in_vain_is_missing_once_more() {
+    let (mut line, _) = Line::behind_lost_messages(2);
+    let mut lost = [0; 200];
+    let mut lost = Output::new(&mut lost);
+    line.client.send_again(0, 1, CancelOrder::KIND, cancel().as_bytes(), &[], &mut lost).unwrap();
+    assert_eq!(line.again()[1], "NotApplied(Missing { from: 1, count: 2 })");
+    assert_eq!(line.client.fate(1), Fate::NotProcessed { resend: Resend::SameNumber });
+    assert!(line.send_again(1)[0].contains("is_sent_again: true"));
+}
+
+#[test]
+fn hole_that_is_still_open_is_told_with_the_new_one() {
+    let (mut line, events) = Line::behind_lost_messages(3);
+    assert_eq!(events[1], "NotApplied(Missing { from: 1, count: 3 })");
+    line.send_again(1);
+    let events = line.lose(2);
+    assert_eq!(events[1..], ["NotApplied(Missing { from: 2, count: 4 })"]);
+    line.speak();
+    assert_eq!(line.client.fate(2), Fate::NotProcessed { resend: Resend::SameNumber });
+    assert_eq!(line.client.fate(1), Fate::Unknown { resend: None });
+    // Two holes that do not touch are two messages.
+    line.send_again(3);
+    assert_eq!(
+        line.again()[1..],
+        ["NotApplied(Missing { from: 2, count: 1 })", "NotApplied(Missing { from: 4, count: 2 })"]
+    );
+}
+
+#[test]
+fn what_is_skipped_gets_a_new_number() {
+    let (mut line, _) = Line::behind_lost_messages(2);
+    line.up(|client, output| client.skip(0, output));
+    line.speak();
+    assert_eq!(line.client.fate(2), Fate::NotProcessed { resend: Resend::NewNumber });
+    assert!(line.is_refused_again(2));
+}
+
+#[test]
+fn keep_alive_skips_what_was_not_sent_again() {
+    let (mut line, _) = Line::behind_lost_messages(2);
+    let events = line.up(|client, output| client.tick(10_000_000_000, 0, output));
+    assert_eq!(events, ["KeepAlive { is_lapsed: true }"]);
+    assert_eq!(line.client.fate(2), Fate::NotProcessed { resend: Resend::NewNumber });
+    assert!(line.is_refused_again(2));
+}
+
+/// A client that has asked to negotiate session 78 behind 77, in which 100 messages had come.
+fn negotiating() -> Client {
+    let mut client = Client::new(config());
+    client.resume(77, 50, 101);
+    client.negotiate(0, 1_000, 78, &mut Output::new(&mut [0; 200])).unwrap();
+    client
+}
+
+fn answered(client: &mut Client, template: u16, block: &[u8]) -> String {
+    let mut buffer = [0; 300];
+    let mut output = Output::new(&mut buffer);
+    emit(template, block, &[0, 0], &mut output).unwrap();
+    format!("{:?}", client.receive(0, &mut output.written()).unwrap().unwrap())
+}
+
+#[test]
+fn session_that_is_refused_leaves_the_one_before() {
+    let mut client = negotiating();
+    assert_eq!(client.numbers(), (77, 50, 101));
+    let refusal = NegotiationReject {
+        reason: Text([0; 48]),
+        uuid: 78.into(),
+        at_ns: 1_000.into(),
+        error: 1.into(),
+        fault_tolerance: 255,
+        split: 255,
+        environment: 255,
+    };
+    assert!(answered(&mut client, NegotiationReject::KIND, refusal.as_bytes()).starts_with("Refused"));
+    assert_eq!(client.numbers(), (77, 50, 101));
+    client.establish(0, 2_000, &mut Output::new(&mut [0; 200])).unwrap();
+}
+
+/// The client of a session 78 whose acknowledgment tells 120 messages of 77.
+fn behind_a_new_session() -> (Client, String) {
+    let mut client = negotiating();
+    let accepted = NegotiationResponse {
+        uuid: 78.into(),
+        at_ns: 1_000.into(),
+        key_expires_days: 0.into(),
+        fault_tolerance: 1,
+        split: 255,
+        previous_seq: 120.into(),
+        previous_uuid: 77.into(),
+        environment: 255,
+    };
+    answered(&mut client, NegotiationResponse::KIND, accepted.as_bytes());
+    assert_eq!(client.numbers(), (78, 1, 1));
+    client.establish(0, 2_000, &mut Output::new(&mut [0; 200])).unwrap();
+    let established = EstablishmentAck {
+        uuid: 78.into(),
+        at_ns: 2_000.into(),
+        next_seq: 1.into(),
+        previous_seq: 120.into(),
+        previous_uuid: 77.into(),
+        keep_alive_ms: 10_000.into(),
+        key_expires_days: 0.into(),
+        fault_tolerance: 1,
+        split: 255,
+        environment: 255,
+    };
+    let event = answered(&mut client, EstablishmentAck::KIND, established.as_bytes());
+    (client, event)
+}
+
+#[test]
+fn fills_of_the_session_before_are_missed() {
+    let (_, event) = behind_a_new_session();
+    let missed = "missed: None, missed_before: Some((77, Missing { from: 101, count: 20 })), previous: (77, 120)";
+    assert_eq!(event, format!("Established {{ {missed} }}"));
+}
+
+fn numbered_report(uuid: u64, number: u32) -> Vec<u8> {
+    let mut block = report().as_bytes().to_vec();
+    block[..4].copy_from_slice(&number.to_le_bytes());
+    block[4..12].copy_from_slice(&uuid.to_le_bytes());
+    block
+}
+
+#[test]
+fn live_message_is_no_answer_to_a_request_for_another_session() {
+    let (mut client, _) = behind_a_new_session();
+    let missing = Missing { from: 1, count: 3 };
+    client.request_retransmit(0, 3_000, missing, Some(77), &mut Output::new(&mut [0; 90])).unwrap();
+    let live = answered(&mut client, OrderAccepted::KIND, &numbered_report(78, 1));
+    assert!(live.contains("missing: None, is_retransmitted: false"), "{live}");
+    assert_eq!(client.numbers(), (78, 1, 2));
+    for number in 1..4 {
+        let again = answered(&mut client, OrderAccepted::KIND, &numbered_report(77, number));
+        assert!(again.contains("is_retransmitted: true"), "{again}");
+    }
+}
+
+#[test]
+fn messages_of_the_session_before_are_sent_again_under_its_identifier() {
+    let mut line = Line::established();
+    let request = RetransmitRequest {
+        uuid: 77.into(),
+        last_uuid: 70.into(),
+        at_ns: 4_000.into(),
+        from_seq: 1.into(),
+        count: 1.into(),
+    };
+    let missing = Missing { from: 1, count: 1 };
+    line.up(|client, output| client.request_retransmit(0, 4_000, missing, Some(70), output));
+    let events = line.down(|server, output| {
+        server.begin_retransmission(0, &request, output)?;
+        server.send_again(0, 1, OrderAccepted::KIND, report().as_bytes(), &[], output)
+    });
+    assert!(events[1].contains("is_retransmitted: true"), "{events:?}");
+}
+
+#[test]
+fn messages_that_do_not_come_again_are_asked_for_once_more_and_then_end_the_session() {
+    let mut line = Line::established();
+    let (second, missing) = (1_000_000_000, Missing { from: 5, count: 3 });
+    line.up(|client, output| client.request_retransmit(0, 4_000, missing, None, output));
+    let mut asked = 0;
+    for now in 1..100 {
+        // The venue lives, and says other things.
+        let mut buffer = [0; 300];
+        let mut output = Output::new(&mut buffer);
+        line.server.send(0, OrderAccepted::KIND, report().as_bytes(), &[], &mut output).unwrap();
+        line.client.receive(now * second, &mut output.written()).unwrap().unwrap();
+        let mut output = Output::new(&mut buffer);
+        match line.client.tick(now * second, 0, &mut output) {
+            Ok(()) => asked += usize::from(output.len() == 42),
+            Err(error) => {
+                assert_eq!(error, IlinkError::RetransmitTimeout { waited_ns: 10 * second });
+                assert_eq!((asked, now), (1, 20));
+                return;
+            }
+        }
+    }
+    panic!("the request has no end");
+}
+
+#[test]
+fn termination_without_an_answer_ends_in_seconds() {
+    let (second, mut buffer) = (1_000_000_000, [0; 200]);
+    let mut line = Line::established();
+    line.up(|client, output| client.terminate(0, 0, 0, output));
+    assert_eq!(line.client.deadline_ns(), Some(2 * second));
+    let end = line.client.tick(2 * second, 0, &mut Output::new(&mut buffer));
+    assert_eq!(end, Err(IlinkError::TerminateTimeout { waited_ns: 2 * second }));
+
+    let mut line = Line::established();
+    line.down(|server, output| server.terminate(0, 0, output));
+    assert_eq!(line.server.deadline_ns(), Some(2 * second));
+    let end = line.server.tick(2 * second, &mut Output::new(&mut buffer));
+    assert_eq!(end, Err(IlinkError::TerminateTimeout { waited_ns: 2 * second }));
 }
 
 #[test]
