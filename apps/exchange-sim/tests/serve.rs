@@ -79,7 +79,12 @@ impl Client {
         self.stream.write_all(output.written()).unwrap();
     }
 
-    fn enter(&mut self, number: u32, side: Side, quantity: u32, (symbol, price): (market::Symbol, u32)) {
+    fn enter(&mut self, number: u32, side: Side, quantity: u32, stock: (market::Symbol, u32)) {
+        let order = Self::order(number, side, quantity, stock);
+        self.send(PacketType::Unsequenced, &order);
+    }
+
+    fn order(number: u32, side: Side, quantity: u32, (symbol, price): (market::Symbol, u32)) -> Vec<u8> {
         let order = EnterOrder {
             user_ref: number.into(),
             side,
@@ -95,7 +100,7 @@ impl Client {
         };
         let mut bytes = [0; 64];
         let len = order.emit(&[], &mut bytes).unwrap();
-        self.send(PacketType::Unsequenced, &bytes[..len]);
+        bytes[..len].to_vec()
     }
 
     /// The next packet but heartbeats; none where the connection is closed.
@@ -220,6 +225,37 @@ fn half_open_connection_is_silent_and_another_login_takes_over() {
     };
     assert_ne!(&told[10..], b"                   1", "the number is a surprise");
     assert_eq!(exchange.stop().counts.half_opens, 1);
+}
+
+#[test]
+fn order_that_comes_with_a_login_outlives_the_connection_that_was_silenced() {
+    let socket = receiver(26620);
+    let exchange = Running::start(26620, &["half-open@1"]);
+    let (symbol, price) = offered(&hear(&socket, |message| message[0] == b'A' && message[19] == b'S'));
+    let stock = (symbol, price - 2_000);
+    let mut first = Client::login(exchange.addresses[0], "ALICE", 1);
+    first.accepted();
+    first.enter(1, Side::BUY, 100, stock);
+    let login = Credentials::new("ALICE", "secret").unwrap().login(SessionId::BLANK, 0);
+    let order = Client::order(2, Side::BUY, 100, stock);
+    // A login is tried until the venue has read the first order.
+    let mut second = loop {
+        let stream = TcpStream::connect(exchange.addresses[0]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = Client { stream, received: Vec::new() };
+        let mut bytes = [0; 256];
+        let mut output = Output::new(&mut bytes);
+        emit(PacketType::LoginRequest, login.as_bytes(), &mut output).unwrap();
+        emit(PacketType::Unsequenced, &order, &mut output).unwrap();
+        client.stream.write_all(output.written()).unwrap();
+        if client.next().unwrap().0 == PacketType::LoginAccepted {
+            break client;
+        }
+    };
+    while second.message() != b'A' {}
+    second.send(PacketType::Unsequenced, b"Q");
+    assert_eq!(second.message(), b'Q', "the order was canceled");
+    exchange.stop();
 }
 
 #[test]

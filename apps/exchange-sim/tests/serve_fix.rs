@@ -140,6 +140,8 @@ impl Client {
 
     fn replace(&mut self, [orig, cl_ord_id]: [&str; 2], qty: i64, (symbol, price): (Symbol, Price)) {
         let request = ReplaceRequest {
+            exec_inst: None,
+            min_qty: None,
             account: None,
             cl_ord_id: cl_ord_id.as_bytes(),
             handl_inst: None,

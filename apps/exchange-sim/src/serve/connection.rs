@@ -130,6 +130,7 @@ impl Connection {
                         Ok(Effect::GoSilent) => {
                             self.silent_ns = Some(shared.now_ns);
                             shared.taken[account] = false;
+                            shared.venue.disconnected(account, shared.now_ns);
                             return Ok(true);
                         }
                         Err(error) => return Err(End::Message(error)),

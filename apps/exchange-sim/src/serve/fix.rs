@@ -14,7 +14,8 @@ use crate::venue::{Effect, Protocol, Venue, fix};
 const COMP_ID: &str = "EXCHANGE";
 /// Bytes of the longest Logon.
 const LOGON_LEN_MAX: usize = 64 * 1024;
-/// Messages that a session keeps for resends, and their bytes: a long day's for one account.
+/// Messages that a session keeps for resends, and their bytes. Beyond them it forgets the oldest: a
+/// client that asks for those is told that they do not come.
 const STORE: (usize, usize) = (1 << 18, 64 << 20);
 /// Tags of the Logon.
 const SENDER_COMP_ID: u32 = 49;
@@ -65,7 +66,7 @@ impl OrderSession for FixSession {
             supported_types: ["D", "F", "G", "H", "q"].map(str::to_owned).into(),
             ..SessionConfig::default()
         };
-        Self { session: Session::new(config, MemoryStore::new(STORE.0, STORE.1)), version, position: 0 }
+        Self { session: Session::new(config, MemoryStore::dropping_oldest(STORE.0, STORE.1)), version, position: 0 }
     }
 
     fn connected(&mut self, cx: &mut Cx<'_>) {

@@ -310,10 +310,10 @@ impl Exchange {
 
     fn remove(&mut self, idx: usize, now_ns: u64) {
         let connection = self.connections.remove(idx);
-        if let Some(account) = connection.account.filter(|_| connection.port.is_for_orders()) {
-            if connection.silent_ns.is_none() {
-                self.taken[account] = false;
-            }
+        // A silent one was lost when it fell silent: its account may have another session by now.
+        let is_for_orders = connection.port.is_for_orders() && connection.silent_ns.is_none();
+        if let Some(account) = connection.account.filter(|_| is_for_orders) {
+            self.taken[account] = false;
             self.venue.disconnected(account, now_ns);
         }
     }

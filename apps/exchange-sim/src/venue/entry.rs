@@ -137,6 +137,19 @@ impl Venue {
         let _ = engine.submit(&new, now_ns, &mut Streams { view, accounts, public });
     }
 
+    /// What the venue checks before a replacement by OUCH, where the injected fault throttles
+    /// orders alone.
+    fn admit_change(&mut self, account: usize, now_ns: u64) -> Result<(), RejectReason> {
+        if !self.accounts[account].may_enter {
+            return Err(RejectReason::FIRM_NOT_AUTHORIZED);
+        }
+        if self.is_too_fast(account, now_ns) {
+            self.counts.throttled += 1;
+            return Err(RejectReason::RISK_PORT_RATE);
+        }
+        Ok(())
+    }
+
     /// What the venue checks before the engine does.
     pub(super) fn admit(&mut self, account: usize, side: ouch::Side, now_ns: u64) -> Result<Side, RejectReason> {
         if !self.accounts[account].may_enter {
@@ -175,6 +188,13 @@ impl Venue {
             self.counts.ignored += 1;
             return;
         };
+        // A refusal takes the number, and leaves the order as it is.
+        if let Err(reason) = self.admit_change(account, now_ns) {
+            self.accounts[account].use_number(new);
+            let answer = rejected(new, replace.cl_ord_id, reason, now_ns.into());
+            self.accounts[account].push(emit((&answer).into(), idx));
+            return;
+        }
         let fields = Fields {
             quantity: replace.quantity.get(),
             price: replace.price.get(),

@@ -38,7 +38,7 @@ impl Venue {
             price: request.price,
             time_in_force: request.time_in_force.unwrap_or(TimeInForce::Day),
             min_qty: request.min_qty,
-            is_post_only: request.exec_inst.is_some_and(|codes| codes.contains(&POST_ONLY)),
+            is_post_only: is_post_only(request.exec_inst),
         };
         self.enter_named(account, Protocol::Fix, &fields.order(&fields.echo()), now_ns)
     }
@@ -46,7 +46,8 @@ impl Venue {
     /// Takes a request to cancel (F).
     pub fn fix_cancel(&mut self, account: usize, request: &CancelRequest<'_>, now_ns: u64) -> Effect {
         let target = Target::ClOrdId(request.orig_cl_ord_id);
-        let change = ChangeRequest { cl_ord_id: Some(request.cl_ord_id), target, echo: &[] };
+        let cl_ord_id = Some(request.cl_ord_id);
+        let change = ChangeRequest { cl_ord_id, target, cancels_on_refusal: false, echo: &[] };
         self.cancel_named(account, Protocol::Fix, &change, now_ns)
     }
 
@@ -54,7 +55,10 @@ impl Venue {
     pub fn fix_replace(&mut self, account: usize, request: &ReplaceRequest<'_>, now_ns: u64) -> Effect {
         let target = Target::ClOrdId(request.orig_cl_ord_id);
         let before = self.accounts()[account].named_order(Protocol::Fix, target);
-        let before = before.map_or(TimeInForce::Day, |order| Echo::of(&order.request).time_in_force);
+        let echo = before.map(|order| (Echo::of(&order.request), order.symbol));
+        let is_other =
+            echo.is_some_and(|(echo, symbol)| echo.side != request.side || symbol != symbol_of(request.symbol));
+        let before = echo.map_or(TimeInForce::Day, |(echo, _)| echo.time_in_force);
         let fields = Fields {
             cl_ord_id: request.cl_ord_id,
             symbol: symbol_of(request.symbol),
@@ -63,11 +67,17 @@ impl Venue {
             ord_type: request.ord_type,
             price: request.price,
             time_in_force: request.time_in_force.unwrap_or(before),
-            min_qty: None,
-            is_post_only: false,
+            min_qty: request.min_qty,
+            is_post_only: is_post_only(request.exec_inst),
         };
-        let change = ChangeRequest { cl_ord_id: Some(request.cl_ord_id), target, echo: &[] };
-        self.replace_named(account, Protocol::Fix, (&change, &fields.order(&fields.echo())), now_ns)
+        let cl_ord_id = Some(request.cl_ord_id);
+        let change = ChangeRequest { cl_ord_id, target, cancels_on_refusal: false, echo: &[] };
+        let echo = fields.echo();
+        let mut order = fields.order(&echo);
+        if is_other {
+            order.terms = Err("Side (54) and Symbol (55) must be the order's");
+        }
+        self.replace_named(account, Protocol::Fix, (&change, &order), now_ns)
     }
 
     /// Takes a question about an order (H). One that is not known never lived.
@@ -85,7 +95,8 @@ impl Venue {
             _ => Some(Symbol::NONE),
         };
         let echo = [u8::try_from(request.request_type).unwrap_or(u8::MAX)];
-        let request = MassCancelRequest { cl_ord_id: request.cl_ord_id, symbol, echo: &echo };
+        let side = request.side.map(|side| if side == FixSide::Buy { Side::Buy } else { Side::Sell });
+        let request = MassCancelRequest { cl_ord_id: request.cl_ord_id, symbol, side, unsupported: None, echo: &echo };
         self.mass_cancel_named(account, Protocol::Fix, &request, now_ns)
     }
 }
@@ -166,6 +177,18 @@ impl Echo {
             time_in_force: TimeInForce::from_wire(field(2)).unwrap_or(TimeInForce::Day),
         }
     }
+}
+
+fn is_post_only(exec_inst: Option<&[u8]>) -> bool {
+    exec_inst.is_some_and(|codes| codes.contains(&POST_ONLY))
+}
+
+/// The average to the nearest unit of a [`Decimal`].
+fn average(order: &NamedOrder) -> Decimal {
+    let unit = i128::from(Decimal::SCALE / Price::SCALE);
+    let (paid, count) = (i128::from(order.paid) * unit, i128::from(order.executed));
+    let average = (paid + count / 2).checked_div(count).unwrap_or(0);
+    Decimal(i64::try_from(average).unwrap_or(i64::MAX))
 }
 
 fn whole(shares: Option<Decimal>) -> Option<u32> {
@@ -260,11 +283,9 @@ fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns
     };
     let order_id = named(order.order_id);
     let echo = Echo::of(&order.request);
-    let unit = Decimal::SCALE / Price::SCALE;
-    let average = order.paid.checked_div(order.executed.into()).unwrap_or(0);
     let report = ExecutionReport {
         account: None,
-        avg_px: Some(Decimal(average.saturating_mul(unit))),
+        avg_px: Some(average(order)),
         cl_ord_id: Some(&answer.cl_ord_id),
         cum_qty: shares(order.executed),
         exec_id: exec_id.as_bytes(),

@@ -101,6 +101,24 @@ fn orders_of_two_accounts_trade_and_both_learn_the_same_match() {
 }
 
 #[test]
+fn replace_beyond_the_rate_or_of_a_disabled_account_is_refused_and_leaves_the_order() {
+    let mut venue = venue(&[]);
+    venue.rate_max = Some(2);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+    send!(venue, 0, replace(1, 2, 200, TEN));
+    send!(venue, 0, replace(2, 3, 300, TEN));
+    send!(venue, 0, CancelOrder { user_ref: 2.into(), quantity: 150.into() });
+    let rate = RejectReason::RISK_PORT_RATE;
+    let told = ["accepted 1 100".to_owned(), "replaced 1 by 2 200".into(), format!("rejected 3 {rate}")];
+    assert_eq!(story(&venue, 0)[..3], told);
+    assert_eq!(story(&venue, 0)[3..], ["canceled 2 50 U"]);
+    venue.rate_max = None;
+    venue.accounts[0].may_enter = false;
+    send!(venue, 0, replace(2, 4, 100, TEN));
+    assert_eq!(story(&venue, 0)[4], format!("rejected 4 {}", RejectReason::FIRM_NOT_AUTHORIZED));
+}
+
+#[test]
 fn number_that_was_used_is_ignored_in_silence() {
     let mut venue = venue(&[]);
     send!(venue, 0, enter(5, Side::SELL, 100, TEN));

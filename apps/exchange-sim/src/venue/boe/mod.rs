@@ -102,12 +102,18 @@ fn prevented(modifier: u8, level: u8, group: u8) -> Result<Option<SelfTrade>, &'
     Ok(Some(SelfTrade { group: 0x100 | u32::from(group), rule }))
 }
 
-const fn side_of(side: BoeSide) -> market::Side {
+const fn side_of(side: BoeSide) -> Result<market::Side, &'static str> {
     match side {
-        BoeSide::BUY => market::Side::Buy,
-        _ => market::Side::Sell,
+        BoeSide::BUY => Ok(market::Side::Buy),
+        BoeSide::SELL | BoeSide::SELL_SHORT | BoeSide::SELL_SHORT_EXEMPT => Ok(market::Side::Sell),
+        _ => Err("Side must be 1, 2, 5 or 6"),
     }
 }
+
+/// What a purge asks for of which this venue does nothing.
+const NO_LOCK_OUT: &str = "no lock-out here";
+const NO_GROUPS: &str = "no risk groups here";
+const NO_FIRM_FILTER: &str = "no filter by clearing firm here";
 
 const fn boe_side(side: market::Side) -> BoeSide {
     match side {

@@ -2,10 +2,11 @@
 
 use market::{Price, Symbol};
 use matching_engine::{Display, Life, Peg, PegTo, Pricing, SelfTrade, Terms};
+use order_entry::Text;
 use order_entry::boe::v2::{
     CancelOrder, CancelRejected, Field, FieldId, Inbound, MassCancelAcknowledgment, ModifyOrder, NewOrder, Optional,
-    OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, OrderRestated, PurgeRejected,
-    ReturnFields, TradeCancelOrCorrect, UserModifyRejected,
+    OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, OrderRestated, PurgeOrders,
+    PurgeRejected, ReturnFields, TradeCancelOrCorrect, UserModifyRejected,
 };
 use order_entry::boe::{BoeError, LoginRequest, OrderType, RestatementReason, TimeInForce, V2};
 
@@ -14,7 +15,8 @@ use super::super::named::{
 };
 use super::super::{Effect, Venue};
 use super::{
-    BoeWords, Received, Times, boe_side, cancel_code, liquidity_code, prevented, reason_code, side_of, slide, text,
+    BoeWords, NO_FIRM_FILTER, NO_GROUPS, NO_LOCK_OUT, Received, Times, boe_side, cancel_code, liquidity_code,
+    prevented, reason_code, side_of, slide, text,
 };
 
 impl BoeWords for V2 {
@@ -34,15 +36,19 @@ impl BoeWords for V2 {
             Inbound::CancelOrder(cancel) => take_cancel(venue, account, cancel, message, times),
             Inbound::ModifyOrder(modify) => take_modify(venue, account, (modify, optional, &echo), message, times),
             Inbound::PurgeOrders(_) => {
-                let (mut id, mut symbol) = (Vec::new(), None);
+                let (mut id, mut symbol, mut unsupported) = (Vec::new(), None, None);
+                if PurgeOrders::risk_groups(message.body).next().is_some() {
+                    unsupported = Some(NO_GROUPS);
+                }
                 for field in optional.fields() {
                     match field {
                         Field::MassCancelId(text) => id = text.trimmed().to_vec(),
                         Field::Symbol(text) => symbol = Some(symbol_of(&text.0)),
+                        Field::MassCancelInst(text) => unsupported = unsupported.or(unsupported_of(&text)),
                         _ => {}
                     }
                 }
-                let request = MassCancelRequest { cl_ord_id: &id, symbol, echo: &[] };
+                let request = MassCancelRequest { cl_ord_id: &id, symbol, side: None, unsupported, echo: &[] };
                 venue.mass_cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
             }
         })
@@ -63,13 +69,16 @@ fn take_new(
 ) -> Effect {
     let options = Options::of(optional);
     let (terms, self_trade) = match options.self_trade() {
-        Ok(self_trade) => (options.terms(order.quantity.get(), times.epoch_ns), self_trade),
+        Ok(self_trade) => {
+            let terms = side_of(order.side).and_then(|_| options.terms(order.quantity.get(), times.epoch_ns));
+            (terms, self_trade)
+        }
         Err(words) => (Err(words), None),
     };
     let request = OrderRequest {
         cl_ord_id: order.cl_ord_id.trimmed(),
         symbol: options.symbol,
-        side: side_of(order.side),
+        side: side_of(order.side).unwrap_or(market::Side::Sell),
         qty: order.quantity.get(),
         price: options.price,
         terms,
@@ -85,13 +94,23 @@ fn take_new(
 
 fn take_cancel(venue: &mut Venue, account: usize, cancel: &CancelOrder, message: Received<'_>, times: Times) -> Effect {
     let target = Target::ClOrdId(cancel.orig_cl_ord_id.trimmed());
-    let request = ChangeRequest { cl_ord_id: None, target, echo: &[] };
+    let request = ChangeRequest { cl_ord_id: None, target, cancels_on_refusal: false, echo: &[] };
     if message.is_during_replay {
         let why = (Refused::Cancel, OrderRefusal::DuringReplay);
         venue.refuse_named(account, V2::PROTOCOL, &request, why, times.now_ns);
         return Effect::None;
     }
     venue.cancel_named(account, V2::PROTOCOL, &request, times.now_ns)
+}
+
+/// Which of a purge's instructions this venue does not follow: the first letter filters by the
+/// clearing firm, the third locks out.
+const fn unsupported_of(instruction: &Text<16>) -> Option<&'static str> {
+    match instruction.0 {
+        [b'F', ..] => Some(NO_FIRM_FILTER),
+        [_, _, b'L', ..] => Some(NO_LOCK_OUT),
+        _ => None,
+    }
 }
 
 /// What a modify does not name stays as the order has it.
@@ -103,28 +122,39 @@ fn take_modify(
     times: Times,
 ) -> Effect {
     let target = Target::ClOrdId(modify.orig_cl_ord_id.trimmed());
-    let change = ChangeRequest { cl_ord_id: Some(modify.cl_ord_id.trimmed()), target, echo: &[] };
+    let cancels_on_refusal = optional.fields().any(|field| field == Field::CancelOrigOnReject(b'Y'));
+    let cl_ord_id = Some(modify.cl_ord_id.trimmed());
+    let change = ChangeRequest { cl_ord_id, target, cancels_on_refusal, echo: &[] };
     if message.is_during_replay {
         let why = (Refused::Replace, OrderRefusal::DuringReplay);
         venue.refuse_named(account, V2::PROTOCOL, &change, why, times.now_ns);
         return Effect::None;
     }
     let before = venue.accounts()[account].named_order(V2::PROTOCOL, target);
-    let mut options = Options { price: before.and_then(|order| order.price), ..Options::default() };
-    let mut qty = before.map_or(0, |order| order.qty);
+    let (mut qty, side) = before.map_or((0, market::Side::Buy), |order| (order.qty, order.side));
+    let before_price = before.and_then(|order| order.price);
+    let kept = venue.terms_of_named(account, V2::PROTOCOL, target);
+    let kept = kept.unwrap_or(Terms::limit(qty, before_price.unwrap_or_default()));
+    let mut options = Options { price: before_price, ..Options::of_terms(&kept) };
+    let mut is_other_side = false;
     options.read(optional);
     for field in optional.fields() {
-        if let Field::OrderQuantity(shares) = field {
-            qty = shares.get();
+        match field {
+            Field::OrderQuantity(shares) => qty = shares.get(),
+            Field::Side(named) => is_other_side = side_of(named) != Ok(side),
+            _ => {}
         }
     }
+    // How long the order lives, and whether it may take, a modify cannot name.
+    let terms = options.terms(qty, times.epoch_ns);
+    let terms = terms.map(|terms| Terms { life: kept.life, post_only: kept.post_only, ..terms });
     let order = OrderRequest {
         cl_ord_id: modify.cl_ord_id.trimmed(),
         symbol: Symbol::NONE,
-        side: before.map_or(market::Side::Buy, |order| order.side),
+        side,
         qty,
         price: options.price,
-        terms: options.terms(qty, times.epoch_ns),
+        terms: if is_other_side { Err("the order is of the other side") } else { terms },
         self_trade: None,
         echo,
     };
@@ -173,6 +203,34 @@ impl Options {
     fn of(optional: Optional<'_>) -> Self {
         let mut options = Self::default();
         options.read(optional);
+        options
+    }
+
+    /// What makes these terms, apart from how long they last and whether they may take.
+    fn of_terms(terms: &Terms) -> Self {
+        let mut options = Self { min_qty: terms.min_qty, ..Self::default() };
+        match terms.display {
+            Display::Full => {}
+            Display::Hidden => options.is_hidden = !matches!(terms.pricing, Pricing::Peg(_)),
+            Display::Reserve(shares) => options.max_floor = shares,
+        }
+        match terms.pricing {
+            Pricing::Market => options.order_type = OrderType::MARKET,
+            Pricing::Limit(price) => options.price = Some(price),
+            Pricing::Stop { trigger, limit } => {
+                options.order_type = if limit.is_some() { OrderType::STOP_LIMIT } else { OrderType::STOP };
+                (options.stop_price, options.price) = (Some(trigger), limit);
+            }
+            Pricing::Peg(Peg { to, offset, limit }) => {
+                options.order_type = OrderType::PEG;
+                options.exec_inst = match to {
+                    PegTo::Market => b'P',
+                    PegTo::Primary => b'R',
+                    PegTo::Midpoint => b'M',
+                };
+                (options.peg_offset, options.price) = (offset.into(), limit);
+            }
+        }
         options
     }
 

@@ -1,11 +1,11 @@
 //! Version 3.
 
 use market::{Price, Symbol};
-use matching_engine::{Display, Pricing, Terms};
+use matching_engine::{Display, Pricing, SelfTrade, SelfTradeRule, Terms};
 use order_entry::Text;
 use order_entry::boe::v3::{
-    CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelRejected, ModifyOrder, ModifyRejected, NewOrder,
-    OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, PurgeAcknowledgment,
+    CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelInst, MassCancelRejected, ModifyOrder, ModifyRejected,
+    NewOrder, OrderAcknowledgment, OrderCancelled, OrderExecution, OrderModified, OrderRejected, PurgeAcknowledgment,
     PurgeOrders, PurgeRejected, TradeCancelOrCorrect,
 };
 use order_entry::boe::{BoeError, LoginRequest, OrderType, V3};
@@ -17,7 +17,10 @@ use super::super::named::{
 };
 use super::super::{Effect, Venue};
 use super::v2::{life, symbol_of};
-use super::{BoeWords, Received, Times, boe_side, cancel_code, liquidity_code, prevented, reason_code, side_of, text};
+use super::{
+    BoeWords, NO_FIRM_FILTER, NO_GROUPS, NO_LOCK_OUT, Received, Times, boe_side, cancel_code, liquidity_code,
+    prevented, reason_code, side_of, text,
+};
 
 impl BoeWords for V3 {
     const PROTOCOL: Protocol = Protocol::Boe3;
@@ -36,7 +39,7 @@ impl BoeWords for V3 {
             Inbound::ModifyOrder(modify) => take_modify(venue, account, modify, during_replay, times),
             Inbound::CancelOrder(cancel) => {
                 let target = Target::ClOrdId(cancel.orig_cl_ord_id.trimmed());
-                let request = ChangeRequest { cl_ord_id: None, target, echo: &[] };
+                let request = ChangeRequest { cl_ord_id: None, target, cancels_on_refusal: false, echo: &[] };
                 if during_replay {
                     let why = (Refused::Cancel, OrderRefusal::DuringReplay);
                     venue.refuse_named(account, Self::PROTOCOL, &request, why, times.now_ns);
@@ -47,12 +50,16 @@ impl BoeWords for V3 {
             // The products of this venue are its instruments, and an account is a firm.
             Inbound::MassCancelOrder(cancel) => {
                 let cl_ord_id = cancel.mass_cancel_id.trimmed();
-                let request = MassCancelRequest { cl_ord_id, symbol: product(&cancel.product.0), echo: &kind };
+                let (symbol, unsupported) = (product(&cancel.product.0), unsupported_of(cancel.instruction));
+                let request = MassCancelRequest { cl_ord_id, symbol, side: None, unsupported, echo: &kind };
                 venue.mass_cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
             }
             Inbound::PurgeOrders(purge) => {
                 let cl_ord_id = purge.mass_cancel_id.trimmed();
-                let request = MassCancelRequest { cl_ord_id, symbol: product(&purge.product.0), echo: &kind };
+                let groups = (purge.group_count > 0).then_some(NO_GROUPS);
+                let unsupported = groups.or(unsupported_of(purge.instruction));
+                let symbol = product(&purge.product.0);
+                let request = MassCancelRequest { cl_ord_id, symbol, side: None, unsupported, echo: &kind };
                 venue.mass_cancel_named(account, Self::PROTOCOL, &request, times.now_ns)
             }
             // Nobody is locked out here.
@@ -68,6 +75,15 @@ impl BoeWords for V3 {
     }
 }
 
+/// Which of a cancel's instructions this venue does not follow.
+const fn unsupported_of(instruction: MassCancelInst) -> Option<&'static str> {
+    match instruction {
+        MassCancelInst { firm_filter: b'F', .. } => Some(NO_FIRM_FILTER),
+        MassCancelInst { lockout: b'L', .. } => Some(NO_LOCK_OUT),
+        _ => None,
+    }
+}
+
 fn product(padded: &[u8; 6]) -> Option<Symbol> {
     let mut symbol = [0; 8];
     symbol[..6].copy_from_slice(padded);
@@ -77,13 +93,15 @@ fn product(padded: &[u8; 6]) -> Option<Symbol> {
 fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, during_replay: bool, times: Times) -> Effect {
     let prevent = order.prevent_match;
     let (terms, self_trade) = match prevented(prevent.modifier, prevent.level, prevent.group) {
-        Ok(self_trade) => (terms_of_new(order, times.epoch_ns), self_trade),
+        // The version has no message for an order that lost a part of its contracts.
+        Ok(Some(SelfTrade { rule: SelfTradeRule::Decrement, .. })) => (Err("PreventMatch must be N, O or B"), None),
+        Ok(self_trade) => (side_of(order.side).and_then(|_| terms_of_new(order, times.epoch_ns)), self_trade),
         Err(words) => (Err(words), None),
     };
     let request = OrderRequest {
         cl_ord_id: order.cl_ord_id.trimmed(),
         symbol: symbol_of(&order.symbol.0),
-        side: side_of(order.side),
+        side: side_of(order.side).unwrap_or(market::Side::Sell),
         qty: order.quantity.get(),
         price: Some(Price(order.price.get())),
         terms,
@@ -118,7 +136,9 @@ fn pricing(order_type: OrderType, price: Price, stop: Price) -> Result<Pricing, 
 
 fn take_modify(venue: &mut Venue, account: usize, modify: &ModifyOrder, during_replay: bool, times: Times) -> Effect {
     let target = Target::ClOrdId(modify.orig_cl_ord_id.trimmed());
-    let change = ChangeRequest { cl_ord_id: Some(modify.cl_ord_id.trimmed()), target, echo: &[] };
+    let cancels_on_refusal = modify.cancel_orig_on_reject == b'Y';
+    let cl_ord_id = Some(modify.cl_ord_id.trimmed());
+    let change = ChangeRequest { cl_ord_id, target, cancels_on_refusal, echo: &[] };
     if during_replay {
         let why = (Refused::Replace, OrderRefusal::DuringReplay);
         venue.refuse_named(account, V3::PROTOCOL, &change, why, times.now_ns);
@@ -126,13 +146,15 @@ fn take_modify(venue: &mut Venue, account: usize, modify: &ModifyOrder, during_r
     }
     let (qty, price) = (modify.quantity.get(), Price(modify.price.get()));
     let pricing = pricing(modify.order_type, price, Price(modify.stop_price.get()));
+    // What a modify cannot name stays as the order has it.
+    let kept = venue.terms_of_named(account, V3::PROTOCOL, target).unwrap_or(Terms::limit(qty, price));
     let order = OrderRequest {
         cl_ord_id: modify.cl_ord_id.trimmed(),
         symbol: Symbol::NONE,
         side: market::Side::Buy,
         qty,
         price: Some(price),
-        terms: pricing.map(|pricing| Terms { pricing, ..Terms::limit(qty, price) }),
+        terms: pricing.map(|pricing| Terms { qty, pricing, ..kept }),
         self_trade: None,
         echo: modify.as_bytes(),
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use market::{Price, Side, Symbol};
-use matching_engine::{CancelReason, Liquidity, OrderId, RejectReason};
+use matching_engine::{CancelReason, Liquidity, OrderId, RejectReason, Terms};
 
 /// A message to the account.
 #[derive(Clone, Debug)]
@@ -155,6 +155,8 @@ pub struct NamedOrder {
     /// The identifier of the request that made it.
     pub cl_ord_id: Vec<u8>,
     pub(super) id: Option<OrderId>,
+    /// What it asked for; none where that made no sense.
+    pub(super) terms: Option<Terms>,
     /// The reference of the chain's first order; 0 before it is accepted.
     pub order_id: u64,
     /// The instrument.
@@ -183,6 +185,7 @@ impl NamedOrder {
         Self {
             cl_ord_id: cl_ord_id.to_vec(),
             id: None,
+            terms: None,
             order_id: 0,
             symbol,
             side,

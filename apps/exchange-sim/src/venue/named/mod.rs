@@ -5,6 +5,8 @@
 
 mod answer;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,6 +109,7 @@ impl NamedOrders {
             }
             Report::Rejected { reason, .. } => self.reject(at_ns, at, OrderRefusal::Engine(reason)),
             Report::Executed { order, qty, price, match_number, liquidity } => {
+                self.orders[at].executed += qty;
                 self.orders[at].paid += i64::from(qty) * price.0;
                 self.follow(at, &order, OrderStatus::Filled);
                 self.fills.insert((at, match_number), self.answers.len() as u64 + 1);
@@ -119,11 +122,16 @@ impl NamedOrders {
                 self.tell(at_ns, at, Told::Refreshed { price });
             }
             Report::Broken { match_number, qty, price, .. } => {
-                let order = &mut self.orders[at];
+                let fill = self.fills.get(&(at, match_number)).copied();
+                // What has taken the order's place since counts the fill, too, and is told.
+                let newest = self.order_ids.get(&self.orders[at].order_id).copied().unwrap_or(at);
+                let order = &mut self.orders[newest];
                 order.executed = order.executed.saturating_sub(qty);
                 order.paid -= i64::from(qty) * price.0;
-                let fill = self.fills.get(&(at, match_number)).copied();
-                self.tell(at_ns, at, Told::Broken { qty, price, match_number, fill });
+                if order.executed == 0 && order.leaves > 0 {
+                    order.status = OrderStatus::New;
+                }
+                self.tell(at_ns, newest, Told::Broken { qty, price, match_number, fill });
             }
             // A stop that woke is told by what it does then.
             _ => {}
@@ -131,12 +139,14 @@ impl NamedOrders {
         Some(side)
     }
 
-    /// Takes over what the engine says of an order; `end` is its state without leaves.
+    /// Takes over what the engine says of an order; `end` is its state without leaves. What is
+    /// executed is counted here: the engine counts trades that were broken, and no more than the
+    /// shares of a replacement.
     fn follow(&mut self, at: usize, state: &OrderState, end: OrderStatus) {
         let order = &mut self.orders[at];
         order.id = Some(state.id);
-        (order.executed, order.leaves) = (state.executed, state.leaves);
-        order.status = match (state.leaves, state.executed) {
+        order.leaves = state.leaves;
+        order.status = match (state.leaves, order.executed) {
             (0, _) => end,
             (_, 0) => OrderStatus::New,
             _ => OrderStatus::PartiallyFilled,
@@ -162,9 +172,10 @@ impl NamedOrders {
     fn replaced(&mut self, at_ns: u64, old: usize, at: usize, state: &OrderState) {
         let Some(before) = self.orders.get_mut(old) else { return };
         (before.leaves, before.status) = (0, OrderStatus::Replaced);
-        let (order_id, paid, orig) = (before.order_id, before.paid, before.cl_ord_id.clone());
+        let (order_id, orig) = (before.order_id, before.cl_ord_id.clone());
+        let (executed, paid) = (before.executed, before.paid);
         let order = &mut self.orders[at];
-        (order.order_id, order.paid) = (order_id, paid);
+        (order.order_id, order.executed, order.paid) = (order_id, executed, paid);
         self.order_ids.insert(order_id, at);
         self.follow(at, state, OrderStatus::Filled);
         self.tell(at_ns, at, Told::Replaced);
@@ -216,6 +227,7 @@ impl NamedOrders {
         self.orders.push(NamedOrder {
             cl_ord_id: request.cl_ord_id.to_vec(),
             id: None,
+            terms: request.terms.ok(),
             order_id: 0,
             symbol: request.symbol,
             side: request.side,

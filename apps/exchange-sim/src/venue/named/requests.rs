@@ -1,8 +1,10 @@
 //! Requests about orders that their owner names: a new one, a cancel, a replacement, a cancel of
 //! all.
 
-use market::{Price, Side, Symbol};
-use matching_engine::{CancelReason, NewOrder, OnHalt, OrderId, Owner, RejectReason, ReplaceError, SelfTrade, Terms};
+use market::{Locate, Price, Side, Symbol};
+use matching_engine::{
+    CancelReason, NewOrder, OnHalt, OrderId, OrderView, Owner, Pricing, RejectReason, ReplaceError, SelfTrade, Terms,
+};
 use order_entry::ouch;
 
 use super::super::{Effect, Streams, Venue};
@@ -45,6 +47,8 @@ pub struct ChangeRequest<'a> {
     pub cl_ord_id: Option<&'a [u8]>,
     /// The order.
     pub target: Target<'a>,
+    /// The order is canceled where the request is refused.
+    pub cancels_on_refusal: bool,
     /// What answers repeat, in bytes of the protocol.
     pub echo: &'a [u8],
 }
@@ -56,6 +60,10 @@ pub struct MassCancelRequest<'a> {
     pub cl_ord_id: &'a [u8],
     /// The instrument; all where there is none.
     pub symbol: Option<Symbol>,
+    /// The side; both where there is none.
+    pub side: Option<Side>,
+    /// What it asks for that this venue does not do, in words: then nothing is canceled.
+    pub unsupported: Option<&'static str>,
     /// What answers repeat, in bytes of the protocol.
     pub echo: &'a [u8],
 }
@@ -155,15 +163,14 @@ impl Venue {
     ) -> Effect {
         self.counts.messages += 1;
         let locate = request.symbol.map(|symbol| self.locates.get(&symbol).copied());
-        let told = if locate == Some(None) {
+        let told = if let Some(words) = request.unsupported {
+            Told::Refused(Refused::MassCancel, OrderRefusal::Terms(words))
+        } else if locate == Some(None) {
             Told::Refused(Refused::MassCancel, OrderRefusal::Engine(RejectReason::Symbol))
         } else {
-            let owner = Owner(account as u32 + 1);
-            let Self { engine, view, accounts, public, .. } = self;
-            let before = engine.orders_count();
-            let mut sink = Streams { view, accounts, public };
-            engine.cancel_all(owner, locate.flatten(), CancelReason::User, now_ns, &mut sink);
-            Told::MassCanceled { count: (before - engine.orders_count()) as u32 }
+            let before = self.engine.orders_count();
+            self.cancel_side(account, locate.flatten(), request.side, now_ns);
+            Told::MassCanceled { count: (before - self.engine.orders_count()) as u32 }
         };
         self.named(account, protocol).push(Answer {
             at_ns: now_ns,
@@ -175,6 +182,35 @@ impl Venue {
             request: Some(request.echo.into()),
         });
         self.break_line()
+    }
+
+    /// Cancels the orders of an account, of one instrument and side or of all.
+    fn cancel_side(&mut self, account: usize, symbol: Option<Locate>, side: Option<Side>, now_ns: u64) {
+        let owner = Owner(account as u32 + 1);
+        let Self { engine, view, accounts, public, .. } = self;
+        let Some(side) = side else {
+            let mut sink = Streams { view, accounts, public };
+            engine.cancel_all(owner, symbol, CancelReason::User, now_ns, &mut sink);
+            return;
+        };
+        let named = accounts[account].named.iter().flat_map(|orders| &orders.orders).map(|order| order.id);
+        let ids: Vec<_> = named.chain(accounts[account].orders.values().map(|entry| entry.id)).flatten().collect();
+        for id in ids {
+            let is_meant = |order: OrderView| order.state.side == side && symbol.is_none_or(|it| it == order.symbol);
+            if engine.order(id).is_some_and(is_meant) {
+                // It lives: it was just found.
+                let _ = engine.cancel(id, CancelReason::User, now_ns, &mut Streams { view, accounts, public });
+            }
+        }
+    }
+
+    /// The terms of a live order, as a change of it starts from. A stop that woke is a stop no
+    /// more.
+    pub fn terms_of_named(&self, account: usize, protocol: Protocol, target: Target<'_>) -> Option<Terms> {
+        let order = self.accounts[account].named[protocol as usize].get(target)?;
+        let (terms, live) = (order.terms?, self.engine.order(order.id?)?);
+        let is_stop = matches!(terms.pricing, Pricing::Stop { .. });
+        Some(Terms { pricing: if is_stop { live.pricing } else { terms.pricing }, ..terms })
     }
 
     /// Refuses a new order without a look at it.
@@ -202,7 +238,8 @@ impl Venue {
         now_ns: u64,
     ) {
         let orders = self.named(account, protocol);
-        let order = orders.of_target(request.target).map(|at| orders.orders[at].clone());
+        let named = orders.of_target(request.target);
+        let order = named.map(|at| orders.orders[at].clone());
         let orig = match request.target {
             Target::ClOrdId(orig) => orig,
             Target::OrderId(_) => order.as_ref().map_or(&[][..], |order| &order.cl_ord_id),
@@ -217,6 +254,11 @@ impl Venue {
             order,
             request: Some(request.echo.into()),
         });
+        let id = named.and_then(|at| self.named(account, protocol).orders[at].id);
+        if let Some(id) = id.filter(|_| request.cancels_on_refusal && what == Refused::Replace) {
+            // One that has ended is gone.
+            self.end_named(account, protocol, id, Canceling::default(), now_ns);
+        }
     }
 
     /// Tells an order as it is now; one that is not known was refused.

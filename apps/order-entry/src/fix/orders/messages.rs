@@ -67,6 +67,8 @@ messages! {
         optional 1 account: &'a [u8],
         /// The identifier of this request, and of the order once it is replaced.
         required 11 cl_ord_id: &'a [u8],
+        /// Instructions, characters between spaces.
+        optional 18 exec_inst: &'a [u8],
         /// Required in FIX 4.2.
         optional 21 handl_inst: HandlInst,
         /// The exchange's identifier of the order.
@@ -87,6 +89,8 @@ messages! {
         optional 59 time_in_force: TimeInForce,
         /// When the request was made.
         required 60 transact_time: Utc,
+        /// The least to fill at once.
+        optional 110 min_qty: Decimal,
     }
 
     /// A question what became of an order (H).

@@ -49,13 +49,33 @@ pub struct MemoryStore {
     /// Number, place and length, in rising order.
     kept: Vec<(u64, usize, usize)>,
     bytes: Vec<u8>,
+    drops_oldest: bool,
 }
 
 impl MemoryStore {
-    /// Room for `count` messages of together `len` bytes.
+    /// Room for `count` messages of together `len` bytes; no more is taken than that.
     pub fn new(count: usize, len: usize) -> Self {
         let (kept, bytes) = (Vec::with_capacity(count), Vec::with_capacity(len));
-        Self { next_out: 1, next_in: 1, begun_utc_ns: 0, kept, bytes }
+        Self { next_out: 1, next_in: 1, begun_utc_ns: 0, kept, bytes, drops_oldest: false }
+    }
+
+    /// The same, which forgets the older half of what it keeps where it is full: a resend passes
+    /// over what is gone (SequenceReset), as a venue does that keeps a part of its day.
+    pub fn dropping_oldest(count: usize, len: usize) -> Self {
+        Self { drops_oldest: true, ..Self::new(count, len) }
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.kept.len() < self.kept.capacity() && len <= self.bytes.capacity() - self.bytes.len()
+    }
+
+    #[cold]
+    fn drop_oldest(&mut self) {
+        let count = self.kept.len().div_ceil(2);
+        let end = self.kept.get(count).map_or(self.bytes.len(), |&(_, at, _)| at);
+        self.kept.drain(..count);
+        self.bytes.drain(..end);
+        self.kept.iter_mut().for_each(|(_, at, _)| *at -= end);
     }
 }
 
@@ -77,8 +97,10 @@ impl MessageStore for MemoryStore {
     }
 
     fn put(&mut self, seq: u64, message: &[u8]) -> Result<(), StoreFull> {
-        let is_room = self.kept.len() < self.kept.capacity();
-        if !is_room || message.len() > self.bytes.capacity() - self.bytes.len() {
+        while self.drops_oldest && !self.has_room(message.len()) && !self.kept.is_empty() {
+            self.drop_oldest();
+        }
+        if !self.has_room(message.len()) {
             return Err(StoreFull);
         }
         self.kept.push((seq, self.bytes.len(), message.len()));
@@ -106,5 +128,28 @@ impl MessageStore for MemoryStore {
 
     fn begun_utc_ns(&self) -> u64 {
         self.begun_utc_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_store_refuses_or_forgets_its_older_half() {
+        let mut full = MemoryStore::new(4, 100);
+        let mut dropping = MemoryStore::dropping_oldest(4, 100);
+        for seq in 1..=4 {
+            full.put(seq, &[seq as u8; 3]).unwrap();
+            dropping.put(seq, &[seq as u8; 3]).unwrap();
+        }
+        assert_eq!(full.put(5, b"five"), Err(StoreFull));
+        dropping.put(5, b"five").unwrap();
+        assert_eq!((dropping.next_kept(1), dropping.get(2), dropping.get(3)), (Some(3), None, Some(&[3; 3][..])));
+        assert_eq!((dropping.get(5), dropping.next_out()), (Some(&b"five"[..]), 6));
+        // Bytes run out, too, and a message that never fits is refused.
+        dropping.put(6, &[6; 95]).unwrap();
+        assert_eq!((dropping.next_kept(1), dropping.get(6)), (Some(5), Some(&[6; 95][..])));
+        assert_eq!(dropping.put(7, &[7; 101]), Err(StoreFull));
     }
 }
