@@ -16,6 +16,12 @@ pub enum RulesError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// It is neither a file nor a pipe that the program has inherited: a device, a socket, a FIFO
+    /// that has a name.
+    NoFile {
+        /// The path as it was given.
+        path: PathBuf,
+    },
     /// The file is longer than a file of rules is.
     TooLong {
         /// The path as it was given.
@@ -54,6 +60,14 @@ impl fmt::Display for RulesError {
         match self {
             Self::Unreadable { path, error } => {
                 write!(f, "cannot read the rules {}: {error}; check the path", printable(path.display()))
+            }
+            Self::NoFile { path } => {
+                write!(
+                    f,
+                    "{} is neither a file nor a pipe of the shell's, such as <(...), and is not waited for: write the \
+                     rules to a file",
+                    printable(path.display())
+                )
             }
             Self::TooLong { path } => {
                 write!(

@@ -2,8 +2,9 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::error::{LEN_MAX, RulesError};
@@ -121,11 +122,39 @@ impl Rules {
     }
 }
 
+/// Opens a file, or a pipe that this process has inherited, and waits for neither: a FIFO that
+/// nobody writes to would hold the program that the library is in for ever. `None` for all others.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    // `O_NONBLOCK`: to open a FIFO waits for its writer.
+    const O_NONBLOCK: i32 = 0o4000;
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(Some(file));
+    }
+    // Whoever writes to such a pipe is there already, or has ended; its reads may wait for bytes.
+    if kind.is_fifo() && is_inherited_pipe(path) { File::open(path).map(Some) } else { Ok(None) }
+}
+
+/// Whether a path, such as /dev/fd/63, is that of a pipe without a name.
+fn is_inherited_pipe(path: &Path) -> bool {
+    let mut at = path.to_owned();
+    // /dev/stdin is a link to a link.
+    for _ in 0..4 {
+        let Ok(to) = fs::read_link(&at) else { return false };
+        if to.to_string_lossy().starts_with("pipe:[") {
+            return true;
+        }
+        at = at.parent().unwrap_or(Path::new("/")).join(to);
+    }
+    false
+}
+
 /// The name of a file, and its text.
 pub(super) fn read(path: &Path) -> Result<(String, String), RulesError> {
     let unreadable = |error| RulesError::Unreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open(path).map_err(unreadable)?.ok_or_else(|| RulesError::NoFile { path: path.to_owned() })?;
     file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > LEN_MAX {
         return Err(RulesError::TooLong { path: path.to_owned() });

@@ -258,6 +258,30 @@ fn file_that_is_no_file_of_rules_is_refused() {
     assert_eq!(decide(&rules, "p", Traffic::TcpServer, "0.0.0.0:1", ""), (Role::Os, "line 2 of x"));
 }
 
+#[test]
+fn fifo_and_device_are_refused_without_a_wait_and_an_inherited_pipe_is_read() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = |path: &std::path::Path| {
+        let error = Rules::load(path).map(drop).unwrap_err();
+        assert!(matches!(error, RulesError::NoFile { .. }), "{error}");
+        assert!(error.to_string().starts_with(&format!("{} is neither a file nor a pipe", path.display())), "{error}");
+    };
+    refused(&fifo);
+    refused("/dev/zero".as_ref());
+    // By its descriptor it is the same FIFO: who opens it again may wait.
+    let both = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    refused(format!("/dev/fd/{}", both.as_raw_fd()).as_ref());
+    let (read, mut write) = std::io::pipe().unwrap();
+    write.write_all(b"use os tcp_server *:1\n").unwrap();
+    drop(write);
+    let rules = Rules::load(format!("/dev/fd/{}", read.as_raw_fd()).as_ref()).unwrap();
+    assert_eq!(decide(&rules, "p", Traffic::TcpServer, "0.0.0.0:1", "").0, Role::Os);
+}
+
 /// Pieces of both grammars, so that random texts go far into them.
 const PIECES: &[&str] = &[
     "use",
