@@ -1,10 +1,11 @@
 //! Flows that a broker takes back while their program runs: the program's sockets say so.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufReader, Write};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
-use wirepath_tests::live::{OURS, THEIRS, has_program, wait_until};
+use wirepath_tests::live::{NEAR, OURS, THEIRS, has_program, wait_until};
 
 use super::{Ended, Rig, SERVED, echo, next_line};
 
@@ -49,6 +50,28 @@ fn until_listed(rig: &Rig, words: &[&str]) {
         let listed = String::from_utf8(tool.output().unwrap().stdout).unwrap();
         listed.lines().any(|line| words.iter().all(|word| line.contains(word)))
     });
+}
+
+#[test]
+fn broker_whose_counters_have_no_file_says_so_and_serves() {
+    let test = "broker_whose_counters_have_no_file_says_so_and_serves";
+    let Some(mut rig) = Rig::new(test) else { return };
+    rig.broker.kill().unwrap();
+    rig.broker.wait().unwrap();
+    // No folder can be made there.
+    let shm = rig.folder.path().join("shm");
+    fs::remove_dir_all(&shm).unwrap();
+    let mut broker = Command::new(rig.folder.path().join("wirepath"));
+    broker.args(["broker", "--interface", NEAR, "--uid", &SERVED.to_string(), "--socket"]);
+    broker.arg(rig.folder.path().join("socket")).env("WIREPATH_SHM", "/proc/none").stderr(Stdio::piped());
+    rig.broker = rig.wire.near.run(|| broker.spawn()).unwrap();
+    let mut said = BufReader::new(rig.broker.stderr.take().unwrap());
+    let first = next_line(&mut said);
+    assert!(first.contains("; `wirepath stats` does not show its counters ("), "{first}");
+    fs::create_dir(&shm).unwrap();
+    fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
+    echo(&rig.wire);
+    assert_eq!(rig.talk(&["socat", "-", &format!("UDP:{THEIRS}:7000")], "by udp"), "by udp");
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn caller(rig: &Rig) -> (Child, BufReader<ChildStdout>) {
     (child, said)
 }
 
-fn next_line(said: &mut BufReader<ChildStdout>) -> String {
+fn next_line(said: &mut BufReader<impl Read>) -> String {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     line

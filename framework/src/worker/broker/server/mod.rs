@@ -67,6 +67,8 @@ pub struct Broker {
     lines: u32,
     refusal_lines: RefusalLines,
     counters: Counters,
+    /// Why its counters are in no file.
+    uncounted: Option<String>,
     _block: Block,
 }
 
@@ -93,7 +95,11 @@ impl Broker {
         // program.
         let listener = Listener::open(&config.path)?;
         let mut device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
-        let block = Block::create("broker").map_err(|error| failed(&error))?;
+        // Programs need the broker more than the operator needs its counters.
+        let (block, uncounted) = match Block::create("broker") {
+            Ok(block) => (block, None),
+            Err(error) => (Block::heap(), Some(error.to_string())),
+        };
         let scope = block.scope("broker");
         let mirror = Mirror::open(&scope).map_err(|error| failed(&error))?;
         let icmp_errors =
@@ -142,6 +148,7 @@ impl Broker {
             lines: 0,
             refusal_lines: RefusalLines::new(Instant::now()),
             counters,
+            uncounted,
             _block: block,
         })
     }
@@ -149,6 +156,9 @@ impl Broker {
     /// For the operator: the interface, the mode, the path.
     pub fn describe(&self) -> String {
         let mut words = format!("{}; at {}", self.device.describe(), self.config.path.display());
+        if let Some(why) = &self.uncounted {
+            words += &format!("; `wirepath stats` does not show its counters ({why})");
+        }
         if self.forwarder.is_some() {
             words += "; frames are passed on, so programs share the queues";
         } else if self.queues > 1 {
