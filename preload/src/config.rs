@@ -144,9 +144,25 @@ pub(crate) fn say(sentence: impl Display) {
 
 fn print(sentence: impl Display) {
     // A program may have a socket at number 2.
-    if table::find(2).is_none() {
+    if table::find(2).is_none() && is_standard_error() {
         let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
     }
+}
+
+/// The file that number 2 names where it is standard error: device and inode, and the number of a
+/// terminal.
+static STANDARD_ERROR: Mutex<Option<[u64; 3]>> = Mutex::new(None);
+
+/// Number 2 is standard error from now on: at the start of the program, and where it puts another
+/// file there by `dup2`, as it does with its log. A file that merely gets the number, because it is
+/// the lowest one that is free, is none: our lines would damage it.
+pub(crate) fn note_standard_error() {
+    *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = sys::identity(2);
+}
+
+fn is_standard_error() -> bool {
+    let is = *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner);
+    is.is_some() && sys::identity(2) == is
 }
 
 /// Applies the policy after the sockets of an engine could not be offloaded.

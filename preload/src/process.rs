@@ -165,6 +165,11 @@ pub(crate) fn is_owner_by_pid() -> bool {
     is_owner() && sys::getpid() == PID.load(Ordering::Relaxed)
 }
 
+/// Whether this is a child of `vfork`, whose memory is its parent's and whose descriptors are not.
+pub(crate) fn is_vfork_child() -> bool {
+    is_owner() && !is_owner_by_pid()
+}
+
 /// Reports that a child uses a descriptor whose socket its parent has offloaded.
 pub(crate) fn say_that_child_has_none() {
     if !HAS_SAID.swap(true, Ordering::Relaxed) {

@@ -260,6 +260,14 @@ pub(crate) fn eventfd() -> Result<c_int, Errno> {
     call!(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(|fd| fd as c_int)
 }
 
+/// Device, inode and number of a special file, by which a descriptor's file is told from others.
+pub(crate) fn identity(fd: c_int) -> Option<[u64; 3]> {
+    // SAFETY: a structure of integers.
+    let mut facts: libc::stat = unsafe { core::mem::zeroed() };
+    call!(libc::SYS_fstat, fd, &raw mut facts).ok()?;
+    Some([facts.st_dev, facts.st_ino, facts.st_rdev])
+}
+
 /// `write`.
 pub(crate) fn write(fd: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     call!(libc::SYS_write, fd, bytes.as_ptr(), bytes.len())

@@ -340,6 +340,9 @@ fn about_to_replace(fd: c_int, new: c_int) {
 
 /// Records that `new` duplicates `fd`, if the call succeeded.
 fn note_dup(fd: c_int, new: c_int) {
+    if new == 2 && IS_ON.load(Ordering::Acquire) && !process::is_vfork_child() {
+        config::note_standard_error();
+    }
     if new >= 0
         && (table::find(fd).is_some() || table::find(new).is_some())
         && !thread::is_inside()

@@ -29,6 +29,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn begin() {
         real::look_up();
+        config::note_standard_error();
         if config::get().is_some() {
             process::begin();
             IS_ON.store(true, Ordering::Release);

@@ -51,6 +51,42 @@ fn decides(wire: &Wire, library: &Path, before: &[&str], settings: &[&str], sent
     assert_eq!(said(&with("quiet")), "ran\n");
 }
 
+/// Gives number 2 to another file, in one of two ways, and makes a socket of which there is
+/// something to say.
+const OTHER_FILE: &str = "import os, socket, sys
+file = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o600)
+if sys.argv[1] == 'dup2':
+    os.dup2(file, 2)
+else:
+    os.close(2)
+    assert os.open(sys.argv[2], os.O_RDWR) == 2
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('0.0.0.0', 7400))
+";
+
+#[test]
+fn sentence_goes_to_a_log_that_is_made_standard_error_and_to_no_file_that_has_its_number_by_chance() {
+    let test = "sentence_goes_to_a_log_that_is_made_standard_error_and_to_no_file_that_has_its_number_by_chance";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (rules, file) = (folder.path().join("os.toml"), folder.path().join("file"));
+    fs::write(&rules, "default = \"os\"\n").unwrap();
+    let written = |how: &str| {
+        let _ = fs::remove_file(&file);
+        let settings = [
+            format!("LD_PRELOAD={}", library().display()),
+            format!("WIREPATH_INTERFACE={NEAR}"),
+            format!("WIREPATH_RULES={}", rules.display()),
+        ];
+        let program = ["python3", "-c", OTHER_FILE, how, file.to_str().unwrap()];
+        let words: Vec<&str> = settings.iter().map(String::as_str).chain(program).collect();
+        let output = wire.near.command("env", &words).unwrap();
+        assert!(output.status.success(), "{how}: {}", said(&output));
+        fs::read_to_string(&file).unwrap()
+    };
+    assert!(written("dup2").starts_with("wirepath: a socket stays with the kernel: "));
+    assert_eq!(written("close"), "");
+}
+
 #[test]
 fn wrong_setting_is_a_sentence_and_the_policy_decides() {
     let test = "wrong_setting_is_a_sentence_and_the_policy_decides";
