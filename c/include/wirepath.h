@@ -206,16 +206,17 @@ WP_API int wp_release(wp_stack stack, wp_buffer buffer);
 
 /* ---- Sleeping --------------------------------------------------------------------------------- */
 
-/* A descriptor that is readable while frames wait, for epoll, poll or select. The stack owns it: do
- * not read or close it. Level-triggered; wp_poll takes the frames.
+/* A descriptor that is readable while frames wait, or changes of the kernel's tables do, for epoll,
+ * poll or select. The stack owns it: do not read or close it. Level-triggered; wp_poll takes both.
+ * Ask for it before the first wp_time_to_next: until then changes of the kernel's tables do not wake
+ * it, and that returns 20 ms at most.
  *
  * WP_E_UNSUPPORTED: the device can only be polled (memory wires, captures). */
 WP_API int wp_wait_fd(wp_stack stack);
 
 /* Nanoseconds that you may sleep on the descriptor before wp_poll has work: 0 to poll at once,
  * INT64_MAX if only a frame or a call brings work. Call it just before the sleep, after a poll that
- * returned no event; round the timeout of epoll_wait up. On an interface never more than 10 to 100
- * ms, because changes of the kernel's tables do not wake the descriptor. Some 100 ns. */
+ * returned no event; round the timeout of epoll_wait up. Some 100 ns. */
 WP_API int64_t wp_time_to_next(wp_stack stack);
 
 /* Sleeps until a frame comes or a timer is due, for at most `timeout_ns` (negative: no limit), and

@@ -184,7 +184,7 @@ impl Stack {
         self.port.now().as_nanos() as i64
     }
 
-    pub(crate) fn wait_fd(&self) -> Result<i32> {
+    pub(crate) fn wait_fd(&mut self) -> Result<i32> {
         let none = "the device of this stack has no descriptor to sleep on: poll it, or call wp_wait";
         self.port.wait_fd().ok_or_else(|| Fault::because(Code::Unsupported, none))
     }
@@ -202,10 +202,11 @@ impl Stack {
     }
 
     pub(crate) fn wait(&mut self, timeout_ns: i64) {
+        let fd = self.port.wait_fd();
         let next = self.time_to_next();
         let next = if timeout_ns < 0 { next } else { next.min(timeout_ns) };
         let timeout = (next != i64::MAX).then(|| StdDuration::from_nanos(next.max(0) as u64));
-        match self.port.wait_fd() {
+        match fd {
             fd @ Some(_) => sleep_on([fd], timeout),
             None => std::thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
         }

@@ -6,7 +6,7 @@
 //!  Port::embed ─▶ on_start ─▶ poll … with_app … subscribe … poll ─▶ drop: on_stop, resets, counters
 //! ```
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::account;
@@ -21,6 +21,7 @@ use super::subscription::Subscription;
 use crate::counters::{Block, Scope, Snapshot};
 use crate::device::{Queue, RxQueue, RxState};
 use crate::pipeline::{App, Cx, HostStack};
+use crate::sys::socket::{epoll, watch};
 use crate::time::{Clock, Duration, Instant, MonotonicClock, TscClock};
 
 /// The name of the only worker, in its counters.
@@ -42,6 +43,8 @@ pub struct EmbeddedPort<A: App, S: PortSource = Named> {
     now: Instant,
     /// Whether the caller may have slept since.
     is_asleep: bool,
+    /// Readable while frames wait, or news of the kernel; made when it is first asked for.
+    is_readable: Option<OwnedFd>,
     /// Frames of the last turn.
     received: usize,
     until_publish: u32,
@@ -150,6 +153,7 @@ impl<S: PortSource> Port<S> {
             clock,
             now,
             is_asleep: false,
+            is_readable: None,
             received: 0,
             until_publish: 0,
             is_shared,
@@ -275,10 +279,28 @@ impl<A: App, S: PortSource> EmbeddedPort<A, S> {
     }
 
     /// A descriptor that is readable while frames wait
-    /// ([`Worker::wait_fd`](crate::worker::Worker::wait_fd)): for an epoll set. `None` where the
-    /// device can only be polled.
-    pub fn wait_fd(&self) -> Option<RawFd> {
-        self.worker.running.worker.wait_fd()
+    /// ([`Worker::wait_fd`](crate::worker::Worker::wait_fd)), or news of the kernel do
+    /// ([`Worker::update_fd`](crate::worker::Worker::update_fd)): for an epoll set. The port owns
+    /// it. `None` where the device can only be polled.
+    ///
+    /// From the first call on [`time_to_next`](Self::time_to_next) counts on the caller sleeping on
+    /// it. Without a free descriptor for the two, it is the one for frames, and the kernel's tables
+    /// are looked at each 20 ms.
+    pub fn wait_fd(&mut self) -> Option<RawFd> {
+        let worker = &mut self.worker.running.worker;
+        let frames = worker.wait_fd()?;
+        if self.is_readable.is_none()
+            && let Ok(set) = epoll()
+            && watch(&set, frames).is_ok()
+        {
+            // From here on the kernel's news wake who sleeps on it.
+            if let Some(updates) = worker.update_fd() {
+                // It fails for want of kernel memory alone.
+                let _ = watch(&set, updates);
+            }
+            self.is_readable = Some(set);
+        }
+        Some(self.is_readable.as_ref().map_or(frames, AsRawFd::as_raw_fd))
     }
 
     /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again: zero if

@@ -95,6 +95,21 @@ pub(crate) fn eventfd() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
+/// A descriptor that is readable while one of those is that [`watch`] adds (epoll(7)).
+pub(crate) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let set = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: new (2).
+    Ok(unsafe { OwnedFd::from_raw_fd(set) })
+}
+
+/// Adds a descriptor, which stays its owner's.
+pub(crate) fn watch(set: &OwnedFd, fd: RawFd) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: the event is borrowed for the call (1); both descriptors are their owners' (2).
+    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
 /// Waits until one of `fds` is readable, `timeout` is over, or a signal came (an error); returns
 /// whether one is readable, or has an error to read.
 pub(crate) fn wait_readable<const N: usize>(fds: [Option<RawFd>; N], timeout: Option<Duration>) -> io::Result<bool> {

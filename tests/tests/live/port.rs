@@ -4,15 +4,17 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use wirepath::counters::{Reading, Snapshot};
 use wirepath::prelude::*;
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
+use wirepath::worker::live::sleep_on;
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, wait_until};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
@@ -37,6 +39,36 @@ fn datagrams(shm: &Path) -> u64 {
     let Some(program) = Snapshot::list(shm).ok().and_then(|mut list| list.running.pop()) else { return 0 };
     let counts = program.samples.iter().filter(|sample| sample.name.ends_with("udp/datagrams"));
     counts.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
+}
+
+#[test]
+fn embedded_port_is_woken_by_its_descriptor_for_news_of_the_kernel_and_by_no_timer_until_then() {
+    let test = "embedded_port_is_woken_by_its_descriptor_for_news_of_the_kernel_and_by_no_timer_until_then";
+    let Some(wire) = wire(test) else { return };
+    wire.near.run(|| {
+        let mut port = Port::open(NEAR).unwrap().embed(()).unwrap();
+        let fd = port.wait_fd().unwrap();
+        let mut until_idle = || {
+            while port.poll() > 0 || port.time_to_next().is_some_and(|next| next.as_nanos() == 0) {}
+            port.time_to_next()
+        };
+        // News of the start may still come.
+        while is_readable_within(fd, Duration::from_millis(100)) {
+            until_idle();
+        }
+        // The kernel's tables were looked at each 20 ms.
+        let next = until_idle();
+        assert!(next.is_none_or(|next| next >= wirepath::time::Duration::from_millis(100)), "{next:?}");
+        wire.near.ip(&["addr", "add", "198.51.100.1/24", "dev", NEAR]).unwrap();
+        assert!(is_readable_within(fd, TIMEOUT), "nothing woke it");
+    });
+}
+
+/// Whether a descriptor is readable before this time is over.
+fn is_readable_within(fd: RawFd, time: Duration) -> bool {
+    let begin = Instant::now();
+    sleep_on([Some(fd)], Some(time));
+    begin.elapsed() < time
 }
 
 #[test]
