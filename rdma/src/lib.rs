@@ -6,6 +6,7 @@ pub mod mirror;
 pub mod port;
 pub mod provider;
 pub mod roce;
+pub mod snapshot;
 pub mod wire;
 
 #[cfg(any(test, feature = "testing"))]

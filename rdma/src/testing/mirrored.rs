@@ -21,9 +21,10 @@ pub struct Mirrored {
     pub frames: u64,
     /// The device of the log's end, and that of the copy's.
     pub devices: [Device; 2],
+    /// The time, in nanoseconds.
+    pub now: u64,
     mr: Mr,
     holder: (CqHandle, QpHandle),
-    now: u64,
 }
 
 impl Mirrored {
@@ -32,7 +33,8 @@ impl Mirrored {
     /// # Panics
     /// If a device has no room for what it needs.
     pub fn new(options: &MirrorOptions, len: usize) -> Self {
-        let config = DeviceConfig::default();
+        // Each WRITE of a window may be under way.
+        let config = DeviceConfig { unacknowledged_packets: 4 * options.window, ..DeviceConfig::default() };
         let mut devices = [Device::new(&config), Device::new(&config)];
         let pds = devices.each_mut().map(|device| device.create_pd().expect("the first domain"));
         let mirror = LogMirror::new(&mut devices[0], pds[0], options).expect("room for a mirror");

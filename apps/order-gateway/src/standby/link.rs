@@ -139,7 +139,7 @@ impl StandbyLink {
             self.primary.connected();
         }
         self.stream.as_ref()?;
-        let event = self.exchange(now_ns, journal).unwrap_or_else(|why| {
+        let event = self.exchange(now_ns, journal, report).unwrap_or_else(|why| {
             let effect = match self.writer.as_ref().map(Writer::policy) {
                 Some(MirrorPolicy::GoOn) => "; orders go on without it",
                 Some(_) => "; no order leaves without it",
@@ -170,6 +170,7 @@ impl StandbyLink {
         &mut self,
         now_ns: u64,
         journal: &Journal<M>,
+        report: &mut impl FnMut(&str),
     ) -> Result<Option<PrimaryEvent>, String> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let mut buffer = [0; 4_096];
@@ -180,8 +181,10 @@ impl StandbyLink {
             Err(error) if is_nothing(&error) => (),
             Err(error) => return Err(error.to_string()),
         }
-        if let Some(writer) = &mut self.writer {
-            writer.turn(&mut self.primary, journal)?;
+        if let Some(writer) = &mut self.writer
+            && writer.turn(&mut self.primary, journal)?
+        {
+            report("the mirror's memory is written from now on");
         }
         event = event.or(self.primary.poll(now_ns, journal));
         self.flush()?;

@@ -62,17 +62,21 @@ impl Writer {
         self.mirror.renew(self.port.device()).map_err(|error| error.to_string())
     }
 
-    /// One turn of the port and of the connection.
-    pub(super) fn turn<M: JournalMemory>(&mut self, primary: &mut Primary, journal: &Journal<M>) -> Result<(), String> {
+    /// One turn of the port and of the connection. True in the turn in which it begins to write.
+    pub(super) fn turn<M: JournalMemory>(
+        &mut self,
+        primary: &mut Primary,
+        journal: &Journal<M>,
+    ) -> Result<bool, String> {
         self.port.turn();
         if let Some(memory) = primary.take_memory() {
             self.begins = Some(memory);
         }
         self.begin(primary)?;
-        if !self.is_writing && primary.is_ready() {
-            self.is_writing = true;
-        }
-        self.write(primary, journal)
+        let begins = !self.is_writing && primary.is_ready();
+        self.is_writing |= begins;
+        self.write(primary, journal)?;
+        Ok(begins)
     }
 
     /// Connects the queue pair as soon as there is a way to the standby.

@@ -147,3 +147,43 @@ fn mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary() {
     mirror.kill().unwrap();
     mirror.wait().unwrap();
 }
+
+/// Kills the mirror of a primary by a policy, and returns the primary and what it says then.
+fn without_its_mirror(test: &str, policy: &str) -> Option<(Wire, Child, Receiver<String>)> {
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let [ours, theirs] = ["ours", "theirs"].map(|name| config(directory.path(), name, ""));
+    let (mut mirror, mirror_said) = program(&wire, false, &["mirror", &theirs, "10.9.0.2", "--via", "veth1"]);
+    wait_for(&mirror_said, "holds a mirror at rdma://10.9.0.2:9301");
+    let run = ["run", &ours, "--via", "veth0", "--mirror", "rdma://10.9.0.2:9301", "--mirror-policy", policy];
+    let (primary, said) = program(&wire, true, &run);
+    wait_for(&said, "the mirror's memory is written from now on");
+    mirror.kill().unwrap();
+    mirror.wait().unwrap();
+    Some((wire, primary, said))
+}
+
+fn end(mut primary: Child) {
+    primary.kill().unwrap();
+    primary.wait().unwrap();
+}
+
+#[test]
+fn primary_that_has_lost_its_mirror_goes_on_where_its_policy_is_so() {
+    let test = "primary_that_has_lost_its_mirror_goes_on_where_its_policy_is_so";
+    let Some((_wire, primary, said)) = without_its_mirror(test, "go-on") else { return };
+    wait_for(&said, "orders go on without it");
+    wait_for(&said, "no connection to 127.0.0.1:9");
+    end(primary);
+}
+
+#[test]
+fn primary_that_has_lost_its_mirror_sends_nothing_where_its_policy_is_so() {
+    let test = "primary_that_has_lost_its_mirror_sends_nothing_where_its_policy_is_so";
+    for policy in ["stop", "before-send"] {
+        let Some((_wire, primary, said)) = without_its_mirror(test, policy) else { return };
+        wait_for(&said, "no order leaves without it");
+        end(primary);
+    }
+}
