@@ -15,6 +15,7 @@ use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::measure::outside::between_marks;
 use wirepath_benches::mlx5::{Cqes, Posting, Rings, SendRings};
+use wirepath_benches::rdma::orders::{MirroredOrders, ORDERS, Reach};
 use wirepath_benches::rdma::pair::{self as rdma_pair, Pair as RdmaPair};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::sockets::{OwnExchange, OwnReception, SocketExchange, SocketReception};
@@ -30,7 +31,7 @@ const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, fo
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
     tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500, itch-books, mdp3-books, \
-    rdma-send, rdma-write, rdma-bulk-4096, rdma-bulk-1024";
+    rdma-send, rdma-write, rdma-bulk-4096, rdma-bulk-1024, rdma-order, rdma-order-posted, rdma-order-framed";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -80,6 +81,9 @@ fn main() -> ExitCode {
         "rdma-write" => rdma_messages(measured_rdma_writes, rounds),
         "rdma-bulk-4096" => rdma_bulk(Mtu::B4096, rounds),
         "rdma-bulk-1024" => rdma_bulk(Mtu::B1024, rounds),
+        "rdma-order" => rdma_orders(Reach::Journal, rounds),
+        "rdma-order-posted" => rdma_orders(Reach::Posted, rounds),
+        "rdma-order-framed" => rdma_orders(Reach::Framed, rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -162,6 +166,16 @@ fn rdma_messages(measured: fn(&mut RdmaPair), rounds: usize) {
     let mut pair = RdmaPair::new(rdma_pair::PairConfig::default());
     for _ in 0..rounds {
         between_marks(|| measured(&mut pair));
+    }
+}
+
+/// A packet is an order.
+fn rdma_orders(reach: Reach, rounds: usize) {
+    const _: () = assert!(ROUND == ORDERS);
+    let mut orders = MirroredOrders::new(reach);
+    for _ in 0..rounds {
+        measured_rdma_orders(&mut orders);
+        orders.settle();
     }
 }
 
@@ -446,6 +460,11 @@ fn measured_rdma_writes(pair: &mut RdmaPair) {
         pair.write(0);
         pair.complete();
     }
+}
+
+#[inline(never)]
+fn measured_rdma_orders(orders: &mut MirroredOrders) {
+    (0..ORDERS).for_each(|_| orders.order());
 }
 
 #[inline(never)]

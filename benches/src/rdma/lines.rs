@@ -1,11 +1,11 @@
 //! The lines of the table: what the project promises of RDMA.
 
-use core::cell::RefCell;
 use std::time::Instant;
 
 use rdma::roce::Mtu;
 
-use super::pair::{BURST_LEN, Pair, PairConfig};
+use super::orders::{MirroredOrders, ORDERS, Reach};
+use super::pair::{Pair, PairConfig};
 use crate::frames::shuffled;
 use crate::measure::outside::Subject;
 use crate::measure::sampling::{Spread, interleave};
@@ -27,6 +27,7 @@ pub fn lines(samples: usize, packets: &Subject, mut add: impl FnMut(Line)) {
     let instructions = |path: &str| packets.instructions(path).map(Spread::exactly);
     messages(samples, instructions, &mut add);
     bulk(samples, instructions, &mut add);
+    orders(samples, instructions, &mut add);
     connections(samples, &mut add);
     memory(&mut add);
     let mut pair = Pair::new(PairConfig::default());
@@ -75,39 +76,43 @@ fn bulk(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut imp
     }
 }
 
-/// The connections take turns in no order that a cache could foresee: one exchange after the other,
-/// of which each waits for the lines of its queue pairs, and in bursts, as a worker has them, whose
-/// waits overlap. The packets of an exchange are the same in all three.
+/// The frame leaves in the turn of the port behind the order, or before it where the order waits.
+fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
+    let [mut plain, mut posted, mut framed] = [Reach::Journal, Reach::Posted, Reach::Framed].map(MirroredOrders::new);
+    let sample = |orders: &mut MirroredOrders| {
+        let spent = time(ORDERS, || orders.order());
+        orders.settle();
+        spent
+    };
+    let [plain, posted, framed] =
+        interleave(samples, [&mut || sample(&mut plain), &mut || sample(&mut posted), &mut || sample(&mut framed)]);
+    add(Line::new("an order's states, risk checks and record, without a mirror", "ns", plain.spread()));
+    add(Line::new("  instructions", "instr", instructions("rdma-order")));
+    let what = "journal mirrored by WRITE, added to an order's path: its WRITE posted";
+    add(Line::new(what, "ns", posted.minus(&plain)).at_most(60.0).hoping(30.0));
+    add(Line::new("  instructions, with the order's own", "instr", instructions("rdma-order-posted")));
+    add(Line::new("journal mirrored by WRITE: posted, and its frame made", "ns", framed.minus(&plain)));
+    add(Line::new("  instructions, with the order's own", "instr", instructions("rdma-order-framed")));
+}
+
+/// The connections take turns in no order that a cache could foresee.
 fn connections(samples: usize, add: &mut impl FnMut(Line)) {
     let mut one = Pair::new(PairConfig { depth: 4, ..PairConfig::default() });
-    let many = RefCell::new(Pair::new(PairConfig { depth: 4, connections: CONNECTIONS, ..PairConfig::default() }));
+    let mut many = Pair::new(PairConfig { depth: 4, connections: CONNECTIONS, ..PairConfig::default() });
     let mut order = shuffled(CONNECTIONS, CONNECTIONS as usize, 3).into_iter().cycle();
     let exchange = |pair: &mut Pair, connection| {
         pair.write(connection);
         pair.complete();
     };
-    let others = shuffled(CONNECTIONS, CONNECTIONS as usize, 4);
-    let mut bursts = others.chunks_exact(BURST_LEN).cycle();
-    let [one, many, bursts] = interleave(
+    let [one, many] = interleave(
         samples / 4,
-        [
-            &mut || time(MESSAGES, || exchange(&mut one, 0)),
-            &mut || {
-                let mut many = many.borrow_mut();
-                time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize))
-            },
-            &mut || {
-                let mut many = many.borrow_mut();
-                let each = time(MESSAGES / BURST_LEN, || many.write_on_each(bursts.next().unwrap_or(&[])));
-                each / BURST_LEN as f64
-            },
-        ],
+        [&mut || time(MESSAGES, || exchange(&mut one, 0)), &mut || {
+            time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize))
+        }],
     );
     add(Line::new("RDMA WRITE of 64 B over 10,000 connections in turn, to its completion", "ns", many.spread()));
     add(Line::new("  over one connection", "ns", one.spread()));
     add(Line::new("  10,000 over one", "x", many.over(&one)).at_most(2.5).hoping(1.5));
-    add(Line::new("  in bursts of 32 over 10,000 connections, prefetched", "ns", bursts.spread()));
-    add(Line::new("  10,000 in bursts over one", "x", bursts.over(&one)).at_most(2.5).hoping(1.5));
 }
 
 /// Of both ends, half; the memory of the devices counts, and that of the messages not.

@@ -1,6 +1,7 @@
 //! RDMA in plain memory: two RoCE devices on one core, with nothing between them.
 
 mod lines;
+pub mod orders;
 pub mod pair;
 
 pub use lines::lines;
