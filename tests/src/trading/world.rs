@@ -58,6 +58,9 @@ pub(super) struct World<S> {
     limits_version: u64,
     position_max: i64,
     position_max_ever: i64,
+    /// The greatest exposure that is right now.
+    exposure_max: i64,
+    is_reloading: bool,
     pub takeovers: u64,
     pub restarts: u64,
     pub story: Vec<String>,
@@ -94,6 +97,8 @@ impl<S: SimSession> World<S> {
             limits_version: 1,
             position_max: 1_500,
             position_max_ever: 1_500,
+            exposure_max: 1_500,
+            is_reloading: false,
             takeovers: 0,
             restarts: 0,
             story: Vec::new(),
@@ -171,6 +176,8 @@ impl<S: SimSession> World<S> {
                 self.limits_version += 1;
                 self.position_max = 500 * (1 + self.random.below(6) as i64);
                 self.position_max_ever = self.position_max_ever.max(self.position_max);
+                // What it allows holds once the gateway has taken it.
+                (self.exposure_max, self.is_reloading) = (self.position_max_ever, true);
                 self.command(|_| Command::Limits(limits(self.limits_version, self.position_max)));
             }
         }
@@ -241,6 +248,8 @@ impl<S: SimSession> World<S> {
         run.commands = Some(commands);
         run.standby = Some(StandbyLink::new(Box::new(host), LEASE, standby));
         self.active = idx;
+        // What was sent before, perhaps by another machine, was right by the limits of its time.
+        self.exposure_max = self.position_max_ever;
         self.machines[idx].process = Process::Gateway(Box::new(run), sender, kill);
     }
 
@@ -258,13 +267,26 @@ impl<S: SimSession> World<S> {
         for idx in 0..2 {
             self.turn_of(idx, is_trading)?;
         }
+        if std::mem::take(&mut self.is_reloading) {
+            self.exposure_max = self.exposure_max_behind_reload();
+        }
         let (long, short) = self.venue.worst();
-        let most = self.position_max_ever;
+        let most = self.exposure_max;
         if long > most || short > most {
             return Err(format!("limit exceeded: {long} long and {short} short at most, {most} allowed"));
         }
         let both = self.network.borrow_mut().both_sent.take();
         self.venue.fault.take().or(both).map_or(Ok(()), Err)
+    }
+
+    /// Limits that were lowered end no order: what the gateway has, and has on its way, may stay,
+    /// and nothing may come to it.
+    fn exposure_max_behind_reload(&self) -> i64 {
+        let Process::Gateway(run, ..) = &self.machines[self.active].process else { return self.position_max_ever };
+        let risk = run.gateway.core().risk();
+        let position = risk.position(STOCK).unwrap_or(0);
+        let (buys, sells) = risk.open_qty(STOCK).unwrap_or((0, 0));
+        self.position_max.max(position + buys).max(sells - position)
     }
 
     fn turn_of(&mut self, idx: usize, is_trading: bool) -> Result<(), String> {
