@@ -163,6 +163,64 @@ fn ping_pong_and_write_with_linux() {
     serve_guest(&wire, &mut guest, &format!("write --serve --via {NEAR} --size 4096"), write);
 }
 
+/// The programs of rdmacm-utils, in both roles: `rounds` of messages of up to 4000 bytes.
+fn play_by_rdma_cm(wire: &Wire, guest: &mut Guest, rounds: u32) {
+    for size in [64, 4000] {
+        let rping = format!("rping -C {rounds} -S {size} -V");
+        let ours = format!("pingpong --via {NEAR} --cm --size {size} --count {rounds}");
+        ask_guest(wire, guest, &format!("{rping} -s"), &format!("{ours} {GUEST}"));
+        serve_by_rdma_cm(wire, guest, &format!("{ours} --serve"), &format!("{rping} -c -a 10.9.0.1"));
+        let ucmatose = format!("ucmatose -C {rounds} -S {size}");
+        let ours = format!("send --via {NEAR} --cm --size {size} --count {rounds}");
+        ask_guest(wire, guest, &ucmatose, &format!("{ours} {GUEST}"));
+        serve_by_rdma_cm(wire, guest, &format!("{ours} --serve"), &format!("{ucmatose} -s 10.9.0.1"));
+    }
+}
+
+/// We listen by RDMA_CM, and the guest asks until we do.
+fn serve_by_rdma_cm(wire: &Wire, guest: &mut Guest, arguments: &str, program: &str) {
+    let server = start(&wire.near, arguments);
+    let finished = guest.run(&format!("for i in 1 2 3 4 5 6 7 8 9; do {program} && exit 0; sleep 1; done; exit 1"));
+    let output = server.wait_with_output().unwrap();
+    assert_eq!(finished.code, 0, "{program}: {finished:?}, {output:?}");
+    check(&output, "MTU 1024");
+}
+
+#[test]
+fn programs_of_rdmacm_connect_in_both_roles() {
+    let test = "programs_of_rdmacm_connect_in_both_roles";
+    let Some(wire) = Wire::new(test) else { return };
+    let Some(mut guest) = guest(test, &wire) else { return };
+    play_by_rdma_cm(&wire, &mut guest, 5);
+}
+
+#[test]
+fn both_ends_by_rdma_cm_are_ours() {
+    let Some(wire) = Wire::new("both_ends_by_rdma_cm_are_ours") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for verb in ["pingpong", "send"] {
+        let options = "--cm --size 3000 --count 20";
+        let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
+        let ask = || start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}")).wait_with_output().unwrap();
+        // A listener of RDMA_CM is not to be seen: who asks too early is told so.
+        let early = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("start the other end there");
+        let output = (0..100).map(|_| ask()).find(|output| !early(output));
+        check(&output.expect("the other end listens"), "MTU 1024");
+        check(&server.wait_with_output().unwrap(), "MTU 1024");
+    }
+}
+
+#[test]
+#[ignore = "a minute and more: make soak"]
+fn programs_of_rdmacm_lose_nothing_over_a_lossy_wire() {
+    let test = "programs_of_rdmacm_lose_nothing_over_a_lossy_wire";
+    let Some(wire) = Wire::new(test).filter(|_| has_program(test, "nft")) else { return };
+    let Some(mut guest) = guest(test, &wire) else { return };
+    let lossy = wire.far.command("nft", &[LOSS]).unwrap();
+    assert!(lossy.status.success(), "{}", String::from_utf8_lossy(&lossy.stderr));
+    play_by_rdma_cm(&wire, &mut guest, 10);
+}
+
 #[test]
 #[ignore = "a minute and more: make soak"]
 fn each_verb_with_linux_loses_nothing_over_a_lossy_wire() {

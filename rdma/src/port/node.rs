@@ -9,8 +9,9 @@ use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
-use super::path::largest_mtu;
+use super::path::{largest_mtu, resolve};
 use super::rows::Rows;
+use crate::cm::{CmConfig, Manager};
 use crate::roce::{Device, DeviceConfig, Mtu};
 use crate::wire::ROCE_PORT;
 use crate::wire::icrc::Network;
@@ -49,6 +50,7 @@ pub struct RoceNode {
     consumer: ConsumerId,
     counters: NodeCounters,
     rows: Option<Rows>,
+    manager: Option<Box<Manager>>,
 }
 
 /// What the node counted beside its device.
@@ -72,7 +74,7 @@ impl RoceNode {
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
         let (device, mtu, counters) = (Device::new(config), config.mtu, NodeCounters::default());
-        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None }
+        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None }
     }
 
     /// Takes the datagrams of another consumer.
@@ -80,6 +82,21 @@ impl RoceNode {
     pub fn with_consumer(mut self, consumer: ConsumerId) -> Self {
         self.consumer = consumer;
         self
+    }
+
+    /// Has a connection manager too, which each turn moves ([`manager_mut`](Self::manager_mut)).
+    ///
+    /// # Panics
+    /// As [`Manager::new`].
+    #[must_use]
+    pub fn with_manager(mut self, config: &CmConfig) -> Self {
+        self.manager = Some(Box::new(Manager::new(config)));
+        self
+    }
+
+    /// The connection manager, if the node has one, and the device whose queue pairs it connects.
+    pub fn manager_mut(&mut self) -> Option<(&mut Manager, &mut Device)> {
+        Some((self.manager.as_deref_mut()?, &mut self.device))
     }
 
     /// Publishes the counters in this scope every 10 ms, for `wirepath stats`: those of the device,
@@ -190,6 +207,9 @@ impl App for RoceNode {
         if self.device.next_timer().is_some_and(|at| at <= cx.now.as_nanos()) {
             self.device.on_timer(cx.now.as_nanos());
         }
+        if let Some(manager) = &mut self.manager {
+            manager.poll(cx.now.as_nanos(), &mut self.device, |addresses| resolve(addresses, cx));
+        }
         self.transmit(cx);
         if let Some(rows) = &mut self.rows {
             rows.publish(cx.now, &self.device, &self.counters);
@@ -206,7 +226,9 @@ impl App for RoceNode {
         if self.device.is_due() {
             return cx.now;
         }
-        let timer = self.device.next_timer().map_or(Instant::MAX, Instant::from_nanos);
+        let timer = |at: Option<u64>| at.map_or(Instant::MAX, Instant::from_nanos);
+        let manager = self.manager.as_ref().and_then(|manager| manager.next_timer());
+        let timer = timer(self.device.next_timer()).min(timer(manager));
         self.rows.as_ref().map_or(timer, |rows| timer.min(rows.deadline(&self.device)))
     }
 }

@@ -7,6 +7,7 @@ use wirepath::pipeline::Cx;
 use wirepath::proto::{NeighborRequest, Resolution, ResolutionCause};
 
 use super::node::RoceNode;
+use crate::cm::Resolved;
 use crate::roce::{Addresses, Link, Mtu, Path};
 
 /// Bytes that a packet may have around its payload: IPv6, UDP and all headers of RoCE (Linux rxe
@@ -47,25 +48,40 @@ impl RoceNode {
     /// # Errors
     /// [`PathError`].
     pub fn path(&self, destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
-        let (mac, source) = match cx.host.resolve(destination, cx.now) {
-            Resolution::Station { mac, source } => (mac, source),
-            Resolution::NeighborMissing { next_hop, source } => {
-                let request = NeighborRequest { next_hop, source, cause: ResolutionCause::App };
-                let is_requested = cx.keep_neighbor(request);
-                let missing = PathError::NeighborMissing(next_hop);
-                return if is_requested { Ok(PathState::Resolving(next_hop)) } else { Err(missing) };
-            }
-            Resolution::Group { .. } => return Err(PathError::Group(destination)),
-            Resolution::Local => return Err(PathError::Local(destination)),
-            Resolution::NoRoute => return Err(PathError::NoRoute(destination)),
-        };
-        let vlan = match cx.host.vlan().as_slice() {
-            [] => None,
-            [tag] => Some(tag.tci()),
-            _ => return Err(PathError::TwoTags),
-        };
-        let link = Link { destination: mac.0, source: cx.host.mac().0, vlan };
-        Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
+        path_to(destination, cx)
+    }
+}
+
+/// The way to `destination`, whose neighbor is requested where it is not known.
+pub(super) fn path_to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
+    let (mac, source) = match cx.host.resolve(destination, cx.now) {
+        Resolution::Station { mac, source } => (mac, source),
+        Resolution::NeighborMissing { next_hop, source } => {
+            let request = NeighborRequest { next_hop, source, cause: ResolutionCause::App };
+            let is_requested = cx.keep_neighbor(request);
+            let missing = PathError::NeighborMissing(next_hop);
+            return if is_requested { Ok(PathState::Resolving(next_hop)) } else { Err(missing) };
+        }
+        Resolution::Group { .. } => return Err(PathError::Group(destination)),
+        Resolution::Local => return Err(PathError::Local(destination)),
+        Resolution::NoRoute => return Err(PathError::NoRoute(destination)),
+    };
+    let vlan = match cx.host.vlan().as_slice() {
+        [] => None,
+        [tag] => Some(tag.tci()),
+        _ => return Err(PathError::TwoTags),
+    };
+    let link = Link { destination: mac.0, source: cx.host.mac().0, vlan };
+    Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
+}
+
+/// The way between two addresses, for the connection manager.
+pub(super) fn resolve(addresses: Addresses, cx: &mut Cx<'_>) -> Resolved {
+    let Addresses::Ipv4 { destination, .. } = addresses else { return Resolved::Never };
+    match path_to(destination, cx) {
+        Ok(PathState::Known(path)) => Resolved::Known(Path { addresses, ..path }),
+        Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => Resolved::Wait,
+        Err(_) => Resolved::Never,
     }
 }
 

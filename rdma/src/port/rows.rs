@@ -102,10 +102,13 @@ fn packets(counters: &DeviceCounters) -> u64 {
     counters.packets_rx + counters.packets_tx
 }
 
-const DEVICE: [Entry<DeviceCounters>; 14] = [
+const DEVICE: [Entry<DeviceCounters>; 17] = [
     ("packets_rx", Unit::Packets, |device| device.packets_rx),
     ("packets_tx", Unit::Packets, |device| device.packets_tx),
     ("cnps_rx", Unit::Packets, |device| device.cnps_rx),
+    ("mads_rx", Unit::Packets, |device| device.mads_rx),
+    ("mads_tx", Unit::Packets, |device| device.mads_tx),
+    ("drop/mads", Unit::Packets, |device| device.mads_dropped),
     ("drop/malformed", Unit::Packets, |device| device.malformed),
     ("drop/icrc_errors", Unit::Packets, |device| device.icrc_errors),
     ("drop/unknown_qp", Unit::Packets, |device| device.unknown_qp),

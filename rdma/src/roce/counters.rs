@@ -1,7 +1,7 @@
 //! What was counted.
 
 /// The packets of a device. Each packet that arrived is in `packets_rx`, and either reached a
-/// queue pair, is a congestion notification, or is in one of the drops.
+/// queue pair, is a congestion notification or a management datagram, or is in one of the drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Packets that arrived.
@@ -10,6 +10,13 @@ pub struct DeviceCounters {
     pub packets_tx: u64,
     /// Congestion notifications for one of the queue pairs, which sends slower then.
     pub cnps_rx: u64,
+    /// Management datagrams for queue pair 1, which wait for
+    /// [`Device::next_mad`](crate::roce::Device::next_mad).
+    pub mads_rx: u64,
+    /// Management datagrams that were sent.
+    pub mads_tx: u64,
+    /// Dropped: a management datagram of another length, or when 64 waited.
+    pub mads_dropped: u64,
     /// Dropped: no packet of RoCE, or of an unknown opcode.
     pub malformed: u64,
     /// Dropped: the ICRC is wrong.

@@ -43,7 +43,7 @@ mod tests;
 pub use config::{DeviceConfig, Mtu};
 pub use counters::{DeviceCounters, QpCounters};
 pub use cq::Notify;
-pub use device::{Device, DeviceError};
+pub use device::{Device, DeviceError, GsiFull, MAD_LEN, ReceivedMad};
 pub use events::Event;
 pub use frame::{FrameError, RoceFrame};
 pub use handle::{AhHandle, CqHandle, Handle, MrHandle, MwHandle, PdHandle, QpHandle, SrqHandle, kind};

@@ -59,6 +59,24 @@ pub enum Addresses {
     },
 }
 
+impl Addresses {
+    /// Ours; one of IPv4 is `::ffff:a.b.c.d`, as a GID names it.
+    pub const fn own(&self) -> Ipv6Addr {
+        match self {
+            Self::Ipv4 { source, .. } => source.to_ipv6_mapped(),
+            Self::Ipv6 { source, .. } | Self::Grh { source, .. } => *source,
+        }
+    }
+
+    /// The peer's.
+    pub const fn peer(&self) -> Ipv6Addr {
+        match self {
+            Self::Ipv4 { destination, .. } => destination.to_ipv6_mapped(),
+            Self::Ipv6 { destination, .. } | Self::Grh { destination, .. } => *destination,
+        }
+    }
+}
+
 const VLAN_ETHERTYPE: u16 = 0x8100;
 const UDP_LEN: usize = 8;
 

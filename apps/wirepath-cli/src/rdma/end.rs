@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, GRH_LEN, Mr, Mtu,
@@ -50,6 +51,7 @@ pub(super) struct End {
     qp: QpHandle,
     /// Where datagrams go, once the peer is known.
     destination: Option<Destination>,
+    memory: Buffer,
     mr: Mr,
     mtu: Mtu,
     psn: Psn,
@@ -84,7 +86,10 @@ impl End {
         }
         let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
         let link_mbps = of_interface(via, "speed").unwrap_or(config.link_mbps);
-        let node = RoceNode::new(&DeviceConfig { link_mbps, ..config });
+        let psn = first_psn();
+        // By the time too, so that no message to an earlier process names a connection of ours.
+        let manager = CmConfig { connections: 8, seed: psn.into(), ..CmConfig::default() };
+        let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;
         let scope = port.scope("rdma");
@@ -109,11 +114,11 @@ impl End {
             signals_all: true,
         })?;
         device.modify_qp(qp, &init(service))?;
-        let psn = Psn::new(first_psn());
+        let psn = Psn::new(psn);
         // Before the first turn the kernel has the frames, and refuses them: the peer, once it
         // knows us, may send while we wait for its word.
         port.poll();
-        Ok(Self { port, service, pd, cq, srq, qp, destination: None, mr, mtu, psn, stop: stop.clone() })
+        Ok(Self { port, service, pd, cq, srq, qp, destination: None, memory, mr, mtu, psn, stop: stop.clone() })
     }
 
     /// The way to `peer`: turns the worker until the neighbor is known.
@@ -172,6 +177,43 @@ impl End {
         }
         self.device().modify_qp(qp, &rtr)?;
         Ok(self.device().modify_qp(qp, &rts)?)
+    }
+
+    /// Calls the connection manager, with the time and the device that it connects.
+    pub(super) fn with_manager<T>(&mut self, call: impl FnOnce(u64, &mut Manager, &mut Device) -> T) -> T {
+        self.port.with_app(|node, cx| {
+            let (manager, device) = node.manager_mut().expect("the node was made with a manager");
+            call(cx.now.as_nanos(), manager, device)
+        })
+    }
+
+    /// The queue pair.
+    pub(super) fn qp(&self) -> QpHandle {
+        self.qp
+    }
+
+    /// The memory that requests name.
+    pub(super) fn memory(&self) -> &Buffer {
+        &self.memory
+    }
+
+    /// Where a part of our memory is, as the peer names it.
+    pub(super) fn remote_at(&self, at: usize) -> Remote {
+        Remote { address: self.mr.address + at as u64, rkey: self.mr.key }
+    }
+
+    /// Posts a request from, or into, a part of our memory.
+    pub(super) fn post_at(&mut self, operation: SendOperation, at: usize, len: u32) -> Result<(), Box<dyn Error>> {
+        let (qp, address) = (self.qp, self.remote_at(at).address);
+        let sge = [Sge { address, len, lkey: self.mr.key }];
+        Ok(self.device().post_send(qp, &SendRequest::new(0, operation, Data::Sges(&sge)))?)
+    }
+
+    /// Posts a receive into a part of our memory.
+    pub(super) fn post_recv_at(&mut self, at: usize, len: u32) -> Result<(), Box<dyn Error>> {
+        let (qp, address) = (self.qp, self.remote_at(at).address);
+        let sge = [Sge { address, len, lkey: self.mr.key }];
+        Ok(self.device().post_recv(qp, 0, &sge)?)
     }
 
     fn device(&mut self) -> &mut Device {
@@ -239,11 +281,16 @@ impl End {
 
     /// A completion that is there.
     pub(super) fn poll(&mut self) -> Result<Option<WorkCompletion>, Box<dyn Error>> {
-        let cq = self.cq;
-        match self.device().poll_cq(cq) {
+        match self.next_completion() {
             Some(done) if done.status != Status::Success => Err(failure(done).into()),
             done => Ok(done),
         }
+    }
+
+    /// A completion that is there, also one that failed.
+    pub(super) fn next_completion(&mut self) -> Option<WorkCompletion> {
+        let cq = self.cq;
+        self.device().poll_cq(cq)
     }
 
     /// Turns the worker until something completes.
@@ -321,7 +368,7 @@ fn first_psn() -> u32 {
     (now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff
 }
 
-fn failure(done: WorkCompletion) -> String {
+pub(super) fn failure(done: WorkCompletion) -> String {
     let what = match done.kind {
         CompletionKind::Receive | CompletionKind::ReceiveWriteImm => "a receive",
         _ => "a request",

@@ -4,10 +4,13 @@
 //! The queue pairs of both ends are told by TCP over the kernel's sockets; the packets of RoCE go
 //! past the kernel.
 
+mod cm;
+mod cmatose;
 mod devices;
 mod end;
 mod exchange;
 mod pingpong;
+mod rping;
 mod serve;
 mod transfer;
 
@@ -30,8 +33,11 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
+    wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
+    wirepath rdma send --serve --via eth1 --cm --count 10        the peer is ucmatose -s ADDRESS\n  \
     ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
-The peer's address is that of its port; both ends listen and connect by TCP port 18515.\n\
+The peer's address is that of its port; both ends listen and connect by TCP port 18515, or with --cm by\n\
+RDMA_CM, where the port is that of rping (7174) or of ucmatose (7471).\n\
 Exit code: 0 when all is done, 1 if something failed, 2 for a wrong command line.")]
 pub(crate) struct RdmaOptions {
     #[command(subcommand)]
@@ -42,7 +48,7 @@ pub(crate) struct RdmaOptions {
 enum Verb {
     /// Shows what speaks RDMA here: RNICs, Linux rxe, and interfaces on which wirepath does
     Devices(devices::DevicesOptions),
-    /// Sends messages into receives of the peer; speaks with ib_send_bw
+    /// Sends messages into receives of the peer; speaks with ib_send_bw, and by --cm with ucmatose
     Send(EndOptions),
     /// Writes memory of the peer; speaks with ib_write_bw
     Write(EndOptions),
@@ -51,7 +57,7 @@ enum Verb {
     /// Adds to a number of the peer; speaks with ib_atomic_bw
     Atomic(EndOptions),
     /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD
-    /// and shared receive queues
+    /// and shared receive queues; by --cm with rping
     Pingpong(PingpongOptions),
 }
 
@@ -99,9 +105,20 @@ pub(crate) struct EndOptions {
     /// Messages at once
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: u32,
-    /// The TCP port by which the ends find each other
-    #[arg(short, long, value_name = "PORT", default_value_t = EXCHANGE_PORT)]
-    port: u16,
+    /// Connect by RDMA_CM over queue pair 1: pingpong as rping, send as ucmatose
+    #[arg(long)]
+    cm: bool,
+    /// The port by which the ends find each other: of TCP 18515; of RDMA_CM that of rping, 7174, or
+    /// of ucmatose, 7471
+    #[arg(short, long, value_name = "PORT")]
+    port: Option<u16>,
+}
+
+impl EndOptions {
+    /// The TCP port of the exchange.
+    fn exchange_port(&self) -> u16 {
+        self.port.unwrap_or(EXCHANGE_PORT)
+    }
 }
 
 /// What is measured, once the ends are connected.
@@ -124,6 +141,14 @@ pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
         Verb::Pingpong(options) => return pingpong::run(options, &StopFlag::on_signals()?),
     };
     let stop = StopFlag::on_signals()?;
+    if options.cm {
+        return match operation {
+            Operation::Send => cmatose::run(options, &stop),
+            _ => Err("no program of rdmacm-utils does this alone: with --cm, pingpong reads and writes as rping \
+                      does, and send sends as ucmatose does"
+                .into()),
+        };
+    }
     match options.peer {
         Some(peer) => transfer::run(operation, peer, options, &stop),
         None => serve::run(options, &stop),

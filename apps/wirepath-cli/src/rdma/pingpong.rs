@@ -12,11 +12,17 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
-use super::{EndOptions, PingpongOptions};
+use super::{EndOptions, PingpongOptions, Service};
 
 /// Plays one game.
 pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
     let PingpongOptions { end: options, service } = options;
+    if options.cm {
+        return match service {
+            Service::Rc => super::rping::run(options, stop),
+            _ => Err("rping speaks over reliable connections: leave out --service".into()),
+        };
+    }
     let mut end = End::open(&options.via, *service, options.size, 1, stop)?;
     for _ in 0..options.count.min(RECEIVES) {
         end.post_recv(options.size)?;
@@ -24,7 +30,7 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
     let connection = match options.peer {
         Some(peer) => {
             let path = end.path(peer)?;
-            let mut connection = Connection::connect(peer, options.port)?;
+            let mut connection = Connection::connect(peer, options.exchange_port())?;
             let theirs = connection.ask(&address(&end, &path).encode())?;
             let theirs = PingpongAddress::parse(&theirs)?;
             connect(&mut end, &theirs, path)?;
@@ -32,7 +38,7 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             connection
         }
         None => {
-            let mut connection = Connection::accept(options.port, stop)?;
+            let mut connection = Connection::accept(options.exchange_port(), stop)?;
             let theirs = PingpongAddress::parse(&connection.read()?)?;
             let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
             let path = end.path(peer)?;

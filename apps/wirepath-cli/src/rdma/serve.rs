@@ -22,7 +22,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     for _ in 0..RECEIVES {
         end.post_recv(options.size)?;
     }
-    let mut connection = Connection::accept(options.port, stop)?;
+    let mut connection = Connection::accept(options.exchange_port(), stop)?;
     let (theirs, mtu) = greet(&mut connection, end.mtu())?;
     let peer = peer_qp(&theirs, mtu)?;
     let path = end.path(peer.address)?;

@@ -28,7 +28,7 @@ pub(super) fn run(
 ) -> Result<(), Box<dyn Error>> {
     let mut end = End::open(&options.via, Service::Rc, options.size, options.depth, stop)?;
     let path = end.path(peer)?;
-    let mut connection = Connection::connect(peer, options.port)?;
+    let mut connection = Connection::connect(peer, options.exchange_port())?;
     let ours = address(&end, &path);
     let theirs = greet(&mut end, &mut connection, &ours, path)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until

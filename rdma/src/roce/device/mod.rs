@@ -1,6 +1,7 @@
 //! A device: its tables, and the packets in and out.
 
 mod datagrams;
+mod gsi;
 mod objects;
 mod shared;
 
@@ -8,7 +9,10 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use zerocopy::FromBytes;
 
+pub use gsi::{GsiFull, MAD_LEN, ReceivedMad};
 pub use objects::DeviceError;
+
+use self::gsi::Gsi;
 
 use super::builder::frame_len_max;
 use super::config::DeviceConfig;
@@ -39,6 +43,7 @@ pub struct Device {
     pds: Table<kind::Pd, ()>,
     tables: Tables,
     groups: Groups,
+    gsi: Gsi,
     due: DueQueue,
     timers: Timers,
     config: DeviceConfig,
@@ -80,7 +85,9 @@ impl Device {
                 link_kbps: link_kbps(config.link_mbps),
             },
             groups: Groups::new(config.attachments),
-            due: DueQueue::new(config.qps),
+            gsi: Gsi::new(),
+            // One more for queue pair 1.
+            due: DueQueue::new(config.qps + 1),
             timers: Timers::new(config.qps),
             config: *config,
             qpn_bits,
@@ -155,14 +162,15 @@ impl Device {
         (qpn.get() & ((1 << self.qpn_bits) - 1)).wrapping_sub(FIRST_QPN)
     }
 
-    /// True if the queue pair at this place takes the packet; one that none takes is counted.
+    /// True if the queue pair at this place takes the packet; one that none takes is counted, or is
+    /// for queue pair 1.
     #[inline]
     fn is_receiver(&mut self, idx: u32, packet: &Packet<'_>, network: Network<'_>) -> bool {
         let counters = &mut self.tables.counters;
         let is_for_all = packet.bth.destination() == Qpn::MULTICAST;
         let is_it = |qp: &&Qp| [qp.qpn(), Qpn::MULTICAST].contains(&packet.bth.destination());
         let Some(qp) = self.qps.at(idx).filter(is_it) else {
-            counters.unknown_qp += 1;
+            self.take_mad(packet, network);
             return false;
         };
         let drop = if !matches!(qp.state(), QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
@@ -191,7 +199,11 @@ impl Device {
     pub fn transmit(&mut self, now: u64, frame: &mut [u8]) -> Option<usize> {
         assert!(frame.len() >= self.frame_len_max(), "a frame buffer shorter than Device::frame_len_max");
         while let Some(idx) = self.due.pop() {
-            let Some(qp) = self.qps.at_mut(idx) else { continue };
+            let Some(qp) = self.qps.at_mut(idx) else {
+                let Some(len) = self.transmit_mad(idx, frame) else { continue };
+                self.tables.counters.packets_tx += 1;
+                return Some(len);
+            };
             qp.is_queued = false;
             let len = qp.transmit(&mut self.tables, now, frame);
             settle(qp, &self.tables, &mut self.due, &mut self.timers);

@@ -1,0 +1,170 @@
+//! A connection by RDMA_CM: asked for or awaited, used, and ended.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use ::rdma::cm::{CmEvent, CmId, ConnectOptions, ListenOptions, LocalQp, PortSpace};
+use ::rdma::roce::{CompletionKind, Status};
+use ::rdma::wire::opcode::Transport;
+
+use super::end::{End, RD_ATOMICS, failure};
+
+/// The longest time between two steps of a peer: it may be a slow machine.
+const STEP_MAX: Duration = Duration::from_secs(120);
+/// Times that a packet, and a message without a receive, is sent again.
+const RETRIES: u8 = 7;
+
+/// A connected end, and what has completed on it.
+pub(super) struct Connected {
+    id: CmId,
+    pub(super) peer: Ipv4Addr,
+    /// Receives and requests that have completed, and nobody has asked for yet.
+    received: u32,
+    sent: u32,
+    has_ended: bool,
+}
+
+impl Connected {
+    /// Connects to a peer that listens at `port`; receives are posted.
+    pub(super) fn connect(end: &mut End, peer: Ipv4Addr, port: u16) -> Result<Self, Box<dyn Error>> {
+        let addresses = end.path(peer)?.addresses;
+        let (qp, local, mtu) = (end.qp(), local(end), end.mtu());
+        let options = ConnectOptions {
+            addresses,
+            port,
+            qp: local,
+            transport: Transport::Rc,
+            mtu,
+            retry_cnt: RETRIES,
+            private_data: &[],
+        };
+        let id = end.with_manager(|now, manager, _| manager.connect(now, qp, &options))?;
+        match event(end)? {
+            CmEvent::Established(_) => Ok(Self::new(id, peer)),
+            CmEvent::Rejected(_, reason) => {
+                Err(format!("{peer}, port {port} of RDMA_CM: {reason}; start the other end there first, with --serve")
+                    .into())
+            }
+            CmEvent::Unreachable(_) => Err(format!("{peer} does not answer by RDMA_CM: is RDMA up there?").into()),
+            other => Err(format!("{peer}: not connected: {other:?}").into()),
+        }
+    }
+
+    /// Waits for one peer, and grants what it asks for; receives are posted.
+    pub(super) fn accept(end: &mut End, port: u16) -> Result<Self, Box<dyn Error>> {
+        let listen = ListenOptions { space: PortSpace::Tcp, port, backlog: 1 };
+        end.with_manager(|_, manager, _| manager.cm_mut().listen(&listen))?;
+        let request = loop {
+            end.turn();
+            match end.with_manager(|_, manager, _| manager.next_event()) {
+                Some(CmEvent::ConnectRequest(request)) => break request,
+                Some(other) => return Err(format!("no connection: {other:?}").into()),
+                None if end.is_stopping() => return Err("stopped before a peer came".into()),
+                None => (),
+            }
+        };
+        let peer = request.addresses.peer().to_ipv4_mapped().ok_or("the peer has no IPv4 address")?;
+        let (qp, local) = (end.qp(), local(end));
+        end.with_manager(|_, manager, _| manager.accept(request.id, qp, &local, &[]))?;
+        match event(end)? {
+            CmEvent::Established(_) => Ok(Self::new(request.id, peer)),
+            CmEvent::ConnectError(_, error) => Err(format!("{peer}: {error}").into()),
+            other => Err(format!("{peer} asked, and was not connected: {other:?}").into()),
+        }
+    }
+
+    const fn new(id: CmId, peer: Ipv4Addr) -> Self {
+        Self { id, peer, received: 0, sent: 0, has_ended: false }
+    }
+
+    /// Waits for a message; false where the peer has ended the connection instead.
+    pub(super) fn receive(&mut self, end: &mut End) -> Result<bool, Box<dyn Error>> {
+        self.wait(end, |connected| connected.received.checked_sub(1).map(|rest| connected.received = rest))
+    }
+
+    /// Waits for the completion of a request.
+    pub(super) fn sent(&mut self, end: &mut End) -> Result<(), Box<dyn Error>> {
+        match self.wait(end, |connected| connected.sent.checked_sub(1).map(|rest| connected.sent = rest))? {
+            true => Ok(()),
+            false => Err("the peer has ended the connection before a request was complete".into()),
+        }
+    }
+
+    fn wait(&mut self, end: &mut End, mut take: impl FnMut(&mut Self) -> Option<()>) -> Result<bool, Box<dyn Error>> {
+        let begun = Instant::now();
+        loop {
+            if take(self).is_some() {
+                return Ok(true);
+            }
+            if self.has_ended {
+                return Ok(false);
+            }
+            if end.is_stopping() {
+                return Err("stopped before the end".into());
+            }
+            if begun.elapsed() > STEP_MAX {
+                return Err(format!("nothing happened for {} s: the peer is silent", STEP_MAX.as_secs()).into());
+            }
+            end.turn();
+            let event = end.with_manager(|_, manager, _| manager.next_event());
+            self.has_ended |= matches!(event, Some(CmEvent::Disconnected(_)));
+            // Those of the last turn may be in front of the end, behind which all are flushed.
+            while let Some(done) = end.next_completion() {
+                match (done.status, done.kind) {
+                    (Status::Success, CompletionKind::Receive) => self.received += 1,
+                    (Status::Success, _) => self.sent += 1,
+                    (Status::Flushed, _) if self.has_ended => (),
+                    _ => return Err(failure(done).into()),
+                }
+            }
+        }
+    }
+
+    /// Ends the connection, unless the peer has, and waits until nothing late can come: a peer that
+    /// has not heard the answer asks again.
+    pub(super) fn end(self, end: &mut End) -> Result<(), Box<dyn Error>> {
+        if !self.has_ended {
+            // The peer may have ended it just now.
+            let _ = end.with_manager(|now, manager, device| manager.disconnect(now, device, self.id));
+        }
+        loop {
+            if let CmEvent::TimewaitExit(_) = event(end)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the peer to end the connection.
+    pub(super) fn wait_for_end(&mut self, end: &mut End) -> Result<(), Box<dyn Error>> {
+        while self.receive(end)? {}
+        Ok(())
+    }
+}
+
+/// What the peer is told of our queue pair.
+fn local(end: &End) -> LocalQp {
+    LocalQp {
+        qpn: end.qpn(),
+        psn: end.psn(),
+        responder_resources: RD_ATOMICS,
+        initiator_depth: RD_ATOMICS,
+        rnr_retry: RETRIES,
+        srq: false,
+    }
+}
+
+/// Turns the worker until something happens to a connection.
+fn event(end: &mut End) -> Result<CmEvent, Box<dyn Error>> {
+    let begun = Instant::now();
+    while begun.elapsed() < STEP_MAX {
+        end.turn();
+        if let Some(event) = end.with_manager(|_, manager, _| manager.next_event()) {
+            return Ok(event);
+        }
+        if end.is_stopping() {
+            return Err("stopped before the end".into());
+        }
+    }
+    Err("the connection manager of the peer is silent".into())
+}

@@ -1,0 +1,243 @@
+//! A connection manager and a device: datagrams between the two, and the states of queue pairs.
+
+use std::collections::VecDeque;
+
+use super::machine::{Cm, CmConfig, CmError, CmEvent, CmId, ConnectOptions, Delivery, LocalQp};
+use super::reason::RejectReason;
+use crate::roce::{Addresses, Device, Mtu, Path, QpAttributes, QpHandle, QpState};
+use crate::wire::opcode::Transport;
+
+/// The way between two addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It is this.
+    Known(Path),
+    /// It is being looked for: ask again.
+    Wait,
+    /// There is none.
+    Never,
+}
+
+/// Connections of a device's queue pairs.
+///
+/// A queue pair that is to be connected is in INIT, with its receives posted: the peer may send as
+/// soon as it hears of it. As with Linux, a queue pair of the passive side is in RTS before its REP
+/// leaves. [`poll`](Self::poll) is called in each turn, and costs a few compares where nothing
+/// happens.
+///
+/// ```
+/// use rdma::cm::{CmConfig, CmEvent, ListenOptions, Manager, PortSpace, Resolved};
+/// use rdma::roce::{Device, DeviceConfig};
+///
+/// let (mut device, mut manager) = (Device::new(&DeviceConfig::default()), Manager::new(&CmConfig::default()));
+/// manager.cm_mut().listen(&ListenOptions { space: PortSpace::Tcp, port: 7174, backlog: 16 })?;
+/// // Each turn, beside those of the device:
+/// manager.poll(0, &mut device, |_| Resolved::Wait);
+/// while let Some(event) = manager.next_event() {
+///     match event {
+///         CmEvent::ConnectRequest(request) => println!("{:?} asks", request.addresses),
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// # Ok::<(), rdma::cm::CmError>(())
+/// ```
+pub struct Manager {
+    cm: Cm,
+    /// The queue pairs of connections.
+    qps: Vec<(CmId, QpHandle)>,
+    /// Connections whose queue pairs are to be led to RTS, and wait for their ways.
+    pending: VecDeque<CmId>,
+    events: VecDeque<CmEvent>,
+}
+
+/// The code of the time that a peer waits where it finds no receive, 0.64 ms, as the examples of
+/// rdma-core have it.
+const MIN_RNR_TIMER: u8 = 12;
+
+impl Manager {
+    /// A manager with room for what the configuration says.
+    ///
+    /// # Panics
+    /// As [`Cm::new`].
+    pub fn new(config: &CmConfig) -> Self {
+        let connections = config.connections as usize;
+        Self {
+            cm: Cm::new(config),
+            qps: Vec::with_capacity(connections),
+            pending: VecDeque::with_capacity(connections),
+            events: VecDeque::with_capacity(5 * connections),
+        }
+    }
+
+    /// The machine.
+    pub fn cm(&self) -> &Cm {
+        &self.cm
+    }
+
+    /// The machine, to listen, to reject, and for datagrams.
+    pub fn cm_mut(&mut self) -> &mut Cm {
+        &mut self.cm
+    }
+
+    /// Connects a queue pair, which is in INIT. [`CmEvent::Established`], `Rejected`, `Unreachable`
+    /// or `ConnectError` follows.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    pub fn connect(&mut self, now: u64, qp: QpHandle, options: &ConnectOptions<'_>) -> Result<CmId, CmError> {
+        let id = self.cm.connect(now, options)?;
+        self.qps.push((id, qp));
+        Ok(id)
+    }
+
+    /// Grants a connection that a peer has asked for, with a queue pair that is in INIT.
+    /// [`CmEvent::Established`] or one of failure follows.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    pub fn accept(&mut self, id: CmId, qp: QpHandle, options: &LocalQp, data: &[u8]) -> Result<(), CmError> {
+        self.cm.accept(id, options, data)?;
+        self.qps.push((id, qp));
+        self.pending.push_back(id);
+        Ok(())
+    }
+
+    /// Ends a connection: its queue pair is in ERR from now on. [`CmEvent::Disconnected`] follows.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    pub fn disconnect(&mut self, now: u64, device: &mut Device, id: CmId) -> Result<(), CmError> {
+        self.cm.disconnect(now, id)?;
+        self.fail(device, id);
+        Ok(())
+    }
+
+    /// Forgets a connection, as [`Cm::destroy`]; its queue pair, if it still has one, is in ERR.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    pub fn destroy(&mut self, now: u64, device: &mut Device, id: CmId) -> Result<(), CmError> {
+        self.cm.destroy(now, id)?;
+        self.events.retain(|event| event.id() != id);
+        self.fail(device, id);
+        self.qps.retain(|(connected, _)| *connected != id);
+        Ok(())
+    }
+
+    /// The queue pair of a connection.
+    pub fn qp(&self, id: CmId) -> Option<QpHandle> {
+        self.qps.iter().find(|(connected, _)| *connected == id).map(|(_, qp)| *qp)
+    }
+
+    /// Takes the oldest event.
+    pub fn next_event(&mut self) -> Option<CmEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`poll`](Self::poll) is to be called, if no packet comes before.
+    #[inline]
+    pub fn next_timer(&self) -> Option<u64> {
+        self.cm.next_timer()
+    }
+
+    /// True while messages or queue pairs wait for their ways.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.cm.is_due() || !self.pending.is_empty()
+    }
+
+    /// Moves what is to be moved: datagrams in, timers, states of queue pairs, datagrams out.
+    /// `resolve` finds the way between two addresses.
+    pub fn poll(&mut self, now: u64, device: &mut Device, mut resolve: impl FnMut(Addresses) -> Resolved) {
+        while let Some(received) = device.next_mad() {
+            self.cm.receive(now, received.addresses, &received.mad);
+        }
+        self.cm.on_timer(now);
+        self.take_events(device);
+        for _ in 0..self.pending.len() {
+            if let Some(id) = self.pending.pop_front() {
+                self.lead(now, device, id, &mut resolve);
+            }
+        }
+        // Those of connections that were led just now.
+        self.take_events(device);
+        if self.cm.is_due() {
+            self.cm.transmit(now, |addresses, mad| match resolve(addresses) {
+                Resolved::Known(path) if device.send_mad(&path, mad).is_ok() => Delivery::Sent,
+                Resolved::Known(_) | Resolved::Wait => Delivery::Wait,
+                Resolved::Never => Delivery::Never,
+            });
+        }
+    }
+
+    fn take_events(&mut self, device: &mut Device) {
+        while let Some(event) = self.cm.next_event() {
+            match event {
+                CmEvent::ConnectResponse(id) => {
+                    self.pending.push_back(id);
+                    continue;
+                }
+                CmEvent::Rejected(id, _) | CmEvent::Unreachable(id) | CmEvent::Disconnected(id) => {
+                    self.fail(device, id)
+                }
+                _ => {}
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    /// Leads a queue pair to RTS, if its way is known.
+    fn lead(&mut self, now: u64, device: &mut Device, id: CmId, resolve: &mut impl FnMut(Addresses) -> Resolved) {
+        let (Some(qp), Some(agreed)) = (self.qp(id), self.cm.agreed(id)) else { return };
+        let path = match resolve(agreed.addresses) {
+            Resolved::Known(path) => path,
+            Resolved::Wait => return self.pending.push_back(id),
+            Resolved::Never => {
+                // The peer may have given up meanwhile.
+                let _ = self.cm.reject(now, id, RejectReason::NoResources, &[]);
+                return self.events.push_back(CmEvent::Unreachable(id));
+            }
+        };
+        let is_reliable = agreed.transport == Transport::Rc;
+        let rtr = QpAttributes {
+            path: Some(path),
+            mtu: Some(agreed.mtu),
+            destination: Some(agreed.qpn),
+            rq_psn: Some(agreed.rq_psn),
+            max_dest_rd_atomic: is_reliable.then_some(agreed.max_dest_rd_atomic),
+            min_rnr_timer: is_reliable.then_some(MIN_RNR_TIMER),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(agreed.sq_psn),
+            max_rd_atomic: is_reliable.then_some(agreed.max_rd_atomic),
+            retry_cnt: is_reliable.then_some(agreed.retry_cnt),
+            rnr_retry: is_reliable.then_some(agreed.rnr_retry),
+            timeout: is_reliable.then_some(agreed.timeout),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        let led = device.modify_qp(qp, &rtr).and_then(|()| device.modify_qp(qp, &rts));
+        match led {
+            // The peer may have given up meanwhile, which is another event.
+            Ok(()) => {
+                let _ = self.cm.ready(now, id);
+            }
+            Err(error) => {
+                // A payload that the peer proposes may be longer than our link's.
+                let is_mtu = agreed.mtu > Mtu::B256 && error == crate::roce::ModifyError::Value("PATH_MTU");
+                let reason = if is_mtu { RejectReason::InvalidMtu } else { RejectReason::ConsumerDefined };
+                let _ = self.cm.reject(now, id, reason, &[]);
+                self.events.push_back(CmEvent::ConnectError(id, error));
+            }
+        }
+    }
+
+    /// The queue pair of a connection is of no more use.
+    fn fail(&mut self, device: &mut Device, id: CmId) {
+        self.pending.retain(|pending| *pending != id);
+        if let Some(qp) = self.qp(id) {
+            // A program may have destroyed it before.
+            let _ = device.modify_qp(qp, &QpAttributes::to(QpState::Err));
+        }
+    }
+}

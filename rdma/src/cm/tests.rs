@@ -1,0 +1,451 @@
+//! Two managers with their devices on a wire without time, of which each test says what it loses.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::roce::{
+    Access, Addresses, Device, DeviceConfig, Link, MAD_LEN, Mtu, Path, QpAttributes, QpHandle, QpOptions, QpState,
+    RoceFrame,
+};
+use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
+
+const PORT: u16 = 7174;
+const MS: u64 = 1_000_000;
+
+struct End {
+    device: Device,
+    manager: Manager,
+    qp: QpHandle,
+}
+
+struct Pair {
+    ends: [End; 2],
+    now: u64,
+    /// Messages of the wire by their attributes, the lost ones too.
+    seen: Vec<u16>,
+}
+
+fn addresses(end: usize) -> Addresses {
+    let address = |end: usize| Ipv4Addr::new(10, 0, 0, 1 + end as u8);
+    Addresses::Ipv4 { source: address(end), destination: address(1 - end) }
+}
+
+fn resolve(addresses: Addresses) -> Resolved {
+    let link = Link { destination: [2; 6], source: [4; 6], vlan: None };
+    Resolved::Known(Path::new(link, addresses))
+}
+
+fn local(device: &Device, qp: QpHandle) -> LocalQp {
+    LocalQp {
+        qpn: device.qpn(qp).unwrap(),
+        // Another one at each end.
+        psn: Psn::new(77 + device.counters().packets_rx as u32),
+        responder_resources: 4,
+        initiator_depth: 2,
+        rnr_retry: 6,
+        srq: false,
+    }
+}
+
+impl End {
+    fn new(seed: u64) -> Self {
+        let mut device = Device::new(&DeviceConfig::default());
+        let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(16).unwrap());
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 4,
+            recv_depth: 4,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).unwrap();
+        let init = QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::REMOTE_READ),
+            ..QpAttributes::to(QpState::Init)
+        };
+        device.modify_qp(qp, &init).unwrap();
+        Self { device, manager: Manager::new(&CmConfig { seed, connections: 4, ..CmConfig::default() }), qp }
+    }
+
+    fn events(&mut self) -> Vec<CmEvent> {
+        core::iter::from_fn(|| self.manager.next_event()).collect()
+    }
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut ends = [End::new(1), End::new(2)];
+        let listen = ListenOptions { space: PortSpace::Tcp, port: PORT, backlog: 2 };
+        ends[1].manager.cm_mut().listen(&listen).unwrap();
+        Self { ends, now: 0, seen: Vec::new() }
+    }
+
+    fn connect(&mut self, private_data: &[u8]) -> CmId {
+        let End { device, manager, qp } = &mut self.ends[0];
+        let options = ConnectOptions {
+            addresses: addresses(0),
+            port: PORT,
+            qp: local(device, *qp),
+            transport: Transport::Rc,
+            mtu: Mtu::B1024,
+            retry_cnt: 5,
+            private_data,
+        };
+        manager.connect(self.now, *qp, &options).unwrap()
+    }
+
+    /// Carries all that is under way, except the messages that `is_lost`.
+    fn carry(&mut self, mut is_lost: impl FnMut(u16) -> bool) {
+        let mut frame = [0; 2048];
+        loop {
+            self.ends.iter_mut().for_each(|end| end.manager.poll(self.now, &mut end.device, resolve));
+            let mut moved = false;
+            for from in 0..2 {
+                while let Some(len) = self.ends[from].device.transmit(self.now, &mut frame) {
+                    moved = true;
+                    // Ethernet, IPv4, UDP, BTH and DETH, and the attribute in the datagram.
+                    let attribute = u16::from_be_bytes([frame[42 + 20 + 16], frame[42 + 20 + 17]]);
+                    self.seen.push(attribute);
+                    if !is_lost(attribute) {
+                        let frame = RoceFrame::parse(&frame[..len]).unwrap();
+                        self.ends[1 - from].device.receive(self.now, frame.network, frame.roce);
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Goes on to the next timer.
+    fn wait(&mut self) {
+        let next = self.ends.iter().filter_map(|end| end.manager.next_timer()).min();
+        self.now = next.expect("a timer");
+    }
+
+    fn request(&mut self) -> ConnectRequest {
+        match self.ends[1].events()[..] {
+            [CmEvent::ConnectRequest(request)] => request,
+            ref others => panic!("no request: {others:?}"),
+        }
+    }
+
+    fn accept(&mut self, id: CmId) {
+        let End { device, manager, qp } = &mut self.ends[1];
+        manager.accept(id, *qp, &local(device, *qp), b"granted").unwrap();
+    }
+
+    /// A connection that both ends have.
+    fn established() -> (Self, [CmId; 2]) {
+        let mut pair = Self::new();
+        let near = pair.connect(b"");
+        pair.carry(|_| false);
+        let far = pair.request().id;
+        pair.accept(far);
+        pair.carry(|_| false);
+        let events = pair.ends.each_mut().map(End::events);
+        assert_eq!(events, [[CmEvent::Established(near)], [CmEvent::Established(far)]]);
+        (pair, [near, far])
+    }
+
+    fn states(&self) -> [QpState; 2] {
+        self.ends.each_ref().map(|end| end.device.qp_state(end.qp).unwrap())
+    }
+}
+
+#[test]
+fn connection_leads_both_queue_pairs_to_what_was_agreed_on() {
+    let mut pair = Pair::new();
+    let near = pair.connect(b"asked");
+    pair.carry(|_| false);
+    let request = pair.request();
+    assert_eq!((request.addresses, request.mtu), (addresses(1), Mtu::B1024));
+    let data = pair.ends[1].manager.cm().private_data(request.id).unwrap();
+    assert!(data.starts_with(b"asked") && data.len() == 56);
+    pair.accept(request.id);
+    pair.carry(|_| false);
+    assert_eq!(pair.states(), [QpState::Rts; 2]);
+    assert!(pair.ends[0].manager.cm().private_data(near).unwrap().starts_with(b"granted"));
+    let [near, far] = [(0, near), (1, request.id)].map(|(end, id)| pair.ends[end].manager.cm().agreed(id).unwrap());
+    // Each has at most as many under way as the other answers.
+    assert_eq!([near, far].map(|agreed| (agreed.max_rd_atomic, agreed.max_dest_rd_atomic)), [(2, 2); 2]);
+    assert_eq!([near, far].map(|agreed| (agreed.retry_cnt, agreed.rnr_retry, agreed.mtu)), [(5, 6, Mtu::B1024); 2]);
+    // Each begins with the number that the other has named.
+    assert_eq!((near.sq_psn, near.rq_psn), (far.rq_psn, far.sq_psn));
+    assert_eq!(near.rq_psn, Psn::new(77));
+    assert_eq!(pair.seen, [Req::ATTRIBUTE, Rep::ATTRIBUTE, Rtu::ATTRIBUTE]);
+}
+
+#[test]
+fn each_lost_message_is_sent_again() {
+    for lost in [Req::ATTRIBUTE, Rep::ATTRIBUTE, Rtu::ATTRIBUTE] {
+        let (mut pair, mut losses) = (Pair::new(), 1);
+        pair.connect(b"");
+        let mut accepted = false;
+        for _ in 0..6 {
+            pair.carry(|attribute| attribute == lost && core::mem::take(&mut losses) == 1);
+            if !accepted && let Some(CmEvent::ConnectRequest(request)) = pair.ends[1].manager.next_event() {
+                accepted = true;
+                pair.accept(request.id);
+                pair.carry(|attribute| attribute == lost && core::mem::take(&mut losses) == 1);
+            }
+            if pair.ends.iter().any(|end| end.manager.next_timer().is_some()) {
+                pair.wait();
+            }
+        }
+        let events = pair.ends.each_mut().map(End::events);
+        assert!(events.iter().all(|events| matches!(events[..], [CmEvent::Established(_)])), "{lost:#x}: {events:?}");
+    }
+}
+
+#[test]
+fn port_without_a_listener_is_named_by_the_reason() {
+    let mut pair = Pair::new();
+    pair.ends[1] = End::new(2);
+    let id = pair.connect(b"");
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(id, RejectReason::InvalidServiceId)]);
+    assert_eq!(pair.states()[0], QpState::Err);
+}
+
+#[test]
+fn silent_peer_is_unreachable_after_all_retries() {
+    let mut pair = Pair::new();
+    let id = pair.connect(b"");
+    pair.carry(|_| true);
+    for _ in 0..16 {
+        assert_eq!(pair.ends[0].events(), []);
+        pair.wait();
+        pair.carry(|_| true);
+    }
+    assert_eq!(pair.ends[0].events(), [CmEvent::Unreachable(id)]);
+    assert_eq!(pair.seen.iter().filter(|attribute| **attribute == Req::ATTRIBUTE).count(), 16);
+}
+
+#[test]
+fn rejection_carries_the_words_of_the_program_also_when_it_is_lost() {
+    let mut pair = Pair::new();
+    let near = pair.connect(b"");
+    pair.carry(|_| false);
+    let far = pair.request().id;
+    let End { device, manager, .. } = &mut pair.ends[1];
+    manager.cm_mut().reject(0, far, RejectReason::ConsumerDefined, b"full").unwrap();
+    manager.destroy(0, device, far).unwrap();
+    pair.carry(|attribute| attribute == Rej::ATTRIBUTE);
+    pair.wait();
+    pair.wait();
+    pair.carry(|_| false);
+    assert_eq!(pair.seen, [Req::ATTRIBUTE, Rej::ATTRIBUTE, Req::ATTRIBUTE, Rej::ATTRIBUTE]);
+    assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(near, RejectReason::ConsumerDefined)]);
+    assert!(pair.ends[0].manager.cm().private_data(near).unwrap().starts_with(b"full"));
+}
+
+#[test]
+fn program_that_takes_its_time_is_announced_to_who_asks_again() {
+    let mut pair = Pair::new();
+    pair.connect(b"");
+    pair.carry(|_| false);
+    pair.wait();
+    pair.carry(|_| false);
+    assert_eq!(pair.seen, [Req::ATTRIBUTE, Req::ATTRIBUTE, Mra::ATTRIBUTE]);
+    while pair.ends[0].manager.next_timer().unwrap() < 4000 * MS {
+        pair.wait();
+        pair.carry(|_| false);
+    }
+    assert_eq!(pair.seen.len(), 3, "nobody asks again meanwhile");
+    let far = pair.request().id;
+    pair.accept(far);
+    pair.carry(|_| false);
+    assert_eq!(pair.states(), [QpState::Rts; 2]);
+}
+
+#[test]
+fn end_of_a_connection_reaches_both_and_frees_its_places() {
+    let (mut pair, ids) = Pair::established();
+    let End { device, manager, .. } = &mut pair.ends[0];
+    manager.disconnect(pair.now, device, ids[0]).unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.states(), [QpState::Err; 2]);
+    for (end, id) in pair.ends.iter_mut().zip(ids) {
+        assert_eq!(end.events(), [CmEvent::Disconnected(id)]);
+    }
+    pair.wait();
+    pair.carry(|_| false);
+    for (end, id) in pair.ends.iter_mut().zip(ids) {
+        assert_eq!(end.events(), [CmEvent::TimewaitExit(id)]);
+        end.manager.destroy(pair.now, &mut end.device, id).unwrap();
+        assert_eq!(end.manager.cm().connections(), 0);
+    }
+}
+
+#[test]
+fn both_ends_may_disconnect_at_once() {
+    let (mut pair, ids) = Pair::established();
+    for (end, id) in pair.ends.iter_mut().zip(ids) {
+        end.manager.disconnect(pair.now, &mut end.device, id).unwrap();
+    }
+    pair.carry(|_| false);
+    for (end, id) in pair.ends.iter_mut().zip(ids) {
+        assert_eq!(end.events(), [CmEvent::Disconnected(id)]);
+    }
+}
+
+#[test]
+fn peer_that_is_gone_ends_the_connection_after_all_retries() {
+    let (mut pair, ids) = Pair::established();
+    let End { device, manager, .. } = &mut pair.ends[0];
+    manager.disconnect(pair.now, device, ids[0]).unwrap();
+    for _ in 0..17 {
+        pair.carry(|_| true);
+        pair.wait();
+    }
+    assert_eq!(pair.ends[0].events(), [CmEvent::Disconnected(ids[0])]);
+}
+
+#[test]
+fn requests_beyond_the_backlog_lack_resources() {
+    let mut pair = Pair::new();
+    let ids: Vec<_> = (0..3).map(|_| pair.connect(b"")).collect();
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(ids[2], RejectReason::NoResources)]);
+}
+
+#[test]
+fn queue_pair_number_that_comes_again_ends_the_stale_connection() {
+    let (mut pair, ids) = Pair::established();
+    // The peer has forgotten all, and its queue pair has the same number again.
+    pair.ends[0] = End::new(9);
+    let id = pair.connect(b"");
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(id, RejectReason::StaleConnection)]);
+    assert_eq!(pair.ends[1].events(), [CmEvent::Disconnected(ids[1])]);
+}
+
+#[test]
+fn service_of_datagrams_is_resolved() {
+    let mut pair = Pair::new();
+    let listen = ListenOptions { space: PortSpace::Udp, port: PORT, backlog: 2 };
+    pair.ends[1].manager.cm_mut().listen(&listen).unwrap();
+    let near = pair.ends[0].manager.cm_mut().resolve(0, addresses(0), PORT, b"who").unwrap();
+    let nobody = pair.ends[0].manager.cm_mut().resolve(0, addresses(0), PORT + 1, b"").unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[0].events(), [CmEvent::NotResolved(nobody, SidrStatus::Unsupported)]);
+    let request = pair.request();
+    assert_eq!(request.transport, Transport::Ud);
+    let manager = pair.ends[1].manager.cm_mut();
+    manager.answer_datagrams(0, request.id, Ok((Qpn::new(0x22), 0x0123_4567)), b"").unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[0].events(), [CmEvent::Resolved(near, Qpn::new(0x22), 0x0123_4567)]);
+}
+
+#[test]
+fn message_from_another_address_than_the_peers_changes_nothing() {
+    let (mut pair, ids) = Pair::established();
+    let qpn = pair.ends[1].device.qpn(pair.ends[1].qp).unwrap();
+    let dreq = Dreq::new(1, ids[0].get(), ids[1].get(), qpn);
+    let stranger = Addresses::Ipv4 { source: Ipv4Addr::new(10, 0, 0, 2), destination: Ipv4Addr::new(10, 0, 0, 7) };
+    pair.ends[1].manager.cm_mut().receive(0, stranger, dreq.as_bytes());
+    assert_eq!(pair.ends[1].manager.cm().counters().wrong_address, 1);
+    pair.carry(|_| false);
+    assert_eq!(pair.states(), [QpState::Rts; 2]);
+}
+
+#[test]
+fn datagram_without_the_key_of_queue_pair_1_is_dropped() {
+    let mut pair = Pair::new();
+    pair.connect(b"");
+    pair.ends[0].manager.poll(0, &mut pair.ends[0].device, resolve);
+    let mut frame = [0; 2048];
+    let len = pair.ends[0].device.transmit(0, &mut frame).unwrap();
+    // The Q_Key, and the ICRC of the packet as it is then.
+    frame[42 + 12] ^= 1;
+    let roce = &frame[42..len - 4];
+    let network = RoceFrame::parse(&frame[..len]).unwrap().network;
+    let sum = crate::wire::icrc::icrc(network, roce).to_le_bytes();
+    frame[len - 4..len].copy_from_slice(&sum);
+    let read = RoceFrame::parse(&frame[..len]).unwrap();
+    pair.ends[1].device.receive(0, read.network, read.roce);
+    let counters = pair.ends[1].device.counters();
+    assert_eq!((counters.qkey_violations, counters.mads_rx), (1, 0));
+}
+
+#[test]
+fn header_of_addresses_is_that_of_the_annex() {
+    let four = |last| Ipv4Addr::new(10, 0, 0, last).to_ipv6_mapped();
+    let header = IpHeader::new(0x1234, four(1), four(2));
+    let mut bytes = [0; 36];
+    bytes[..4].copy_from_slice(&[0, 0x40, 0x12, 0x34]);
+    bytes[16..20].copy_from_slice(&[10, 0, 0, 1]);
+    bytes[32..].copy_from_slice(&[10, 0, 0, 2]);
+    assert_eq!(header.as_bytes(), bytes);
+    let read = IpHeader::parse(&bytes).unwrap();
+    assert_eq!((read.port(), read.source(), read.destination()), (0x1234, four(1), four(2)));
+    bytes[0] = 1;
+    assert_eq!(IpHeader::parse(&bytes), None, "another version");
+}
+
+#[test]
+fn service_ids_are_those_of_rdmacm() {
+    assert_eq!(PortSpace::Tcp.service_id(7174), 0x0106_1c06);
+    assert_eq!(PortSpace::of_service(0x0111_1c06), Some((PortSpace::Udp, 7174)));
+    assert_eq!(PortSpace::of_service(0x1_0106_1c06), None);
+}
+
+proptest! {
+    #[test]
+    fn written_requests_read_the_same(words: [u32; 5], low: [u8; 10], srq: bool, gids: [u128; 2], long: [u64; 3]) {
+        let fields = ReqFields {
+            transaction: long[0],
+            local_comm_id: words[0],
+            service_id: long[1],
+            ca_guid: long[2],
+            qpn: Qpn::new(words[1]),
+            responder_resources: low[0],
+            initiator_depth: low[1],
+            remote_response_timeout: low[2] & 31,
+            transport: low[3] & 3,
+            psn: Psn::new(words[2]),
+            local_response_timeout: low[4] & 31,
+            retry_cnt: low[5] & 7,
+            pkey: words[3] as u16,
+            mtu: low[6] & 15,
+            rnr_retry: low[6] >> 5,
+            cm_retries: low[7] & 15,
+            srq,
+            local_gid: Ipv6Addr::from_bits(gids[0]),
+            remote_gid: Ipv6Addr::from_bits(gids[1]),
+            traffic_class: low[8],
+            hop_limit: low[9],
+            ack_timeout: low[7] >> 3,
+        };
+        let req = Req::new(&fields, b"data");
+        let Ok(Message::Req(read)) = Message::parse(req.as_bytes()) else { panic!("no REQ") };
+        prop_assert_eq!(read.fields(), fields);
+        prop_assert!(read.private_data().starts_with(b"data\0"));
+    }
+
+    #[test]
+    fn bytes_of_any_kind_leave_the_machine_whole(mads in proptest::collection::vec((any::<u8>(), any::<[u8; 32]>()), 1..40)) {
+        let mut cm = Cm::new(&CmConfig { connections: 4, ..CmConfig::default() });
+        cm.listen(&ListenOptions { space: PortSpace::Tcp, port: 1, backlog: 2 }).unwrap();
+        for (kind, bytes) in mads {
+            let header = MadHeader::new(0x10 + u16::from(kind % 9), 1);
+            let mut mad = [0; MAD_LEN];
+            mad[..MadHeader::LEN].copy_from_slice(header.as_bytes());
+            mad[MadHeader::LEN..][..32].copy_from_slice(&bytes);
+            cm.receive(0, addresses(0), &mad);
+        }
+        prop_assert!(cm.connections() <= 4);
+    }
+}
