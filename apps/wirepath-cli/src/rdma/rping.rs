@@ -107,7 +107,8 @@ fn answer(end: &mut End, connected: &mut Connected, size: u32) -> Result<bool, B
     Ok(true)
 }
 
-/// Sends a name of memory, and waits until it has arrived. The client does not look at the server's.
+/// Sends a name of memory, and waits until it has arrived. The client does not look at the
+/// server's.
 fn send(end: &mut End, connected: &mut Connected, remote: Remote, len: u32) -> Result<(), Box<dyn Error>> {
     let mut info = [0; INFO_LEN];
     info[..8].copy_from_slice(&remote.address.to_be_bytes());

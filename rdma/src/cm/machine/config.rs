@@ -24,10 +24,10 @@ pub struct CmConfig {
     /// How long a request waits for our program at most, in ns; then it is rejected as timed out.
     /// By default 60 s.
     pub accept_ns: u64,
-    /// The GUID of our adapter.
+    /// The GUID of our adapter, which REJ messages of a timeout name. By default 1.
     pub ca_guid: u64,
     /// Where names of connections begin: another value after each start, so that messages to an
-    /// earlier process name none of ours.
+    /// earlier process name none of ours. By default 0.
     pub seed: u64,
 }
 
