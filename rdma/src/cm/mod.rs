@@ -2,8 +2,8 @@
 //! peer by address and port, as with sockets (InfiniBand chapter 12, Annex A11).
 //!
 //! ```text
-//!  listen, connect, accept ─▶ Manager: Cm ⇄ MADs ⇄ queue pair 1 of the Device ─▶ events
-//!                               └─▶ modify_qp: RTR, RTS, ERR
+//!  listen, connect, accept -> Manager: Cm <-> MADs <-> queue pair 1 of the Device -> events
+//!                               `-> modify_qp: RTR, RTS, ERR
 //! ```
 //!
 //! [`Cm`] is the machine without I/O and clock, and [`Manager`] joins it with a
