@@ -29,7 +29,8 @@ pub enum Resolved {
 /// use rdma::cm::{CmConfig, CmEvent, ListenOptions, Manager, PortSpace, Resolved};
 /// use rdma::roce::{Device, DeviceConfig};
 ///
-/// let (mut device, mut manager) = (Device::new(&DeviceConfig::default()), Manager::new(&CmConfig::default()));
+/// let mut device = Device::new(&DeviceConfig::default());
+/// let mut manager = Manager::new(&CmConfig::default());
 /// manager.cm_mut().listen(&ListenOptions { space: PortSpace::Tcp, port: 7174, backlog: 16 })?;
 /// // Each turn, beside those of the device:
 /// manager.poll(0, &mut device, |_| Resolved::Wait);

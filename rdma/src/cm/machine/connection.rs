@@ -1,9 +1,10 @@
 //! A connection: its state, and what each message and each timer does to it (InfiniBand 12.9).
 //!
 //! ```text
-//!  active:  ReqSent ⇄ ReqWait ─REP▶ RepReceived ─ready▶ Established
-//!  passive: ReqReceived ─accept▶ RepReady ─ready▶ RepSent ⇄ RepWait ─RTU▶ Established
-//!  both:    Established ─disconnect▶ DreqSent ─DREP▶ TimeWait ─▶ Idle      Established ─DREQ▶ TimeWait
+//!  active:  ReqSent <-> ReqWait -REP-> RepReceived -ready-> Established
+//!  passive: ReqReceived -accept-> RepReady -ready-> RepSent <-> RepWait -RTU-> Established
+//!  both:    Established -disconnect-> DreqSent -DREP-> TimeWait -> Idle
+//!           Established -DREQ-> TimeWait
 //! ```
 
 use super::config::CmError;
