@@ -13,8 +13,10 @@
 //!
 //! [`Mirrored`] is a log and its copy in the memory of another device.
 //!
-//! [`run_hostile`] is another test: a peer that sends anything, by the bytes of an input.
+//! [`run_cm_seed`] makes and ends connections by RDMA_CM over the same wire. [`run_hostile`] and
+//! [`run_cm_hostile`] are other tests: a peer that sends anything, by the bytes of an input.
 
+mod connecting;
 mod end;
 mod flow;
 mod hostile;
@@ -23,6 +25,7 @@ mod random;
 mod wire;
 mod world;
 
+pub use connecting::{CmSummary, run_cm_hostile, run_cm_seed};
 pub use hostile::run_hostile;
 pub use mirrored::Mirrored;
 pub use world::{Summary, run_seed};
@@ -49,5 +52,20 @@ mod tests {
         let some = sum.failures > SEEDS / 10 && sum.exhausted > 0;
         let all = sum.unreliable > SEEDS && sum.shared > SEEDS;
         assert!(much && some && all, "little happened: {sum:?}");
+    }
+
+    #[test]
+    fn connections_end_at_both_ends_over_a_wire_with_every_fault() {
+        const SEEDS: u64 = 300;
+        let (mut sum, mut failed) = (CmSummary::default(), Vec::new());
+        for seed in 0..SEEDS {
+            match run_cm_seed(seed) {
+                Ok(summary) => sum.add(&summary),
+                Err(why) => failed.push(format!("seed {seed}: {why}")),
+            }
+        }
+        assert!(failed.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failed.len(), failed.join("\n"));
+        let much = sum.established > SEEDS && sum.rejected > SEEDS && sum.retries > SEEDS && sum.duplicates > SEEDS;
+        assert!(much && sum.deaths > 0 && sum.unreachable > 0, "little happened: {sum:?}");
     }
 }

@@ -30,6 +30,7 @@ fn replay(seed: u64) -> ExitCode {
     report.faults.extend(differential::run(seed).err());
     report.faults.extend(trading::Protocol::ALL.into_iter().filter_map(|by| trading::run_seed(by, seed).err()));
     report.faults.extend(rdma::testing::run_seed(seed).err());
+    report.faults.extend(rdma::testing::run_cm_seed(seed).err());
     report.faults.iter().for_each(|fault| println!("sim: seed {seed}: {fault}"));
     println!(
         "sim: seed {seed}: {} frames, {} bytes, {:.3} s of virtual time",
@@ -56,7 +57,7 @@ fn run(from: u64, seeds: u64) -> ExitCode {
     );
     let parted = compare(from, seeds);
     let untrue: Vec<_> = trading::Protocol::ALL.into_iter().flat_map(|by| trade(by, from, seeds)).collect();
-    let torn = reach(from, seeds);
+    let torn = reach(from, seeds).into_iter().chain(meet(from, seeds));
     let failed: BTreeSet<u64> =
         summary.failures.iter().map(|(seed, _)| *seed).chain(parted).chain(untrue).chain(torn).collect();
     if failed.is_empty() {
@@ -166,6 +167,38 @@ fn reach(from: u64, seeds: u64) -> Vec<u64> {
         sum.packets,
         sum.retransmits,
         sum.failures,
+        begin.elapsed().as_secs_f64()
+    );
+    failed
+}
+
+/// Connects by RDMA_CM, and returns the seeds in which an end saw what it ought not to see.
+fn meet(from: u64, seeds: u64) -> Vec<u64> {
+    let (begin, sum) = (Instant::now(), Mutex::new((rdma::testing::CmSummary::default(), Vec::new())));
+    on_all_cores(
+        from..from + seeds,
+        &AtomicBool::new(false),
+        |_| (),
+        |seed| {
+            let result = rdma::testing::run_cm_seed(seed);
+            let mut sum = sum.lock().expect("nobody panics with the sum in hand");
+            match result {
+                Ok(summary) => sum.0.add(&summary),
+                Err(why) => {
+                    println!("sim: RDMA_CM: seed {seed}: {why}; replay it with: make sim SEED={seed}");
+                    sum.1.push(seed);
+                }
+            }
+        },
+    );
+    let (sum, failed) = sum.into_inner().expect("nobody panics with the sum in hand");
+    println!(
+        "sim: {seeds} wires of RDMA_CM, {} failed; {} ends established, {} refused, {} unreachable, {} deaths; {:.1} s",
+        failed.len(),
+        sum.established,
+        sum.rejected,
+        sum.unreachable,
+        sum.deaths,
         begin.elapsed().as_secs_f64()
     );
     failed

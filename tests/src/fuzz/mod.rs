@@ -91,6 +91,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trunk", run: pipeline::trunk::trunk, seeds: seeds::trunk },
     Target { name: "mlx5_rx", run: device::mlx5::rx, seeds: device::mlx5::rx_seeds },
     Target { name: "mlx5_tx", run: device::mlx5::tx, seeds: device::mlx5::tx_seeds },
+    Target { name: "rdma_cm", run: rdma::testing::run_cm_hostile, seeds: seeds::plans },
     Target { name: "roce", run: rdma::testing::run_hostile, seeds: seeds::plans },
     Target { name: "uverbs", run: device::uverbs::uverbs, seeds: device::uverbs::seeds },
 ];

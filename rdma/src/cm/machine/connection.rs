@@ -248,7 +248,10 @@ impl Connection {
         let reason = rej.fields().reason;
         match self.state {
             State::ReqSent | State::ReqWait | State::RepReceived | State::ReqReceived => {
-                self.keep_data(rej.private_data());
+                // Our program may not have seen the request yet: its words stay.
+                if self.state != State::ReqReceived {
+                    self.keep_data(rej.private_data());
+                }
                 self.sent = [0; MAD_LEN];
                 self.end(io, Some(CmEvent::Rejected(self.id, reason)));
             }
