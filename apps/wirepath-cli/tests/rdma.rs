@@ -212,17 +212,6 @@ fn both_ends_by_rdma_cm_are_ours() {
 
 #[test]
 #[ignore = "a minute and more: make soak"]
-fn programs_of_rdmacm_lose_nothing_over_a_lossy_wire() {
-    let test = "programs_of_rdmacm_lose_nothing_over_a_lossy_wire";
-    let Some(wire) = Wire::new(test).filter(|_| has_program(test, "nft")) else { return };
-    let Some(mut guest) = guest(test, &wire) else { return };
-    let lossy = wire.far.command("nft", &[LOSS]).unwrap();
-    assert!(lossy.status.success(), "{}", String::from_utf8_lossy(&lossy.stderr));
-    play_by_rdma_cm(&wire, &mut guest, 10);
-}
-
-#[test]
-#[ignore = "a minute and more: make soak"]
 fn each_verb_with_linux_loses_nothing_over_a_lossy_wire() {
     let test = "each_verb_with_linux_loses_nothing_over_a_lossy_wire";
     let Some(wire) = Wire::new(test).filter(|_| has_program(test, "nft")) else { return };
