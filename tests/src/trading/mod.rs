@@ -13,6 +13,8 @@ mod gateway;
 mod network;
 mod run;
 mod script;
+#[cfg(test)]
+mod tests;
 mod venue;
 mod world;
 

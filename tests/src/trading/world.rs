@@ -343,9 +343,14 @@ impl<S: SimSession> World<S> {
             self.command(|_| Command::Alone);
         }
         if is_over {
-            // Its machine is the next standby's, with an empty journal.
+            let has_handed_over = matches!(self.machines[idx].process, Process::Gateway(..));
             self.stop(idx, false);
-            self.retire(idx);
+            if !has_handed_over {
+                // Its machine is the next standby's, with an empty journal. So is one that has handed
+                // over, but only once the standby has taken over: if that one died before, nobody
+                // trades until this one starts again with its journal.
+                self.retire(idx);
+            }
         }
         if followed == Some(Followed::TakeOver) {
             self.take_over(idx)?;
