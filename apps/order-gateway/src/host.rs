@@ -7,9 +7,15 @@ use std::time::Duration;
 
 /// A connection. A read or a write that finds nothing or has no room fails with
 /// [`WouldBlock`](io::ErrorKind::WouldBlock), and a read of no bytes says that the peer has closed.
-pub trait Stream: Read + Write + fmt::Debug {}
-
-impl<T: Read + Write + fmt::Debug> Stream for T {}
+pub trait Stream: Read + Write + fmt::Debug {
+    /// Ends the connection with a reset: what was written and has not left never leaves. A stream
+    /// that is dropped is closed, and what waits is still sent.
+    ///
+    /// # Errors
+    ///
+    /// The connection is closed only.
+    fn reset(self: Box<Self>) -> io::Result<()>;
+}
 
 /// Where peers connect.
 pub trait Listener: fmt::Debug {

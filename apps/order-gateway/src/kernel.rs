@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::net::sockopt::set_socket_linger;
+
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits};
 
@@ -54,6 +56,13 @@ impl Host for Kernel {
             stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         }
         Ok(Box::new(stream))
+    }
+}
+
+impl Stream for TcpStream {
+    /// A close that lingers for no time resets.
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(set_socket_linger(&*self, Some(Duration::ZERO))?)
     }
 }
 

@@ -100,6 +100,16 @@ struct Connection {
     is_secondary_next: bool,
 }
 
+impl Connection {
+    /// Ends the connection so that nothing of ours leaves behind this: the standby may have taken
+    /// over by then.
+    fn reset(&mut self, report: &mut impl FnMut(&str)) {
+        if let Some(Err(error)) = self.stream.take().map(Stream::reset) {
+            report(&format!("the venue's connection is closed, and not reset: {error}"));
+        }
+    }
+}
+
 impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// A run over `host` that has nothing but its venue.
     pub fn new(gateway: Gateway<T, S, M>, line: LineConfig, host: Box<dyn Host>) -> Self {
@@ -208,6 +218,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
         let may_send = link.may_send(now_ns);
         if !may_send && self.connection.stream.is_some() {
+            self.connection.reset(report);
             self.close(FENCED, report);
         }
         may_send
@@ -349,7 +360,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
             }
             Command::HandOver => {
-                if self.standby.as_mut().is_some_and(|link| link.hand_over(now_ns)) {
+                let connection = &mut self.connection;
+                let silence = || connection.reset(report);
+                if self.standby.as_mut().is_some_and(|link| link.hand_over(now_ns, silence)) {
                     return Commanded::End;
                 }
                 report("no standby has a grant in force: nobody can take over");

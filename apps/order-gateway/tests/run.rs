@@ -5,11 +5,12 @@ mod common;
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, SYMBOL, book, config};
@@ -21,7 +22,9 @@ use order_entry::Refusal;
 use order_entry::journal::Journal;
 use order_entry::risk::{KillSwitch, Limit};
 use order_gateway::control::Command;
-use order_gateway::host::{Host, Stream, Waits};
+use order_gateway::host::{Host, Listener, Stream, Waits};
+use order_gateway::kernel::Kernel;
+use order_gateway::standby::StandbyLink;
 use order_gateway::{
     BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Run, Strategy, TimedSync,
 };
@@ -40,7 +43,7 @@ impl Host for Machine {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
-        Err(io::ErrorKind::ConnectionRefused.into())
+        Err(ErrorKind::ConnectionRefused.into())
     }
 }
 
@@ -168,4 +171,95 @@ fn datagrams_that_are_not_the_feeds_do_not_keep_a_dead_feed_alive() {
     for datagram in [packet(ours), heartbeat(ours, 3)] {
         assert!(answer_behind(&datagram).is_ok(), "{}", datagram.escape_ascii());
     }
+}
+
+/// A connection that notes how it ends.
+#[derive(Debug)]
+struct Noted(Rc<Cell<u32>>);
+
+impl Read for Noted {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for Noted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Noted {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        self.0.set(self.0.get() + 1);
+        Ok(())
+    }
+}
+
+/// A machine with a venue, whose connections count their resets.
+#[derive(Debug)]
+struct Resets(Rc<Cell<u32>>);
+
+impl Host for Resets {
+    fn now_ns(&self) -> u64 {
+        SECOND
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(Noted(self.0.clone())))
+    }
+}
+
+/// No standby connects.
+#[derive(Debug)]
+struct Nobody;
+
+impl Listener for Nobody {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        None
+    }
+}
+
+#[test]
+fn gateway_without_grants_resets_its_connection_to_the_venue() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+    let resets = Rc::new(Cell::new(0));
+    let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+    let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Resets(resets.clone())));
+    assert!(turn(&mut run)[0].contains("connected"));
+    run.standby = Some(StandbyLink::new(Box::new(Nobody), Duration::from_secs(1), 7));
+    assert!(turn(&mut run)[0].contains("the standby grants nothing"));
+    assert_eq!(resets.get(), 1);
+}
+
+#[test]
+fn bytes_that_the_kernel_has_not_sent_never_leave_behind_a_reset() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("an address of IPv4") };
+    let waits = Waits { connect: Duration::from_secs(60), read: Duration::ZERO };
+    let mut stream = Kernel::start().connect(address, waits).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    // The peer reads nothing, so that at the end its buffer and ours are full.
+    let mut written = 0;
+    let full = loop {
+        match stream.write(&[7; 1 << 16]) {
+            Ok(len) => written += len,
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!(full, ErrorKind::WouldBlock);
+    stream.reset().unwrap();
+    let mut received = Vec::new();
+    let end = peer.read_to_end(&mut received).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    assert!(received.len() < written, "{} of {written} bytes", received.len());
 }

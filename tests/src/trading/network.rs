@@ -296,6 +296,20 @@ impl Write for SimStream {
     }
 }
 
+impl Stream for SimStream {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        let mut network = self.network.borrow_mut();
+        let now = network.now();
+        let machine = &mut network.machines[self.machine];
+        if machine.epoch == self.epoch {
+            machine.sockets.remove(&self.id);
+            // One that has ended sends nothing any more.
+            let _ = machine.tcp.abort(self.id, now, &mut machine.wire);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for SimStream {
     fn drop(&mut self) {
         let mut network = self.network.borrow_mut();

@@ -203,10 +203,13 @@ impl StandbyLink {
         Ok(())
     }
 
-    /// The standby takes over now, and nothing is sent to the venue any more. False where none has
-    /// a grant in force.
-    pub fn hand_over(&mut self, now_ns: u64) -> bool {
+    /// The standby takes over now, and nothing is sent to the venue any more: `silence` ends the
+    /// line to the venue, before the standby is told. False where none has a grant in force.
+    pub fn hand_over(&mut self, now_ns: u64, silence: impl FnOnce()) -> bool {
         let is_there = self.primary.hand_over(now_ns);
+        if is_there {
+            silence();
+        }
         // What is lost here is done at the end of the standby's promise.
         let _ = self.flush();
         is_there

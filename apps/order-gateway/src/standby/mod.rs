@@ -18,13 +18,13 @@
 //!
 //! 1. Both monotonic clocks run, and at rates that differ by less than an eighth. A virtual machine
 //!    that is stopped as a whole has a clock that stands still.
-//! 2. What was handed to the kernel before the end of a lease arrives before the standby has logged
-//!    in. TCP may break this when its peer's acknowledgements are lost, and so may a process that
-//!    is stopped between the look at its clock and its send. The venue decides these: it has one
-//!    login at a time, and each UserRefNum counts once.
+//! 2. What has left before the end of a lease arrives before the standby has logged in. What has
+//!    not left never does, because the primary ends its connection with a reset. A process that is
+//!    stopped between the look at its clock and its send or its reset breaks this. The venue
+//!    decides that: it has one login at a time, and each UserRefNum counts once.
 //! 3. A person who says `alone` knows that the standby does not run.
 //!
-//! A primary that gets no grants closes its connection to the venue. The standby is named in the
+//! A primary that gets no grants resets its connection to the venue. The standby is named in the
 //! journal, so a primary that restarts waits for its grant, and one whose standby has taken over
 //! waits for a person. Another standby is refused before the first has left.
 
