@@ -51,7 +51,7 @@ pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
 pub use send_sockets::{Interface, SendSockets};
-pub use serve::{BoeVersion, Exchange, FixServer, Served, Serving};
+pub use serve::{BoeVersion, Exchange, OrderServer, Served, Serving};
 pub use session::{Session, TimedMessage};
 pub use settings::{
     Burst, LineSettings, SessionName, Settings, SettingsError, parse_count, parse_duration, parse_positive,

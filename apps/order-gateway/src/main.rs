@@ -165,6 +165,8 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Opti
         Some(VenueClient::Ouch(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Ouch42(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
+        Some(VenueClient::Boe2(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
+        Some(VenueClient::Boe3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         None => Err(Error::failed("the venue's names are too long")),
     }
 }

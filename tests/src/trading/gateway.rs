@@ -6,6 +6,7 @@ use std::io;
 use market::{Price, Side};
 use order_entry::ManagerConfig;
 use order_entry::Text;
+use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::{Journal, JournalMemory};
@@ -215,6 +216,27 @@ impl SimSession for FixClient {
             epoch_offset_ns: EPOCH_NS,
             ..FixClientConfig::new(session)
         })
+    }
+}
+
+/// The port of BOE.
+fn port() -> boe::ClientConfig {
+    boe::ClientConfig::new(boe::Credentials::new("TRAD", "ER", "SECRET").expect("4, 4 and 10 letters at most"))
+}
+
+impl SimSession for Boe2Client {
+    const PROTOCOL: Protocol = Protocol::Boe2;
+
+    fn start() -> Self {
+        Self::new(port(), BoeFirm::new(boe::Capacity::AGENCY))
+    }
+}
+
+impl SimSession for Boe3Client {
+    const PROTOCOL: Protocol = Protocol::Boe3;
+
+    fn start() -> Self {
+        Self::new(port(), BoeFirm::new(boe::Capacity::CUSTOMER))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Many seeds, and the shortest story of one that fails.
 
+use order_entry::boe::{Boe2Client, Boe3Client};
 use order_entry::fix::FixClient;
 use order_entry::ouch::{Ouch42Client, OuchClient};
 
@@ -30,6 +31,8 @@ pub fn run_seed(protocol: Protocol, seed: u64) -> Result<Summary, String> {
         Protocol::Ouch => run::<OuchClient>(seed),
         Protocol::Ouch42 => run::<Ouch42Client>(seed),
         Protocol::Fix => run::<FixClient>(seed),
+        Protocol::Boe2 => run::<Boe2Client>(seed),
+        Protocol::Boe3 => run::<Boe3Client>(seed),
     }
 }
 

@@ -35,11 +35,15 @@ pub enum Protocol {
     Ouch42,
     /// FIX 4.4.
     Fix,
+    /// Cboe BOE, version 2.
+    Boe2,
+    /// Cboe BOE, version 3.
+    Boe3,
 }
 
 impl Protocol {
     /// Each.
-    pub const ALL: [Self; 3] = [Self::Ouch, Self::Ouch42, Self::Fix];
+    pub const ALL: [Self; 5] = [Self::Ouch, Self::Ouch42, Self::Fix, Self::Boe2, Self::Boe3];
 }
 
 /// A run that is determined.

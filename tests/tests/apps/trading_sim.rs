@@ -26,3 +26,13 @@ fn orders_positions_and_journals_agree_by_fix_after_crashes_and_takeovers() {
 fn orders_positions_and_journals_agree_by_ouch_42_after_crashes_and_takeovers() {
     play(Protocol::Ouch42, 40);
 }
+
+#[test]
+fn orders_positions_and_journals_agree_by_boe_2_after_crashes_and_takeovers() {
+    play(Protocol::Boe2, 40);
+}
+
+#[test]
+fn orders_positions_and_journals_agree_by_boe_3_after_crashes_and_takeovers() {
+    play(Protocol::Boe3, 40);
+}

@@ -7,9 +7,9 @@
 mod boe;
 mod connection;
 mod fix;
-mod fix_server;
 mod market_data;
 mod order_port;
+mod order_server;
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
@@ -32,9 +32,9 @@ use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings
 use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
 use fix::FixSession;
-pub use fix_server::FixServer;
 use market_data::MarketData;
 use order_port::{AnyPort, Clock, OrderPort, OrderSession, Turn};
+pub use order_server::OrderServer;
 
 /// How long the thread sleeps where no socket had anything.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);

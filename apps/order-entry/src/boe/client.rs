@@ -87,6 +87,12 @@ impl<V: Version> Client<V> {
         self.sent = self.sent.max(sequence);
     }
 
+    /// The day is over: the units and we number anew from the next login on.
+    pub fn begin_day(&mut self) {
+        self.units.fill(0);
+        (self.sent, self.sent_at_login) = (0, 0);
+    }
+
     /// Begins a connection that was just made: writes the login, with the last number of each unit.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ mod client_event;
 mod codes;
 mod error;
 mod login;
+mod orders;
 mod server;
 pub mod v2;
 pub mod v3;
@@ -42,6 +43,7 @@ pub use client_event::{ClientConfig, ClientEvent};
 pub use codes::{Capacity, LoginStatus, LogoutReason, OrderType, ReasonCode, RestatementReason, Side, TimeInForce};
 pub use error::BoeError;
 pub use login::{Credentials, LoginAnswer, LoginRequest, UnitSequence, UnitSequences, UnspecifiedUnits};
+pub use orders::{Boe2Client, Boe3Client, BoeClientError, BoeFirm, BoeOrderClient, OrderWords};
 pub use server::{Server, ServerConfig, ServerEvent};
 pub use version::{Message, SessionKinds, V2, V3, Version};
 

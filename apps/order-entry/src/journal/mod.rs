@@ -22,6 +22,7 @@ mod layout;
 mod memory;
 mod reader;
 mod rebuild;
+mod units;
 mod writer;
 
 pub(crate) use cursor::Cursor;
@@ -31,6 +32,7 @@ pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;
 pub use reader::{Record, Records, Tail};
 pub use rebuild::{Killed, Rebuild, RebuildCounts};
+pub use units::{MessageNumber, UnitNumbers};
 pub use writer::{Full, Journal, Recovery, Stamp};
 
 #[cfg(test)]

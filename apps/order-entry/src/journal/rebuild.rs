@@ -5,6 +5,7 @@ use market::Symbol;
 use super::entry::{Entry, Intent, SessionMark};
 use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
+use super::units::UnitNumbers;
 use crate::orders::{OrderKey, OrderTable, RequestError};
 use crate::risk::{InstrumentIdx, KillCause, RiskGate};
 
@@ -30,6 +31,7 @@ pub struct Rebuild {
     counts: RebuildCounts,
     instruments: Instruments,
     session: SessionMark,
+    units: UnitNumbers,
     limits_version: u64,
     standby: u64,
     is_armed: bool,
@@ -86,6 +88,9 @@ impl Rebuild {
             }
             Entry::Session(mark) => {
                 let next_id = self.session.next_id.max(mark.next_id);
+                if mark.session == SessionMark::default().session {
+                    self.units.clear();
+                }
                 self.session = SessionMark { next_id, ..mark };
                 true
             }
@@ -142,6 +147,10 @@ impl Rebuild {
 
     /// The session goes on behind message `number`; 0 is none.
     fn received(&mut self, number: u64) {
+        if let Some((unit, sequence)) = UnitNumbers::split(number) {
+            self.units.received(unit, sequence);
+            return;
+        }
         self.session.next_inbound = self.session.next_inbound.max(number.saturating_add(u64::from(number > 0)));
     }
 
@@ -195,6 +204,11 @@ impl Rebuild {
     /// The session's last mark, with the next client id that no request used.
     pub const fn session(&self) -> SessionMark {
         self.session
+    }
+
+    /// Of a session whose venue numbers by matching unit: the last number of each.
+    pub const fn units(&self) -> &UnitNumbers {
+        &self.units
     }
 
     /// The standby without whose grants nothing may be sent; 0 for none.

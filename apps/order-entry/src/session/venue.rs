@@ -6,7 +6,8 @@
 //! ([`OuchClient`](crate::ouch::OuchClient)) makes it of the answer to an account query, OUCH 4.2
 //! ([`Ouch42Client`](crate::ouch::Ouch42Client)) of that to an order which must be refused, FIX
 //! ([`FixClient`](crate::fix::FixClient)) of the answer to a TestRequest, before which the venue
-//! has asked for what it misses.
+//! has asked for what it misses, BOE ([`BoeOrderClient`](crate::boe::BoeOrderClient)) of the end of
+//! the replay.
 
 use core::fmt;
 
@@ -76,7 +77,8 @@ pub enum SessionEvent {
     },
     /// A message of the venue. The session takes orders from [`VenueMessage::Settled`] on.
     Message {
-        /// Its number in the session, 0 where it has none.
+        /// Its number in the session, 0 where it has none; that of a matching unit is a
+        /// [`UnitNumbers::number`](crate::journal::UnitNumbers::number).
         number: u64,
         /// What it says.
         message: VenueMessage,
@@ -155,6 +157,13 @@ pub trait VenueSession: fmt::Debug {
 
     /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin.
     fn resume(&mut self, mark: &SessionMark);
+
+    /// Behind [`resume`](VenueSession::resume), where the venue numbers by matching unit: the last
+    /// number of `unit` that the journal has. By default nothing, because other venues have one
+    /// number.
+    fn resume_unit(&mut self, unit: u8, sequence: u32) {
+        let _ = (unit, sequence);
+    }
 
     /// Where the session stands. What it sends must not leave before the journal has the mark's
     /// next id.

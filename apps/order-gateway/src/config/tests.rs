@@ -127,3 +127,49 @@ fn each_mistake_of_fix_is_named_with_line_and_column() {
         assert_eq!((line, column), at, "{to}: {what}");
     }
 }
+
+const BOE: &str = r#"
+limits = "limits.toml"
+
+[venue]
+protocol = "boe3"
+primary = "192.0.2.1:9100"
+user = "USER"
+sub_id = "0001"
+password = "SECRET"
+operator = "DESK 7"
+capacity = "customer"
+
+[journal]
+path = "orders.journal"
+"#;
+
+#[test]
+fn section_of_boe_makes_its_session() {
+    let config = parse::<Config>(BOE, Config::check).unwrap();
+    assert!(matches!(config.client(&[], 0), Some(VenueClient::Boe3(_))));
+    let equities = BOE.replace("boe3", "boe2").replace("customer", "agency").replace("operator = \"DESK 7\"\n", "");
+    let config = parse::<Config>(&equities, Config::check).unwrap();
+    assert!(matches!(config.client(&[], 0), Some(VenueClient::Boe2(_))));
+}
+
+#[test]
+fn each_mistake_of_boe_is_named_with_line_and_column() {
+    for (from, to, at, word) in [
+        ("\"USER\"", "\"USERS\"", (7, 8), "4 bytes at most"),
+        ("\"0001\"", "\"00001\"", (8, 10), "4 bytes at most"),
+        ("sub_id = \"0001\"\n", "", (5, 12), "boe3 needs the key `sub_id`"),
+        ("operator = \"DESK 7\"\n", "", (5, 12), "boe3 needs the key `operator`"),
+        ("boe3", "boe2", (10, 12), "boe2 has no key `operator`"),
+        ("customer", "agency", (11, 12), "boe3 has no such capacity"),
+        ("capacity", "heartbeat_s = 2\ncapacity", (11, 15), "boe3 has no key `heartbeat_s`"),
+        ("capacity", "sender = \"US\"\ncapacity", (11, 10), "boe3 has no key `sender`"),
+        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "none with boe3"),
+    ] {
+        let text = BOE.replacen(from, to, 1);
+        assert_ne!(text, BOE, "{from}");
+        let (line, column, what) = place(&text);
+        assert!(what.contains(word), "{to}: {what}");
+        assert_eq!((line, column), at, "{to}: {what}");
+    }
+}

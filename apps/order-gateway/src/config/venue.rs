@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 
 use market::Symbol;
 use order_entry::Text;
+use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::orders::OrderCapacity;
 use order_entry::fix::session::{Schedule, SessionConfig, Version};
 use order_entry::fix::{FixClient, FixClientConfig};
@@ -31,11 +32,13 @@ pub struct VenueConfig {
     pub secondary: Option<SocketAddrV4>,
     password: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
+    sub_id: Option<Spanned<String>>,
     firm: Option<Spanned<String>>,
     sender: Option<Spanned<String>>,
     target: Option<Spanned<String>>,
     username: Option<Spanned<String>>,
     account: Option<Spanned<String>>,
+    operator: Option<Spanned<String>>,
     heartbeat_s: Option<Spanned<u32>>,
     opens: Option<Spanned<String>>,
     closes: Option<Spanned<String>>,
@@ -51,15 +54,19 @@ enum Protocol {
     Fix44,
     /// FIX 5.0 SP2 over FIXT 1.1.
     Fix50,
+    Boe2,
+    Boe3,
 }
 
 impl Protocol {
-    const fn fix(self) -> Option<Version> {
+    const fn family(self) -> Family {
         match self {
-            Self::Ouch50 | Self::Ouch42 => None,
-            Self::Fix42 => Some(Version::Fix42),
-            Self::Fix44 => Some(Version::Fix44),
-            Self::Fix50 => Some(Version::Fix50Sp2),
+            Self::Ouch50 | Self::Ouch42 => Family::Ouch,
+            Self::Fix42 => Family::Fix(Version::Fix42),
+            Self::Fix44 => Family::Fix(Version::Fix44),
+            Self::Fix50 => Family::Fix(Version::Fix50Sp2),
+            Self::Boe2 => Family::Boe { has_operator: false },
+            Self::Boe3 => Family::Boe { has_operator: true },
         }
     }
 
@@ -70,8 +77,21 @@ impl Protocol {
             Self::Fix42 => "fix42",
             Self::Fix44 => "fix44",
             Self::Fix50 => "fix50",
+            Self::Boe2 => "boe2",
+            Self::Boe3 => "boe3",
         }
     }
+}
+
+/// Protocols whose sections have the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Ouch,
+    Fix(Version),
+    /// Version 3 names the operator of each order.
+    Boe {
+        has_operator: bool,
+    },
 }
 
 /// For whom orders trade.
@@ -82,15 +102,32 @@ enum CapacityWord {
     Principal,
     RisklessPrincipal,
     Other,
+    /// Of futures at Cboe.
+    Customer,
+    /// Of futures at Cboe.
+    Firm,
 }
 
 impl CapacityWord {
-    const fn ouch(self) -> Capacity {
+    const fn ouch(self) -> Option<Capacity> {
         match self {
-            Self::Agency => Capacity::AGENCY,
-            Self::Principal => Capacity::PRINCIPAL,
-            Self::RisklessPrincipal => Capacity::RISKLESS_PRINCIPAL,
-            Self::Other => Capacity::OTHER,
+            Self::Agency => Some(Capacity::AGENCY),
+            Self::Principal => Some(Capacity::PRINCIPAL),
+            Self::RisklessPrincipal => Some(Capacity::RISKLESS_PRINCIPAL),
+            Self::Other => Some(Capacity::OTHER),
+            Self::Customer | Self::Firm => None,
+        }
+    }
+
+    /// That of version 3 with `is_futures`.
+    const fn boe(self, is_futures: bool) -> Option<boe::Capacity> {
+        match (self, is_futures) {
+            (Self::Agency, false) => Some(boe::Capacity::AGENCY),
+            (Self::Principal, false) => Some(boe::Capacity::PRINCIPAL),
+            (Self::RisklessPrincipal, false) => Some(boe::Capacity::RISKLESS_PRINCIPAL),
+            (Self::Customer, true) => Some(boe::Capacity::CUSTOMER),
+            (Self::Firm, true) => Some(boe::Capacity::FIRM),
+            _ => None,
         }
     }
 
@@ -99,7 +136,7 @@ impl CapacityWord {
         match (self, version) {
             (Self::Agency, _) => Some(OrderCapacity::Agency),
             (Self::Principal, _) => Some(OrderCapacity::Principal),
-            (Self::RisklessPrincipal, Version::Fix42) | (Self::Other, _) => None,
+            (Self::RisklessPrincipal, Version::Fix42) | (Self::Other | Self::Customer | Self::Firm, _) => None,
             (Self::RisklessPrincipal, _) => Some(OrderCapacity::RisklessPrincipal),
         }
     }
@@ -115,6 +152,10 @@ pub enum VenueClient {
     Ouch42(Ouch42Client),
     /// FIX.
     Fix(FixClient),
+    /// Cboe BOE, version 2.
+    Boe2(Boe2Client),
+    /// Cboe BOE, version 3.
+    Boe3(Boe3Client),
 }
 
 /// A key of the section, if it is there: its name, and where its value is.
@@ -122,39 +163,54 @@ type Key<'a> = (&'static str, Option<&'a Spanned<String>>);
 
 impl VenueConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
-        let Self { password, user, firm, sender, target, username, account, opens, closes, .. } = self;
+        let Self { password, user, sub_id, firm, sender, target, username, account, opens, closes, .. } = self;
         let ouch = [("user", user.as_ref()), ("firm", firm.as_ref())];
+        let boe = [("sub_id", sub_id.as_ref()), ("operator", self.operator.as_ref())];
         let fix = [("sender", sender.as_ref()), ("target", target.as_ref())];
-        let more = [
-            ("username", username.as_ref()),
-            ("account", account.as_ref()),
-            ("opens", opens.as_ref()),
-            ("closes", closes.as_ref()),
-        ];
-        match self.protocol.get_ref().fix() {
-            None => {
+        let account = [("account", account.as_ref())];
+        let more = [("username", username.as_ref()), ("opens", opens.as_ref()), ("closes", closes.as_ref())];
+        let password = [("password", password.as_ref())];
+        match self.protocol.get_ref().family() {
+            Family::Ouch => {
                 self.needs(&ouch)?;
-                self.needs(&[("password", password.as_ref())])?;
-                if self.capacity.is_none() {
-                    return Err(self.missing("capacity"));
-                }
-                self.refuses(&fix)?;
-                self.refuses(&more)?;
-                if let Some(heartbeat) = &self.heartbeat_s {
-                    return Err(self.stranger("heartbeat_s", heartbeat));
-                }
+                self.needs(&password)?;
+                self.needs_capacity()?;
+                [&fix[..], &more, &account, &boe].into_iter().try_for_each(|keys| self.refuses(keys))?;
+                self.refuses_heartbeat()?;
+                self.check_capacity(|word| word.ouch().is_some())?;
                 self.check_ouch()
             }
-            Some(version) => {
+            Family::Fix(version) => {
                 self.needs(&fix)?;
                 self.refuses(&ouch)?;
-                if let Some(capacity) = self.capacity.as_ref().filter(|word| word.get_ref().fix(version).is_none()) {
-                    let what = format!("{} has no such capacity", self.protocol.get_ref().name());
-                    return Err(Problem::new(capacity.span(), what));
-                }
-                self.check_fix(fix.into_iter().chain(more).chain([("password", password.as_ref())]))
+                self.refuses(&boe)?;
+                self.check_capacity(|word| word.fix(version).is_some())?;
+                self.check_fix(fix.into_iter().chain(more).chain(account).chain(password))
+            }
+            Family::Boe { has_operator } => {
+                self.needs(&[ouch[0], boe[0]])?;
+                self.needs(&password)?;
+                self.needs_capacity()?;
+                [&fix[..], &more].into_iter().try_for_each(|keys| self.refuses(keys))?;
+                if has_operator { self.needs(&boe[1..]) } else { self.refuses(&boe[1..]) }?;
+                self.refuses_heartbeat()?;
+                self.check_capacity(|word| word.boe(has_operator).is_some())?;
+                self.check_boe()
             }
         }
+    }
+
+    fn needs_capacity(&self) -> Result<(), Problem> {
+        if self.capacity.is_none() { Err(self.missing("capacity")) } else { Ok(()) }
+    }
+
+    fn refuses_heartbeat(&self) -> Result<(), Problem> {
+        self.heartbeat_s.as_ref().map_or(Ok(()), |heartbeat| Err(self.stranger("heartbeat_s", heartbeat)))
+    }
+
+    fn check_capacity(&self, has: impl Fn(CapacityWord) -> bool) -> Result<(), Problem> {
+        let Some(capacity) = self.capacity.as_ref().filter(|word| !has(*word.get_ref())) else { return Ok(()) };
+        Err(Problem::new(capacity.span(), format!("{} has no such capacity", self.protocol.get_ref().name())))
     }
 
     /// Whether the drop copy, which is OUCH's, names the orders of this protocol.
@@ -193,6 +249,15 @@ impl VenueConfig {
         check_text(firm, |text| Text::<4>::new(text).is_some())
     }
 
+    fn check_boe(&self) -> Result<(), Problem> {
+        check_text((&self.user, "a user of BOE has 4 bytes at most"), |text| text.len() <= 4)?;
+        check_text((&self.sub_id, "a sub-identifier of BOE has 4 bytes at most"), |text| text.len() <= 4)?;
+        check_text((&self.password, "a password of BOE has 10 bytes at most"), |text| text.len() <= 10)?;
+        check_text((&self.firm, "a clearing firm of BOE has 4 bytes at most"), |text| text.len() <= 4)?;
+        check_text((&self.account, "an account of BOE has 16 bytes at most"), |text| text.len() <= 16)?;
+        check_text((&self.operator, "an operator of BOE has 18 bytes at most"), |text| text.len() <= 18)
+    }
+
     fn check_fix<'a>(&self, texts: impl Iterator<Item = Key<'a>>) -> Result<(), Problem> {
         for (key, value) in texts {
             let Some(value) = value else { continue };
@@ -226,14 +291,42 @@ impl VenueConfig {
     /// by position, `epoch_offset_ns` is added to a run's clock for UTC.
     pub(super) fn client(&self, instruments: Vec<Symbol>, epoch_offset_ns: u64) -> Option<VenueClient> {
         let capacity = self.capacity.as_ref().map(|word| *word.get_ref());
-        let Some(version) = self.protocol.get_ref().fix() else {
-            let firm = Text::new(text(&self.firm)?)?;
-            let (config, capacity) = (ClientConfig::new(self.credentials()?), capacity?.ouch());
-            return Some(match self.protocol.get_ref() {
-                Protocol::Ouch42 => VenueClient::Ouch42(Ouch42Client::new(config, firm, capacity, epoch_offset_ns)),
-                _ => VenueClient::Ouch(OuchClient::new(config).of_firm(firm, capacity)),
-            });
+        match self.protocol.get_ref().family() {
+            Family::Ouch => {
+                let firm = Text::new(text(&self.firm)?)?;
+                let (config, capacity) = (ClientConfig::new(self.credentials()?), capacity?.ouch()?);
+                Some(match self.protocol.get_ref() {
+                    Protocol::Ouch42 => VenueClient::Ouch42(Ouch42Client::new(config, firm, capacity, epoch_offset_ns)),
+                    _ => VenueClient::Ouch(OuchClient::new(config).of_firm(firm, capacity)),
+                })
+            }
+            Family::Boe { has_operator } => self.boe_client(has_operator, capacity?.boe(has_operator)?),
+            Family::Fix(version) => self.fix_client(version, capacity, instruments, epoch_offset_ns),
+        }
+    }
+
+    fn boe_client(&self, is_futures: bool, capacity: boe::Capacity) -> Option<VenueClient> {
+        let credentials = boe::Credentials::new(text(&self.user)?, text(&self.sub_id)?, text(&self.password)?)?;
+        let firm = BoeFirm {
+            capacity,
+            clearing_firm: Text::zero_padded(text(&self.firm).unwrap_or_default())?,
+            account: Text::zero_padded(text(&self.account).unwrap_or_default())?,
+            operator: Text::zero_padded(text(&self.operator).unwrap_or_default())?,
         };
+        let config = boe::ClientConfig::new(credentials);
+        Some(match is_futures {
+            true => VenueClient::Boe3(Boe3Client::new(config, firm)),
+            false => VenueClient::Boe2(Boe2Client::new(config, firm)),
+        })
+    }
+
+    fn fix_client(
+        &self,
+        version: Version,
+        capacity: Option<CapacityWord>,
+        instruments: Vec<Symbol>,
+        epoch_offset_ns: u64,
+    ) -> Option<VenueClient> {
         let owned = |value: &Option<Spanned<String>>| text(value).map(str::to_owned);
         let hours = text(&self.opens).and_then(second_of_day).zip(text(&self.closes).and_then(second_of_day));
         let session = SessionConfig {

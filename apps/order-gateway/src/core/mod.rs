@@ -149,6 +149,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let kill = config.manager.kill.clone();
         let (manager, rebuild) = OrderManager::recover(config.of(&session), memory, reserve)?;
         session.resume(&rebuild.session());
+        rebuild.units().iter().for_each(|(unit, sequence)| session.resume_unit(unit, sequence));
         let mut core = Self::of(config.instruments, session, manager, kill, config.answer_timeout_ns);
         if let Some(killed) = rebuild.killed() {
             core.stay_killed(killed);

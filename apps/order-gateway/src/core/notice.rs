@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use order_entry::journal::Killed;
+use order_entry::journal::{Killed, MessageNumber};
 
 use crate::text::utc;
 
@@ -36,8 +36,9 @@ impl fmt::Display for Notice {
             Self::Gap => f.write_str("messages between the venue and us are lost: live orders are in doubt"),
             Self::Unread { number } => write!(
                 f,
-                "the venue's message {number} cannot be read and was passed over, its bytes are in the journal: live \
-                 orders are in doubt"
+                "the venue's message {} cannot be read and was passed over, its bytes are in the journal: live orders \
+                 are in doubt",
+                MessageNumber(*number)
             ),
             Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
             Self::Unreserved => {

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use exchange_sim::{AccountSettings, BoeVersion, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
 use market::{Price, Symbol};
 use wirepath::worker::StopFlag;
 
+use crate::boe_truth;
 use crate::fix_truth;
+use crate::gateway::Protocol;
 use crate::ouch42_truth;
 use crate::truth::VenueLog;
 
@@ -22,6 +24,8 @@ pub struct Running {
     pub orders: SocketAddr,
     pub ouch42: SocketAddr,
     pub fix: SocketAddr,
+    pub boe2: SocketAddr,
+    pub boe3: SocketAddr,
     pub drop_copy: SocketAddr,
     /// The instrument that everybody trades, and its price.
     pub instrument: (Symbol, Price),
@@ -49,11 +53,12 @@ impl Running {
         let fix = exchange.open_fix(serving.orders).unwrap();
         let [orders, drop_copy] = exchange.addresses()[..] else { panic!("two addresses") };
         let ouch42 = exchange.open_ouch42(serving.orders).unwrap();
+        let [boe2, boe3] = [BoeVersion::V2, BoeVersion::V3].map(|of| exchange.open_boe(serving.orders, of).unwrap());
         let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, ouch42, fix, drop_copy, instrument, stop, thread }
+        Self { orders, ouch42, fix, boe2, boe3, drop_copy, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.
@@ -64,6 +69,14 @@ impl Running {
     /// The account's numbered messages of OUCH 4.2 so far.
     pub fn ouch42_log(&self) -> VenueLog {
         ouch42_truth::read(TcpStream::connect(self.ouch42).unwrap())
+    }
+
+    /// The account's numbered messages of BOE so far.
+    pub fn boe_log(&self, protocol: Protocol) -> VenueLog {
+        match protocol {
+            Protocol::Boe2 => boe_truth::read_v2(TcpStream::connect(self.boe2).unwrap()),
+            _ => boe_truth::read_v3(TcpStream::connect(self.boe3).unwrap()),
+        }
     }
 
     /// The account's reports by FIX so far, read as the process whose journal is at `path`.

@@ -13,6 +13,7 @@ use market::itch50::{AddOrder, Head, Message};
 use market::{Capacity, Locate, Price, Symbol};
 use order_entry::ManagerConfig;
 use order_entry::Text;
+use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::journal::Journal;
@@ -81,6 +82,8 @@ pub enum Protocol {
     Ouch,
     Ouch42,
     Fix,
+    Boe2,
+    Boe3,
 }
 
 /// Starts a gateway of OUCH over the journal at `path`.
@@ -94,6 +97,8 @@ pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode,
         Protocol::Ouch => exchange.orders,
         Protocol::Ouch42 => exchange.ouch42,
         Protocol::Fix => exchange.fix,
+        Protocol::Boe2 => exchange.boe2,
+        Protocol::Boe3 => exchange.boe3,
     };
     let order = format!(
         "{}\n{address}\n{}\n{}\n{}\n{seed}\n{}\n{protocol:?}",
@@ -137,12 +142,20 @@ fn process() {
     let kernel = Kernel::start();
     match words[7] {
         "Ouch" => run(ouch(), &words, kernel),
+        "Boe2" => run(Boe2Client::new(boe_port(), BoeFirm::new(boe::Capacity::AGENCY)), &words, kernel),
+        "Boe3" => run(Boe3Client::new(boe_port(), BoeFirm::new(boe::Capacity::CUSTOMER)), &words, kernel),
         "Ouch42" => run(ouch42(kernel.epoch_offset_ns()), &words, kernel),
         _ => {
             let session = fix(Symbol::new(words[2]).unwrap(), kernel.epoch_offset_ns());
             run(session, &words, kernel);
         }
     }
+}
+
+/// The user's first four letters, and the rest.
+pub fn boe_port() -> boe::ClientConfig {
+    let (user, sub_id) = USER.split_at(4);
+    boe::ClientConfig::new(boe::Credentials::new(user, sub_id, PASSWORD).unwrap())
 }
 
 fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {

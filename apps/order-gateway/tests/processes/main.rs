@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "each module is used by the others")]
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+mod boe;
+mod boe_truth;
 mod exchange;
 mod fix;
 mod fix_truth;

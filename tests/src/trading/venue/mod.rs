@@ -1,7 +1,7 @@
-//! The exchange: one account's orders by OUCH 5.0 or 4.2 over SoupBinTCP or by FIX 4.4, one login
-//! at a time.
+//! The exchange: one account's orders by OUCH 5.0 or 4.2 over SoupBinTCP, by FIX 4.4 or by BOE, one
+//! login at a time.
 
-mod fix;
+mod named;
 mod ouch;
 mod ouch42;
 #[cfg(test)]
@@ -10,7 +10,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 
-use exchange_sim::{AccountSettings, Effect, FaultPlan, FixServer, Venue, VenueSettings};
+use exchange_sim::{AccountSettings, BoeVersion, Effect, FaultPlan, OrderServer, Venue, VenueSettings};
 use market::{Price, Side, Symbol};
 use order_entry::ouch::v50::EnterOrder;
 use order_entry::ouch::{Side as OuchSide, TimeInForce};
@@ -49,8 +49,8 @@ pub(super) struct SimVenue {
     /// A connection that is alive has the account.
     is_taken: bool,
     protocol: Protocol,
-    /// The account's session by FIX, where it does not trade by OUCH.
-    fix: Option<FixServer>,
+    /// The account's session, where it does not trade by OUCH.
+    named: Option<OrderServer>,
     /// Messages of the account that were counted.
     counted: usize,
     /// Live orders: side, open shares, price; and the net position.
@@ -89,7 +89,12 @@ impl SimVenue {
             lines: Vec::new(),
             is_taken: false,
             protocol,
-            fix: (protocol == Protocol::Fix).then(|| FixServer::new(TRADER, EPOCH_NS)),
+            named: match protocol {
+                Protocol::Ouch | Protocol::Ouch42 => None,
+                Protocol::Fix => Some(OrderServer::fix(TRADER, EPOCH_NS)),
+                Protocol::Boe2 => Some(OrderServer::boe(BoeVersion::V2, TRADER, EPOCH_NS)),
+                Protocol::Boe3 => Some(OrderServer::boe(BoeVersion::V3, TRADER, EPOCH_NS)),
+            },
             counted: 0,
             open: BTreeMap::new(),
             sides: BTreeMap::new(),
@@ -139,14 +144,16 @@ impl SimVenue {
         match self.protocol {
             Protocol::Ouch => self.count_ouch(),
             Protocol::Ouch42 => self.count_ouch42(),
-            Protocol::Fix => self.count_fix(),
+            Protocol::Fix => self.count_named(exchange_sim::Protocol::Fix),
+            Protocol::Boe2 => self.count_named(exchange_sim::Protocol::Boe2),
+            Protocol::Boe3 => self.count_named(exchange_sim::Protocol::Boe3),
         }
     }
 
     /// The account is without its connection.
     fn lost(&mut self, now_ns: u64) {
         self.is_taken = false;
-        self.fix.iter_mut().for_each(FixServer::disconnected);
+        self.named.iter_mut().for_each(OrderServer::disconnected);
         self.venue.disconnected(TRADER, now_ns);
     }
 
@@ -178,14 +185,14 @@ impl SimVenue {
             Err(error) if error.kind() == ErrorKind::WouldBlock => (),
             Err(_) => return false,
         }
-        let is_over = if self.fix.is_some() { !self.take_fix(line, now_ns) } else { !self.take_ouch(line, now_ns) };
+        let is_over = if self.named.is_some() { !self.take_named(line, now_ns) } else { !self.take_ouch(line, now_ns) };
         if is_over {
             return false;
         }
         if line.silent_ns.is_some() {
             return true;
         }
-        if self.fix.is_none() && !self.pack(line, now_ns) {
+        if self.named.is_none() && !self.pack(line, now_ns) {
             return false;
         }
         match line.stream.write(&line.out) {

@@ -1,4 +1,4 @@
-//! FIX on the venue's side.
+//! FIX and BOE on the venue's side, whose clients name their orders.
 
 use std::io::Write;
 
@@ -10,9 +10,9 @@ use super::{Line, SimVenue, TRADER};
 
 impl SimVenue {
     /// Takes what was read, and has what is due sent. False where the line has ended.
-    pub(super) fn take_fix(&mut self, line: &mut Line, now_ns: u64) -> bool {
+    pub(super) fn take_named(&mut self, line: &mut Line, now_ns: u64) -> bool {
         let is_first = !line.is_logged_in;
-        let Some(server) = &mut self.fix else { return false };
+        let Some(server) = &mut self.named else { return false };
         if is_first {
             match server.is_logon(&line.input, &self.venue) {
                 None => return true,
@@ -22,7 +22,7 @@ impl SimVenue {
                 }
                 Some(true) => return false,
                 Some(false) => {
-                    self.fault = Some("the gateway's first message is no Logon".to_owned());
+                    self.fault = Some("the gateway's first message is no login".to_owned());
                     return false;
                 }
             }
@@ -42,14 +42,17 @@ impl SimVenue {
     }
 
     /// The position and the open orders by the account's own reports.
-    pub(super) fn count_fix(&mut self) {
-        let answers = self.venue.accounts()[TRADER].answers(Protocol::Fix);
+    pub(super) fn count_named(&mut self, protocol: Protocol) {
+        let answers = self.venue.accounts()[TRADER].answers(protocol);
         for answer in &answers[self.counted..] {
             let Some(order) = &answer.order else { continue };
             self.arrived += u64::from(matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_)));
             match answer.told {
                 Told::Rejected(OrderRefusal::Duplicate) => {
                     self.fault = Some(format!("sent twice: {}", answer.cl_ord_id.escape_ascii()));
+                }
+                Told::Rejected(OrderRefusal::DuringReplay) => {
+                    self.fault = Some("the gateway sent an order during the replay".to_owned());
                 }
                 Told::Executed { qty, .. } => {
                     let sign = if order.side == market::Side::Buy { 1 } else { -1 };
@@ -81,6 +84,10 @@ impl SimVenue {
 /// and meanwhile another connection may have used the Logon's number.
 fn is_of_line(why: &str, is_late: bool) -> bool {
     let is = |end: End| end.to_string() == why;
+    // Of BOE, whose sentences have numbers.
+    if ["an idle peer sends", "a login is sent"].iter().any(|of_line| why.starts_with(of_line)) {
+        return true;
+    }
     is(End::Silent) || is(End::LogonTimeout) || (is_late && is(End::SeqTooLow))
 }
 

@@ -141,3 +141,28 @@ fn instrument_that_was_unblocked_by_its_position_alone_is_unblocked() {
         assert!(!world.table.is_blocked(STOCK));
     }
 }
+
+#[test]
+fn each_unit_has_its_last_number_until_another_session_begins() {
+    let mut world = World::new();
+    let session = |session| Entry::Session(SessionMark { session, next_inbound: 0, next_id: 1 });
+    let received = |unit, sequence| Entry::Received { number: UnitNumbers::number(unit, sequence) };
+    let unread = Entry::Unread { number: UnitNumbers::number(200, 5) };
+    for entry in
+        [session(*b"BOE 2     "), received(3, 9), received(0, 1), session(*b"BOE 2     "), received(3, 10), unread]
+    {
+        world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &entry.encode() });
+    }
+    assert_eq!(world.rebuild.units().iter().collect::<Vec<_>>(), [(3, 10), (0, 1), (200, 5)]);
+    assert_eq!(world.rebuild.session().next_inbound, 0);
+    let entry = Entry::Session(SessionMark::default());
+    world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &entry.encode() });
+    assert_eq!(world.rebuild.units().iter().count(), 0);
+}
+
+#[test]
+fn number_of_a_unit_is_shown_with_it() {
+    assert_eq!(MessageNumber(UnitNumbers::number(255, u32::MAX)).to_string(), "4294967295 of unit 255");
+    assert_eq!(MessageNumber(12).to_string(), "12");
+    assert_eq!(UnitNumbers::split(u64::MAX >> 1), None);
+}

@@ -1,0 +1,273 @@
+//! What the versions say differently: orders, replaces and cancels as messages.
+
+use market::{Side, Symbol};
+
+use super::super::v2::{self, Field, FieldId, ReturnFields};
+use super::super::{BoeError, Capacity, Message, OrderType, Side as BoeSide, TimeInForce, V2, V3, Version, v3};
+use super::read;
+use crate::Text;
+use crate::orders::VenueMessage;
+use crate::session::{WireOrder, WireTarget};
+
+/// Whose orders they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoeFirm {
+    /// For whom the firm trades.
+    pub capacity: Capacity,
+    /// The firm that clears; by default the port's.
+    pub clearing_firm: Text<4>,
+    /// The customer's account; by default none.
+    pub account: Text<16>,
+    /// Of version 3: the operator, which the futures exchange demands.
+    pub operator: Text<18>,
+}
+
+impl BoeFirm {
+    /// Orders in `capacity`, without names.
+    pub const fn new(capacity: Capacity) -> Self {
+        let (clearing_firm, account) = (Text([0; 4]), Text([0; 16]));
+        Self { capacity, clearing_firm, account, operator: Text([0; 18]) }
+    }
+}
+
+/// A version's messages about orders. A call that writes returns the type and the length of the
+/// body; `None` where `out` is too small.
+pub trait OrderWords: Version {
+    /// By this name a journal knows whose numbers it has.
+    const NAME: [u8; 10];
+
+    /// What a login asks for.
+    fn returns() -> ReturnFields;
+
+    /// Writes an order.
+    fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)>;
+
+    /// Writes a replace of `target`.
+    fn modify(firm: &BoeFirm, target: &WireTarget, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)>;
+
+    /// Writes a cancel of the order `id`.
+    fn cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)>;
+
+    /// What a message says of which client id; `None` where it says nothing of an order.
+    ///
+    /// # Errors
+    ///
+    /// It is no message of the version.
+    fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError>;
+}
+
+impl OrderWords for V2 {
+    const NAME: [u8; 10] = *b"BOE 2     ";
+
+    /// What executions state besides is in their fixed fields.
+    fn returns() -> ReturnFields {
+        let ask = |returns: ReturnFields, kind, fields| returns.ask(kind, fields).unwrap_or_default();
+        let terms = &[FieldId::LeavesQuantity, FieldId::Price];
+        let returns = ask(ReturnFields::new(), v2::OrderModified::KIND, terms);
+        let returns = ask(returns, v2::OrderRestated::KIND, &[FieldId::LeavesQuantity]);
+        ask(returns, v2::OrderAcknowledgment::KIND, &[FieldId::LeavesQuantity])
+    }
+
+    fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
+        let order = v2::NewOrder {
+            cl_ord_id: text_of(wire.id),
+            side: side(wire.side, wire.is_short),
+            quantity: wire.qty.into(),
+        };
+        let fields = [
+            Field::Price(wire.price.0.into()),
+            Field::OrderType(OrderType::LIMIT),
+            Field::TimeInForce(time_in_force(wire.is_ioc)),
+            Field::Symbol(symbol(wire.symbol)),
+            Field::Capacity(firm.capacity),
+            // Neither names nothing where it is empty.
+            Field::ClearingFirm(firm.clearing_firm),
+            Field::Account(firm.account),
+        ];
+        let named = match (is_empty(&firm.clearing_firm), is_empty(&firm.account)) {
+            (true, true) => &fields[..5],
+            (false, true) => &fields[..6],
+            _ => &fields[..],
+        };
+        Some((v2::NewOrder::KIND.into(), order.emit(named, out)?))
+    }
+
+    fn modify(firm: &BoeFirm, target: &WireTarget, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
+        let modify = v2::ModifyOrder { cl_ord_id: text_of(wire.id), orig_cl_ord_id: text_of(target.id) };
+        let fields = [
+            Field::OrderQuantity(wire.qty.into()),
+            Field::Price(wire.price.0.into()),
+            Field::OrderType(OrderType::LIMIT),
+            Field::ClearingFirm(firm.clearing_firm),
+        ];
+        let named = if is_empty(&firm.clearing_firm) { &fields[..3] } else { &fields[..] };
+        Some((v2::ModifyOrder::KIND.into(), modify.emit(named, out)?))
+    }
+
+    fn cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+        let cancel = v2::CancelOrder { orig_cl_ord_id: text_of(id) };
+        let fields = [Field::ClearingFirm(firm.clearing_firm)];
+        let named = if is_empty(&firm.clearing_firm) { &fields[..0] } else { &fields[..] };
+        Some((v2::CancelOrder::KIND.into(), cancel.emit(named, out)?))
+    }
+
+    fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError> {
+        read::read_v2(message)
+    }
+}
+
+impl OrderWords for V3 {
+    const NAME: [u8; 10] = *b"BOE 3     ";
+
+    /// Version 3 has fixed fields alone.
+    fn returns() -> ReturnFields {
+        ReturnFields::new()
+    }
+
+    fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
+        let order = v3::NewOrder {
+            cl_ord_id: text_of(wire.id),
+            side: side(wire.side, false),
+            quantity: wire.qty.into(),
+            clearing_firm: firm.clearing_firm,
+            clearing_account: Text([0; 4]),
+            price: wire.price.0.into(),
+            order_type: OrderType::LIMIT,
+            time_in_force: time_in_force(wire.is_ioc),
+            min_quantity: 0.into(),
+            symbol: symbol(wire.symbol),
+            capacity: firm.capacity,
+            account: firm.account,
+            prevent_match: v3::PreventMatch { modifier: 0, level: 0, group: 0 },
+            expire_ns: 0.into(),
+            maturity_date: 0.into(),
+            open_close: b'N',
+            cmta_number: 0.into(),
+            stop_price: 0.into(),
+            group_id: 0.into(),
+            // The firm's own account, and by a machine.
+            cti_code: b'2',
+            manual: b'N',
+            operator: firm.operator,
+            frequent_trader: Text([0; 6]),
+            handling: 0,
+            country: Text([0; 2]),
+        };
+        put(v3::NewOrder::KIND, &order, out)
+    }
+
+    fn modify(firm: &BoeFirm, target: &WireTarget, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
+        let modify = v3::ModifyOrder {
+            cl_ord_id: text_of(wire.id),
+            orig_cl_ord_id: text_of(target.id),
+            clearing_firm: firm.clearing_firm,
+            quantity: wire.qty.into(),
+            price: wire.price.0.into(),
+            order_type: OrderType::LIMIT,
+            cancel_orig_on_reject: b'N',
+            stop_price: 0.into(),
+            manual: b'N',
+            operator: firm.operator,
+            frequent_trader: Text([0; 6]),
+            handling: 0,
+        };
+        put(v3::ModifyOrder::KIND, &modify, out)
+    }
+
+    fn cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+        let cancel = v3::CancelOrder {
+            orig_cl_ord_id: text_of(id),
+            clearing_firm: firm.clearing_firm,
+            manual: b'N',
+            operator: firm.operator,
+        };
+        put(v3::CancelOrder::KIND, &cancel, out)
+    }
+
+    fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError> {
+        read::read_v3(message)
+    }
+}
+
+fn put(kind: u16, message: &(impl zerocopy::IntoBytes + zerocopy::Immutable), out: &mut [u8]) -> Option<(u16, usize)> {
+    let body = message.as_bytes();
+    out.get_mut(..body.len())?.copy_from_slice(body);
+    Some((kind, body.len()))
+}
+
+/// The identifier of a client id: its decimal digits.
+fn text_of(id: u64) -> Text<20> {
+    let (mut digits, mut rest, mut first) = ([0; 20], id, 20);
+    loop {
+        first -= 1;
+        // A digit is below 10.
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    digits.copy_within(first.., 0);
+    digits[20 - first..].fill(0);
+    Text(digits)
+}
+
+/// The client id of an identifier; 0, which is none, where no process of ours has written it.
+pub(super) fn id_of(text: &Text<20>) -> u64 {
+    let digits = text.trimmed();
+    let number = digits.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    number.filter(|id| text_of(*id) == padded(digits)).unwrap_or(0)
+}
+
+fn padded(digits: &[u8]) -> Text<20> {
+    let mut padded = [0; 20];
+    padded[..digits.len()].copy_from_slice(digits);
+    Text(padded)
+}
+
+const fn side(side: Side, is_short: bool) -> BoeSide {
+    match (side, is_short) {
+        (Side::Buy, _) => BoeSide::BUY,
+        (Side::Sell, false) => BoeSide::SELL,
+        (Side::Sell, true) => BoeSide::SELL_SHORT,
+    }
+}
+
+const fn time_in_force(is_ioc: bool) -> TimeInForce {
+    if is_ioc { TimeInForce::IMMEDIATE_OR_CANCEL } else { TimeInForce::DAY }
+}
+
+/// Cboe pads with zeros.
+fn symbol(symbol: Symbol) -> Text<8> {
+    let len = symbol.0.trim_ascii_end().len();
+    let mut padded = symbol.0;
+    padded[len..].fill(0);
+    Text(padded)
+}
+
+fn is_empty<const LEN: usize>(text: &Text<LEN>) -> bool {
+    text.trimmed().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifier_of_each_id_leads_back_to_it() {
+        for id in [1, 9, 10, 12_345, u64::MAX] {
+            assert_eq!(id_of(&text_of(id)), id);
+        }
+        assert_eq!(text_of(120).trimmed(), b"120");
+    }
+
+    #[test]
+    fn identifier_that_no_process_of_ours_has_written_is_no_id() {
+        for text in ["", "007", "A1", "1 2", "99999999999999999999"] {
+            assert_eq!(id_of(&Text::zero_padded(text).unwrap()), 0, "{text}");
+        }
+    }
+}
