@@ -90,7 +90,7 @@ impl<V: Version> Client<V> {
     /// The day is over: the units and we number anew from the next login on.
     pub fn begin_day(&mut self) {
         self.units.fill(0);
-        (self.sent, self.sent_at_login) = (0, 0);
+        (self.sent, self.sent_at_login, self.replay) = (0, 0, Replay::default());
     }
 
     /// Begins a connection that was just made: writes the login, with the last number of each unit.

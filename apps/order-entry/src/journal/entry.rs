@@ -51,8 +51,8 @@ pub enum Intent {
 /// Where a session stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionMark {
-    /// The venue's name for the session, padded with spaces; zeros where there is none, and the next
-    /// login begins one.
+    /// The venue's name for the session, padded with spaces; zeros where there is none, and the
+    /// next login begins one.
     pub session: [u8; 10],
     /// The number of the next message from the venue; 0 where matching units number, of which
     /// [`UnitNumbers`](super::UnitNumbers) has each.

@@ -134,6 +134,7 @@ impl<W: OrderWords> BoeOrderClient<W> {
                     let message = VenueMessage::Settled { next_id: 1, is_final: true };
                     SessionEvent::Message { number: 0, message }
                 }
+                ClientEvent::ReplayIncomplete { .. } => self.replay_was_short(),
                 ClientEvent::Message(message) => {
                     let (unit, sequence) = numbered::<W>(&message);
                     let taken = take::<W>(&mut self.unread, &message);
@@ -147,6 +148,14 @@ impl<W: OrderWords> BoeOrderClient<W> {
                 ClientEvent::Heartbeat => continue,
             }));
         }
+    }
+
+    /// Messages that the login told did not come: a gap. What has no answer stays in doubt, because
+    /// the answer may be among them.
+    fn replay_was_short(&mut self) -> SessionEvent {
+        let message = VenueMessage::Settled { next_id: self.next_id, is_final: false };
+        self.behind_gap = Some(SessionEvent::Message { number: 0, message });
+        SessionEvent::LoggedIn { mark: self.mark(), is_gap: true }
     }
 
     fn learn(

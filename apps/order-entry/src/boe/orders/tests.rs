@@ -48,7 +48,7 @@ impl<W: OrderWords> Line<W> {
         VenueSession::connected(&mut self.client, 1).unwrap();
         self.server.connected(1);
         self.deliver();
-        self.say(|server, output| server.accept(1, &[UnitSequence::new(1, 9)], output).unwrap());
+        self.say(|server, output| server.accept(1, &[], output).unwrap());
     }
 
     fn complete(&mut self) -> Vec<SessionEvent> {
@@ -329,4 +329,19 @@ fn lengths_of_orders_fit_the_body() {
     for write in [V2::modify, V3::modify] {
         assert!(write(&firm, &target(1), &order, &mut [0; BODY_LEN]).is_some());
     }
+}
+
+#[test]
+fn replay_that_ends_too_early_is_a_gap_and_leaves_what_has_no_answer_in_doubt() {
+    let mut line = Line::<V2>::open();
+    line.order();
+    line.break_off();
+    VenueSession::connected(&mut line.client, 1).unwrap();
+    line.server.connected(1);
+    line.deliver();
+    line.say(|server, output| server.accept(1, &[UnitSequence::new(1, 9)], output).unwrap());
+    let events = line.complete();
+    let settled = VenueMessage::Settled { next_id: 2, is_final: false };
+    assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
+    assert_eq!(events[1..], [SessionEvent::Message { number: 0, message: settled }]);
 }
