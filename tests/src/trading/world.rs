@@ -347,8 +347,8 @@ impl<S: SimSession> World<S> {
             self.stop(idx, false);
             if !has_handed_over {
                 // Its machine is the next standby's, with an empty journal. So is one that has
-                // handed over, but only once the standby has taken over: if that one died before, nobody
-                // trades until this one starts again with its journal.
+                // handed over, but only once the standby has taken over: if that one died
+                // before, nobody trades until this one starts again with its journal.
                 self.retire(idx);
             }
         }

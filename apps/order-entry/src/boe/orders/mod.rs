@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  orders 41, 42 ──▶ the line breaks
-//!  login, units ───▶ ◀── unit 1: 41 accepted ◀── Replay Complete: order 42 has never been
+//!  login, units ───▶ ◀── 41 accepted ◀── Replay Complete: 42 has never been
 //! ```
 //!
 //! The venue replays all but its rejects. So what has no answer at Replay Complete was rejected, or
