@@ -5,8 +5,9 @@
 use core::cell::RefCell;
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use wirepath::device::{RxQueue, TxQueue};
+use wirepath::device::{Doorbell, RxQueue, TxQueue};
 use wirepath::pipeline::{Cx, Node};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::Worker;
@@ -35,6 +36,9 @@ pub trait SocketWorker {
 
     /// Has the frames that calls have posted leave.
     fn leave(&mut self, now: Instant);
+
+    /// The same, but for a system call that it may need ([`TxQueue::defer_doorbell`]).
+    fn leave_without_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>>;
 
     /// Makes a call of the sockets. Frames that it sends leave before it returns.
     fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>)) {
@@ -85,6 +89,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> SocketWorker for Worker<Rx, Tx,
 
     fn leave(&mut self, now: Instant) {
         self.tx_mut().ring_doorbell(now);
+    }
+
+    fn leave_without_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>> {
+        self.tx_mut().defer_doorbell(now)
     }
 
     fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
@@ -225,6 +233,14 @@ impl Stack {
         let mut inner = self.0.borrow_mut();
         let now = inner.read_clock();
         inner.driver.leave(now);
+    }
+
+    /// The same, but for a system call that it may need: the caller makes it when other threads may
+    /// use the stack again.
+    pub fn defer_doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        inner.driver.leave_without_doorbell(now)
     }
 
     /// A call of the sockets that does not wait.

@@ -3,11 +3,12 @@
 //! per burst on receive and one per frame on send.
 
 use super::steering::{Rule, RuleId, SteerError};
-use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
+use super::{Capabilities, Device, DeviceError, Doorbell, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use crate::counters::Scope;
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region, Sizing};
 use crate::time::Instant;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 /// A device, a queue, or half of one, of one of the two kinds.
 #[derive(Debug)]
@@ -135,6 +136,11 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         either!(self, tx => tx.ring_doorbell(now));
+    }
+
+    #[inline]
+    fn defer_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>> {
+        either!(self, tx => tx.defer_doorbell(now))
     }
 
     #[inline]

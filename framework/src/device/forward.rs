@@ -120,6 +120,11 @@ macro_rules! forward {
         fn ring_doorbell(&mut self, now: $crate::time::Instant) {
             self.$inner.ring_doorbell(now);
         }
+
+        #[inline]
+        fn defer_doorbell(&mut self, now: $crate::time::Instant) -> Option<std::sync::Arc<dyn $crate::device::Doorbell>> {
+            self.$inner.defer_doorbell(now)
+        }
     };
     (@ reap $inner:ident) => {
         #[inline]

@@ -52,6 +52,7 @@ mod wire_rig;
 
 use core::num::NonZeroU64;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use crate::counters::Scope;
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region, Sizing};
@@ -275,6 +276,15 @@ pub trait TxQueue {
     /// not, so a device may also do work here that is due by time.
     fn ring_doorbell(&mut self, now: Instant);
 
+    /// Does all of [`ring_doorbell`](Self::ring_doorbell) but the system call that a device may
+    /// need for it, which the caller makes by what is returned, when it has let the queue go to
+    /// another thread. `None`: there is nothing left to do, as by default, where the doorbell rings
+    /// here. A reference is counted; nothing is allocated.
+    fn defer_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>> {
+        self.ring_doorbell(now);
+        None
+    }
+
     /// Frees the mbufs that the NIC has finished with; returns the number of frames. An mbuf that
     /// is also [held](crate::mem::Held) remains with its holder. The loop calls it at the start of
     /// every turn.
@@ -301,6 +311,14 @@ pub trait TxQueue {
 
     /// As [`RxQueue::refresh_counters`].
     fn refresh_counters(&mut self);
+}
+
+/// A queue's doorbell without the queue, which another thread may have
+/// ([`TxQueue::defer_doorbell`]).
+pub trait Doorbell: Send + Sync {
+    /// Makes the system call, unless another thread is about it: then that one makes it again. Does
+    /// nothing for a queue that is closed.
+    fn ring(&self);
 }
 
 /// A preposted frame, valid until another frame is posted. The meaning of the number is private to

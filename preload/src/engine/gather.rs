@@ -16,13 +16,21 @@
 //! 3. A program that computes between its answers for long is noticed by its late frames, and
 //!    gathers no more but for a try now and then.
 
+use std::sync::Arc;
+
+use wirepath::device::Doorbell;
+
 use crate::config;
 use crate::engine::{ClockReading, Engine, State, thread};
 
 /// What is known about the frames that wait.
 pub(crate) struct Gathering {
+    /// This thread has answers left: its frames wait for them.
+    waits: bool,
     /// Calls and turns leave their frames in the ring.
     is_held: bool,
+    /// Frames leave after the lock was let go: so many more times that a thread takes it.
+    apart: u32,
     /// Since when there may be frames in it.
     since: Option<ClockReading>,
     /// How late such frames were lately; see [`LATE`].
@@ -37,12 +45,15 @@ pub(crate) struct Gathering {
 const LATE: u32 = 64;
 /// The lateness from which on nothing is gathered.
 const LATENESS_MAX: u32 = 4 * LATE;
+/// How often a thread takes the lock without having waited for it, until frames leave under it
+/// again.
+const APART: u32 = 64;
 /// A doorbell is late that rings after so many times the longest wait.
 const LATE_TIMES: u64 = 4;
 
 impl Gathering {
     pub(crate) const fn new() -> Self {
-        Self { is_held: false, since: None, lateness: 0, has_accepted: false, has_datagrams: false }
+        Self { waits: false, is_held: false, apart: 0, since: None, lateness: 0, has_accepted: false, has_datagrams: false }
     }
 }
 
@@ -67,7 +78,7 @@ impl Engine {
         if let left @ 1.. = thread::answers_left() {
             thread::set_answers(left - 1);
             if left == 1 {
-                self.hold(false);
+                self.wait_for_answers(false);
             }
         }
     }
@@ -76,26 +87,44 @@ impl Engine {
     /// for long.
     #[inline]
     pub(super) fn hold_or_release(&mut self) {
+        self.gathering.apart = self.gathering.apart.saturating_sub(1);
         let has_answers = thread::answers_left() > 0;
-        if has_answers || self.gathering.since.is_some() {
-            let now = self.time();
-            let is_due = self.gathering.since.is_some_and(|since| now.since(since) >= config::gather_ns());
-            self.hold(has_answers && !is_due);
-        } else if self.gathering.is_held {
-            self.hold(false);
-        }
+        let is_due = has_answers && self.gathering.since.is_some_and(|since| self.is_due(since));
+        self.wait_for_answers(has_answers && !is_due);
+    }
+
+    fn is_due(&self, since: ClockReading) -> bool {
+        self.time().since(since) >= config::gather_ns()
+    }
+
+    /// Another thread had the lock: while that is so, a frame's system call is made without it.
+    #[inline]
+    pub(super) fn note_contention(&mut self) {
+        self.gathering.apart = APART;
+    }
+
+    #[inline]
+    fn wait_for_answers(&mut self, waits: bool) {
+        self.gathering.waits = waits;
+        self.hold(waits || self.gathering.apart > 0);
     }
 
     /// The thread leaves: frames that wait no longer, and that no call has sent meanwhile, leave
-    /// now.
+    /// now, or by what is returned, once the thread has let the lock go.
     #[inline]
-    pub(super) fn ring_if_due(&mut self) {
-        if self.gathering.since.is_some() && !self.gathering.is_held {
-            if let State::Open(stack) = &self.state {
-                stack.ring();
-            }
-            self.note_doorbell();
+    pub(super) fn ring_if_due(&mut self) -> Option<Arc<dyn Doorbell>> {
+        if self.gathering.since.is_none() || self.gathering.waits {
+            return None;
         }
+        let State::Open(stack) = &self.state else { return None };
+        let doorbell = if self.gathering.apart > 0 {
+            stack.defer_doorbell()
+        } else {
+            stack.ring();
+            None
+        };
+        self.note_doorbell();
+        doorbell
     }
 
     /// A call or a turn has posted its frames: they wait, or have left with all others.

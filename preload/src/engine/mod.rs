@@ -19,10 +19,11 @@ use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Instant, SystemTime};
 
 use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
+use wirepath::device::Doorbell;
 use wirepath::pipeline::Cx;
 
 use crate::{config, sys};
@@ -180,11 +181,24 @@ pub(crate) fn enter_own() -> EngineGuard {
 /// call of ours.
 pub(crate) fn enter_at(number: usize) -> EngineGuard {
     thread::enter();
-    let guard = engine_of(number).lock().unwrap_or_else(PoisonError::into_inner);
+    let (guard, has_waited) = lock(engine_of(number));
     thread::refuse_cancel();
     let mut engine = EngineGuard(Some(guard));
+    if has_waited {
+        engine.note_contention();
+    }
     engine.begin();
     engine
+}
+
+/// Takes a lock, and returns whether another thread had it.
+#[inline]
+fn lock(lock: &Mutex<Shared>) -> (MutexGuard<'_, Shared>, bool) {
+    match lock.try_lock() {
+        Ok(guard) => (guard, false),
+        Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+        Err(TryLockError::WouldBlock) => (lock.lock().unwrap_or_else(PoisonError::into_inner), true),
+    }
 }
 
 /// Takes the lock of an engine if it is free.
@@ -248,12 +262,14 @@ impl Engine {
         self.hold_or_release();
     }
 
-    /// It leaves: frames leave, and threads that sleep are woken for what it has changed.
+    /// It leaves: frames leave, some by what is returned once the lock is free, and threads that
+    /// sleep are woken for what it has changed.
     #[inline]
-    fn end(&mut self) {
-        self.ring_if_due();
+    fn end(&mut self) -> Option<Arc<dyn Doorbell>> {
+        let doorbell = self.ring_if_due();
         self.wake_waiters();
         self.wake_leader_for_timer();
+        doorbell
     }
 
     /// A call of the sockets, which may change them: sleeping threads are checked when the lock is
@@ -436,10 +452,9 @@ impl EngineGuard {
     /// The background thread leaves the engine, and sleeps: the next thread that leaves it wakes it
     /// by this descriptor.
     pub(crate) fn leave_to_sleep(mut self, background: Option<i32>) {
-        self.end();
+        let doorbell = self.end();
         self.background = background;
-        self.0 = None;
-        signals::leave();
+        self.let_go(doorbell);
         // All that `drop` does is done, but for the wake-up: the caller is the background thread
         // itself.
         core::mem::forget(self);
@@ -466,13 +481,25 @@ impl DerefMut for EngineGuard {
     }
 }
 
+impl EngineGuard {
+    /// Other threads may have the engine from now on. Kept signals run behind the doorbell: a
+    /// handler may leave by a jump.
+    #[inline]
+    fn let_go(&mut self, doorbell: Option<Arc<dyn Doorbell>>) {
+        self.0 = None;
+        if let Some(doorbell) = doorbell {
+            doorbell.ring();
+        }
+        signals::leave();
+    }
+}
+
 impl Drop for EngineGuard {
     fn drop(&mut self) {
-        self.end();
+        let doorbell = self.end();
         if let Some(background) = self.background.take() {
             let _ = sys::write(background, &1_u64.to_ne_bytes());
         }
-        self.0 = None;
-        signals::leave();
+        self.let_go(doorbell);
     }
 }

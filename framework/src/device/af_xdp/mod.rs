@@ -36,6 +36,7 @@
 
 pub(crate) mod broker;
 mod config;
+mod doorbell;
 mod error;
 mod gate;
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use core::sync::atomic::{Ordering, fence};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+use super::doorbell::KICK_BATCH;
 use super::gate::Gate;
 use super::rings::in_flight::{Completed, InFlight};
 use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
@@ -13,7 +16,7 @@ use super::rings::socket::{SEGMENTS_MAX, Statistics};
 use super::rings::sys;
 use super::rings::umem::Umem;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::device::{Offload, TxQueue};
+use crate::device::{Doorbell, Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
@@ -35,9 +38,6 @@ crate::drop_reasons! {
     }
 }
 
-/// Frames that sendto(2) takes from the tx ring in copy mode on kernels without a configurable
-/// number (TX_BATCH_SIZE).
-const KICK_BATCH: u32 = 32;
 /// Completions per `reap` at most: bounded work, and more than a turn of the loop posts.
 const REAP_MAX: usize = 256;
 /// System calls by which a dropped half sends its last frames.
@@ -183,12 +183,25 @@ impl AfXdpTx {
     /// Publishes the posted frames, and wakes the kernel.
     #[inline]
     fn ring(&mut self) {
+        self.publish();
+        if self.in_flight.frames() > 0 {
+            self.kick();
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self) {
         if self.unpublished {
             self.tx.publish();
             self.unpublished = false;
         }
-        if self.in_flight.frames() > 0 {
-            self.kick();
+    }
+
+    /// Counts what the kernel has refused to a thread that rang without the queue.
+    #[inline]
+    fn note_refusal(&self) {
+        if let Some(error) = self.umem.doorbell().take_refusal() {
+            self.kick_refused(&error, 0);
         }
     }
 
@@ -206,7 +219,7 @@ impl AfXdpTx {
                 return;
             }
             self.counters.wakeups.inc();
-            let kicked = sys::kick_tx(self.umem.socket());
+            let kicked = sys::kick_tx(self.umem.socket().as_raw_fd());
             let still_left = self.tx.unconsumed();
             if let Err(error) = kicked {
                 self.kick_refused(&error, left.saturating_sub(still_left));
@@ -300,11 +313,30 @@ impl TxQueue for AfXdpTx {
         self.ring();
     }
 
+    /// A broker's part is done here, since its flag is looked at with the ring.
+    #[inline]
+    fn defer_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>> {
+        if self.umem.is_forwarded() {
+            self.ring_doorbell(now);
+            return None;
+        }
+        self.publish();
+        let left = self.tx.unconsumed();
+        if left == 0 || !self.tx.needs_wakeup() {
+            return None;
+        }
+        self.counters.wakeups.inc();
+        let doorbell = self.umem.doorbell();
+        doorbell.expect(left);
+        Some(Arc::clone(doorbell) as Arc<dyn Doorbell>)
+    }
+
     #[inline]
     fn reap(&mut self) -> usize {
         if self.in_flight.frames() == 0 {
             return 0;
         }
+        self.note_refusal();
         if self.umem.is_gone() {
             return self.abandon();
         }

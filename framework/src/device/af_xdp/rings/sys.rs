@@ -11,7 +11,7 @@
 use core::ffi::c_int;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -86,11 +86,11 @@ pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Makes the kernel process the tx ring. Does not block.
-pub(in crate::device::af_xdp) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
+/// Makes the kernel process the tx ring of a socket, by its number. Does not block.
+pub(in crate::device::af_xdp) fn kick_tx(socket: RawFd) -> io::Result<()> {
     // SAFETY: no bytes and no address are passed.
     let sent =
-        unsafe { libc::sendto(socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
+        unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
     check(sent as c_int).map(drop)
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! 1. The socket is closed before the region can be dropped: both are here, and `drop` closes
-//!    first.
+//!    first. A doorbell that outlives this has its number only as long as it is open.
 //! 2. A chunk that the kernel owns is an mbuf that nothing else can reach: it is in [`FillChunks`]
 //!    or in the sender's [`InFlight`](super::in_flight::InFlight), which return it only once the
 //!    kernel has released it, or, when the halves of a queue are dropped, in `leftovers` here until
@@ -20,11 +20,12 @@
 
 use core::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use super::ring::Desc;
 use super::sys;
+use crate::device::af_xdp::doorbell::Doorbell;
 use crate::mem::{Layout, METADATA_LEN, Mbuf, Pool, Region, prefetch_line};
 
 const LINE_LEN: usize = 64;
@@ -36,6 +37,8 @@ const PREFETCHED_LEN: usize = 4 * LINE_LEN;
 pub(in crate::device::af_xdp) struct Umem {
     /// `None` once closed.
     socket: Option<OwnedFd>,
+    /// Rings for frames of this socket, on any thread.
+    doorbell: Arc<Doorbell>,
     region: Arc<Region>,
     geometry: Geometry,
     zero_copy: Cell<bool>,
@@ -76,6 +79,7 @@ impl Umem {
 
     fn of(socket: OwnedFd, region: Arc<Region>, geometry: Geometry) -> Self {
         Self {
+            doorbell: Arc::new(Doorbell::new(socket.as_raw_fd())),
             socket: Some(socket),
             region,
             geometry,
@@ -88,6 +92,10 @@ impl Umem {
 
     pub(in crate::device::af_xdp) fn socket(&self) -> &OwnedFd {
         self.socket.as_ref().expect("the socket is closed by drop only")
+    }
+
+    pub(in crate::device::af_xdp) fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.doorbell
     }
 
     pub(in crate::device::af_xdp) fn geometry(&self) -> Geometry {
@@ -145,6 +153,7 @@ impl Drop for Umem {
         // unbinds and waits for a grace period. A driver in zero-copy mode is stopped later, by a
         // work queue, and may write until then. So its chunks are never freed, and the pool leaks
         // its region.
+        self.doorbell.close();
         drop(self.socket.take());
         for mbuf in self.leftovers.get_mut().drain(..) {
             if self.zero_copy.get() { core::mem::forget(mbuf) } else { mbuf.free() }
