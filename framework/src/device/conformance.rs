@@ -86,6 +86,7 @@ const FACTS: &[(&str, Fact)] = &[
     ("a burst never exceeds its limit or its room", limits_are_kept),
     ("a full ring gives the mbuf back untouched, and takes it later", full_ring_gives_the_mbuf_back),
     ("an urgent frame leaves without a doorbell, behind those before it", urgent_frame_leaves_at_once),
+    ("frames leave by a doorbell that was deferred", deferred_doorbell_has_frames_leave),
     ("a preposted frame leaves when it is fired, as it was overwritten", preposted_frame_leaves_as_it_was_overwritten),
     ("a preposted frame gives way to what is posted", preposted_frame_gives_way_to_what_is_posted),
     ("every posted mbuf comes home", posted_mbufs_come_home),
@@ -314,6 +315,18 @@ fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
         }
         (true, Ok(())) => same(&[frame(len, sent.len())], &link.drain(32)?),
     }
+}
+
+fn deferred_doorbell_has_frames_leave(rig: &mut dyn Rig) -> Result<(), String> {
+    let mut link = rig.link(2 * BURST_MAX);
+    let sent = frames(3, rig.frame_len_min().max(64));
+    for frame in &sent {
+        link.post(frame).map_err(Mbuf::free).map_err(|()| "the ring was full at once")?;
+    }
+    if let Some(doorbell) = link.tx.defer_doorbell(link.now()) {
+        doorbell.ring();
+    }
+    same(&sent, &link.drain(32)?)
 }
 
 fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {

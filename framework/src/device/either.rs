@@ -3,7 +3,9 @@
 //! per burst on receive and one per frame on send.
 
 use super::steering::{Rule, RuleId, SteerError};
-use super::{Capabilities, Device, DeviceError, Doorbell, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
+use super::{
+    Capabilities, Device, DeviceError, Doorbell, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp,
+};
 use crate::counters::Scope;
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region, Sizing};
 use crate::time::Instant;

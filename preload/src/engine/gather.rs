@@ -53,7 +53,15 @@ const LATE_TIMES: u64 = 4;
 
 impl Gathering {
     pub(crate) const fn new() -> Self {
-        Self { waits: false, is_held: false, apart: 0, since: None, lateness: 0, has_accepted: false, has_datagrams: false }
+        Self {
+            waits: false,
+            is_held: false,
+            apart: 0,
+            since: None,
+            lateness: 0,
+            has_accepted: false,
+            has_datagrams: false,
+        }
     }
 }
 

@@ -89,8 +89,7 @@ pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32
 /// Makes the kernel process the tx ring of a socket, by its number. Does not block.
 pub(in crate::device::af_xdp) fn kick_tx(socket: RawFd) -> io::Result<()> {
     // SAFETY: no bytes and no address are passed.
-    let sent =
-        unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
+    let sent = unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
     check(sent as c_int).map(drop)
 }
 
