@@ -232,7 +232,7 @@ WP_API int64_t wp_now(wp_stack stack);
  * calls, not hot: some milliseconds on an interface. Each event has the `tag`.
  *
  * All return WP_E_REFUSED: the address is in use, is not ours, is subscribed to already, or the NIC
- * or the kernel refuses the rule. WP_E_ARGUMENT. */
+ * or the kernel refuses the rule. WP_E_ARGUMENT: also port 0. */
 
 /* Datagrams to a local address; INADDR_ANY is all addresses that the interface had at wp_open. */
 WP_API int wp_udp_bind(wp_stack stack, const struct sockaddr_in *local, uint32_t tag, wp_sub *sub);
@@ -269,7 +269,7 @@ WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 WP_API int wp_flush(wp_stack stack);
 
 /* Requests the times at which the frames of the next call that sends leave: WP_EVENT_SENT comes with
- * `token` for each frame, a few polls later. Frames that leave after that call, because they waited
+ * `token` for each frame, a few polls later. A refused call leaves the request for the next one. Frames that leave after that call, because they waited
  * for a neighbor or a window, have none. Open the stack with WP_TIMESTAMPS. Hot: some 20 ns with the
  * send.
  *
@@ -338,7 +338,7 @@ struct wp_tcp_options {
  * interface that is shared with the kernel requires a local port: the peer's segments to it are
  * steered here until the connection has ended, TIME-WAIT included.
  *
- * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
+ * WP_E_ARGUMENT: no local port there, an option out of range. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
  * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
  * TCP. */
 WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,

@@ -3,12 +3,13 @@
 //! room wait for the next poll.
 
 use core::ffi::CStr;
-use std::collections::VecDeque;
+use core::net::SocketAddrV4;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 use wirepath::mem::Held;
-use wirepath::pipeline::tcp::{CloseReason, ConnectionId, State, TcpData, TcpEvent};
+use wirepath::pipeline::tcp::{CloseReason, ConnectionId, State, TcpData, TcpEvent, TcpInfo};
 use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::time::Instant;
 
@@ -50,6 +51,45 @@ impl Bytes {
     }
 }
 
+/// What a stack knows of its connections on an interface that is shared with the kernel, where the
+/// segments of each are steered here.
+pub(crate) struct Shared {
+    /// The connections that have ended since the stack looked, by their ids, and whether segments
+    /// of their peers may still come, as in TIME-WAIT.
+    pub(crate) ended: Vec<(u64, bool)>,
+    /// The connections that come here by the rule of a listener: their ends, ours first.
+    accepted: HashMap<u64, (SocketAddrV4, SocketAddrV4)>,
+}
+
+impl Shared {
+    /// With memory for that many connections.
+    pub(crate) fn with_capacity(connections: usize) -> Self {
+        Self { ended: Vec::new(), accepted: HashMap::with_capacity(connections) }
+    }
+
+    fn note(&mut self, connection: u64, event: TcpEvent, info: Option<&TcpInfo>) {
+        match (event, info) {
+            (TcpEvent::Connected { listener: Some(_) }, Some(info)) => {
+                self.accepted.insert(connection, (info.local, info.remote));
+            }
+            (TcpEvent::Closed(_), info) => {
+                self.accepted.remove(&connection);
+                self.ended.push((connection, info.is_some_and(|info| info.state != State::Closed)));
+            }
+            _ => (),
+        }
+    }
+
+    /// Takes the accepted connections whose local end is one of these: their ids and ends.
+    pub(crate) fn take_accepted(
+        &mut self,
+        is_local: impl Fn(SocketAddrV4) -> bool,
+    ) -> Vec<(u64, SocketAddrV4, SocketAddrV4)> {
+        let taken = self.accepted.extract_if(|_, (local, _)| is_local(*local));
+        taken.map(|(connection, (local, remote))| (connection, local, remote)).collect()
+    }
+}
+
 /// The app.
 pub(crate) struct Collector {
     /// The caller's array, during a poll.
@@ -62,9 +102,8 @@ pub(crate) struct Collector {
     /// older event is refused; 0 is the chunk of no bytes.
     first_chunk: u64,
     queue: VecDeque<Waiting>,
-    /// The connections that have ended since the stack looked, by their ids, and whether segments
-    /// of their peers may still come, as in TIME-WAIT. `None` if the stack does not want to know.
-    pub(crate) ended: Option<Vec<(u64, bool)>>,
+    /// Of an interface that is shared with the kernel.
+    pub(crate) shared: Option<Shared>,
     /// Flips the upper bits of the framework's ids.
     mark: u64,
     has_tx_timestamps: bool,
@@ -78,7 +117,7 @@ impl Collector {
             unusual: Vec::new(),
             first_chunk: (stack.mark() >> 1) + 1,
             queue: VecDeque::with_capacity(QUEUE_LEN),
-            ended: None,
+            shared: None,
             mark: stack.mark(),
             has_tx_timestamps: false,
         }
@@ -244,8 +283,8 @@ impl App for Collector {
         let tag = cx.tcp().consumer(connection).0;
         let handle = Handle { id: connection.to_bits() ^ self.mark };
         let info = cx.tcp().info(connection);
-        if let (TcpEvent::Closed(_), Some(ended)) = (event, &mut self.ended) {
-            ended.push((handle.id, info.as_ref().is_some_and(|info| info.state != State::Closed)));
+        if let Some(shared) = &mut self.shared {
+            shared.note(handle.id, event, info.as_ref());
         }
         let mut event = Event { kind, tag, connection: handle, reason, ..Event::EMPTY };
         if let Some(info) = info {

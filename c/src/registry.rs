@@ -60,19 +60,26 @@ impl Drop for AtEnd {
 
 impl Thread {
     fn number(&self) -> u32 {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
         if self.number.get() == 0 {
-            self.number.set(NEXT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
+            self.number.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
         }
         self.number.get()
     }
 }
 
-/// Forgets the stacks of the thread that forked, in the child. Parent and child would write to the
+/// The number of the first thread that this process can have stacks of: lower ones are of the
+/// process that forked it.
+static FIRST_OF_PROCESS: AtomicU32 = AtomicU32::new(1);
+static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
+
+/// Forgets all stacks in the child of a `fork`: those of other threads by their numbers, and those
+/// of the thread that forked, which gets another number for its next stack. Parent and child would write to the
 /// same rings, and the child does not have the pool's memory; and what a stack gives back when it
 /// is dropped, such as its rules, is still the parent's. What a stack has in memory is lost.
 extern "C" fn forget_in_child() {
+    FIRST_OF_PROCESS.store(NEXT_THREAD.load(Ordering::Relaxed), Ordering::Relaxed);
     THREAD.with(|thread| {
+        thread.number.set(0);
         let Ok(mut slots) = thread.slots.try_borrow_mut() else { return };
         for slot in slots.iter_mut() {
             slot.callable = 0;
@@ -84,7 +91,16 @@ extern "C" fn forget_in_child() {
 /// Whether a handle names a stack of another thread.
 #[inline]
 pub(crate) fn is_elsewhere(handle: Handle) -> bool {
-    handle.id != 0 && THREAD.with(|thread| (handle.id >> THREAD_SHIFT) as u32 != thread.number.get())
+    let thread = thread_of(handle);
+    handle.id != 0
+        && THREAD.with(|own| thread != own.number.get())
+        && thread >= FIRST_OF_PROCESS.load(Ordering::Relaxed)
+}
+
+/// The number of the thread whose stack a handle names.
+#[inline]
+fn thread_of(handle: Handle) -> u32 {
+    (handle.id >> THREAD_SHIFT) as u32
 }
 
 /// Adds a stack of this thread, and returns its handle.
@@ -156,7 +172,8 @@ pub(crate) fn refuse_calls(handle: Handle) {
 fn why_not(slots: &mut [Slot], handle: Handle, thread: u32) -> Code {
     match slot(slots, handle) {
         _ if handle.id == 0 => Code::Stale,
-        _ if thread == 0 || (handle.id >> THREAD_SHIFT) as u32 != thread => Code::Thread,
+        _ if thread_of(handle) < FIRST_OF_PROCESS.load(Ordering::Relaxed) => Code::Stale,
+        _ if thread == 0 || thread_of(handle) != thread => Code::Thread,
         Some(slot) if slot.handle == handle.id && slot.stack.is_some() => Code::Broken,
         _ => Code::Stale,
     }

@@ -217,6 +217,8 @@ static void connection(wp_flow flow)
     next(far_end, WP_EVENT_DATA);
 
     MUST(wp_stamp(near_end, 78) == 0 && wp_stamp(near_end, 79) == 0); /* the last one counts */
+    static char too_long[70000]; /* a refused call leaves the request for the next one */
+    MUST(wp_udp_send(near_end, flow, too_long, sizeof too_long, 0) == WP_E_TOO_LONG);
     MUST(wp_udp_send(near_end, flow, "x", 1, 0) == WP_SENT);
     MUST(wp_time_to_next(near_end) == 0); /* its time is there */
     event = next(near_end, WP_EVENT_SENT);

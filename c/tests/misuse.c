@@ -1,9 +1,11 @@
 /* Every misuse that the library can see is refused with its code, a sentence, and no effect. */
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <wirepath.h>
 
@@ -204,6 +206,32 @@ static void *another_thread(void *stack)
     return NULL;
 }
 
+/* A standard error that takes nothing is no fault of the stack. */
+static void lines_without_room(void)
+{
+    struct sockaddr_in local = wp_ipv4(192, 0, 2, 1, 5000), far_end = wp_ipv4(192, 0, 2, 2, 5000);
+    wp_options options = WP_OPTIONS_INIT;
+    wp_stack ends[2];
+    int shown = dup(2), full = open("/dev/full", O_WRONLY);
+    if (shown < 0 || full < 0 || dup2(full, 2) != 2)
+        faults++;
+    options.flags = WP_LOG;
+    options.address = "192.0.2.1/24";
+    DONE(wp_open("memory:lines", &options, &ends[0]));
+    options.address = "192.0.2.2/24";
+    DONE(wp_open("memory:lines", &options, &ends[1]));
+    for (int i = 0; i < 5; i++) { /* the port is nobody's: the drops are logged at the end */
+        wp_udp_send_to(ends[0], &local, &far_end, "x", 1, 0);
+        DONE(wp_poll(ends[1], NULL, 0));
+        DONE(wp_poll(ends[0], NULL, 0));
+    }
+    DONE(wp_close(ends[0]));
+    DONE(wp_close(ends[1]));
+    dup2(shown, 2);
+    close(shown);
+    close(full);
+}
+
 int main(void)
 {
     wp_options options = WP_OPTIONS_INIT;
@@ -216,7 +244,7 @@ int main(void)
     wp_timer timer;
     wp_event events[8];
     struct sockaddr_in local = wp_ipv4(192, 0, 2, 1, 5000), far_end = wp_ipv4(192, 0, 2, 2, 5000);
-    struct sockaddr_in group = wp_ipv4(239, 1, 1, 1, 9000), broken = local;
+    struct sockaddr_in group = wp_ipv4(239, 1, 1, 1, 9000), broken = local, no_port = local;
     char byte = 0;
     uint64_t value;
 
@@ -279,6 +307,14 @@ int main(void)
     REFUSED(wp_udp_bind(stack, &broken, 0, &sub), WP_E_ARGUMENT, "AF_INET");
     REFUSED(wp_udp_bind(stack, &group, 0, &sub), WP_E_ARGUMENT, "wp_udp_join");
     REFUSED(wp_udp_join(stack, &local, NULL, 0, 0, &sub), WP_E_ARGUMENT, "wp_udp_bind");
+    no_port.sin_port = 0;
+    REFUSED(wp_udp_bind(stack, &no_port, 0, &sub), WP_E_ARGUMENT, "port 0");
+    no_port = far_end;
+    no_port.sin_port = 0;
+    REFUSED(wp_tcp_listen(peer, &no_port, NULL, 0, &sub), WP_E_ARGUMENT, "port");
+    no_port = group;
+    no_port.sin_port = 0;
+    REFUSED(wp_udp_join(stack, &no_port, NULL, 0, 0, &sub), WP_E_ARGUMENT, "port 0");
     REFUSED(wp_udp_join(stack, &group, NULL, 1, 0, &sub), WP_E_ARGUMENT, "the array of addresses is null");
     REFUSED(wp_udp_bind(stack, &local, 0, NULL), WP_E_ARGUMENT, "the place for the result is null");
     DONE(wp_udp_bind(stack, &local, 0, &sub)); /* the refused calls have bound nothing */
@@ -298,6 +334,9 @@ int main(void)
     /* Datagrams. */
     REFUSED(wp_udp_connect(stack, &local, NULL, NULL, &flow), WP_E_ARGUMENT, "an address is null");
     REFUSED(wp_udp_connect(stack, &local, &local, NULL, &flow), WP_E_UNREACHABLE, "192.0.2.1");
+    wp_udp_options later = WP_UDP_OPTIONS_INIT;
+    later.reserved[5] = 1;
+    REFUSED(wp_udp_connect(stack, &local, &far_end, &later, &flow), WP_E_ARGUMENT, "reserved");
     DONE(wp_udp_connect(stack, &local, &far_end, NULL, &flow));
     REFUSED(wp_udp_send(stack, flow, NULL, 1, 0), WP_E_ARGUMENT, "data is null");
     REFUSED(wp_udp_send(stack, flow, &byte, (size_t)-1, 0), WP_E_TOO_LONG, "");
@@ -355,7 +394,11 @@ int main(void)
     REFUSED(wp_tcp_send(stack, conn, &byte, 1, 0), WP_E_STALE, "");
     wp_tcp_options tcp = WP_TCP_OPTIONS_INIT;
     tcp.ack_delay_ns = 400000000000;
-    REFUSED(wp_tcp_connect(peer, NULL, &local, &tcp, 0, &conn), WP_E_REFUSED, "ack_delay");
+    REFUSED(wp_tcp_connect(peer, NULL, &local, &tcp, 0, &conn), WP_E_ARGUMENT, "ack_delay");
+    REFUSED(wp_tcp_listen(peer, &far_end, &tcp, 0, &sub), WP_E_ARGUMENT, "ack_delay");
+    no_port = local;
+    no_port.sin_port = 0;
+    REFUSED(wp_tcp_connect(peer, NULL, &no_port, NULL, 0, &conn), WP_E_ARGUMENT, "");
     DONE(wp_tcp_connect(peer, NULL, &local, NULL, 9, &conn));
     REFUSED(wp_tcp_send(peer, conn, &byte, 1, 0), WP_E_STATE, "");
     REFUSED(wp_order_prepare(peer, conn, &byte, 1, &order), WP_E_STATE, "");
@@ -385,6 +428,7 @@ int main(void)
         timers++;
     REFUSED(wp_after(peer, 1000000000, 1, &timer), WP_E_LIMIT, "1024");
 
+    lines_without_room();
     DONE(wp_close(stack));
     DONE(wp_close(peer));
     each_call(peer, WP_E_STALE, WP_E_STALE);

@@ -122,23 +122,31 @@ static void each_handle_of_its_own(const struct end *end)
     MUST(wp_cancel(end->stack, end->timer) == 0);
 }
 
+/* The stacks are another process's, whichever thread has forked. */
+static void every_stack_is_stale(void)
+{
+    wp_event event;
+    for (int i = 0; i < 2; i++) {
+        MUST(wp_poll(ends[i].stack, &event, 1) == WP_E_STALE);
+        MUST(wp_udp_send(ends[i].stack, ends[i].flow, "x", 1, 0) == WP_E_STALE);
+        MUST(wp_release(ends[i].stack, ends[i].buffer) == WP_E_STALE);
+        MUST(wp_close(ends[i].stack) == WP_E_STALE);
+    }
+}
+
 static void child(void)
 {
     wp_stack own;
     wp_event event;
     wp_options options = WP_OPTIONS_INIT;
-    for (int i = 0; i < 2; i++) {
-        MUST(wp_poll(ends[i].stack, &event, 1) == WP_E_STALE);
-        MUST(wp_udp_send(ends[i].stack, ends[i].flow, "x", 1, 0) == WP_E_STALE);
-        MUST(wp_close(ends[i].stack) == WP_E_STALE);
-    }
+    every_stack_is_stale();
     options.address = "192.0.2.3/24";
     MUST(wp_open("memory:child", &options, &own) == 0);
     MUST(wp_poll(own, &event, 1) == 0);
     exit(0); /* as a program that ends: what is open is closed */
 }
 
-static void fork_leaves_the_parents_stacks(void)
+static void *fork_a_child(void *unused)
 {
     int status = 0;
     pid_t pid = fork();
@@ -146,6 +154,14 @@ static void fork_leaves_the_parents_stacks(void)
     if (pid == 0)
         child();
     MUST(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return unused;
+}
+
+static void fork_leaves_the_parents_stacks(void)
+{
+    pthread_t thread;
+    fork_a_child(NULL);
+    MUST(pthread_create(&thread, NULL, fork_a_child, NULL) == 0 && pthread_join(thread, NULL) == 0);
     for (int i = 0; i < 2; i++)
         MUST(wp_udp_send(ends[i].stack, ends[i].flow, "again", 5, 0) == WP_SENT);
     both_have(WP_EVENT_DATAGRAM);

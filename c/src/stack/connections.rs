@@ -43,6 +43,7 @@ impl Stack {
             ConnectError::NoTcp => {
                 Fault::because(Code::State, "the stack was opened without TCP: set wp_options.connections")
             }
+            ConnectError::BadAddress(_) | ConnectError::Option(_) => Fault::because(Code::Argument, error),
             error => Fault::because(Code::Refused, error),
         })
     }
@@ -65,6 +66,23 @@ impl Stack {
         steered.map_err(|error| Fault::because(Code::Refused, error))
     }
 
+    /// On an interface that is shared with the kernel: a listener is about to close, and its rule
+    /// goes with it. Each connection that it has accepted gets a rule of its own, without which the
+    /// kernel would reset the peer.
+    pub(super) fn keep_accepted(&mut self, listener: SocketAddrV4) {
+        let Some(shared) = &mut self.port.app_mut().shared else { return };
+        let accepted = shared.take_accepted(|local| {
+            local.port() == listener.port() && (listener.ip().is_unspecified() || listener.ip() == local.ip())
+        });
+        for (connection, local, remote) in accepted {
+            let answer = (remote, local.port());
+            // Where the device has no rule left, the connection is lost, as one of a dead peer is.
+            if self.steer_answers(answer).is_ok() {
+                self.answers.belong_to(answer, connection);
+            }
+        }
+    }
+
     fn try_steer(&mut self, answer: (SocketAddrV4, u16)) -> core::result::Result<(), wirepath::Error> {
         let Self { answers, port, .. } = self;
         answers.steer(answer, |subscription| port.subscribe(subscription))
@@ -73,7 +91,9 @@ impl Stack {
     /// Gives the answers to connections that have ended back to the kernel.
     #[cold]
     pub(super) fn forget_answers(&mut self) {
-        let (ended, now) = (self.port.app_mut().ended.replace(Vec::new()).unwrap_or_default(), self.port.now());
+        let now = self.port.now();
+        let ended = self.port.app_mut().shared.as_mut().map(|shared| core::mem::take(&mut shared.ended));
+        let ended = ended.unwrap_or_default();
         for (connection, has_segments_to_come) in ended {
             match has_segments_to_come {
                 true => self.answers.wait(connection, now + TcpConfig::default().time_wait),
@@ -197,17 +217,21 @@ impl Stack {
         let order = orders.get_mut(order)?;
         // `fire` rings the doorbell itself.
         let sent = send(port, stamp, abi::WP_MORE, |cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
-            0 => cx.tcp().fire(order).map(Some),
-            abi::WP_MORE => cx.tcp().post(order).map(Some),
-            _ => cx.tcp().try_fire(order).map(|is_fired| is_fired.then_some(TcpSent::Posted)),
+            0 => cx.tcp().fire(order).map_err(Some),
+            abi::WP_MORE => cx.tcp().post(order).map_err(Some),
+            _ => match cx.tcp().try_fire(order).map_err(Some)? {
+                true => Ok(TcpSent::Posted),
+                false => Err(None),
+            },
         });
-        match sent.map_err(tcp_fault)? {
-            Some(TcpSent::Posted) => Ok(abi::WP_SENT),
-            Some(TcpSent::Queued) => Ok(abi::WP_QUEUED),
-            Some(TcpSent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
+        match sent {
+            Ok(TcpSent::Posted) => Ok(abi::WP_SENT),
+            Ok(TcpSent::Queued) => Ok(abi::WP_QUEUED),
+            Ok(TcpSent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
             // A later way to wait.
-            Some(_) => Ok(abi::WP_QUEUED),
-            None => Err(Code::Again.into()),
+            Ok(_) => Ok(abi::WP_QUEUED),
+            Err(Some(error)) => Err(tcp_fault(error)),
+            Err(None) => Err(Code::Again.into()),
         }
     }
 

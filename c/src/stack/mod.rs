@@ -7,19 +7,20 @@ mod options;
 
 use core::ffi::c_char;
 use core::net::SocketAddrV4;
+use std::io::Write as _;
 use std::rc::Rc;
 use std::time::Duration as StdDuration;
 
 use wirepath::counters::Reading;
-use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpConfig, Template};
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenError, ListenOptions, TcpConfig, Template};
 use wirepath::pipeline::{self as udp, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
-use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast};
-use wirepath::proto::TimerId;
+use wirepath::port::{EmbeddedPort, Port, Subscription, SubscriptionError, listen, multicast};
+use wirepath::proto::{DemuxError, SocketError, TimerId};
 use wirepath::time::Duration;
 use wirepath::worker::live::sleep_on;
 
 use crate::abi::{self, Event, Handle};
-use crate::collector::{Bytes, Collector};
+use crate::collector::{Bytes, Collector, Shared};
 use crate::error::{Code, Fault, Result};
 use crate::foreign::Output;
 use crate::handles::{Handles, StackNumber};
@@ -36,7 +37,7 @@ pub(crate) struct Stack {
     held: Handles<Bytes>,
     flows: Handles<UdpFlow>,
     orders: Handles<Template>,
-    subscriptions: Handles<Subscription>,
+    subscriptions: Handles<Subscribed>,
     /// What is steered here for each connection that this side opened, on an interface that is
     /// shared with the kernel.
     answers: Answers,
@@ -48,6 +49,12 @@ pub(crate) struct Stack {
     /// Where the collector writes during a poll.
     output: Rc<Output<Event>>,
     port: EmbeddedPort<Collector>,
+}
+
+/// A subscription, and where a listener of it listens.
+struct Subscribed {
+    subscription: Subscription,
+    listens_at: Option<SocketAddrV4>,
 }
 
 /// The parsed `wp_options`.
@@ -67,7 +74,8 @@ impl Stack {
         let mut port = Port::open(name).map_err(|error| refused(&error))?.held(settings.held as usize);
         port = match settings.flags & abi::WP_LOG {
             0 => port.log(|_| ()),
-            _ => port.log(|line| eprintln!("{line}")),
+            // Nothing can be done where the line finds no room, and the stack is sound.
+            _ => port.log(|line| _ = writeln!(std::io::stderr(), "{line}")),
         };
         if settings.flags & abi::WP_TIMESTAMPS != 0 {
             port = port.timestamps();
@@ -96,7 +104,7 @@ impl Stack {
         let (output, number) = (Rc::new(Output::new()), StackNumber::next());
         let mut port = port.embed(Collector::new(Rc::clone(&output), number)).map_err(|error| refused(&error))?;
         if port.is_shared() {
-            port.app_mut().ended = Some(Vec::new());
+            port.app_mut().shared = Some(Shared::with_capacity(settings.connections as usize));
         }
         if settings.flags & abi::WP_TIMESTAMPS != 0 {
             // A device without transmit timestamps may still stamp received frames.
@@ -136,7 +144,7 @@ impl Stack {
             }
             has_waited
         })?;
-        if port.app().ended.as_ref().is_some_and(|ended| !ended.is_empty()) {
+        if port.app().shared.as_ref().is_some_and(|shared| !shared.ended.is_empty()) {
             self.forget_answers();
         }
         if count == 0 {
@@ -225,13 +233,16 @@ impl Stack {
 
     // Subscriptions.
 
-    fn subscribe(&mut self, subscription: Subscription) -> Result<Handle> {
-        self.port.subscribe(subscription.clone()).map_err(|error| Fault::because(Code::Refused, error))?;
-        self.subscriptions.insert(subscription)
+    fn subscribe(&mut self, subscription: Subscription, listens_at: Option<SocketAddrV4>) -> Result<Handle> {
+        self.port.subscribe(subscription.clone()).map_err(subscription_fault)?;
+        self.subscriptions.insert(Subscribed { subscription, listens_at })
     }
 
     pub(crate) fn unsubscribe(&mut self, handle: Handle) -> Result<()> {
-        let subscription = self.subscriptions.remove(handle)?;
+        let Subscribed { subscription, listens_at } = self.subscriptions.remove(handle)?;
+        if let Some(listener) = listens_at {
+            self.keep_accepted(listener);
+        }
         self.port.unsubscribe(&subscription).map_err(|error| Fault::because(Code::Refused, error))
     }
 
@@ -239,7 +250,7 @@ impl Stack {
         if local.ip().is_multicast() {
             return Err(Fault::because(Code::Argument, "a group is joined and not bound: call wp_udp_join"));
         }
-        self.subscribe(wirepath::port::udp(*local.ip(), local.port()).consumer(tag))
+        self.subscribe(wirepath::port::udp(*local.ip(), local.port()).consumer(tag), None)
     }
 
     pub(crate) fn join(
@@ -255,7 +266,7 @@ impl Stack {
         for source in sources {
             subscription = subscription.source(*source?.ip());
         }
-        self.subscribe(subscription)
+        self.subscribe(subscription, None)
     }
 
     pub(crate) fn listen(
@@ -267,7 +278,7 @@ impl Stack {
         let fresh = ListenOptions::default();
         let connection = options.unwrap_or(fresh.connection);
         let subscription = listen(*local.ip(), local.port()).options(ListenOptions { connection, ..fresh });
-        self.subscribe(subscription.consumer(tag))
+        self.subscribe(subscription.consumer(tag), Some(local))
     }
 
     // Datagrams.
@@ -358,20 +369,22 @@ impl Stack {
         }
     }
 }
+
 /// Calls the worker to send. The frames leave before this returns, except with `WP_MORE`, and are
-/// stamped if `wp_stamp` requested that.
+/// stamped if `wp_stamp` requested that. The request is for the next call where this one is refused.
 #[inline(always)]
-fn send<T>(
+fn send<T, E>(
     port: &mut EmbeddedPort<Collector>,
     stamp: &mut Option<u64>,
     flags: u32,
-    act: impl FnOnce(&mut Cx<'_>) -> T,
-) -> T {
+    act: impl FnOnce(&mut Cx<'_>) -> core::result::Result<T, E>,
+) -> core::result::Result<T, E> {
     let act = |cx: &mut Cx<'_>| match *stamp {
         None => act(cx),
         Some(token) => {
-            *stamp = None;
-            cx.timestamped(token, act).0
+            let sent = cx.timestamped(token, act).0;
+            *stamp = sent.is_err().then_some(token);
+            sent
         }
     };
     if flags & abi::WP_MORE == 0 { port.with_app(|_, cx| act(cx)) } else { port.with_app_batched(|_, cx| act(cx)) }
@@ -383,6 +396,19 @@ fn udp_sent(sent: udp::UdpSent) -> i32 {
         // Or a later way to wait.
         _ => abi::WP_QUEUED,
     }
+}
+
+#[cold]
+fn subscription_fault(error: wirepath::Error) -> Fault {
+    let code = match &error {
+        wirepath::Error::Subscription { why: SubscriptionError::Listen(ListenError::Option(_)), .. } => Code::Argument,
+        wirepath::Error::Subscription {
+            why: SubscriptionError::Socket(SocketError::Demux(DemuxError::NoPort)),
+            ..
+        } => Code::Argument,
+        _ => Code::Refused,
+    };
+    Fault::because(code, error)
 }
 
 #[cold]

@@ -33,6 +33,12 @@ pub(crate) fn tcp_options(options: &abi::TcpOptions, base: ConnectionOptions) ->
 /// The caller's options of a flow.
 pub(crate) fn udp_options(options: &abi::UdpOptions) -> Result<UdpOptions> {
     check_flags(options.flags, abi::WP_UDP_DONT_FRAGMENT | abi::WP_UDP_NO_CHECKSUM)?;
+    if options.reserved != [0; 6] {
+        return Err(Fault::because(
+            Code::Argument,
+            "wp_udp_options.reserved must be zero: begin with WP_UDP_OPTIONS_INIT",
+        ));
+    }
     let is_without_sum = options.flags & abi::WP_UDP_NO_CHECKSUM != 0;
     Ok(UdpOptions {
         ttl: (options.ttl > 0).then_some(options.ttl),

@@ -439,6 +439,7 @@ mod tests {
         turns(&mut near, &mut far);
         far.subscribe(udp(FAR, 5_000)).unwrap();
         far.subscribe(udp(FAR, 5_000)).unwrap_err();
+        far.subscribe(udp(FAR, 0)).unwrap_err();
         send(&mut near, b"meanwhile");
         turns(&mut near, &mut far);
         far.unsubscribe(&udp(FAR, 5_000)).unwrap();

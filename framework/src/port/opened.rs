@@ -8,7 +8,7 @@ use super::error::{Error, SubscriptionError};
 use super::subscription::Subscription;
 use crate::pipeline::Cx;
 use crate::pipeline::tcp::{ListenOptions, ListenerId};
-use crate::proto::{Flow, Group, Sharing};
+use crate::proto::{DemuxError, Flow, Group, Sharing, SocketError};
 use crate::wire::Protocol;
 use crate::worker::live::FlowSpec;
 
@@ -79,6 +79,10 @@ impl Opened {
     }
 
     fn bind(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), SubscriptionError> {
+        if subscription.flow.destination.port() == 0 {
+            // A rule without a port would take all UDP of the address from the kernel.
+            return Err(SocketError::Demux(DemuxError::NoPort).into());
+        }
         if self.at_the_same_end(subscription).next().is_some() {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use core::mem::{offset_of, size_of};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use wirepath_c::Code;
 use wirepath_c::abi::{CONSTANTS, Event, Handle, StackOptions, Stat, TcpInfo, TcpOptions, UdpOptions};
-use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program};
+use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program, wait_until};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -269,6 +270,31 @@ fn program_is_linked_with_the_static_library() {
     compile.arg("-I").arg(place.join("include")).arg(place.join("lib/libwirepath.a"));
     succeeded(compile.args(["-lgcc_s", "-lrt", "-lpthread", "-lm", "-ldl"]).output().unwrap());
     assert!(succeeded(Command::new(program).output().unwrap()).contains("1000 packets"));
+}
+
+#[test]
+fn accepted_connection_stays_on_a_shared_interface_when_its_listener_closes() {
+    let test = "accepted_connection_stays_on_a_shared_interface_when_its_listener_closes";
+    let (Some(wire), Some(place)) = (Wire::new(test), installed(test)) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let program = compiled("tests/listener.c", place);
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", wire.near.name()]).arg("timeout").arg("60").arg(program).arg(NEAR);
+    let running = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut peer = None;
+    // Until the program listens the kernel refuses.
+    wait_until("the program listens", || {
+        peer = wire.far.run(|| TcpStream::connect((OURS, 9_100))).ok();
+        peer.is_some()
+    });
+    let (mut peer, mut said) = (peer.unwrap(), [0; 6]);
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let heard = peer.read_exact(&mut said).and_then(|()| peer.write_all(b"later")).and_then(|()| {
+        peer.shutdown(Shutdown::Write)?;
+        peer.read(&mut said)
+    });
+    assert_eq!(succeeded(running.wait_with_output().unwrap()), "as promised\n");
+    assert_eq!(heard.unwrap(), 0, "the end of the connection");
 }
 
 #[test]
