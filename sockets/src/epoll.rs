@@ -79,6 +79,8 @@ pub(crate) struct Epoll {
     listed: VecDeque<usize>,
     /// Threads that sleep until an item is ready.
     pub(crate) sleepers: usize,
+    /// Those of them that exclusive items have woken, and that have not looked yet.
+    pub(crate) awaited: usize,
     /// The set is among those that [`Sockets::take_woken`](crate::Sockets::take_woken) names next.
     pub(crate) is_woken: bool,
 }

@@ -396,7 +396,7 @@ impl Inner {
 fn look(entry: &mut PollSocket, table: &Sockets) -> Option<()> {
     const POLLNVAL: Ready = Ready(0x20);
     entry.ready = match table.ready(entry.socket) {
-        Ok(ready) => ready & (entry.interest | Ready::ALWAYS),
+        Ok(ready) => ready.among(entry.interest),
         Err(_) => POLLNVAL,
     };
     (!entry.ready.is_none()).then_some(())

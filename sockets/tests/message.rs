@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use common::{Wire, at, wire};
-use sockets::{EpollEvent, Errno, Interest, Kind, Ready, RecvFlags, SendFlags, Shutdown, SocketId, Stack};
+use sockets::{EpollEvent, Errno, Interest, Kind, PollSocket, Ready, RecvFlags, SendFlags, Shutdown, SocketId, Stack};
 use wirepath::mem::Mbuf;
 use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
@@ -209,6 +209,67 @@ fn corked_bytes_are_not_lost_by_close() {
         got += all(&wire.right, theirs).len();
     }
     assert_eq!(got, taken);
+}
+
+#[test]
+fn corked_bytes_leave_with_the_room_that_comes_after_their_time() {
+    let wire = wire();
+    let (ours, theirs) = connected(&wire);
+    set(&wire.left, ours, 1, 7, 5_000);
+    set(&wire.left, ours, 6, 3, 1);
+    let mut taken = 0;
+    while let Ok(count @ 700) = wire.left.call(|sockets, cx| sockets.send(ours, &[3; 700], cx)) {
+        taken += count;
+    }
+    let last = wire.left.call(|sockets, cx| sockets.send(ours, &[3; 700], cx)).unwrap_or(0);
+    taken += last;
+    let mut got = 0;
+    for _ in 0..50 {
+        wire.clock.advance(Duration::from_millis(250));
+        wire.settle();
+        got += all(&wire.right, theirs).len();
+    }
+    assert_eq!(got, taken);
+}
+
+#[test]
+fn handshake_that_was_given_up_is_not_begun_again_by_who_waits_for_it() {
+    let wire = wire();
+    let ours = wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    let begun = wire.left.call(|sockets, cx| sockets.connect(ours, at(9, 80), cx));
+    assert_eq!(begun, Err(Errno::EINPROGRESS));
+    assert_eq!(wire.left.call(|sockets, cx| sockets.connected(ours, at(9, 80), cx)), Err(Errno::EALREADY));
+    wire.left.call(|sockets, cx| sockets.shutdown(ours, Shutdown::Both, cx)).unwrap();
+    let waited = wire.left.call(|sockets, cx| sockets.connected(ours, at(9, 80), cx));
+    assert_eq!(waited, Err(Errno::ECONNRESET));
+}
+
+#[test]
+fn timeout_of_a_stream_whose_peer_has_ended_is_reported_as_a_timeout() {
+    let wire = wire();
+    let (ours, theirs) = connected(&wire);
+    wire.right.call(|sockets, cx| sockets.shutdown(theirs, Shutdown::Write, cx)).unwrap();
+    wire.settle();
+    assert_eq!(recv(&wire.left, ours, RecvFlags::default(), &[9]).unwrap().0, 0);
+    // TCP_USER_TIMEOUT.
+    set(&wire.left, ours, 6, 18, 1_000);
+    wire.left.call(|sockets, cx| sockets.send(ours, b"lost", cx)).unwrap();
+    for _ in 0..100 {
+        wire.clock.advance(Duration::from_millis(100));
+        wire.left.turn();
+    }
+    assert_eq!(wire.left.call(|sockets, _| sockets.take_error(ours)), Ok(Some(Errno::ETIMEDOUT)));
+}
+
+#[test]
+fn poll_reports_readiness_by_its_second_name() {
+    let wire = wire();
+    let (ours, theirs) = (datagrams(&wire.left, at(1, 0)), datagrams(&wire.right, at(2, 53)));
+    wire.left.call(|sockets, cx| sockets.send_to(ours, b"x", at(2, 53), cx)).unwrap();
+    wire.settle();
+    let mut entries = [PollSocket { socket: theirs, interest: Ready::RDNORM, ready: Ready::NONE }];
+    assert_eq!(wire.right.poll(&mut entries, Some(Duration::from_millis(1))), 1);
+    assert_eq!(entries[0].ready, Ready::RDNORM);
 }
 
 /// All packet buffers of a host.
@@ -463,6 +524,10 @@ fn exclusive_sets_wake_one_sleeper() {
     wire.settle();
     assert_eq!(woken(), [one, plain]);
     assert_eq!(woken(), [0; 0]);
+    // The thread of the first set was woken already, and is awaited.
+    wire.left.call(|sockets, cx| sockets.send_to(ours, b"x", at(2, 53), cx)).unwrap();
+    wire.settle();
+    assert_eq!(woken(), [one, two, plain]);
     // To look takes no event.
     let mut events = [EpollEvent { ready: Ready::NONE, data: 0 }; 4];
     for _ in 0..2 {

@@ -120,19 +120,21 @@ impl App for Sockets {
             TcpEvent::Writable => {
                 stream.is_writable = !stream.is_throttled;
                 if !stream.pending.is_empty() {
-                    stream.send_more(connection, socket.options.cork, cx);
+                    // Bytes whose cork was over before there was room leave whole.
+                    let is_corked = socket.options.cork && stream.corked_until.is_some();
+                    stream.send_more(connection, is_corked, cx);
                 }
             }
             TcpEvent::PeerClosed => stream.is_peer_closed = true,
             TcpEvent::Closed(reason) => {
-                // A socket that has read the peer's end and still sends gets the error that a write
-                // would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
-                let is_in_close_wait = stream.is_peer_closed && !stream.sends_fin;
+                // A socket that has read the peer's end, still sends and is reset gets the error that
+                // a write would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
+                let is_in_close_wait = reason == CloseReason::Reset && stream.is_peer_closed && !stream.sends_fin;
                 let error = match (reason, stream.failure.take()) {
                     (CloseReason::Unreachable, Some(error)) => Some(error),
                     _ => errno::of_close(reason),
                 };
-                socket.error = if is_in_close_wait && error.is_some() { Some(Errno::EPIPE) } else { error };
+                socket.error = if is_in_close_wait { Some(Errno::EPIPE) } else { error };
                 stream.end();
                 self.by_connection[connection.slot()] = NONE;
             }

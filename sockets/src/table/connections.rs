@@ -45,6 +45,21 @@ impl Sockets {
         }
     }
 
+    /// The result of a handshake that a caller waits for: as [`connect`](Self::connect), and begins
+    /// no other one where somebody has disconnected the socket meanwhile.
+    ///
+    /// # Errors
+    /// As those; `ECONNRESET`: it was disconnected.
+    pub fn connected(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        match &socket.state {
+            State::Stream(Stream { socket_state: SocketState::Unconnected, .. }) => {
+                Err(socket.error.take().unwrap_or(Errno::ECONNABORTED))
+            }
+            _ => self.connect(id, remote, cx),
+        }
+    }
+
     /// `listen`. An unbound socket gets a free port.
     ///
     /// # Errors

@@ -92,6 +92,8 @@ pub struct Sockets {
     sets: Vec<Option<Epoll>>,
     /// Epoll sets in which an item has become ready since the last query.
     woken: Vec<usize>,
+    /// A socket may be ready for something else since [`Sockets::take_moved`].
+    has_moved: bool,
     flows: Flows,
     /// Memberships of all sockets.
     members: usize,
@@ -135,6 +137,7 @@ impl Sockets {
             listeners: Vec::new(),
             sets: Vec::new(),
             woken: Vec::new(),
+            has_moved: false,
             flows: Flows::new(Box::new(steering)),
             members: 0,
             by_port: ByPort::default(),
@@ -412,6 +415,13 @@ impl Sockets {
         Ok(())
     }
 
+    /// Whether a call or a turn has changed what sockets are ready for since the last call of this:
+    /// a timer or an ICMP error that the kernel has received changes them without a frame.
+    #[inline]
+    pub fn take_moved(&mut self) -> bool {
+        core::mem::take(&mut self.has_moved)
+    }
+
     fn insert(&mut self, socket: Socket) -> Result<SocketId, Errno> {
         if self.len() >= self.sockets_max {
             return Err(Errno::EMFILE);
@@ -445,6 +455,7 @@ impl Sockets {
     /// report another kind.
     #[inline]
     pub(crate) fn wake_for(&mut self, id: SocketId, moved: Ready) {
+        self.has_moved = true;
         if socket_of(&self.slots, id).is_some_and(|socket| !socket.watches.is_empty()) {
             self.list_items(id, moved);
         }
@@ -457,7 +468,7 @@ impl Sockets {
             let Some(watch) = socket_of(&self.slots, id).and_then(|socket| socket.watches.get(idx)).copied() else {
                 return;
             };
-            let Some(Some(set)) = self.sets.get(watch.set) else { continue };
+            let Some(Some(set)) = self.sets.get_mut(watch.set) else { continue };
             if !set.asks_for(watch.item, moved) {
                 continue;
             }
@@ -465,7 +476,10 @@ impl Sockets {
                 if is_awake {
                     continue;
                 }
-                is_awake = set.sleepers > 0;
+                // One that was woken already may be at work for long, as one that has left the wait
+                // queue on Linux.
+                is_awake = set.sleepers > set.awaited;
+                set.awaited += usize::from(is_awake);
             }
             self.list(watch);
         }

@@ -113,6 +113,8 @@ impl Sockets {
         let slots = &self.slots;
         let number = set;
         let set = self.sets.get_mut(set).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
+        // One of the threads that were woken looks now.
+        set.awaited = set.awaited.saturating_sub(1);
         if !set.has_listed() {
             return Ok(0);
         }
@@ -160,6 +162,7 @@ impl Sockets {
     pub fn epoll_sleeps(&mut self, set: usize, sleeps: bool) -> Result<(), Errno> {
         let set = self.set(set)?;
         set.sleepers = if sleeps { set.sleepers + 1 } else { set.sleepers.saturating_sub(1) };
+        set.awaited = set.awaited.min(set.sleepers);
         Ok(())
     }
 
