@@ -5,6 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
+use std::time::Instant;
 
 use sockets::Errno;
 
@@ -49,7 +50,7 @@ symbols! {
             Ok(time) => time,
             Err(error) => return fail(error) as c_int,
         };
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         match select_ours(count, [reads, writes, excepts], time, core::ptr::null()) {
             Some(result) => {
                 // Linux alone stores the time that is left; its programs expect so.
@@ -207,7 +208,23 @@ fn select_ours(
     if !poll::concerns_us(fds.iter().map(|entry| entry.fd)) {
         return None;
     }
-    let polled = with_mask(mask, || Some(poll::poll(&mut fds, timeout)))?;
+    let begin = Instant::now();
+    let polled = with_mask(mask, || {
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+            let polled = poll::poll(&mut fds, left);
+            let is_reported = |entry: &libc::pollfd| {
+                entry.revents & libc::POLLNVAL != 0
+                    || (0..3).any(|idx| entry.events & EVENTS[idx] != 0 && entry.revents & REPORTED[idx] != 0)
+            };
+            if !matches!(polled, Ok(1..)) || fds.iter().any(is_reported) {
+                return Some(polled);
+            }
+            // `poll` reports an end or an error of each descriptor, `select` only to who reads or
+            // writes: the others are waited for without those.
+            fds.retain(|entry| entry.revents == 0);
+        }
+    })?;
     if polled.is_ok() {
         if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
             return Some(Err(Errno::EBADF));

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{IoSlice, IoSliceMut};
 
 use sockets::rules::{Role, Traffic};
@@ -132,6 +133,17 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     let (target, first) = {
         let mut engine = engine::enter(file);
         let Ok(target) = target(&mut engine, file) else { return Pass };
+        if SETS_LOW_WATER.load(Ordering::Relaxed) && target.kind == Kind::Stream {
+            drop(engine);
+            if let Some(error) = await_low_water(file, &target, parts, flags) {
+                let what = receive_once(&mut engine::enter(file), &target, parts, flags, Sides::Ours);
+                return match what {
+                    Ok(Some(received)) => Ours(Ok(received)),
+                    _ => Ours(Err(error)),
+                };
+            }
+            engine = engine::enter(file);
+        }
         let first = receive_at_once(&mut engine, &target, parts, flags);
         if matches!(first, Err(Errno::EAGAIN))
             && (target.is_nonblocking || flags & libc::MSG_DONTWAIT != 0)
@@ -332,15 +344,38 @@ fn peek_all(
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     if !blocking.is_nonblocking {
         // Whatever ends the wait, there are bytes to report.
-        let _ = wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
-            let (len, ready) =
-                engine.look(|sockets| Ok((sockets.readable_len(target.id)?, sockets.ready(target.id)?)))?;
-            let has_ended = !ready.among(Ready::RDHUP | Ready::HUP | Ready::ERR).is_none();
-            if len >= wanted || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
-        });
+        let _ = await_bytes(blocking, file, target, wanted);
     }
     let seen = receive_once(&mut engine::enter(file), target, parts, flags, Sides::Ours);
     seen.ok().flatten().unwrap_or(first)
+}
+
+/// Waits until a stream has that many bytes, or no more come.
+fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: usize) -> Result<(), Errno> {
+    wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
+        let (len, ready) = engine.look(|sockets| Ok((sockets.readable_len(target.id)?, sockets.ready(target.id)?)))?;
+        let has_ended = !ready.among(Ready::RDHUP | Ready::HUP | Ready::ERR).is_none();
+        if len >= wanted || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
+    })
+}
+
+/// A socket of the process was given a low water once (`SO_RCVLOWAT`): from then on the receives on
+/// streams look for it.
+pub(super) static SETS_LOW_WATER: AtomicBool = AtomicBool::new(false);
+
+/// Has a receive that may wait wait for the low water of its stream, or for as many bytes as it asks
+/// for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what there
+/// is before it.
+fn await_low_water(file: FileId, target: &Target, parts: &[IoSliceMut<'_>], flags: c_int) -> Option<Errno> {
+    let low_water = engine::enter(file)
+        .look(|sockets| sockets.option(target.id, |options| options.receive_low_water as usize))
+        .unwrap_or(1);
+    let wanted = parts.iter().map(|part| part.len()).sum::<usize>().min(low_water);
+    if wanted <= 1 || target.is_nonblocking || flags & (libc::MSG_DONTWAIT | libc::MSG_WAITALL) != 0 {
+        return None;
+    }
+    let mut blocking = calls::blocking(file, target.id, flags, Direction::Receive).ok()?;
+    await_bytes(&mut blocking, file, target, wanted).err()
 }
 
 fn wait_to_receive(

@@ -136,20 +136,25 @@ pub(crate) fn wait_for_events(
             count = leave_errors_of_twins(engines, file, epfd, &mut events[..count])?;
             settle_one_shots(engines, file, &mut events[..count])?;
         }
+        let mut is_full = false;
         for idx in 0..engines.count() {
             let Some(engine) = engines.at(idx) else { continue };
             let number = engine.number;
             let Some(part) = set.parts.of(number) else { continue };
             let answers = events_of_ours(engine, part, &mut events[count..])?;
             engine.begin_answers(answers);
-            count += answers;
+            is_full |= answers == BATCH || count + answers == events.len();
+            count = merge(events, count, answers);
             if set.has_one_shots {
                 silence_twins(engines, number, file, part, epfd)?;
             }
         }
-        if count == events.len() || count >= BATCH {
+        if is_full || count == events.len() || count >= BATCH {
             // There may be more, for another thread that waits.
             engines.iter_mut().for_each(|engine| engine.pass_on(file));
+        } else if count > 0 {
+            // A level item stays ready: as Linux `ep_done_scan` does, it wakes the next thread.
+            engines.iter_mut().filter(|engine| engine.has_sleeper_on(file)).for_each(|engine| engine.pass_on(file));
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
     });
@@ -157,6 +162,26 @@ pub(crate) fn wait_for_events(
         Err(Errno::EAGAIN) => Ok(0),
         done => done,
     })
+}
+
+/// Merges `added` events behind the first `count` with those of the same value, because a socket may
+/// be ready on both sides and the kernel reports an item once a call. Returns how many there are.
+fn merge(events: &mut [libc::epoll_event], count: usize, added: usize) -> usize {
+    if count == 0 {
+        return added;
+    }
+    let mut end = count;
+    for idx in count..count + added {
+        let event = events[idx];
+        match events[..count].iter_mut().find(|before| before.u64 == event.u64) {
+            Some(before) => before.events |= event.events,
+            None => {
+                events[end] = event;
+                end += 1;
+            }
+        }
+    }
+    end
 }
 
 /// Events that are taken of the engine at once.
@@ -214,5 +239,20 @@ fn remember_watch(
     }
     if socket.place == Owner::Undecided {
         let _ = sets::of(set, |set| set.note_edge(fd, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_that_is_ready_on_both_sides_is_one_event() {
+        let event = |events: u32, u64: u64| libc::epoll_event { events, u64 };
+        let mut events = [event(1, 7), event(1, 8), event(4, 8), event(4, 9), event(0, 0)];
+        assert_eq!(merge(&mut events, 2, 2), 3);
+        let reported = events[..3].iter().map(|event| (event.events, event.u64)).collect::<Vec<_>>();
+        assert_eq!(reported, [(1, 7), (5, 8), (4, 9)]);
+        assert_eq!(merge(&mut events, 0, 2), 2);
     }
 }

@@ -14,6 +14,7 @@
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::fs;
 
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
@@ -266,8 +267,10 @@ pub(crate) fn leave_listeners(engines: &mut Engines) {
     engines.iter_mut().for_each(Engine::close);
 }
 
+/// Linux `__sys_listen`: a negative one is a large one.
 fn backlog_of(backlog: c_int) -> usize {
-    usize::try_from(backlog).unwrap_or(0).min(SOMAXCONN)
+    let most = fs::read_to_string("/proc/sys/net/core/somaxconn").ok().and_then(|text| text.trim().parse().ok());
+    (backlog as u32 as usize).min(most.unwrap_or(SOMAXCONN))
 }
 
 /// `net.core.somaxconn` by default.
@@ -411,4 +414,15 @@ fn accept_of_blocking(twin: c_int, flags: c_int, name: &mut [u8; 128]) -> Result
     let accepted = sys::accept(twin, flags, name);
     sys::fcntl(twin, libc::F_SETFL, status)?;
     accepted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_backlog_is_the_largest() {
+        assert_eq!([backlog_of(0), backlog_of(3)], [0, 3]);
+        assert!(backlog_of(-1) >= 128 && backlog_of(-1) == backlog_of(c_int::MAX));
+    }
 }

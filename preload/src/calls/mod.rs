@@ -3,6 +3,7 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
+use core::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sockets::rules::Traffic;
@@ -206,7 +207,7 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
         done => return done,
     }
     let connected = wait::until(&mut blocking, file.room(), WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
-        engine.call(|sockets, cx| match sockets.connect(id, remote, cx) {
+        engine.call(|sockets, cx| match sockets.connected(id, remote, cx) {
             Err(Errno::EALREADY) => Err(Errno::EAGAIN),
             done => done,
         })
@@ -338,6 +339,8 @@ fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<Closed> {
 
 /// Waits at most `time` for the end of a connection (`SO_LINGER`).
 fn linger(file: FileId, closing: Closing, time: Duration) {
+    // Handlers that ran before end no wait of this call.
+    thread::forget_handlers();
     let mut blocking = Blocking::of_poll(Some(time));
     let _ = wait::until(&mut blocking, file.room(), WaitFor::Any, &[], |engine, _| {
         engine.call(|sockets, cx| if sockets.is_closing(closing, cx) { Err(Errno::EAGAIN) } else { Ok(()) })
@@ -353,6 +356,9 @@ pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family
 
 /// `setsockopt`. If the socket is not offloaded yet, the twin has taken the option.
 pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        data::SETS_LOW_WATER.store(true, Ordering::Relaxed);
+    }
     let mut engine = engine::enter(file);
     let Ok(socket) = engine.files.socket(file) else { return Pass };
     let Some(id) = socket.ours() else {

@@ -330,16 +330,17 @@ impl Engine {
     pub(crate) fn turn(&mut self) -> usize {
         let State::Open(stack) = &self.state else { return 0 };
         (self.turns, self.may_have_timer) = (self.turns.wrapping_add(1), true);
-        let received = catch_unwind(AssertUnwindSafe(|| {
+        let (received, has_moved) = catch_unwind(AssertUnwindSafe(|| {
             panic_in_tests("turn");
-            stack.turn()
+            let received = stack.turn();
+            // A timer and an ICMP error that the kernel has received change sockets without a packet.
+            (received, received > 0 || stack.with_sockets(Sockets::take_moved))
         }))
         .unwrap_or_else(|_| {
             let _: Result<(), Errno> = self.fail();
-            0
+            (0, true)
         });
-        // A timer changes sockets without a packet, but the leading thread wakes for it.
-        self.has_moved |= received > 0;
+        self.has_moved |= has_moved;
         self.note_frames();
         received
     }

@@ -95,9 +95,12 @@ pub(crate) fn leave(raise: impl Fn(&libc::siginfo_t)) {
         }
         // A signal that arrives from here on is not kept.
         compiler_fence(Ordering::SeqCst);
-        if thread.has_kept.replace(false) {
-            for kept in &thread.kept {
-                let Some(info) = kept.take() else { break };
+        while thread.has_kept.get() {
+            let next = thread.kept.iter().find_map(Cell::take);
+            // A handler that leaves by `siglongjmp` does not return here: the next call raises the
+            // others.
+            thread.has_kept.set(thread.kept.iter().any(|kept| kept.get().is_some()));
+            if let Some(info) = next {
                 raise(&info);
             }
         }
@@ -152,6 +155,11 @@ pub(crate) fn is_inside() -> bool {
 /// Begins a call: handlers that run from now on interrupt it.
 pub(crate) fn begin_call() {
     test_cancel();
+    forget_handlers();
+}
+
+/// Handlers that have run by now interrupt no wait.
+pub(crate) fn forget_handlers() {
     with(|thread| {
         thread.caught.set(false);
         thread.restarts.set(true);

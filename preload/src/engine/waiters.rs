@@ -154,6 +154,11 @@ impl Engine {
         }
     }
 
+    /// Whether a thread sleeps on an epoll set that nobody has woken yet.
+    pub(crate) fn has_sleeper_on(&self, file: FileId) -> bool {
+        self.waiters.iter().any(|waiter| waiter.interest == WaitFor::Set(file) && !waiter.is_woken)
+    }
+
     /// Whether threads sleep: they wake for packets and timers, and turn the worker.
     pub(crate) fn has_waiters(&self) -> bool {
         !self.waiters.is_empty()
@@ -308,6 +313,24 @@ mod tests {
         begin_connect(&mut engine);
         engine.end();
         assert!(!was_woken(eventfd), "the timer of the second SYN is later than the leader looks");
+    }
+
+    #[test]
+    fn timer_that_fires_while_nobody_leads_wakes_the_thread_of_its_socket() {
+        let ((mut engine, clock), [leader, other]) = (engine(), [0; 2].map(|_| sys::eventfd().unwrap()));
+        sleep(&mut engine, leader);
+        let id = engine.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+        assert_eq!(engine.call(|sockets, cx| sockets.connect(id, FAR, cx)), Err(Errno::EINPROGRESS));
+        assert!(!engine.begin_wait(other, WaitFor::Socket(id, Ready::OUT)));
+        engine.end_wait(leader);
+        engine.end();
+        assert!(!was_woken(other), "the stream still connects");
+        for _ in 0..1_000 {
+            clock.advance(Duration::from_secs(1));
+            engine.turn();
+            engine.end();
+        }
+        assert!(was_woken(other), "the attempt has ended");
     }
 
     #[test]
