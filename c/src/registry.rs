@@ -73,9 +73,10 @@ static FIRST_OF_PROCESS: AtomicU32 = AtomicU32::new(1);
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
 
 /// Forgets all stacks in the child of a `fork`: those of other threads by their numbers, and those
-/// of the thread that forked, which gets another number for its next stack. Parent and child would write to the
-/// same rings, and the child does not have the pool's memory; and what a stack gives back when it
-/// is dropped, such as its rules, is still the parent's. What a stack has in memory is lost.
+/// of the thread that forked, which gets another number for its next stack. Parent and child would
+/// write to the same rings, and the child does not have the pool's memory; and what a stack gives
+/// back when it is dropped, such as its rules, is still the parent's. What a stack has in memory is
+/// lost.
 extern "C" fn forget_in_child() {
     FIRST_OF_PROCESS.store(NEXT_THREAD.load(Ordering::Relaxed), Ordering::Relaxed);
     THREAD.with(|thread| {

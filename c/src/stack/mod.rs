@@ -371,7 +371,7 @@ impl Stack {
 }
 
 /// Calls the worker to send. The frames leave before this returns, except with `WP_MORE`, and are
-/// stamped if `wp_stamp` requested that. The request is for the next call where this one is refused.
+/// stamped if `wp_stamp` requested that. A refused call leaves the request for the next one.
 #[inline(always)]
 fn send<T, E>(
     port: &mut EmbeddedPort<Collector>,

@@ -363,8 +363,8 @@ fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: u
 /// streams look for it.
 pub(super) static SETS_LOW_WATER: AtomicBool = AtomicBool::new(false);
 
-/// Has a receive that may wait wait for the low water of its stream, or for as many bytes as it asks
-/// for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what there
+/// Waits, for a receive that may wait, until its stream has the low water, or as many bytes as it
+/// asks for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what there
 /// is before it.
 fn await_low_water(file: FileId, target: &Target, parts: &[IoSliceMut<'_>], flags: c_int) -> Option<Errno> {
     let low_water = engine::enter(file)

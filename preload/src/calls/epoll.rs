@@ -164,8 +164,8 @@ pub(crate) fn wait_for_events(
     })
 }
 
-/// Merges `added` events behind the first `count` with those of the same value, because a socket may
-/// be ready on both sides and the kernel reports an item once a call. Returns how many there are.
+/// Merges `added` events behind the first `count` with those of the same value, because a socket
+/// may be ready on both sides and the kernel reports an item once a call. Returns how many remain.
 fn merge(events: &mut [libc::epoll_event], count: usize, added: usize) -> usize {
     if count == 0 {
         return added;

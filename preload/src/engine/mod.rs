@@ -333,7 +333,7 @@ impl Engine {
         let (received, has_moved) = catch_unwind(AssertUnwindSafe(|| {
             panic_in_tests("turn");
             let received = stack.turn();
-            // A timer and an ICMP error that the kernel has received change sockets without a packet.
+            // A timer, and an ICMP error that the kernel has received, change sockets too.
             (received, received > 0 || stack.with_sockets(Sockets::take_moved))
         }))
         .unwrap_or_else(|_| {

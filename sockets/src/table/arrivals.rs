@@ -127,8 +127,8 @@ impl App for Sockets {
             }
             TcpEvent::PeerClosed => stream.is_peer_closed = true,
             TcpEvent::Closed(reason) => {
-                // A socket that has read the peer's end, still sends and is reset gets the error that
-                // a write would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
+                // A socket that has read the peer's end, still sends and is reset gets the error
+                // that a write would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
                 let is_in_close_wait = reason == CloseReason::Reset && stream.is_peer_closed && !stream.sends_fin;
                 let error = match (reason, stream.failure.take()) {
                     (CloseReason::Unreachable, Some(error)) => Some(error),
