@@ -364,8 +364,8 @@ fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: u
 pub(super) static SETS_LOW_WATER: AtomicBool = AtomicBool::new(false);
 
 /// Waits, for a receive that may wait, until its stream has the low water, or as many bytes as it
-/// asks for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what there
-/// is before it.
+/// asks for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what
+/// there is before it.
 fn await_low_water(file: FileId, target: &Target, parts: &[IoSliceMut<'_>], flags: c_int) -> Option<Errno> {
     let low_water = engine::enter(file)
         .look(|sockets| sockets.option(target.id, |options| options.receive_low_water as usize))
