@@ -28,6 +28,8 @@ pub(super) struct Numbering {
     last: u32,
     /// The number of losses of the channel that the last update has seen.
     losses: u32,
+    /// The last number that was left out as old, or that the book had before its snapshot.
+    old: u32,
     state: State,
 }
 
@@ -53,14 +55,15 @@ pub(super) struct ChannelState {
 pub(super) enum Place {
     /// It is the next.
     Next,
-    /// It was applied before, or is in a snapshot that was.
+    /// It was applied before, or is in a snapshot that was. A run of such ones is none: the book's
+    /// own number is wrong.
     Old,
     /// So many before it are missing.
     Behind(u32),
 }
 
 impl Numbering {
-    pub(super) const NEW: Self = Self { last: 0, losses: 0, state: State::New };
+    pub(super) const NEW: Self = Self { last: 0, losses: 0, old: 0, state: State::New };
 
     /// Takes an update's number.
     #[inline]
@@ -76,10 +79,13 @@ impl Numbering {
     fn take_other(&mut self, number: u32, channel: ChannelState) -> Place {
         let is_first = self.state == State::New;
         if !is_first && number <= self.last {
-            if self.last - number <= DISTANCE_MAX {
+            let goes_on = number == self.old.wrapping_add(1) && number != self.last;
+            if !goes_on && self.last - number <= DISTANCE_MAX {
+                self.old = number;
                 return Place::Old;
             }
-            // No update is so late: the number that the book has was wrong, and would leave out
+            // Updates that go on below the book's number, or one that late: the venue is not as far
+            // as the book, whose number is that of a damaged or forged message, and would leave out
             // all that come.
             (self.last, self.losses, self.state) = (number, channel.losses, State::Stale);
             return Place::Behind(0);
@@ -143,6 +149,7 @@ impl Numbering {
 
     /// The book is what a snapshot as of `number` has.
     pub(super) fn adopt(&mut self, number: u32, channel: ChannelState) {
-        *self = Self { last: number, losses: channel.losses, state: State::Whole };
+        let old = if self.state == State::New { 0 } else { self.last };
+        *self = Self { last: number, losses: channel.losses, old, state: State::Whole };
     }
 }

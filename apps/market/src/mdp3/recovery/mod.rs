@@ -13,7 +13,10 @@
 //! snapshot is refused, because nothing covers the numbers between it and the queue; one behind
 //! which more than [`RecoveryConfig::replay_max`] messages are queued is left for a fresher one,
 //! because the worker that applies them serves other books meanwhile. One that claims to be of a
-//! time far ahead of the live feed ([`RecoveryConfig::distance_max`]) is damaged or forged.
+//! time far ahead of the live feed ([`RecoveryConfig::distance_max`]) is damaged or forged. One of a
+//! packet that the live feed has not brought yet is left for the next loop: each snapshot is so
+//! checked by the instrument's live updates, whose numbers go on behind it. Where they do not, the
+//! book is stale again.
 //!
 //! *Late join.* The first live packet is not the first of the week: [`Recovery::gap`] opens the
 //! queue, every book is hurt by its first update, and the loop of snapshots heals them. *Overflow.*
@@ -88,6 +91,8 @@ pub struct RecoveryCounts {
     pub too_far: u64,
     /// Snapshots that claim to be from farther ahead than [`RecoveryConfig::distance_max`].
     pub doubtful: u64,
+    /// Snapshots of packets that the live feed has not brought yet: later ones will do.
+    pub too_early: u64,
     /// Messages of the snapshot feed that are no snapshots of books, or broken.
     pub ignored: u64,
     /// Times that a snapshot of each instrument was seen.
@@ -99,7 +104,7 @@ pub struct RecoveryCounts {
 impl RecoveryCounts {
     /// Snapshots of books that were of no use.
     pub const fn refused(&self) -> u64 {
-        self.too_old + self.too_far + self.doubtful
+        self.too_old + self.too_far + self.doubtful + self.too_early
     }
 }
 
@@ -226,6 +231,10 @@ impl Recovery {
         }
         if last_seq > self.live_next.saturating_add(self.distance_max) {
             self.counts.doubtful += 1;
+            return;
+        }
+        if last_seq >= self.live_next {
+            self.counts.too_early += 1;
             return;
         }
         if self.queue.behind(last_seq).len() > self.replay_max {

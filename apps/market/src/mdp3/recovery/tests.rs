@@ -189,6 +189,55 @@ fn snapshot_from_far_ahead_of_the_live_feed_is_refused() {
     assert_eq!((receiver.trust(0), receiver.recovery.counts().doubtful), (Some(Trust::Stale), 1));
 }
 
+/// A snapshot that claims many more updates of the instrument than there were, and a bid of its own.
+fn forged(last_seq: u64, number: u32) -> Vec<u8> {
+    let mut forger = Venue::new();
+    forger.update(0, 999);
+    forger.rpt_seq[0] = number;
+    forger.snapshot(0, last_seq)
+}
+
+#[test]
+fn forged_snapshot_freezes_no_book() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.live(1, &venue.update(0, 100));
+    let _lost = venue.update(1, 101);
+    receiver.live(3, &venue.update(1, 103));
+    receiver.snapshot(&forged(3, 1_000_000));
+    for seq in 4..14 {
+        receiver.live(seq, &venue.update(0, 100 + seq as i64));
+    }
+    assert_eq!(receiver.trust(0), Some(Trust::Stale), "its numbers go on below the forged one");
+    (0..INSTRUMENTS).for_each(|id| receiver.snapshot(&venue.snapshot(id, 13)));
+    assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn forged_snapshot_that_queued_updates_contradict_leaves_its_book_stale() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.live(1, &venue.update(0, 100));
+    let _lost = venue.update(0, 101);
+    for seq in 3..6 {
+        receiver.live(seq, &venue.update(0, 100 + seq as i64));
+    }
+    receiver.snapshot(&forged(2, 1_000_000));
+    assert_eq!(receiver.trust(0), Some(Trust::Stale));
+}
+
+#[test]
+fn snapshot_of_a_packet_that_is_still_to_come_waits_for_the_next_loop() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let _lost = venue.update(0, 100);
+    receiver.live(2, &venue.update(0, 101));
+    let later = venue.update(0, 103);
+    let snapshot = venue.snapshot(0, 3);
+    receiver.snapshot(&snapshot);
+    assert_eq!((receiver.recovery.counts().too_early, receiver.trust(0)), (1, Some(Trust::Stale)));
+    receiver.live(3, &later);
+    receiver.snapshot(&snapshot);
+    assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
 #[test]
 fn queue_that_overflows_drops_its_oldest_and_waits_for_a_later_snapshot() {
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(RecoveryConfig { messages_max: 2, ..small() }));
