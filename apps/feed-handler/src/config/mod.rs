@@ -445,12 +445,17 @@ fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
 }
 
 impl ChannelSection {
+    /// Channels that it names.
+    fn count(&self) -> usize {
+        self.numbers.as_ref().map_or(1, |numbers| numbers.get_ref().len())
+    }
+
     /// The servers, or what is wrong with them.
     fn recovery(&self) -> Result<RecoveryPlan, ConfigProblem> {
         let format = *self.format.get_ref();
         Ok(RecoveryPlan {
             requests: self.rerequest.as_ref().map(|section| recovery::requests(section, format)).transpose()?,
-            image: self.image.as_ref().map(|section| recovery::image(section, format)).transpose()?,
+            image: self.image.as_ref().map(|section| recovery::image(section, format, self.count())).transpose()?,
             loops: self.loops.as_ref().map(|section| loops::plan(section, format)).transpose()?,
         })
     }
@@ -588,6 +593,10 @@ mod tests {
         );
         refused(&of("mold-itch50", &image(server)), 5, 1, "needs user");
         refused(&of("iex-deep", &image(server)), 5, 1, "no server sends images of the books of iex-deep");
+        let units =
+            |numbers: &str| of("cboe-pitch", &format!("numbers = {numbers}\n{}", image(&format!("{server}\n{login}"))));
+        refused(&units("[1, 2]"), 6, 1, "names no unit");
+        assert!(Config::parse(&units("[2]")).is_ok(), "the image is that of the only unit");
         let glimpse = of("mold-itch50", &image(&format!("{server}\nuser = \"me\"\npassword = \"x\"")));
         let config = Config::parse(&glimpse).unwrap();
         assert!(config.sets()[0].recovery.image.is_some() && config.sets()[0].recovery.requests.is_none());

@@ -194,9 +194,16 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
     })
 }
 
-/// The server of images, checked against the format of its channel.
-pub(super) fn image(section: &Spanned<ImageSection>, format: Format) -> Result<ImagePlan, ConfigProblem> {
+/// The server of images, checked against the format of its channels, of which there are `count`.
+pub(super) fn image(section: &Spanned<ImageSection>, format: Format, count: usize) -> Result<ImagePlan, ConfigProblem> {
     let own = section.get_ref();
+    if count > 1 {
+        let what = format!(
+            "an image names no unit, so its server is that of one of the {count} numbers: give each number a [[channels]] \
+             with an image of its own"
+        );
+        return Err(ConfigProblem::new(section.span(), what));
+    }
     let source = match format {
         Format::MoldItch50 => {
             key(section, "session", &own.session, format, false)?;
