@@ -239,9 +239,30 @@ macro_rules! layouts {
     )* };
 }
 
-/// Declares the set of messages that a feed carries: the enum over the views, parse and emit.
+/// How long a message may be, in words.
+macro_rules! length_rule {
+    (exact) => {
+        "they have exactly its length."
+    };
+    (least) => {
+        "they have its length at least. A venue appends fields to messages without notice, which are left out."
+    };
+}
+
+/// A structure over the bytes of a message that has exactly its length, or at least.
+macro_rules! view {
+    (exact $name:ident $bytes:ident) => {
+        $name::ref_from_bytes($bytes).ok()
+    };
+    (least $name:ident $bytes:ident) => {
+        $name::ref_from_prefix($bytes).ok().map(|(view, _)| view)
+    };
+}
+
+/// Declares the set of messages that a feed carries: the enum over the views, parse and emit. Their
+/// lengths are `exact`, or the `least` that they have.
 macro_rules! message_set {
-    (kind at $kind_at:literal; $($name:ident)*) => {
+    (kind at $kind_at:literal, length $length:ident; $($name:ident)*) => {
         /// A message, viewed in the packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Message<'a> {
@@ -255,15 +276,15 @@ macro_rules! message_set {
             /// The types of the feed and their lengths in bytes.
             pub const LENGTHS: &'static [(u8, usize)] = &[$(($name::KIND, $name::LEN)),*];
 
-            /// Lays the message's structure over its bytes, which must have exactly its length.
+            #[doc = concat!("Lays the message's structure over its bytes: ", $crate::codec::length_rule!($length))]
             #[inline]
             pub fn parse(bytes: &'a [u8]) -> Result<Self, $crate::codec::MessageError> {
                 use zerocopy::FromBytes;
                 let Some(&kind) = bytes.get($kind_at) else { return Err($crate::codec::MessageError::Empty) };
                 match kind {
-                    $($name::KIND => match $name::ref_from_bytes(bytes) {
-                        Ok(view) => Ok(Self::$name(view)),
-                        Err(_) => Err($crate::codec::MessageError::Length {
+                    $($name::KIND => match $crate::codec::view!($length $name bytes) {
+                        Some(view) => Ok(Self::$name(view)),
+                        None => Err($crate::codec::MessageError::Length {
                             kind,
                             expected: $name::LEN,
                             found: bytes.len(),
@@ -326,4 +347,4 @@ macro_rules! stateless_codec {
     };
 }
 
-pub(crate) use {layouts, message_set, stateless_codec};
+pub(crate) use {layouts, length_rule, message_set, stateless_codec, view};

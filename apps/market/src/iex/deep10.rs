@@ -8,7 +8,7 @@ use crate::event::{self, Event};
 use crate::units::{Price, Side, Symbol};
 
 message_set! {
-    kind at 0;
+    kind at 0, length least;
     SystemEvent SecurityDirectory TradingStatus OperationalHalt ShortSaleTest RetailLiquidity SecurityEvent
     PriceLevelBuy PriceLevelSell Trade TradeBreak OfficialPrice AuctionInfo
 }

@@ -6,7 +6,7 @@ use crate::event::{self, Event};
 use crate::units::Price;
 
 message_set! {
-    kind at 0;
+    kind at 0, length least;
     SystemEvent SecurityDirectory TradingStatus OperationalHalt ShortSaleTest RetailLiquidity QuoteUpdate Trade
     TradeBreak OfficialPrice AuctionInfo
 }

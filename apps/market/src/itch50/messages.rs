@@ -372,7 +372,7 @@ layouts! {
 }
 
 message_set! {
-    kind at 0;
+    kind at 0, length exact;
     SystemEvent StockDirectory TradingAction RegSho ParticipantPosition MwcbLevels MwcbStatus IpoQuoting LuldCollar
     OperationalHalt AddOrder AddOrderMpid OrderExecuted OrderExecutedAtPrice OrderCancel OrderDelete OrderReplace
     Trade CrossTrade BrokenTrade Noii RetailInterest DirectListing

@@ -257,6 +257,14 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_a_venue_appends_are_left_out() {
+        let delete = Delete { head: Head::new(Delete::LEN + 1, Delete::KIND, 1), order: 2.into() };
+        let bytes = [Message::from(&delete).as_bytes(), &[7]].concat();
+        assert_eq!(Message::parse(&bytes), Ok(Message::Delete(&delete)));
+        assert!(Message::parse(&bytes[..Delete::LEN - 1]).is_err());
+    }
+
+    #[test]
     fn price_past_the_range_saturates() {
         assert_eq!(price4(u64::MAX.into()), Price(i64::MAX));
     }

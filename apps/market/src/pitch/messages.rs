@@ -270,7 +270,7 @@ layouts! {
 }
 
 message_set! {
-    kind at 1;
+    kind at 1, length least;
     Time UnitClear AddLong AddShort AddExpanded Executed ExecutedAtPrice ReduceLong ReduceShort ModifyLong ModifyShort
     Delete TradeLong TradeShort TradeExpanded TradeBreak TradingStatus AuctionUpdate AuctionSummary RetailImprovement
     EndOfSession
