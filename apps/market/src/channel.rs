@@ -340,7 +340,7 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
     #[cold]
     fn refuse(&mut self, error: MessageError) {
         self.counts.count_error(error);
-        if error.known_kind().is_some_and(|kind| C::BOOK_KINDS.contains(&kind)) {
+        if error.kind().is_some_and(|kind| C::BOOK_KINDS.contains(&kind)) {
             self.counts.lost_to_books += 1;
             self.books.mark_stale();
             self.sink.doubted(&self.books);
@@ -425,13 +425,16 @@ mod tests {
     use zerocopy::IntoBytes;
 
     use super::*;
+    use crate::event::Numbered;
     use crate::framing::PacketWriter;
     use crate::framing::cboe_unit::{CboeUnit, UnitHeader};
     use crate::framing::mold_udp64::{MoldHeader, MoldUdp64};
     use crate::itch50::Itch50;
+    use crate::mdp3::Mdp3;
+    use crate::mdp3::layout::emit_head;
     use crate::pitch::{Head, Pitch, UnitClear};
     use crate::sequence::StartSequence;
-    use crate::{BookIdx, Capacity, OrderBooks};
+    use crate::{BookIdx, Capacity, DepthBooks, OrderBooks, Symbol, Trust};
 
     /// The calls of a handler as text: numbers, `G1-2` gap, `J1-2` late join, `R` restart, `.` end.
     #[derive(Default)]
@@ -518,6 +521,18 @@ mod tests {
             assert_eq!(builder.books.is_stale(BookIdx(0)), is_stale, "{}", message.escape_ascii());
         }
         assert_eq!((builder.counts.total(), builder.counts.lost_to_books), (4, 1));
+    }
+
+    #[test]
+    fn message_of_the_books_of_a_template_that_is_not_decoded_leaves_no_book_sure() {
+        let numbered = Numbered { kind: 49, rpt_seq: 1, at_ns: 0, symbol: Symbol::from_number(7) };
+        // Of a book with long quantities, and a definition of a bond.
+        for (template, trust) in [(64, Trust::Unconfirmed), (57, Trust::Sure)] {
+            let mut builder = BookBuilder::new(Mdp3, DepthBooks::new(1));
+            builder.books.apply(&Event::Numbered(numbered));
+            builder.on_message(1, &emit_head(template, 11));
+            assert_eq!(builder.books.trust(BookIdx(0)), trust, "template {template}");
+        }
     }
 
     #[test]

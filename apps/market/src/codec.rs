@@ -126,11 +126,11 @@ pub enum MessageError {
 }
 
 impl MessageError {
-    /// The type of a message that is known and gave no event all the same.
-    pub(crate) const fn known_kind(self) -> Option<u8> {
+    /// The type of a message that gave no event.
+    pub(crate) const fn kind(self) -> Option<u8> {
         match self {
-            Self::Empty | Self::Unknown { .. } => None,
-            Self::Length { kind, .. } | Self::Undefined { kind } => Some(kind),
+            Self::Empty => None,
+            Self::Unknown { kind } | Self::Length { kind, .. } | Self::Undefined { kind } => Some(kind),
         }
     }
 }

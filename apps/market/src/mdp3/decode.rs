@@ -58,6 +58,12 @@ impl Decoder for Mdp3 {
         kind_of(DailyStatistics::ID),
         kind_of(LimitsBanding::ID),
         kind_of(SessionStatistics::ID),
+        // Not decoded, and books lack what is in them.
+        LONG_QUANTITY[0],
+        LONG_QUANTITY[1],
+        LONG_QUANTITY[2],
+        LONG_QUANTITY[3],
+        LONG_QUANTITY[4],
     ];
 
     #[inline]
@@ -94,6 +100,9 @@ impl Decoder for Mdp3 {
         Ok(())
     }
 }
+
+/// Books, trades, volumes, statistics and snapshots of instruments whose quantities have 64 bits.
+const LONG_QUANTITY: [u8; 5] = [64, 65, 66, 67, 69];
 
 /// Templates are numbers below 256 so far; a larger one is unknown, and counted under 255.
 const fn kind_of(template: u16) -> u8 {
