@@ -191,6 +191,12 @@ impl ImageRecovery {
 
     /// Numbers are missing on all lines, and no re-request brought them: the books are stale.
     pub fn gap(&mut self, gap: Gap) {
+        if let State::CatchingUp { next } = self.state
+            && gap.to < next
+        {
+            // The image has what is missing.
+            return;
+        }
         self.queue.clear();
         self.live_next = gap.to.saturating_add(1);
         self.want(self.live_next);

@@ -130,6 +130,16 @@ fn hole_behind_an_image_needs_another_one() {
 }
 
 #[test]
+fn hole_that_an_image_covers_needs_no_other_one() {
+    let mut play = Play::new();
+    play.live(3).lose(2).live(2).recovery.poll(0).unwrap();
+    assert_eq!(play.image(1, 20, 1), ImageVerdict::Take);
+    play.lose(4).live(10);
+    assert!(play.catch_up(99));
+    play.is_whole();
+}
+
+#[test]
 fn full_queue_drops_the_oldest_and_a_later_image_will_do() {
     let mut play = Play::new();
     play.lose(1).live(20);
