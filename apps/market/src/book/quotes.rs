@@ -91,7 +91,8 @@ impl Quotes {
             ask_qty: quote.ask_qty.into(),
         };
         let entry = self.quotes.get_mut(book.0 as usize);
-        let is_top = entry.top != top;
+        // One that was stale is published again, because it is fresh now.
+        let is_top = entry.top != top || entry.era != self.era;
         *entry = QuoteEntry { top, era: self.era, is_available: quote.available };
         self.counts.applied += 1;
         Some(Change { book, is_top })
@@ -129,6 +130,14 @@ mod tests {
         quotes.mark_stale();
         quotes.apply(&quote("A", 1));
         assert_eq!([0, 1].map(|idx| quotes.is_stale(BookIdx(idx))), [false, true]);
+    }
+
+    #[test]
+    fn same_quote_after_a_gap_is_published_again() {
+        let mut quotes = Quotes::new(1);
+        quotes.apply(&quote("A", 1));
+        quotes.mark_stale();
+        assert!(quotes.apply(&quote("A", 1)).unwrap().is_top);
     }
 
     #[test]
