@@ -200,8 +200,12 @@ fn symbol_clear_empties_one_book() {
 
 #[test]
 fn sequence_number_reset_begins_anew_with_empty_books_and_no_definitions() {
+    let (days_later, ms_later) = (1_000_000_000_000, 1_010_000_000);
+    [days_later, ms_later].into_iter().for_each(begins_anew);
+}
+
+fn begins_anew(later: u64) {
     let mut packets = day();
-    let later = 1_000_000_000_000;
     packets.push(packet(PillarHeader::SEQUENCE_NUMBER_RESET, 1, later, &[reset()]));
     let again = [add(9, 7, b'B', 7_000), mapping(9, *b"AAPL\0\0\0\0\0\0\0"), add(9, 8, b'B', 8_000)];
     packets.push(packet(PillarHeader::ORIGINAL, 2, later + 1, &again));

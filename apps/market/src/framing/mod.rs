@@ -113,6 +113,8 @@ pub struct Session(pub u128);
 pub enum PacketKind {
     /// Messages with sequence numbers.
     Data,
+    /// The same, of a publisher that says so: its numbers begin anew with this packet (NYSE).
+    SequenceReset,
     /// No messages; the sequence number is the next expected one, or 0 where the group has none.
     Heartbeat,
     /// No more messages will follow in this session; the sequence number is the next expected one.

@@ -86,9 +86,10 @@ impl Framing for PillarPacket {
         let kind = match (raw.delivery_flag, raw.count) {
             (PillarHeader::HEARTBEAT, _) | (_, 0) => PacketKind::Heartbeat,
             (PillarHeader::ONE_REFRESH_PACKET..=PillarHeader::MESSAGE_UNAVAILABLE, _) => PacketKind::Unsequenced,
+            (PillarHeader::SEQUENCE_NUMBER_RESET, _) if raw.seq == 1 => PacketKind::SequenceReset,
             _ => PacketKind::Data,
         };
-        let seq = if kind == PacketKind::Data { raw.seq.into() } else { 0 };
+        let seq = if matches!(kind, PacketKind::Data | PacketKind::SequenceReset) { raw.seq.into() } else { 0 };
         Header { channel: 0, session: Session::default(), seq, count: raw.count.into(), kind, sent_ns: raw.sent_ns }
     }
 

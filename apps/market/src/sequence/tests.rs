@@ -193,6 +193,17 @@ fn send_time_tells_a_restart_from_a_late_packet() {
 }
 
 #[test]
+fn reset_that_the_publisher_announces_needs_no_pause_but_a_witness() {
+    let at = |ms: u64, header| Header { sent_ns: 1_000_000_000_000 + ms * 1_000_000, ..header };
+    let reset = |header| Header { kind: PacketKind::SequenceReset, ..header };
+    let day = [at(0, data(1, 5)), at(1, data(6, 1))];
+    let new_day = [at(10, reset(data(1, 1))), at(11, data(2, 1)), at(12, data(3, 1))];
+    check(&[&day[..], &new_day].concat(), "+0 +0 ? R G1-1 +0 +0");
+    let forged = [at(10, reset(data(1, 1))), at(11, data(7, 1)), at(12, data(8, 1))];
+    check(&[&day[..], &forged].concat(), "+0 +0 ? +0 +0");
+}
+
+#[test]
 fn damaged_send_time_hides_no_restart() {
     let at = |ms: u64, header| Header { sent_ns: 1_000_000_000_000 + ms * 1_000_000, ..header };
     check(

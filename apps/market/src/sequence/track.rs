@@ -33,6 +33,8 @@ pub(crate) struct Track {
     /// One past the highest accepted number, `next` or above.
     reach: u64,
     before: Option<Before>,
+    /// A packet that said that the numbers begin anew, and has no witness yet.
+    reset: Option<Header>,
     sent: SendTimes,
     stragglers: u8,
     stale_heartbeats: u8,
@@ -89,6 +91,7 @@ impl Track {
             next: 1,
             reach: 1,
             before: None,
+            reset: None,
             sent: SendTimes { newest_ns: 0, doubted_ns: 0, floor_ns: 0 },
             stragglers: 0,
             stale_heartbeats: 0,
@@ -202,12 +205,14 @@ impl Track {
         let returned = self.before.filter(|_| self.is_past(header));
         self.before = self.session.map(|session| Before { session, next: self.next });
         self.session = Some(header.session);
-        self.sent.restart(header.sent_ns);
+        let reset_ns = self.reset.map_or(u64::MAX, |reset| reset.sent_ns);
+        self.sent.restart(header.sent_ns.min(reset_ns));
         self.next = returned.map_or(1, |before| before.next);
         self.reach = self.next.max(header.end());
         self.stragglers = 0;
         self.stale_heartbeats = 0;
         self.gaps = [None; GAPS_REMEMBERED];
+        self.reset = None;
         self.counts.restarts += 1;
     }
 
@@ -245,7 +250,7 @@ impl Track {
                 return Action::EndOfSession;
             }
             PacketKind::Unsequenced => return self.refuse_unsequenced(header),
-            PacketKind::Data => {}
+            PacketKind::Data | PacketKind::SequenceReset => {}
         }
         if header.end() <= self.next {
             return self.refuse(header);
@@ -293,7 +298,7 @@ impl Track {
         match header.kind {
             PacketKind::Heartbeat => self.counts.heartbeats += 1,
             PacketKind::EndOfSession => self.counts.ends += 1,
-            PacketKind::Data | PacketKind::Unsequenced => {
+            PacketKind::Data | PacketKind::SequenceReset | PacketKind::Unsequenced => {
                 self.counts.packets += 1;
                 count(self);
                 return action;
@@ -330,6 +335,9 @@ impl Track {
             self.stale_seq = header.seq;
             self.stale_heartbeats = self.stale_heartbeats.saturating_add(1);
         }
+        if self.follows_reset(header) {
+            return SequencePosition::Doubtful(Claim::Restart);
+        }
         let is_insisting = self.stale_heartbeats >= STALE_HEARTBEATS_MAX;
         let is_newer = self.sent.is_newer(header.sent_ns, if is_insisting { 0 } else { RESTART_QUIET_NS });
         let is_far = self.next - header.end() > self.policy.restart_distance;
@@ -342,6 +350,16 @@ impl Track {
             None if is_far => SequencePosition::Doubtful(Claim::Restart),
             None => SequencePosition::Behind,
         }
+    }
+
+    /// The packet says that the numbers begin anew, or is the one right behind such a packet.
+    fn follows_reset(&mut self, header: &Header) -> bool {
+        let is_reset = header.kind == PacketKind::SequenceReset && self.sent.is_newer(header.sent_ns, 0) == Some(true);
+        if is_reset {
+            self.reset = Some(*header);
+        }
+        let is_behind = |reset: Header| header.seq == reset.end() && header.sent_ns >= reset.sent_ns;
+        is_reset || self.reset.is_some_and(|reset| header.count > 0 && (is_behind(reset) || *header == reset))
     }
 
     /// The packet is from before the last restart: as its session or its send time shows or, where

@@ -144,7 +144,7 @@ impl Packets {
     /// Counts one packet with this number of messages.
     pub fn count(&mut self, kind: PacketKind, messages: u16) {
         match kind {
-            PacketKind::Data | PacketKind::Unsequenced => self.data += 1,
+            PacketKind::Data | PacketKind::SequenceReset | PacketKind::Unsequenced => self.data += 1,
             PacketKind::Heartbeat => self.heartbeats += 1,
             PacketKind::EndOfSession => self.end_of_session += 1,
         }
