@@ -212,7 +212,7 @@ pub struct BookCounts {
     /// Events about an order that is not known: a late join, a gap, or an order that was refused.
     pub unknown_orders: u64,
     /// Orders added under a reference that rests already. The new one is refused, and its book is
-    /// stale.
+    /// stale, unless the one that rests is the same in all.
     pub repeated_orders: u64,
     /// Orders added without shares. They never rest.
     pub empty_orders: u64,

@@ -205,11 +205,22 @@ impl OrderBooks {
 
     fn add(&mut self, add: &Add) -> Option<Change> {
         let book = self.book(add.locate, add.symbol)?;
-        let Err(vacant) = self.orders.place(add.order) else {
-            self.counts.repeated_orders += 1;
-            return Some(self.lack(book));
+        let vacant = match self.orders.place(add.order) {
+            Ok(at) => return self.repeat(book, add, at),
+            Err(vacant) => vacant,
         };
         self.rest(vacant, add.order, add.qty, LevelKey { book, side: add.side, price: add.price })
+    }
+
+    /// An order is added that rests already. If it rests just so, the book lacks nothing: behind an
+    /// image a reader is told of orders that it has.
+    #[cold]
+    fn repeat(&mut self, book: BookIdx, add: &Add, at: Position) -> Option<Change> {
+        self.counts.repeated_orders += 1;
+        let Order { qty, level, .. } = *self.orders.at(at);
+        let level = self.levels.get(level);
+        let is_same = (level.book, level.side(), level.price(), qty) == (book.0, add.side, add.price, add.qty);
+        (!is_same).then(|| self.lack(book))
     }
 
     fn execute(&mut self, execute: &Execute) -> Option<Change> {

@@ -85,6 +85,12 @@ fn repeated_reference_is_refused() {
 }
 
 #[test]
+fn repeated_order_makes_its_book_stale_unless_it_rests_just_so() {
+    let is_stale = |again| apply(&[buy(1, 5, 100), again]).is_stale(BOOK);
+    assert_eq!([buy(1, 5, 100), buy(1, 4, 100), buy(1, 5, 99)].map(is_stale), [false, true, true]);
+}
+
+#[test]
 fn order_without_shares_never_rests() {
     assert_eq!(check(&[buy(1, 0, 100)], &[]).empty_orders, 1);
 }
