@@ -81,6 +81,19 @@ impl FeedPlan {
         self.sets.iter().map(SetConfig::channels_max).sum()
     }
 
+    /// The number of the first channel of each set of `part`, which is of this plan.
+    pub(crate) fn first_channels(&self, part: &Self) -> Vec<usize> {
+        let mut first = 0;
+        let mut all = self.sets.iter().map(|set| {
+            let own = first;
+            first += set.channels_max();
+            (set, own)
+        });
+        // They are in the same order, and channels of one name may be on several queues.
+        let is_it = |one: &SetConfig, other: &SetConfig| (&one.name, one.queue) == (&other.name, other.queue);
+        part.sets.iter().filter_map(|set| all.find(|(one, _)| is_it(one, set)).map(|(_, first)| first)).collect()
+    }
+
     /// A subscription for each line and each group: on a live port to the queue of its set, the
     /// `first` where the set names none. Its consumer is its place in its worker's feed.
     pub(crate) fn subscriptions(&self, first: Option<u16>) -> Vec<Subscription> {
@@ -240,5 +253,21 @@ pub(crate) mod tests {
             truth: None,
             tops: Tops::All,
         }
+    }
+
+    #[test]
+    fn channels_are_numbered_over_all_workers() {
+        let set = |name: &str, queue, numbers: &[u32]| SetConfig {
+            name: name.into(),
+            queue,
+            numbers: numbers.to_vec(),
+            lines: Vec::new(),
+            recovery: Default::default(),
+        };
+        let sets =
+            vec![set("a", None, &[1, 2]), set("b", Some(1), &[]), set("c", Some(0), &[4]), set("b", Some(1), &[7, 8])];
+        let plan = FeedPlan { sets, ..feed_plan() };
+        let numbers = |queue| plan.first_channels(&plan.on_queue(queue, 0));
+        assert_eq!([0, 1].map(numbers), [vec![0, 3], vec![2, 4]]);
     }
 }

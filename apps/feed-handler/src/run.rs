@@ -142,6 +142,9 @@ pub struct SinkContext {
     pub queue: u16,
     /// The worker's part of the plan.
     pub plan: FeedPlan,
+    /// The number of the first channel of each of its sets, counted over all workers in the order of
+    /// the configuration.
+    pub first_channels: Vec<usize>,
     /// Add it to the times that the sink is given, which are of the worker's clock, and they are ns
     /// since 1970, as the wall clock was at the start. 0 in a replay, whose times are recorded.
     pub unix_offset_ns: u64,
@@ -246,7 +249,9 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let builder = sized(builder.wrap_queue(intake), plan);
         let sizing = builder.sizing();
         let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
-        let sink = (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), unix_offset_ns })?;
+        let first_channels = self.plan.first_channels(plan);
+        let sink =
+            (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), first_channels, unix_offset_ns })?;
         let config = feed_config::<P>(plan, frames.clock);
         let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, &scope, self.events.clone())?;
         let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, &scope);

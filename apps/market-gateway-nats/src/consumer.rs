@@ -33,8 +33,12 @@ pub enum ConsumerEvent {
         /// The last.
         last: u64,
     },
-    /// The publisher's ring is another one: numbers begin anew.
-    Restart,
+    /// The publisher's ring of a channel is another one: numbers begin anew, and the channel's books
+    /// are void.
+    Restart {
+        /// The channel.
+        channel: u16,
+    },
     /// A message that is no batch, or an entry that is no record.
     Malformed,
 }
@@ -64,9 +68,9 @@ struct Position {
     stream_seq: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
-    session: Option<u64>,
-    /// The number from which on nothing of a channel has come.
-    channels: BTreeMap<u16, u64>,
+    /// The ring of each channel, because each worker of a gateway has one, and the number from which
+    /// on nothing of the channel has come.
+    channels: BTreeMap<u16, (u64, u64)>,
 }
 
 impl Consumer {
@@ -207,11 +211,11 @@ impl Position {
         let (Some(session), Some((from, last)), Some(channel)) = (session, covers, channel_of(subject)) else {
             return each(ConsumerEvent::Malformed);
         };
-        if self.session.replace(session).is_some_and(|before| before != session) {
-            self.channels.clear();
-            each(ConsumerEvent::Restart);
+        let (before, next) = self.channels.entry(channel).or_insert((session, 0));
+        if *before != session {
+            (*before, *next) = (session, 0);
+            each(ConsumerEvent::Restart { channel });
         }
-        let next = self.channels.entry(channel).or_insert(0);
         if from > *next {
             each(ConsumerEvent::Missed { channel, first: *next, last: from - 1 });
             *next = from;
@@ -311,5 +315,18 @@ mod tests {
         // A batch without records says what was missed.
         assert_eq!(take(1, 1, "30-29", &[]), [(101, 9, 29)]);
         assert_eq!(take(1, 1, "30-30", &[30]), [(1, 30, 30)]);
+    }
+
+    #[test]
+    fn rings_of_two_workers_do_not_end_each_other() {
+        let mut position = Position::default();
+        let mut told = Vec::new();
+        for (channel, session, covers) in [(0, 1, "0-4"), (1, 2, "0-9"), (0, 1, "5-6"), (0, 3, "0-1"), (1, 2, "10-10")]
+        {
+            let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n\r\n");
+            let subject = format!("md.v.{channel}.events");
+            position.take_batch(&subject, headers.as_bytes(), b"", &mut |event| told.push(event));
+        }
+        assert_eq!(told, [ConsumerEvent::Restart { channel: 0 }]);
     }
 }

@@ -216,7 +216,7 @@ fn publisher_follows_a_writer_that_was_killed_and_started_again() {
     drop(next);
     finish(&mut publisher);
     let items = told(&server, 6 + 1 + 3);
-    let restart = items.iter().position(|item| *item == ConsumerEvent::Restart).unwrap();
+    let restart = items.iter().position(|item| matches!(item, ConsumerEvent::Restart { .. })).unwrap();
     assert_eq!(
         (sorted(&items[..restart]), sorted(&items[restart..])),
         ((vec![], (0..6).collect()), (vec![], (0..3).collect()))

@@ -21,7 +21,7 @@ use market::event::{Add, Clear, Event};
 use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
 use market_ring::{Flags, Quote, Record, RingConfig, RingWriter};
 
-use crate::channels::Channels;
+use crate::channels::{Channels, Place};
 use crate::counts::GatewayCounts;
 
 /// Quotes that one turn marks: some microseconds.
@@ -67,7 +67,7 @@ impl RingSink {
         counts: Arc<GatewayCounts>,
     ) -> Result<Self, Error> {
         let ring = RefCell::new(RingWriter::create(path, config).map_err(Error::failed)?);
-        let channels = Channels::new(&context.plan.sets);
+        let channels = Channels::new(&context.plan.sets, &context.first_channels);
         Ok(Self::over(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns }))
     }
 
@@ -180,10 +180,11 @@ impl RingSink {
 
 impl EventSink for RingSink {
     fn opened(&mut self, set: u16, number: u32) {
-        self.channel = self.shared.channels.number(set, number);
+        let Place { number, place } = self.shared.channels.place(set, number);
+        self.channel = number;
         let all = self.shared.ring.borrow().quotes();
         let each = all / self.shared.channels.count();
-        let first = each * usize::from(self.channel);
+        let first = each * place;
         // A channel that a replay has learned beyond the configured ones has none.
         self.quotes = first.min(all)..(first + each).min(all);
     }

@@ -27,7 +27,7 @@ struct Channel<B> {
 fn sink(path: &Path) -> RingSink {
     let arguments = ["feed-handler", "replay", "none.pcap", "--cpu", "any", "--format", "mold-itch50"];
     let Command::Replay(args) = Cli::parse_from(arguments).command else { panic!("a replay was asked for") };
-    let context = SinkContext { queue: 0, plan: args.plan().unwrap().feed, unix_offset_ns: 0 };
+    let context = SinkContext { queue: 0, plan: args.plan().unwrap().feed, first_channels: vec![0], unix_offset_ns: 0 };
     let config = RingConfig { records: 64, quotes: 8, ..RingConfig::default() };
     RingSink::create(path, &config, &context, Arc::new(GatewayCounts::default())).unwrap()
 }
