@@ -165,6 +165,32 @@ impl RingSink {
         self.publish(0, Event::Add(order), flags);
     }
 
+    /// Publishes an event with what it is worth, and the quotes that it changes.
+    #[inline]
+    fn publish_event<B: Books>(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &B, flags: Flags) {
+        let book = change.map(|change| change.book).or_else(|| books.find(event.symbol()?));
+        let is_stale = book.map_or(self.is_stale, |book| books.is_stale(book)) || self.image.is_some();
+        let is_end = ends_event(event, books);
+        let flags = if is_end { flags.and(Flags::END_OF_EVENT) } else { flags };
+        let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
+        match event {
+            Event::Clear(_) => self.clear_quotes(),
+            Event::Replace(replace) if self.image.is_some() => {
+                books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
+            }
+            Event::EndOfEvent(_) => {
+                books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
+            }
+            _ => (),
+        }
+        if let Some(change) = change
+            && change.is_top
+            && is_end
+        {
+            self.quote(change.book, seq, exchange_ns, books);
+        }
+    }
+
     /// Marks some quotes as stale, or as whole again.
     #[cold]
     fn mark(&mut self, books: &impl Books) {
@@ -196,26 +222,11 @@ impl EventSink for RingSink {
 
     #[inline]
     fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
-        let is_stale = change.map_or(self.is_stale, |change| books.is_stale(change.book)) || self.image.is_some();
-        let is_end = ends_event(event, books);
-        let flags = if is_end { Flags::END_OF_EVENT } else { Flags::default() };
-        let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
-        match event {
-            Event::Clear(_) => self.clear_quotes(),
-            Event::Replace(replace) if self.image.is_some() => {
-                books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
-            }
-            Event::EndOfEvent(_) => {
-                books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
-            }
-            _ => (),
-        }
-        if let Some(change) = change
-            && change.is_top
-            && is_end
-        {
-            self.quote(change.book, seq, exchange_ns, books);
-        }
+        self.publish_event(seq, event, change, books, Flags::default());
+    }
+
+    fn recovered(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        self.publish_event(seq, event, change, books, Flags::SNAPSHOT);
     }
 
     fn gap(&mut self, _: Gap, _: &impl Books) {
@@ -244,9 +255,10 @@ impl EventSink for RingSink {
     }
 
     #[inline]
-    fn turn(&mut self, books: &impl Books) {
+    fn turn<B: Books>(&mut self, books: &B) {
         // Books that are whole again, because an image was put in their place, say so here first.
-        if self.is_stale && !books.is_empty() && !books.is_stale(BookIdx(0)) {
+        // Books by event are judged one by one.
+        if self.is_stale && (B::BY_EVENT || !books.is_empty() && !books.is_stale(BookIdx(0))) {
             (self.is_stale, self.marked) = (false, 0);
         }
         if self.marked < self.used {

@@ -27,6 +27,13 @@ pub trait EventSink {
         let _ = (seq, event, change, books);
     }
 
+    /// An event of a snapshot, or one that the books had before and have again behind a snapshot of
+    /// their instrument. `seq` is the number of the last message in the snapshot, or of the event's
+    /// own. By default as [`EventSink::event`].
+    fn recovered(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        self.event(seq, event, change, books);
+    }
+
     /// Messages are missing, or the channel was joined late, and `books` are marked so.
     fn gap(&mut self, gap: Gap, books: &impl Books) {
         let _ = (gap, books);
@@ -52,7 +59,7 @@ pub trait EventSink {
     fn end_of_session(&mut self) {}
 
     /// A turn of the worker, with packets or without: the place for work that is done bit by bit.
-    fn turn(&mut self, books: &impl Books) {
+    fn turn<B: Books>(&mut self, books: &B) {
         let _ = books;
     }
 }

@@ -143,9 +143,11 @@ pub trait HealingBooks: Books {
     /// Whether nothing is missing of any book. Costs a look at each.
     fn are_sure(&self) -> bool;
 
-    /// A whole loop of snapshots was applied: a book that had neither a snapshot nor an update is
-    /// empty, as it should be. Costs a look at each.
-    fn confirm_inactive(&mut self);
+    /// A whole loop of snapshots was applied, with one of each book that `is_seen`. One that had
+    /// neither a snapshot nor an update is empty, as it should be. One that two such loops do not
+    /// have, without an update meanwhile, is that of an instrument which is gone: it is emptied,
+    /// because nothing else would say what is missing of it. Costs a look at each.
+    fn confirm_inactive(&mut self, is_seen: impl Fn(BookIdx) -> bool);
 
     /// After the end of a snapshot: the book that it made anew; `None` where the book needed none,
     /// or where parts of the snapshot are still to come.

@@ -109,8 +109,8 @@ impl Loops<DepthBooks> for Mdp3Loops {
 
     fn take(&mut self, message: &[u8], books: &mut DepthBooks, sink: &mut impl EventSink) {
         if matches!(Mdp3::kind(message).map(u16::from), Some(Snapshot::ID | OrderSnapshot::ID)) {
-            return self.recovery.snapshot(message, books, &mut self.counts, |event, change, books| {
-                sink.event(0, event, change, books);
+            return self.recovery.snapshot(message, books, &mut self.counts, |seq, event, change, books| {
+                sink.recovered(seq, event, change, books);
             });
         }
         let definitions = &mut self.definitions;
@@ -118,7 +118,7 @@ impl Loops<DepthBooks> for Mdp3Loops {
             if let Event::Instrument(_) = event {
                 *definitions += 1;
                 let change = books.apply(event);
-                sink.event(0, event, change, books);
+                sink.recovered(0, event, change, books);
             }
         });
     }

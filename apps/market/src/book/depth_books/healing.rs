@@ -79,6 +79,23 @@ impl DepthBooks {
         self.touch(book);
     }
 
+    /// A whole loop did not have the book.
+    pub(super) fn confirm_absent(&mut self, book: BookIdx) {
+        let channel = self.channel;
+        let entry = self.books.get_mut(book.0 as usize);
+        let last = Some(entry.numbering.last());
+        let is_sure = entry.numbering.trust(channel) == Trust::Sure && !entry.is_implied_stale;
+        if !entry.numbering.is_new() {
+            let is_gone = core::mem::replace(&mut entry.absent_at, last) == last;
+            if is_sure || !is_gone {
+                return;
+            }
+            self.reset(book);
+        }
+        self.books.get_mut(book.0 as usize).numbering.confirm(channel);
+        self.touch(book);
+    }
+
     pub(super) fn begin_snapshot(&mut self, book: BookIdx, number: u32) {
         let (before, channel) = (self.trust(book), self.channel);
         let is_guess = self.is_guess(book, Liquidity::Direct) || self.is_guess(book, Liquidity::Implied);

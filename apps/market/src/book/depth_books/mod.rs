@@ -81,6 +81,8 @@ struct Book {
     is_hurt: bool,
     /// Its implied levels are not all known, though its direct ones may be.
     is_implied_stale: bool,
+    /// Its last number when a whole loop did not have it.
+    absent_at: Option<u32>,
 }
 
 const EMPTY: Book = Book {
@@ -94,6 +96,7 @@ const EMPTY: Book = Book {
     is_touched: false,
     is_hurt: false,
     is_implied_stale: false,
+    absent_at: None,
 };
 
 /// A book's levels, by liquidity and side.
@@ -206,11 +209,10 @@ impl HealingBooks for DepthBooks {
         (0..self.symbols.len()).all(|book| is_sure(self.books.get(book)))
     }
 
-    fn confirm_inactive(&mut self) {
-        for book in 0..self.symbols.len() {
-            if self.books.get(book).numbering.is_new() {
-                self.books.get_mut(book).numbering.confirm(self.channel);
-                self.touch(BookIdx(book as u32));
+    fn confirm_inactive(&mut self, is_seen: impl Fn(BookIdx) -> bool) {
+        for book in (0..self.symbols.len() as u32).map(BookIdx) {
+            if !is_seen(book) {
+                self.confirm_absent(book);
             }
         }
     }

@@ -122,6 +122,11 @@ impl Numbering {
         matches!(self.state, State::New)
     }
 
+    /// The number of its last update.
+    pub(super) const fn last(self) -> u32 {
+        self.last
+    }
+
     /// What the channel has lost so far was nothing of this book.
     pub(super) const fn confirm(&mut self, channel: ChannelState) {
         self.losses = channel.losses;

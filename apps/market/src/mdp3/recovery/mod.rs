@@ -24,7 +24,8 @@
 //! *End.* The queue closes when a snapshot of each instrument of a loop was seen since the last
 //! hole (in one loop, or in several where packets of it were lost), and no book is stale or
 //! unconfirmed. A book without an update and without a snapshot is one of an instrument that did
-//! not trade this week: it is empty. That is not concluded while instruments of the loop have no
+//! not trade this week: it is empty. One that two loops lack, without an update meanwhile, is that of
+//! an instrument which is gone, and is emptied. That is not concluded while instruments of the loop have no
 //! book, because the table is full: each of their snapshots counts, so that a loop may seem whole
 //! which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
@@ -212,13 +213,16 @@ impl Recovery {
     }
 
     /// A message of the snapshot feed. One that cannot help costs its header. Passes its events,
-    /// and their effects, to `each`; with the last of them the book is as of now.
+    /// and their effects, to `each`, with the number of its last live packet. Where it makes a book
+    /// anew, the events of that book that were queued behind it follow, each with the number of its
+    /// packet, so that books elsewhere become the same; and the end of the snapshot once more: with
+    /// the last event the book is as of now.
     pub fn snapshot<B: HealingBooks>(
         &mut self,
         message: &[u8],
         books: &mut B,
         counts: &mut MessageCounts,
-        mut each: impl FnMut(&Event, Option<Change>, &B),
+        mut each: impl FnMut(u64, &Event, Option<Change>, &B),
     ) {
         let head = SnapshotHead::read(message, B::BY_ORDER).filter(|_| self.is_open);
         let Some(SnapshotHead { last_seq, total, symbol, is_last_part }) = head else {
@@ -252,13 +256,16 @@ impl Recovery {
                     books.adopted().map(|book| {
                         adopted = true;
                         books.publish_book(book);
-                        replay(queue, last_seq, symbol, books, codec, uncounted);
+                        if queue.behind(last_seq).len() > 0 {
+                            each(last_seq, event, None, books);
+                            replay(queue, last_seq, symbol, books, codec, uncounted, &mut each);
+                        }
                         Change { book, is_top: true }
                     })
                 }
                 _ => books.apply(event),
             };
-            each(event, change, books);
+            each(last_seq, event, change, books);
         });
         self.counts.applied += 1;
         self.counts.adopted += u64::from(adopted);
@@ -270,7 +277,7 @@ impl Recovery {
     fn end_loop(&mut self, books: &mut impl HealingBooks) {
         self.counts.loops += 1;
         if self.seen.are_exact() {
-            books.confirm_inactive();
+            books.confirm_inactive(|book| self.seen.has(book));
         }
         self.seen.clear();
         if books.are_sure() {
@@ -321,21 +328,23 @@ impl Recovery {
 }
 
 /// Applies what was queued behind packet `last_seq` to one book. The others have it.
-fn replay(
+fn replay<B: HealingBooks>(
     queue: &LiveQueue,
     last_seq: u64,
     symbol: Symbol,
-    books: &mut impl HealingBooks,
+    books: &mut B,
     codec: &mut Mdp3,
     uncounted: &mut MessageCounts,
+    each: &mut impl FnMut(u64, &Event, Option<Change>, &B),
 ) {
     let Some(book) = books.find(symbol) else { return };
-    for (_, message) in queue.behind(last_seq) {
+    for (seq, message) in queue.behind(last_seq) {
         codec.decode_all(message, uncounted, &mut |event| {
             if matches!(event, Event::EndOfEvent(_)) {
                 books.publish_book(book);
             } else if event.symbol() == Some(symbol) {
-                books.apply(event);
+                let change = books.apply(event);
+                each(seq, event, change, books);
             }
         });
     }

@@ -35,6 +35,10 @@ impl SeenBooks {
         !self.has_others
     }
 
+    pub(super) fn has(&self, book: BookIdx) -> bool {
+        self.books.contains(book)
+    }
+
     /// A snapshot of `book`, from a loop that claims to have `total` instruments. Returns whether
     /// all are seen. The claim counts where the snapshot before said the same, because a forged one
     /// would end the loop.

@@ -134,7 +134,7 @@ impl Receiver {
     }
 
     fn snapshot(&mut self, message: &[u8]) {
-        self.recovery.snapshot(message, &mut self.books, &mut self.counts, |_, _, _| ());
+        self.recovery.snapshot(message, &mut self.books, &mut self.counts, |_, _, _, _| ());
     }
 
     fn trust(&self, id: i32) -> Option<Trust> {
@@ -161,6 +161,31 @@ fn hurt_book_is_the_snapshot_and_what_was_queued_behind_it() {
     assert_eq!(bids(&receiver.books, 0), venue.bids(0));
     receiver.live(6, &venue.update(0, 106));
     assert_eq!((receiver.trust(0), bids(&receiver.books, 0)), (Some(Trust::Sure), venue.bids(0)));
+}
+
+#[test]
+fn books_that_are_built_from_the_told_events_are_healed_too() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    let mut elsewhere = books();
+    let mut counts = MessageCounts::new();
+    let mut snapshot = Vec::new();
+    for seq in 1..=5 {
+        let message = venue.update(0, 100 + seq);
+        if seq == 3 {
+            snapshot = venue.snapshot(0, 3);
+        }
+        if seq != 2 {
+            receiver.live(seq as u64, &message);
+            Mdp3.decode_all(&message, &mut counts, &mut |event| _ = elsewhere.apply(event));
+        }
+    }
+    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |_, event, _, _| {
+        elsewhere.apply(event);
+    });
+    let last = venue.update(0, 110);
+    Mdp3.decode_all(&last, &mut counts, &mut |event| _ = elsewhere.apply(event));
+    assert_eq!(elsewhere.trust(elsewhere.find(symbol(0)).unwrap()), Trust::Sure);
+    assert_eq!(bids(&elsewhere, 0), venue.bids(0));
 }
 
 #[test]
@@ -282,7 +307,7 @@ fn healed_book_is_published_and_one_within_an_open_event_is_not() {
     open[8 + 8] = 0;
     receiver.live(3, &open);
     let mut told = Vec::new();
-    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |event, change, books| {
+    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |_, event, change, books| {
         told.push((event.symbol() == Some(symbol(0)), change.map(|change| books.exact_top(change.book).bid.price.0)));
     });
     assert_eq!(told.last(), Some(&(true, Some(101))), "the end of the snapshot tells the book as of now");
@@ -345,6 +370,21 @@ fn book_without_a_snapshot_and_without_an_update_is_sure_after_a_whole_loop() {
     (0..INSTRUMENTS).for_each(|id| receiver.snapshot(&venue.snapshot(id, 2)));
     assert_eq!(receiver.trust(99), Some(Trust::Sure));
     assert!(!receiver.recovery.wants_snapshots());
+}
+
+#[test]
+fn instrument_that_has_left_the_loop_keeps_no_queue_open() {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.books.apply(&traded(99));
+    let _lost = venue.update(0, 101);
+    receiver.live(2, &venue.update(0, 103));
+    let whole_loop =
+        |receiver: &mut Receiver| (0..INSTRUMENTS).for_each(|id| receiver.snapshot(&venue.snapshot(id, 2)));
+    whole_loop(&mut receiver);
+    assert!(receiver.recovery.wants_snapshots(), "a loop may have begun before it was listed");
+    whole_loop(&mut receiver);
+    assert!(!receiver.recovery.wants_snapshots());
+    assert_eq!(receiver.trust(99), Some(Trust::Sure));
 }
 
 #[test]
