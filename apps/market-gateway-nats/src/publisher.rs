@@ -226,6 +226,8 @@ impl Publisher {
         for idx in 0..RECORDS_PER_TURN {
             match self.ring.read() {
                 Read::Record { seq, record } => self.take(seq, &record),
+                // The first batch of each channel says where it begins.
+                Read::Joined { .. } => {}
                 Read::Overrun { first, last } => {
                     self.skip(first, last);
                     if self.config.policy == Policy::Disconnect {

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
     while ((result = market_ring_read(&ring, &record, &first, &last)) != MARKET_RING_CLOSED) {
         if (result == MARKET_RING_RECORD) records++;
-        if (result == MARKET_RING_OVERRUN) missed += last - first + 1;
+        if (result == MARKET_RING_OVERRUN || result == MARKET_RING_JOINED) missed += last - first + 1;
     }
     for (idx = 0; idx < ring.quotes; idx++)
         if (market_ring_read_quote(&ring, idx, &quote) && quote.updates) {

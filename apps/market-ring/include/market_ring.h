@@ -9,6 +9,7 @@
  *         uint64_t first, last;
  *         switch (market_ring_read(&ring, &record, &first, &last)) {
  *         case MARKET_RING_RECORD:  ... record.kind ...            break;
+ *         case MARKET_RING_JOINED:                                 // told once: as an overrun
  *         case MARKET_RING_OVERRUN: ... first to last were missed  break;
  *         case MARKET_RING_EMPTY:   break;
  *         case MARKET_RING_CLOSED:  return;
@@ -21,9 +22,12 @@
  * A writer that is killed closes nothing, and its next one writes another file: a reader that finds
  * nothing for a while, 100 ms say, asks `market_ring_writer_is_gone`, and opens the path again.
  *
- * Books of your own: empty them at each CLEAR, ignore an ADD of an order that is there, and do not
- * trade on a record with MARKET_RING_FLAG_STALE. After an overrun they lack something until the next
- * CLEAR.
+ * Books of your own: keep them by `channel`, because a CLEAR empties those of its channel alone, and
+ * order numbers may repeat in others. Ignore an ADD of an order that is there, and do not trade on a
+ * record with MARKET_RING_FLAG_STALE. After MARKET_RING_OVERRUN and MARKET_RING_JOINED the books of
+ * all channels lack orders that no record names, though no record is stale: those of a channel are
+ * whole again at the first record without MARKET_RING_FLAG_STALE behind its next CLEAR. That comes
+ * with a new session, and when the feed itself has healed its books; so start before the feed.
  */
 #ifndef MARKET_RING_H
 #define MARKET_RING_H
@@ -147,7 +151,13 @@ struct market_ring_quote {
     uint64_t zero[3];
 };
 
-enum market_ring_result { MARKET_RING_EMPTY = 0, MARKET_RING_RECORD = 1, MARKET_RING_OVERRUN = 2, MARKET_RING_CLOSED = 3 };
+enum market_ring_result {
+    MARKET_RING_EMPTY = 0,
+    MARKET_RING_RECORD = 1,
+    MARKET_RING_OVERRUN = 2,
+    MARKET_RING_CLOSED = 3,
+    MARKET_RING_JOINED = 4 /* the first answer, where records were written before: books lack them */
+};
 
 struct market_ring {
     const uint64_t *words;
@@ -157,6 +167,7 @@ struct market_ring {
     uint64_t next;    /* the sequence of the record that is read next */
     uint64_t session; /* another after a restart of the writer */
     int fd;
+    int has_begun;
 };
 
 static inline uint64_t market_ring_load(const struct market_ring *ring, uint64_t at, int order) {
@@ -232,12 +243,19 @@ static inline uint64_t market_ring_oldest(const struct market_ring *ring) {
     return next > ring->records / 2 ? next - ring->records / 2 : 0;
 }
 
-/* The next record, or what happened instead: `first` and `last` are set on an overrun. */
+/* The next record, or what happened instead: `first` and `last` are set on an overrun, and where
+ * records had been written before this reader came. */
 static inline enum market_ring_result market_ring_read(struct market_ring *ring, struct market_ring_record *record,
                                                        uint64_t *first, uint64_t *last) {
     uint64_t at = market_ring_record_at(ring, ring->next), words[MARKET_RING_RECORD_WORDS], seq = ring->next;
     uint64_t stamp = market_ring_load(ring, at, __ATOMIC_ACQUIRE);
     int idx;
+    if (!ring->has_begun) {
+        ring->has_begun = 1;
+        *first = 0;
+        *last = seq - 1;
+        if (seq > 0) return MARKET_RING_JOINED;
+    }
     if (stamp == seq + 1) {
         for (idx = 0; idx < MARKET_RING_RECORD_WORDS; idx++)
             words[idx] = market_ring_load(ring, at + (uint64_t)idx, __ATOMIC_RELAXED);

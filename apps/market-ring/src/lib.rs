@@ -38,6 +38,7 @@ mod memory;
 mod quote;
 mod reader;
 mod record;
+mod whole;
 mod writer;
 
 #[cfg(test)]
@@ -47,4 +48,5 @@ pub use error::{OpenError, OpenProblem};
 pub use quote::{Conflated, Quote};
 pub use reader::{Read, RingReader};
 pub use record::{Flags, Record};
+pub use whole::WholeChannels;
 pub use writer::{RingConfig, RingWriter};

@@ -28,6 +28,13 @@ pub enum Read {
         /// The record.
         record: Record,
     },
+    /// The first answer to a reader that came when records had been written which it will not read:
+    /// books that it builds lack orders, although no record is stale, until the next `Clear` of
+    /// their channel. See [`crate::WholeChannels`].
+    Joined {
+        /// So many: the sequence of the record that is read next.
+        before: u64,
+    },
     /// The writer has overwritten records before this reader came to them. The next call returns
     /// one that follows.
     Overrun {
@@ -53,6 +60,7 @@ pub struct RingReader {
     words: ReadWords,
     layout: Layout,
     next: u64,
+    has_begun: bool,
     groups: Vec<u64>,
     updates: Vec<u64>,
     file: File,
@@ -88,7 +96,8 @@ impl RingReader {
         }
         let words = ReadWords::map(&file, layout.words()).map_err(io("it cannot be mapped"))?;
         let (next, quotes) = (words.load(AT_NEXT, Ordering::Acquire), layout.quotes as usize);
-        Ok(Self { words, layout, next, groups: vec![0; quotes / GROUP], updates: vec![0; quotes], file })
+        let (groups, updates) = (vec![0; quotes / GROUP], vec![0; quotes]);
+        Ok(Self { words, layout, next, has_begun: false, groups, updates, file })
     }
 
     /// Continues with the oldest record that is safely in the ring: up to half a ring back.
@@ -99,6 +108,9 @@ impl RingReader {
     /// The next record, or what happened instead. Copies 128 bytes; never waits.
     #[inline]
     pub fn read(&mut self) -> Read {
+        if !self.has_begun {
+            return self.begin();
+        }
         let (seq, first) = (self.next, self.layout.record(self.next));
         let stamp = self.words.load(first, Ordering::Acquire);
         if stamp != seq.wrapping_add(1) {
@@ -115,6 +127,13 @@ impl RingReader {
             Some(record) => Read::Record { seq, record },
             None => Read::Unknown { seq },
         }
+    }
+
+    /// A reader that begins behind the first record is told so once.
+    #[cold]
+    fn begin(&mut self) -> Read {
+        self.has_begun = true;
+        if self.next > 0 { Read::Joined { before: self.next } } else { self.read() }
     }
 
     #[inline(never)]

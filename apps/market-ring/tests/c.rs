@@ -105,7 +105,7 @@ fn program_reads_the_ring(test: &str, compiler: &str, flags: &[&str]) {
     let last = "record 6: venue 6, kind 13, flags 1, channel 0, locate 0, \0 \0, order 0, 0 at 0\n";
     let last = last.replace("\0 \0", "\0 ");
     let quotes = "quote 9: 1 updates, MSFT     2 at 1, 4 at 3\n";
-    assert_eq!(reader.rest(), format!("{lines}{last}{quotes}"));
+    assert_eq!(reader.rest(), format!("joined behind 0 to 1\n{lines}{last}{quotes}"));
     assert!(Reader::start(&program, &killed).rest().ends_with(&format!("{last}the writer is gone\n")));
 }
 

@@ -24,6 +24,9 @@ int main(int argc, char **argv) {
                    record.channel, record.locate, record.side, record.symbol, (unsigned long long)record.order,
                    (unsigned long long)record.qty, (long long)record.price);
             break;
+        case MARKET_RING_JOINED:
+            printf("joined behind %llu to %llu\n", (unsigned long long)first, (unsigned long long)last);
+            break;
         case MARKET_RING_OVERRUN:
             printf("missed %llu to %llu\n", (unsigned long long)first, (unsigned long long)last);
             break;

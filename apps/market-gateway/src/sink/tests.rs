@@ -3,7 +3,7 @@
 
 use market::event::{Cancel, Delete, Replace};
 use market::{Capacity, Locate, OrderBooks, OrderRef, Price, Side};
-use market_ring::{Read, RingReader};
+use market_ring::{Read, RingReader, WholeChannels};
 use tempfile::TempDir;
 
 use super::*;
@@ -18,7 +18,7 @@ struct Feed {
     read: OrderBooks,
     last_flags: Flags,
     seq: u64,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Feed {
@@ -32,7 +32,7 @@ impl Feed {
         sink.opened(0, 0);
         let (books, read) = (books(), books());
         let reader = RingReader::open(&path).unwrap();
-        Self { books, sink, reader, read, last_flags: Flags::default(), seq: 0, _folder: folder }
+        Self { books, sink, reader, read, last_flags: Flags::default(), seq: 0, folder }
     }
 
     /// An event that every consumer gets.
@@ -44,9 +44,21 @@ impl Feed {
 
     /// The reader takes what is in the ring.
     fn read(&mut self) {
-        while let Read::Record { record, .. } = self.reader.read() {
-            self.read.apply(&record.event);
-            self.last_flags = record.flags;
+        self.read_into(&mut WholeChannels::default());
+    }
+
+    fn read_into(&mut self, whole: &mut WholeChannels) {
+        loop {
+            let read = self.reader.read();
+            whole.take(&read);
+            match read {
+                Read::Record { record, .. } => {
+                    self.read.apply(&record.event);
+                    self.last_flags = record.flags;
+                }
+                Read::Joined { .. } => {}
+                _ => break,
+            }
         }
     }
 
@@ -134,6 +146,7 @@ fn books_in_a_reader_are_the_feeds_after_a_gap_that_an_image_healed() {
     let (feeds, readers) = (orders(&feed.books), orders(&feed.read));
     assert_eq!(feeds.len(), feed.books.orders_count());
     assert!(feeds == readers, "{} and {} orders", feeds.len(), readers.len());
+    assert!((0..feed.read.len() as u32).all(|book| !feed.read.is_stale(BookIdx(book))));
     let tops = |books: &OrderBooks| {
         let mut tops: Vec<_> = (0..books.len() as u32)
             .map(BookIdx)
@@ -174,4 +187,24 @@ fn place_of_a_quote_whose_instrument_has_moved_names_no_instrument() {
     feed.sink.turn(&feed.books);
     let expected = [("S4", 104), ("S2", 102), ("", 0), ("", 0), ("", 0), ("", 0), ("", 0)];
     assert_eq!(feed.quotes(), expected.map(|(symbol, qty)| (symbol.to_owned(), qty)));
+}
+
+#[test]
+fn reader_that_joins_in_mid_day_knows_that_its_books_are_not_the_feeds_until_an_image() {
+    let mut feed = Feed::new();
+    (0..500).for_each(|number| feed.live(add(number)));
+    feed.reader = RingReader::open(&feed.folder.path().join("ring")).unwrap();
+    let mut whole = WholeChannels::default();
+    feed.live(add(1_000));
+    feed.read_into(&mut whole);
+    assert!(!whole.is_whole(0) && !feed.last_flags.contains(Flags::STALE));
+    feed.sink.rebuilt(&feed.books);
+    while feed.sink.image.is_some() {
+        feed.sink.turn(&feed.books);
+        feed.read_into(&mut whole);
+        assert!(!whole.is_whole(0), "the image is on its way");
+    }
+    feed.live(add(1_001));
+    feed.read_into(&mut whole);
+    assert!(whole.is_whole(0) && orders(&feed.books) == orders(&feed.read));
 }
