@@ -142,8 +142,8 @@ pub struct SinkContext {
     pub queue: u16,
     /// The worker's part of the plan.
     pub plan: FeedPlan,
-    /// The number of the first channel of each of its sets, counted over all workers in the order of
-    /// the configuration.
+    /// The number of the first channel of each of its sets, counted over all workers in the order
+    /// of the configuration.
     pub first_channels: Vec<usize>,
     /// Add it to the times that the sink is given, which are of the worker's clock, and they are ns
     /// since 1970, as the wall clock was at the start. 0 in a replay, whose times are recorded.

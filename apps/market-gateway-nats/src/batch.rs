@@ -20,6 +20,9 @@ pub(crate) const FLAGS: &str = "Wp-Flags";
 /// overwritten it, a publisher was not there, or the broker has lost it.
 pub(crate) const COVERS: &str = "Wp-Covers";
 
+/// The batch is the channel's last of this session: nothing follows its records.
+pub(crate) const END: &str = "Wp-End";
+
 /// A batch of one channel that is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenBatch {
@@ -81,6 +84,17 @@ impl OpenBatch {
             return None;
         }
         Some(core::mem::replace(self, Self::new(self.channel, until)).seal(venue, session, until))
+    }
+
+    /// The channel's last batch of the session, which says that nothing follows.
+    pub(crate) fn end(self, venue: &str, session: u64, until: u64) -> Batch {
+        let channel = self.channel;
+        let mut batch = self.seal(venue, session, until);
+        if let Some((_, id)) = batch.headers.first_mut() {
+            *id = format!("{session:016x}-{channel}-end");
+        }
+        batch.headers.push((END, "1".to_owned()));
+        batch
     }
 
     fn seal(self, venue: &str, session: u64, until: u64) -> Batch {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use market_ring::{Quote, Record};
 use serde_json::{Value, json};
 
-use crate::batch::{COVERS, SESSION, entries, parse_pair};
+use crate::batch::{COVERS, END, SESSION, entries, parse_pair};
 use crate::connection::Connection;
 use crate::stream;
 use crate::wire::{Told, header, status};
@@ -30,11 +30,11 @@ pub enum ConsumerEvent {
         channel: u16,
         /// The first number.
         first: u64,
-        /// The last.
+        /// The last; `u64::MAX` where a session has ended and nobody has said with which number.
         last: u64,
     },
-    /// The publisher's ring of a channel is another one: numbers begin anew, and the channel's books
-    /// are void.
+    /// The publisher's ring of a channel is another one: numbers begin anew, and the channel's
+    /// books are void.
     Restart {
         /// The channel.
         channel: u16,
@@ -68,9 +68,24 @@ struct Position {
     stream_seq: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
-    /// The ring of each channel, because each worker of a gateway has one, and the number from which
-    /// on nothing of the channel has come.
-    channels: BTreeMap<u16, (u64, u64)>,
+    /// Each channel apart, because each worker of a gateway has a ring.
+    channels: BTreeMap<u16, Followed>,
+}
+
+/// What was read last of a channel.
+struct Followed {
+    /// The ring's.
+    session: u64,
+    /// The number from which on nothing has come.
+    next: u64,
+    /// Nothing follows in this session.
+    has_ended: bool,
+}
+
+impl Followed {
+    const fn new(session: u64) -> Self {
+        Self { session, next: 0, has_ended: false }
+    }
 }
 
 impl Consumer {
@@ -144,32 +159,47 @@ pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
         "deliver_subject": inbox.subject, "deliver_policy": "last_per_subject",
         "filter_subject": "md.*.*.quote.*", "ack_policy": "none", "replay_policy": "instant", "mem_storage": true,
     });
-    let (mut quotes, mut came) = (Vec::new(), 0);
-    let mut take = |told: Told<'_>| {
-        if let Told::Message { subscription, payload, .. } = told
-            && subscription == inbox.subscription
-        {
-            came += 1;
-            quotes.extend(payload.try_into().ok().map(Quote::from_bytes));
-        }
-        came
-    };
+    let (mut latest, subscription) = (LatestQuotes::default(), inbox.subscription);
     let body = json!({ "stream_name": stream, "config": config });
-    // One message a subject, so the stream has as many as there are instruments.
-    let info = stream::request(&mut link, &format!("STREAM.INFO.{stream}"), &json!({}), |_| ())?;
-    let pending = info["state"]["messages"].as_u64().unwrap_or(0);
-    stream::request(&mut link, &format!("CONSUMER.CREATE.{stream}"), &body, |told| _ = take(told))?;
-    let (mut count, mut heard_at) = (take(Told::Accepted), Instant::now());
-    while count < pending {
-        let before = count;
-        link.poll(Duration::from_millis(100), |told| count = take(told))?;
-        if count > before {
+    let made = stream::request(&mut link, &format!("CONSUMER.CREATE.{stream}"), &body, |told| {
+        latest.take(told, subscription);
+    })?;
+    latest.is_whole |= latest.count == 0 && made["num_pending"].as_u64() == Some(0);
+    let mut heard_at = Instant::now();
+    while !latest.is_whole {
+        let before = latest.count;
+        link.poll(Duration::from_millis(100), |told| latest.take(told, subscription))?;
+        if latest.count > before {
             heard_at = Instant::now();
         } else if heard_at.elapsed() > SILENCE_MAX {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
-    Ok(quotes)
+    Ok(latest.quotes.into_values().collect())
+}
+
+/// Quotes as they come. One that its publisher replaces meanwhile comes again, behind all others,
+/// so how many have come says nothing: the broker says how many are still to come.
+#[derive(Default)]
+struct LatestQuotes {
+    quotes: BTreeMap<String, Quote>,
+    count: u64,
+    /// None was to come behind the last one.
+    is_whole: bool,
+}
+
+impl LatestQuotes {
+    fn take(&mut self, told: Told<'_>, subscription: u64) {
+        let Told::Message { subject, subscription: from, reply, payload, .. } = told else { return };
+        if from != subscription {
+            return;
+        }
+        self.count += 1;
+        if let Ok(bytes) = payload.try_into() {
+            self.quotes.insert(subject.to_owned(), Quote::from_bytes(bytes));
+        }
+        self.is_whole |= reply.and_then(parse_pending) == Some(0);
+    }
 }
 
 impl Position {
@@ -211,11 +241,15 @@ impl Position {
         let (Some(session), Some((from, last)), Some(channel)) = (session, covers, channel_of(subject)) else {
             return each(ConsumerEvent::Malformed);
         };
-        let (before, next) = self.channels.entry(channel).or_insert((session, 0));
-        if *before != session {
-            (*before, *next) = (session, 0);
+        let followed = self.channels.entry(channel).or_insert(Followed::new(session));
+        if followed.session != session {
+            let before = core::mem::replace(followed, Followed::new(session));
+            if !before.has_ended {
+                each(ConsumerEvent::Missed { channel, first: before.next, last: u64::MAX });
+            }
             each(ConsumerEvent::Restart { channel });
         }
+        let next = &mut followed.next;
         if from > *next {
             each(ConsumerEvent::Missed { channel, first: *next, last: from - 1 });
             *next = from;
@@ -230,6 +264,7 @@ impl Position {
             }
         }
         *next = (*next).max(last.saturating_add(1));
+        followed.has_ended |= header(headers, END).is_some();
     }
 }
 
@@ -247,6 +282,13 @@ fn parse_place(reply: &str) -> Option<(u64, u64)> {
     Some((tokens.get(first)?.parse().ok()?, tokens.get(first + 1)?.parse().ok()?))
 }
 
+/// Messages that are still to come behind this one.
+fn parse_pending(reply: &str) -> Option<u64> {
+    let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+    let first = if tokens.len() > 7 { 5 } else { 3 };
+    tokens.get(first + 3)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use market::event::{Clear, Event};
@@ -259,6 +301,21 @@ mod tests {
         assert_eq!(parse_place("$JS.ACK.domain.account.MD.x7.1.40.9.1700000000.3.token"), Some((40, 9)));
         assert_eq!(parse_place("$JS.ACK.MD.x7.1"), None);
         assert_eq!(parse_place("_INBOX.1"), None);
+    }
+
+    #[test]
+    fn latest_quotes_are_whole_when_none_is_to_come_however_many_came_twice() {
+        let mut latest = LatestQuotes::default();
+        for (symbol, bid_qty, pending) in [("A", 1, 1), ("A", 2, 2), ("B", 3, 1), ("C", 4, 0)] {
+            assert!(!latest.is_whole);
+            let (subject, reply) =
+                (format!("md.v.0.quote.{symbol}"), format!("$JS.ACK.MD.x7.1.40.9.1700000000.{pending}"));
+            let payload = Quote { bid_qty, ..Quote::default() }.to_bytes();
+            let (reply, headers) = (Some(reply.as_str()), &b""[..]);
+            latest.take(Told::Message { subject: &subject, subscription: 2, reply, headers, payload: &payload }, 2);
+        }
+        assert!(latest.is_whole);
+        assert_eq!(latest.quotes.values().map(|quote| quote.bid_qty).collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]
@@ -327,6 +384,21 @@ mod tests {
             let subject = format!("md.v.{channel}.events");
             position.take_batch(&subject, headers.as_bytes(), b"", &mut |event| told.push(event));
         }
-        assert_eq!(told, [ConsumerEvent::Restart { channel: 0 }]);
+        let missed = ConsumerEvent::Missed { channel: 0, first: 7, last: u64::MAX };
+        assert_eq!(told, [missed, ConsumerEvent::Restart { channel: 0 }]);
+    }
+
+    #[test]
+    fn end_of_a_session_that_no_batch_has_is_told_as_missed() {
+        for (end, missed) in [("", vec![(5, u64::MAX)]), ("Wp-End: 1\r\n", vec![])] {
+            let (mut position, mut told) = (Position::default(), Vec::new());
+            for (session, covers, end) in [(1, "0-4", end), (2, "0-1", "")] {
+                let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n{end}\r\n");
+                position.take_batch("md.v.0.events", headers.as_bytes(), b"", &mut |event| told.push(event));
+            }
+            let missed = missed.into_iter().map(|(first, last)| ConsumerEvent::Missed { channel: 0, first, last });
+            let expected: Vec<_> = missed.chain([ConsumerEvent::Restart { channel: 0 }]).collect();
+            assert_eq!(told, expected, "{end}");
+        }
     }
 }

@@ -248,6 +248,8 @@ impl Publisher {
                 }
             }
         }
+        // A quiet channel's records wait for no other channel to be quiet.
+        self.close_all();
         self.read_at = Instant::now();
         true
     }
@@ -256,7 +258,19 @@ impl Publisher {
     fn end_ring(&mut self, end: Turn) {
         self.quotes.read(&mut self.ring, &self.config.venue);
         self.quotes.mark_stale();
+        self.close_session();
         self.end = Some(end);
+    }
+
+    /// Says of each channel that nothing follows: a consumer of the next session that has not had
+    /// this misses the end of the last one.
+    fn close_session(&mut self) {
+        self.close_all();
+        let (session, until) = (self.ring.session(), self.read_until);
+        for (_, filling) in core::mem::take(&mut self.channels) {
+            self.counts.batches += 1;
+            self.batches.push_back(filling.end(&self.config.venue, session, until));
+        }
     }
 
     /// A writer that was killed closes no ring. What it had written was read: the ring is empty.
@@ -415,5 +429,33 @@ fn acknowledge(
     counts.duplicates += u64::from(is_duplicate);
     if !core::mem::replace(&mut batch.is_acknowledged, true) {
         counts.acknowledged += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use market::event::{Clear, Event};
+    use market_ring::{RingConfig, RingWriter};
+
+    use super::*;
+
+    #[test]
+    fn quiet_channels_record_waits_for_no_busy_channel_to_pause() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let config = RingConfig { records: 4 * RECORDS_PER_TURN, ..RingConfig::default() };
+        let mut ring = RingWriter::create(&path, &config).unwrap();
+        let reader = RingReader::open(&path).unwrap();
+        let mut publish =
+            |channel| _ = ring.publish(&Record { channel, ..Record::new(0, Event::Clear(Clear { at_ns: 0 })) });
+        publish(1);
+        (0..RECORDS_PER_TURN + 1_000).for_each(|_| publish(0));
+        // Nobody listens there.
+        let server = "127.0.0.1:1".to_owned();
+        let mut publisher = Publisher::new(PublisherConfig { server, ..PublisherConfig::default() }, reader);
+        assert_eq!(publisher.turn(), Ok(Turn::Busy));
+        assert!(
+            publisher.ring.behind() > 0 && publisher.batches.iter().any(|batch| batch.subject == "md.venue.1.events")
+        );
     }
 }

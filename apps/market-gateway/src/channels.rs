@@ -1,7 +1,7 @@
 //! How the channels of a worker are numbered in its ring: those of the whole configuration in its
 //! order, one after the other, so that a number means the same after a restart, and no two rings of
-//! one gateway have a channel of the same number. Channels that a replay learns are numbered as they
-//! come.
+//! one gateway have a channel of the same number. Channels that a replay learns are numbered as
+//! they come.
 
 use core::cell::Cell;
 

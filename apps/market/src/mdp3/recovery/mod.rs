@@ -13,8 +13,8 @@
 //! snapshot is refused, because nothing covers the numbers between it and the queue; one behind
 //! which more than [`RecoveryConfig::replay_max`] messages are queued is left for a fresher one,
 //! because the worker that applies them serves other books meanwhile. One that claims to be of a
-//! time far ahead of the live feed ([`RecoveryConfig::distance_max`]) is damaged or forged. One of a
-//! packet that the live feed has not brought yet is left for the next loop: each snapshot is so
+//! time far ahead of the live feed ([`RecoveryConfig::distance_max`]) is damaged or forged. One of
+//! a packet that the live feed has not brought yet is left for the next loop: each snapshot is so
 //! checked by the instrument's live updates, whose numbers go on behind it. Where they do not, the
 //! book is stale again.
 //!
@@ -24,10 +24,10 @@
 //! *End.* The queue closes when a snapshot of each instrument of a loop was seen since the last
 //! hole (in one loop, or in several where packets of it were lost), and no book is stale or
 //! unconfirmed. A book without an update and without a snapshot is one of an instrument that did
-//! not trade this week: it is empty. One that two loops lack, without an update meanwhile, is that of
-//! an instrument which is gone, and is emptied. That is not concluded while instruments of the loop have no
-//! book, because the table is full: each of their snapshots counts, so that a loop may seem whole
-//! which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
+//! not trade this week: it is empty. One that two loops lack, without an update meanwhile, is that
+//! of an instrument which is gone, and is emptied. That is not concluded while instruments of the
+//! loop have no book, because the table is full: each of their snapshots counts, so that a loop may
+//! seem whole which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
 //! The machine does no I/O, and takes the messages of the snapshot feed as they are: what brings
 //! them judges their packets, whose numbers begin anew with each loop: [`super::LoopLines`].

@@ -214,7 +214,7 @@ fn snapshot_from_far_ahead_of_the_live_feed_is_refused() {
     assert_eq!((receiver.trust(0), receiver.recovery.counts().doubtful), (Some(Trust::Stale), 1));
 }
 
-/// A snapshot that claims many more updates of the instrument than there were, and a bid of its own.
+/// A snapshot that claims many more updates of the instrument than there were, and its own bid.
 fn forged(last_seq: u64, number: u32) -> Vec<u8> {
     let mut forger = Venue::new();
     forger.update(0, 999);
