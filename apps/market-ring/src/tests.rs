@@ -210,6 +210,7 @@ fn reader_on_another_thread_sees_no_torn_record_and_misses_none_unseen() {
                 Read::Empty => std::thread::yield_now(),
                 Read::Closed => return expected,
                 Read::Unknown { seq } => panic!("record {seq} is torn"),
+                Read::Joined { before } => panic!("it has joined before record {before}"),
             }
         }
     });

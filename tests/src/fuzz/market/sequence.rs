@@ -211,7 +211,7 @@ fn header(input: &mut Input<'_>, seen: &mut SeenPackets) -> Header {
         kind = PacketKind::Unsequenced;
     }
     let count = match kind {
-        PacketKind::Data | PacketKind::Unsequenced => 1 + u32::from(input.below(4)),
+        PacketKind::Data | PacketKind::SequenceReset | PacketKind::Unsequenced => 1 + u32::from(input.below(4)),
         PacketKind::Heartbeat | PacketKind::EndOfSession => 0,
     };
     let sent_ns = match input.below(8) {
