@@ -199,8 +199,8 @@ pub(super) fn image(section: &Spanned<ImageSection>, format: Format, count: usiz
     let own = section.get_ref();
     if count > 1 {
         let what = format!(
-            "an image names no unit, so its server is that of one of the {count} numbers: give each number a [[channels]] \
-             with an image of its own"
+            "an image names no unit, so its server is that of one of the {count} numbers: give each number a \
+             [[channels]] with an image of its own"
         );
         return Err(ConfigProblem::new(section.span(), what));
     }
