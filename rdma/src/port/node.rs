@@ -1,6 +1,8 @@
 //! The app that carries a device.
 
+use core::hash::{BuildHasher, Hasher};
 use core::net::Ipv4Addr;
+use std::hash::RandomState;
 
 use wirepath::counters::Scope;
 use wirepath::device::Offload;
@@ -68,12 +70,14 @@ pub struct NodeCounters {
 
 impl RoceNode {
     /// A device with room for what the configuration says, whose datagrams are those of
-    /// [`ConsumerId`] 0.
+    /// [`ConsumerId`] 0. Where the configuration has no seed for the keys of memory, one is drawn.
     ///
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
-        let (device, mtu, counters) = (Device::new(config), config.mtu, NodeCounters::default());
+        let key_seed = if config.key_seed == 0 { random() } else { config.key_seed };
+        let device = Device::new(&DeviceConfig { key_seed, ..*config });
+        let (mtu, counters) = (config.mtu, NodeCounters::default());
         Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None }
     }
 
@@ -163,6 +167,11 @@ impl RoceNode {
         }
         self.counters.deferred += u64::from(self.device.is_due());
     }
+}
+
+/// A number that nobody guesses: a hash by keys that the system has drawn.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl App for RoceNode {

@@ -37,6 +37,11 @@ pub struct DeviceConfig {
     /// The link's rate in Mbit/s, from which a queue pair is slowed where its packets meet
     /// congestion; without congestion nothing is slowed. By default 10,000.
     pub link_mbps: u32,
+    /// From what the keys of memory are drawn: two devices of one seed give the same keys in the
+    /// same order. By default 0, with which keys count from their lowest, and a peer may guess
+    /// them; [`RoceNode::new`](crate::port::RoceNode::new) draws a seed instead. A key has 24 bits
+    /// at most that a peer must guess, which no seed makes more.
+    pub key_seed: u64,
     /// Asynchronous events that wait to be taken. By default 256; where there is no room, one is
     /// counted and dropped, of a connection that was established before any other.
     pub events: u32,
@@ -59,6 +64,7 @@ impl Default for DeviceConfig {
             mtu: Mtu::B1024,
             unacknowledged_packets: 128,
             link_mbps: 10_000,
+            key_seed: 0,
             events: 256,
         }
     }

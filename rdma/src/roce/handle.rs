@@ -99,10 +99,15 @@ impl<K, T> Table<K, T> {
 
     /// A table of the device with this number, whose objects no handle of others names.
     pub(crate) fn of_device(number: u8, capacity: u32) -> Self {
-        let generation = u32::from(number) << USES.count_ones();
+        Self::drawn(number, capacity, |_| 0)
+    }
+
+    /// The same, where the uses of each place are counted from a number that `first` draws.
+    pub(super) fn drawn(number: u8, capacity: u32, first: impl Fn(u32) -> u32) -> Self {
+        let device = u32::from(number) << USES.count_ones();
         let mut slots = Vec::with_capacity(capacity as usize);
         advise_large_pages(&slots);
-        slots.extend((0..capacity).map(|_| Slot::Free { generation }));
+        slots.extend((0..capacity).map(|idx| Slot::Free { generation: device | first(idx) & USES }));
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 

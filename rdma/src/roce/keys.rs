@@ -4,7 +4,9 @@
 //! of this queue pair alone, until a request of either of the two ends it. Then, and when it is
 //! made, a window is free: its key reaches nothing. Their keys are behind those of the regions.
 
+use core::hash::{Hash, Hasher};
 use core::ops::BitOr;
+use std::hash::DefaultHasher;
 
 use super::handle::{MrHandle, MwHandle, PdHandle, QpHandle, Table, kind};
 use super::memory::{Place, Region};
@@ -131,11 +133,12 @@ struct Registered {
 }
 
 impl Regions {
-    pub(super) fn new(device: u8, capacity: u32, windows: u32) -> Self {
-        let variants = vec![0; windows as usize].into();
+    pub(super) fn new(device: u8, capacity: u32, windows: u32, seed: u64) -> Self {
+        let variants = (0..windows).map(|place| draw(seed, place) as u8).collect();
         // From 1 on, so that no key is 0.
         let place_bits = (capacity + windows + 1).next_power_of_two().trailing_zeros();
-        let (table, windows) = (Table::of_device(device, capacity), Table::of_device(device, windows));
+        let table = Table::drawn(device, capacity, |place| draw(seed, place));
+        let windows = Table::drawn(device, windows, |place| draw(seed, capacity + place) >> 8);
         Self { table, capacity, place_bits, windows, variants }
     }
 
@@ -299,6 +302,16 @@ impl Regions {
     }
 }
 
+/// A number for a place, which shows nothing of those of other places; 0 without a seed.
+fn draw(seed: u64, place: u32) -> u32 {
+    if seed == 0 {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    (seed, place).hash(&mut hasher);
+    hasher.finish() as u32
+}
+
 /// Bytes as requests name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
@@ -315,7 +328,7 @@ mod tests {
     fn key_reaches_its_range_by_its_rights_in_its_domain_only() {
         let mut pds = Table::new(2);
         let (pd, other) = (pds.insert_with(|_| ()).unwrap(), pds.insert_with(|_| ()).unwrap());
-        let mut regions = Regions::new(0, 1, 0);
+        let mut regions = Regions::new(0, 1, 0, 0);
         let buffer = Buffer::zeroed(64);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mr = regions.register(pd, Region::from(&buffer), 0x1000, access).ok().flatten().unwrap();
@@ -341,7 +354,7 @@ mod tests {
     #[test]
     fn key_of_an_earlier_region_or_window_stays_invalid_however_often_its_place_is_used_again() {
         let pd = Table::new(1).insert_with(|_| ()).unwrap();
-        let mut regions = Regions::new(0, 1, 1);
+        let mut regions = Regions::new(0, 1, 1, 0);
         let buffer = Buffer::zeroed(8);
         let register =
             |regions: &mut Regions| regions.register(pd, Region::from(&buffer), 0, Access::REMOTE_READ).ok().flatten();
@@ -361,8 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_seed_are_the_same_and_those_of_others_are_not() {
+        let pd = Table::new(1).insert_with(|_| ()).unwrap();
+        let keys = |seed| {
+            let mut regions = Regions::new(0, 4, 4, seed);
+            let mut keys: Vec<_> = (0..4).map(|_| regions.create_window(pd).unwrap().key).collect();
+            let region = || Region::from(&Buffer::zeroed(8));
+            keys.extend(
+                (0..4).map(|_| regions.register(pd, region(), 0, Access::LOCAL_READ).ok().flatten().unwrap().key),
+            );
+            keys
+        };
+        assert_eq!(keys(7), keys(7));
+        let all: std::collections::HashSet<_> = (1..=100).flat_map(keys).collect();
+        assert!(all.len() > 790 && !all.contains(&0), "{} keys of 800 differ", all.len());
+        // Of two places of one seed the numbers of uses have nothing in common.
+        let uses = |key: u32| (key >> 12, key as u8);
+        assert!((1..=100).all(|seed| keys(seed).windows(2).any(|two| uses(two[0]) != uses(two[1]))));
+    }
+
+    #[test]
     fn right_to_write_from_afar_demands_the_one_to_write() {
-        let mut regions = Regions::new(0, 1, 0);
+        let mut regions = Regions::new(0, 1, 0, 0);
         let pd = Table::new(1).insert_with(|_| ()).unwrap();
         for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
             assert!(regions.register(pd, Region::from(&Buffer::zeroed(8)), 0, access).is_err());

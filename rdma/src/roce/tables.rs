@@ -33,7 +33,7 @@ impl Tables {
     #[cfg(test)]
     pub(super) fn for_tests() -> Self {
         Self {
-            regions: Regions::new(0, 0, 0),
+            regions: Regions::new(0, 0, 0, 0),
             cqs: Table::new(1),
             srqs: Table::new(0),
             ahs: Table::new(0),

@@ -161,9 +161,12 @@ fn reach(from: u64, seeds: u64) -> Vec<u64> {
     );
     let (sum, failed) = sum.into_inner().expect("nobody panics with the sum in hand");
     println!(
-        "sim: {seeds} wires of RDMA, {} failed; {} requests, {} packets, {} sent again, {} connections broken; {:.1} s",
+        "sim: {seeds} wires of RDMA, {} failed; {} requests, {} messages over UC and UD, {} into shared receives, {} \
+         packets, {} sent again, {} connections broken; {:.1} s",
         failed.len(),
         sum.requests,
+        sum.unreliable,
+        sum.shared,
         sum.packets,
         sum.retransmits,
         sum.failures,

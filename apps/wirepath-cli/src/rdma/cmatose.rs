@@ -22,7 +22,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
             format!("ucmatose has all messages under way at once, and here {RECEIVES} can: choose --count").into()
         );
     }
-    let mut end = End::open(&options.via, Service::Rc, size, count, stop)?;
+    let mut end = End::open(options, Service::Rc, size, count, stop)?;
     for _ in 0..count {
         end.post_recv(size)?;
     }

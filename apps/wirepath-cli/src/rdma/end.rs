@@ -8,9 +8,9 @@ use std::{fs, thread};
 use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
 use ::rdma::roce::{
-    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, GRH_LEN, Mr, Mtu,
-    Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation, SendRequest,
-    Sge, SrqHandle, Status, WorkCompletion,
+    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
+    Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
+    SendRequest, Sge, SrqHandle, Status, WorkCompletion,
 };
 use ::rdma::wire::opcode::Transport;
 use ::rdma::wire::psn::Psn;
@@ -18,7 +18,7 @@ use ::rdma::wire::qpn::Qpn;
 use wirepath::port::{EmbeddedPort, Port};
 use wirepath::worker::StopFlag;
 
-use super::Service;
+use super::{EndOptions, Service};
 
 /// READs and atomic operations at once, in each direction: as many as the device has.
 pub(super) const RD_ATOMICS: u8 = 16;
@@ -55,6 +55,7 @@ pub(super) struct End {
     mr: Mr,
     mtu: Mtu,
     psn: Psn,
+    traffic_class: u8,
     stop: StopFlag,
 }
 
@@ -72,14 +73,15 @@ pub(super) struct PeerQp {
 }
 
 impl End {
-    /// Opens the port; messages have up to `size` bytes, and `depth` of them are sent at once.
+    /// Opens the port for messages of up to `size` bytes, of which `depth` are sent at once.
     pub(super) fn open(
-        via: &str,
+        options: &EndOptions,
         service: Service,
         size: u32,
         depth: u32,
         stop: &StopFlag,
     ) -> Result<Self, Box<dyn Error>> {
+        let (via, traffic_class) = (&options.via, options.traffic_class);
         let mtu = mtu_of(via)?;
         if service == Service::Ud && size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
@@ -118,7 +120,21 @@ impl End {
         // Before the first turn the kernel has the frames, and refuses them: the peer, once it
         // knows us, may send while we wait for its word.
         port.poll();
-        Ok(Self { port, service, pd, cq, srq, qp, destination: None, memory, mr, mtu, psn, stop: stop.clone() })
+        Ok(Self {
+            port,
+            service,
+            pd,
+            cq,
+            srq,
+            qp,
+            destination: None,
+            memory,
+            mr,
+            mtu,
+            psn,
+            traffic_class,
+            stop: stop.clone(),
+        })
     }
 
     /// The way to `peer`: turns the worker until the neighbor is known.
@@ -126,7 +142,7 @@ impl End {
         let begun = Instant::now();
         loop {
             match self.port.with_app(|node, cx| node.path(peer, cx)) {
-                Ok(PathState::Known(path)) => return Ok(path),
+                Ok(PathState::Known(path)) => return Ok(Path { traffic_class: self.traffic_class, ..path }),
                 // Too many requests at once are no reason to give up: a later turn asks.
                 Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => (),
                 Err(error) => return Err(error.into()),
@@ -281,6 +297,12 @@ impl End {
 
     /// A completion that is there.
     pub(super) fn poll(&mut self) -> Result<Option<WorkCompletion>, Box<dyn Error>> {
+        // Before the completions, which say only that the queue pair has failed, and not why.
+        while let Some(event) = self.device().next_event() {
+            if let Some(why) = fault(event) {
+                return Err(why.into());
+            }
+        }
         match self.next_completion() {
             Some(done) if done.status != Status::Success => Err(failure(done).into()),
             done => Ok(done),
@@ -368,10 +390,49 @@ fn first_psn() -> u32 {
     (now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff
 }
 
+/// Why no test can go on behind this event; `None` where it can.
+const fn fault(event: Event) -> Option<&'static str> {
+    match event {
+        Event::CqError(_) => Some("the completion queue overran: the peer sends faster than this end takes"),
+        Event::QpFatal(_) => Some("the queue pair failed of an error of our own"),
+        Event::QpRequestError(_) => Some("the peer sent a request that this end does not take, and was refused"),
+        Event::QpAccessError(_) => Some("the peer reached for memory without the right to, and was refused"),
+        _ => None,
+    }
+}
+
 pub(super) fn failure(done: WorkCompletion) -> String {
     let what = match done.kind {
         CompletionKind::Receive | CompletionKind::ReceiveWriteImm => "a receive",
         _ => "a request",
     };
     format!("{what} of queue pair {:#x} failed: {}", done.qpn.get(), done.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_end_a_test_say_why_and_others_end_none() {
+        let mut device = Device::new(&DeviceConfig::default());
+        let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(1).unwrap());
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 1,
+            recv_depth: 1,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).unwrap();
+        for event in [Event::CqError(cq), Event::QpFatal(qp), Event::QpRequestError(qp), Event::QpAccessError(qp)] {
+            assert!(fault(event).is_some(), "{event:?}");
+        }
+        for event in [Event::CommunicationEstablished(qp), Event::SendQueueDrained(qp), Event::LastWqeReached(qp)] {
+            assert_eq!(fault(event), None, "{event:?}");
+        }
+    }
 }

@@ -105,6 +105,11 @@ pub(crate) struct EndOptions {
     /// Messages at once
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: u32,
+    /// DSCP in the upper six bits and ECN in the lower two, as perftest's --tclass. With 2 (ECT)
+    /// congested switches mark our packets and do not drop them: for peers that notify us then, as
+    /// wirepath and RNICs do, and Linux rxe does not
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    traffic_class: u8,
     /// Connect by RDMA_CM over queue pair 1: pingpong as rping, send as ucmatose
     #[arg(long)]
     cm: bool,

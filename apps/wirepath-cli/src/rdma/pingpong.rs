@@ -23,14 +23,14 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             _ => Err("rping speaks over reliable connections: leave out --service".into()),
         };
     }
-    let mut end = End::open(&options.via, *service, options.size, 1, stop)?;
+    let mut end = End::open(options, *service, options.size, 1, stop)?;
     for _ in 0..options.count.min(RECEIVES) {
         end.post_recv(options.size)?;
     }
     let connection = match options.peer {
         Some(peer) => {
             let path = end.path(peer)?;
-            let mut connection = Connection::connect(peer, options.exchange_port())?;
+            let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
             let theirs = connection.ask(&address(&end, &path).encode())?;
             let theirs = PingpongAddress::parse(&theirs)?;
             connect(&mut end, &theirs, path)?;

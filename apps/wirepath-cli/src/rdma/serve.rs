@@ -18,7 +18,7 @@ use super::{EndOptions, Service};
 
 /// Serves one peer, whatever of SEND, WRITE, READ and atomics it does.
 pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.via, Service::Rc, options.size, 1, stop)?;
+    let mut end = End::open(options, Service::Rc, options.size, 1, stop)?;
     for _ in 0..RECEIVES {
         end.post_recv(options.size)?;
     }

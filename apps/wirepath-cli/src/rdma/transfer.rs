@@ -26,9 +26,9 @@ pub(super) fn run(
     options: &EndOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.via, Service::Rc, options.size, options.depth, stop)?;
+    let mut end = End::open(options, Service::Rc, options.size, options.depth, stop)?;
     let path = end.path(peer)?;
-    let mut connection = Connection::connect(peer, options.exchange_port())?;
+    let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
     let ours = address(&end, &path);
     let theirs = greet(&mut end, &mut connection, &ours, path)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until

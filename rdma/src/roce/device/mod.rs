@@ -75,7 +75,7 @@ impl Device {
             qps: Table::of_device(number, config.qps),
             pds: Table::of_device(number, config.pds),
             tables: Tables {
-                regions: Regions::new(number, config.regions, config.windows),
+                regions: Regions::new(number, config.regions, config.windows, config.key_seed),
                 cqs: Table::of_device(number, config.cqs),
                 srqs: Table::of_device(number, config.srqs),
                 ahs: Table::of_device(number, config.ahs),
