@@ -61,8 +61,8 @@ fn rule_of_a_group_gives_us_a_receiver_that_the_default_leaves_to_the_kernel() {
         let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &near, first, &ready];
         let program = start(&wire, "env", &words);
         let sender = wire.socket((THEIRS, 0));
-        // The kernel knows the member a moment before the library has its frames: a datagram of that
-        // moment is heard by way of the kernel. The program tells when its call has returned.
+        // The kernel knows the member a moment before the library has its frames: a datagram of
+        // that moment is heard by way of the kernel. The program tells when its call has returned.
         wait_until("the program has joined", || joined.exists());
         sender.send_to(b"a price", (Ipv4Addr::new(239, 1, 1, 1), 30_001)).unwrap();
         assert_eq!(program.finish(), "heard b'a price'\n", "{first} first");
