@@ -19,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 12] = [
     ("device", &["mem", "time", "counters", "wire", "sys"]),
     ("pipeline", &["door of device", "wire", "proto", "mem", "time", "counters"]),
     ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "sys", "door of proto"]),
-    ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "door of proto"]),
+    ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "sys", "door of proto"]),
     ("testing", &["device", "proto", "pipeline"]),
     ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),
 ];

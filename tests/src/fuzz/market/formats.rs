@@ -148,7 +148,8 @@ fn codec<C: Codec>(
         messages += 1;
         let event = codec.decode_counted(message, &mut counts);
         match parse(message) {
-            Ok(bytes) => assert_eq!(bytes, message),
+            // What a venue has appended to a message is left out.
+            Ok(bytes) => assert!(message.starts_with(bytes)),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
         assert_eq!(event.is_some(), parse(message).is_ok());
