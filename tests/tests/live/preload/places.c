@@ -139,8 +139,9 @@ static void caller_that_resets(void) {
 static void group(void) {
     int fd = bound(SOCK_DGRAM, "0.0.0.0", 7313), on = 1;
     struct ip_mreqn request = {.imr_multiaddr = at("239.7.7.7", 0).sin_addr, .imr_ifindex = if_nametoindex("veth0")};
-    say("join", setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request));
+    // First: a datagram that comes before it has none.
     say("IP_PKTINFO", setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on));
+    say("join", setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request));
     char bytes[8], control[128];
     struct iovec part = {bytes, sizeof bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
