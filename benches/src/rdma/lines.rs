@@ -5,7 +5,7 @@ use std::time::Instant;
 use rdma::roce::Mtu;
 
 use super::orders::{MirroredOrders, ORDERS, Reach};
-use super::pair::{Pair, PairConfig};
+use super::pair::{BURST_LEN, Pair, PairConfig};
 use crate::frames::shuffled;
 use crate::measure::outside::Subject;
 use crate::measure::sampling::{Spread, interleave};
@@ -95,24 +95,37 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut i
     add(Line::new("  instructions, with the order's own", "instr", instructions("rdma-order-framed")));
 }
 
-/// The connections take turns in no order that a cache could foresee.
+/// The connections take turns in no order that a cache could foresee: one exchange after the other,
+/// of which each waits for the lines of its queue pairs, and in bursts, as a worker has them, whose
+/// waits overlap. The packets of an exchange are the same in all three. Bursts have devices of
+/// their own, which warm no lines for the others.
 fn connections(samples: usize, add: &mut impl FnMut(Line)) {
     let mut one = Pair::new(PairConfig { depth: 4, ..PairConfig::default() });
-    let mut many = Pair::new(PairConfig { depth: 4, connections: CONNECTIONS, ..PairConfig::default() });
+    let [mut many, mut many_at_once] =
+        [(); 2].map(|()| Pair::new(PairConfig { depth: 4, connections: CONNECTIONS, ..PairConfig::default() }));
     let mut order = shuffled(CONNECTIONS, CONNECTIONS as usize, 3).into_iter().cycle();
+    let others = shuffled(CONNECTIONS, CONNECTIONS as usize, 4);
+    let mut bursts = others.chunks_exact(BURST_LEN).cycle();
     let exchange = |pair: &mut Pair, connection| {
         pair.write(connection);
         pair.complete();
     };
-    let [one, many] = interleave(
+    let [one, many, bursts] = interleave(
         samples / 4,
-        [&mut || time(MESSAGES, || exchange(&mut one, 0)), &mut || {
-            time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize))
-        }],
+        [
+            &mut || time(MESSAGES, || exchange(&mut one, 0)),
+            &mut || time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize)),
+            &mut || {
+                let each = time(MESSAGES / BURST_LEN, || many_at_once.write_on_each(bursts.next().unwrap_or(&[])));
+                each / BURST_LEN as f64
+            },
+        ],
     );
     add(Line::new("RDMA WRITE of 64 B over 10,000 connections in turn, to its completion", "ns", many.spread()));
     add(Line::new("  over one connection", "ns", one.spread()));
     add(Line::new("  10,000 over one", "x", many.over(&one)).at_most(2.5).hoping(1.5));
+    add(Line::new("  in bursts of 32 over 10,000 connections, prefetched", "ns", bursts.spread()));
+    add(Line::new("  10,000 in bursts over one, which has no bursts", "x", bursts.over(&one)));
 }
 
 /// Of both ends, half; the memory of the devices counts, and that of the messages not.

@@ -34,9 +34,16 @@ impl Default for PairConfig {
 pub struct Pair {
     ends: [End; 2],
     frame: Vec<u8>,
+    /// Frames that are under way at once, and their lengths.
+    burst: Vec<(Vec<u8>, usize)>,
     message_len: u32,
     now: u64,
 }
+
+/// Packets of a burst: as many as a worker takes out of a ring at once.
+pub const BURST_LEN: usize = 32;
+/// Queue pairs are asked for so far ahead: a core has some twenty lines under way, and one has six.
+const PREFETCH_DISTANCE: usize = 2;
 
 struct End {
     device: Device,
@@ -56,7 +63,8 @@ impl Pair {
             ends[1].connect(idx, 1, a, config.mtu);
         }
         let frame = vec![0; ends[0].device.frame_len_max()];
-        Self { ends, frame, message_len: config.message_len as u32, now: 0 }
+        let burst = vec![(frame.clone(), 0); BURST_LEN];
+        Self { ends, frame, burst, message_len: config.message_len as u32, now: 0 }
     }
 
     /// A SEND, from both posts to both completions.
@@ -85,6 +93,23 @@ impl Pair {
     pub fn complete(&mut self) {
         self.acknowledge();
         while self.ends[0].device.poll_cq(self.ends[0].cq).is_some_and(|done| done.status == Status::Success) {}
+    }
+
+    /// A WRITE on each of some connections, up to [`BURST_LEN`], as a worker does it that has many:
+    /// all are posted, their packets arrive in a burst, and so do the acknowledgments.
+    pub fn write_on_each(&mut self, connections: &[u32]) {
+        let remote = self.ends[1].remote();
+        let [a, b] = &mut self.ends;
+        for (idx, connection) in connections.iter().enumerate() {
+            if let Some(later) = connections.get(idx + PREFETCH_DISTANCE) {
+                a.device.prefetch_qp(a.qps[*later as usize]);
+            }
+            a.post(*connection as usize, SendOperation::Write(remote), self.message_len);
+        }
+        carry_burst(a, b, self.now, &mut self.burst);
+        self.now += 1000;
+        carry_burst(b, a, self.now, &mut self.burst);
+        connections.iter().for_each(|_| self.ends[0].expect_completion());
     }
 
     /// WRITEs of large messages, several at once, until all are complete.
@@ -120,9 +145,29 @@ impl Pair {
 /// Carries all that is due.
 #[inline]
 fn carry(from: &mut End, to: &mut End, now: u64, frame: &mut [u8]) {
-    while let Some(len) = from.device.transmit(now, frame) {
-        let frame = RoceFrame::parse(&frame[..len]).expect("a frame of RoCE");
-        to.device.receive(now, frame.network, frame.roce);
+    while let Some(len) = from.transmit(now, frame) {
+        to.receive(now, &frame[..len]);
+    }
+}
+
+/// Carries a burst of what is due.
+fn carry_burst(from: &mut End, to: &mut End, now: u64, burst: &mut [(Vec<u8>, usize)]) {
+    let mut count = 0;
+    while let Some((frame, len)) = burst.get_mut(count) {
+        let Some(written) = from.transmit(now, frame) else { break };
+        *len = written;
+        count += 1;
+    }
+    let burst = &burst[..count];
+    let prefetch = |to: &End, idx: usize| {
+        if let Some((frame, len)) = burst.get(idx) {
+            to.device.prefetch(RoceFrame::parse(&frame[..*len]).expect("a frame of RoCE").roce);
+        }
+    };
+    (0..PREFETCH_DISTANCE).for_each(|idx| prefetch(to, idx));
+    for (idx, (frame, len)) in burst.iter().enumerate() {
+        prefetch(to, idx + PREFETCH_DISTANCE);
+        to.receive(now, &frame[..*len]);
     }
 }
 
@@ -131,7 +176,7 @@ impl End {
         let PairConfig { connections, depth, mtu, message_len } = config;
         let mut device = Device::new(&DeviceConfig { qps: connections, mtu, ..DeviceConfig::default() });
         let pd = device.create_pd().expect("room for a domain");
-        let cq = device.create_cq(2 * depth).expect("room for a queue");
+        let cq = device.create_cq((2 * depth).max(BURST_LEN as u32)).expect("room for a queue");
         let memory = Buffer::zeroed(message_len);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = device.register(pd, Region::from(&memory), access).expect("room for a region");
@@ -191,6 +236,18 @@ impl End {
 
     fn remote(&self) -> Remote {
         Remote { address: self.mr.address, rkey: self.mr.key }
+    }
+
+    // Not inlined, because a worker has one place that sends and one that receives.
+    #[inline(never)]
+    fn transmit(&mut self, now: u64, frame: &mut [u8]) -> Option<usize> {
+        self.device.transmit(now, frame)
+    }
+
+    #[inline(never)]
+    fn receive(&mut self, now: u64, frame: &[u8]) {
+        let frame = RoceFrame::parse(frame).expect("a frame of RoCE");
+        self.device.receive(now, frame.network, frame.roce);
     }
 
     #[inline]
