@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rdma::mirror::MirrorOptions;
 use rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
-use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle};
+use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle, QpHandle};
 use rdma::wire::psn::Psn;
 use wirepath::port::{EmbeddedPort, Port};
 
@@ -30,7 +31,9 @@ impl RdmaPort {
     pub fn open(via: &str) -> Result<Self, Error> {
         let failed = |error: &dyn fmt::Display| Error::failed(format!("RDMA by {via}: {error}"));
         let mtu = mtu_of(via).map_err(|why| failed(&why))?;
-        let node = RoceNode::new(&DeviceConfig { mtu, qps: 4, ..DeviceConfig::default() });
+        // A mirror's window, in packets of WRITEs that are longer than the link's.
+        let unacknowledged_packets = 4 * MirrorOptions::default().window;
+        let node = RoceNode::new(&DeviceConfig { mtu, qps: 4, unacknowledged_packets, ..DeviceConfig::default() });
         let port = Port::open(via).map_err(|error| failed(&error))?;
         let port = port.named("order-gateway-rdma").subscribe(subscription());
         let mut port = port.embed(node).map_err(|error| failed(&error))?;
@@ -73,6 +76,12 @@ impl RdmaPort {
             Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Whether requests of a queue pair have not left yet, or must leave again.
+    #[inline]
+    pub fn has_unsent_requests(&self, qp: QpHandle) -> bool {
+        self.port.app().device().has_unsent_requests(qp)
     }
 
     /// One turn: receives, answers, sends. Returns how many frames arrived.

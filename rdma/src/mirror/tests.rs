@@ -48,6 +48,28 @@ fn full_window_makes_bytes_wait_and_nothing_is_lost() {
 }
 
 #[test]
+fn device_says_that_writes_wait_for_acknowledgments_and_that_they_must_be_sent_again() {
+    const LIMIT: u32 = 4;
+    let mut mirrored = Mirrored::with_unacknowledged_packets(&SMALL, 512, LIMIT);
+    let (log, qp) = (log(512), mirrored.mirror.qp());
+    let has_unsent = |mirrored: &Mirrored| mirrored.devices[0].has_unsent_requests(qp);
+    assert!(!has_unsent(&mirrored));
+    for packets in 1..=LIMIT as usize + 1 {
+        mirrored.post(&log[..8 * packets]);
+        assert!(has_unsent(&mirrored), "posted, and with nobody who carries it");
+        mirrored.carry(|_| false);
+        assert_eq!(has_unsent(&mirrored), packets > LIMIT as usize, "{packets} packets");
+    }
+    // No acknowledgment has come: all go again.
+    assert!(mirrored.tick());
+    assert!(has_unsent(&mirrored));
+    while mirrored.mirror.acknowledged() < 8 * (LIMIT as usize + 1) {
+        mirrored.carry(|_| true);
+    }
+    assert!(!has_unsent(&mirrored));
+}
+
+#[test]
 fn copy_is_a_beginning_with_all_that_was_acknowledged_wherever_the_wire_is_cut() {
     let log = log(2048);
     let mut ends = std::collections::BTreeSet::new();

@@ -34,7 +34,15 @@ impl Mirrored {
     /// If a device has no room for what it needs.
     pub fn new(options: &MirrorOptions, len: usize) -> Self {
         // Each WRITE of a window may be under way.
-        let config = DeviceConfig { unacknowledged_packets: 4 * options.window, ..DeviceConfig::default() };
+        Self::with_unacknowledged_packets(options, len, 4 * options.window)
+    }
+
+    /// The same, of whose packets so many may be under way.
+    ///
+    /// # Panics
+    /// If a device has no room for what it needs.
+    pub fn with_unacknowledged_packets(options: &MirrorOptions, len: usize, unacknowledged_packets: u32) -> Self {
+        let config = DeviceConfig { unacknowledged_packets, ..DeviceConfig::default() };
         let mut devices = [Device::new(&config), Device::new(&config)];
         let pds = devices.each_mut().map(|device| device.create_pd().expect("the first domain"));
         let mirror = LogMirror::new(&mut devices[0], pds[0], options).expect("room for a mirror");

@@ -130,8 +130,10 @@ impl Writer {
         match self.policy {
             MirrorPolicy::BeforeSend => primary.has(records),
             MirrorPolicy::Stop => {
-                let is_near = self.mirror.posted() >= records && records <= self.mirror.acknowledged() + NEAR;
-                !primary.is_followed() || self.is_writing && is_near
+                let is_near = records <= self.mirror.acknowledged() + NEAR;
+                // A WRITE that is posted may wait for acknowledgments, or for its turn again.
+                let has_left = self.mirror.posted() >= records && !self.port.has_unsent_requests(self.mirror.qp());
+                !primary.is_followed() || self.is_writing && is_near && has_left
             }
             MirrorPolicy::GoOn => true,
         }

@@ -262,6 +262,13 @@ impl Device {
         self.qps.get(handle).map(Qp::state)
     }
 
+    /// True while requests of a queue pair wait that [`Device::transmit`] has not handed out whole,
+    /// or not again since they were lost: for acknowledgments of earlier ones, the peer's receives,
+    /// a slower pace, or the caller.
+    pub fn has_unsent_requests(&self, handle: QpHandle) -> bool {
+        self.qps.get(handle).is_some_and(Qp::has_unsent_requests)
+    }
+
     /// What a queue pair counted.
     pub fn qp_counters(&self, handle: QpHandle) -> Option<QpCounters> {
         self.qps.get(handle).map(|qp| qp.counters)

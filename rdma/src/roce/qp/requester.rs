@@ -171,6 +171,12 @@ impl Qp {
         !waits_for_reads && self.has_credit(wqe)
     }
 
+    /// True while requests wait of which not each packet has left since the requester last went
+    /// back.
+    pub(crate) const fn has_unsent_requests(&self) -> bool {
+        self.requester.wqe != self.sq.tail
+    }
+
     /// True if the peer has a receive for the message, does not say, or nothing else is under way:
     /// then one message asks again.
     #[inline]
