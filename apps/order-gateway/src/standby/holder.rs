@@ -145,12 +145,9 @@ impl Holder {
         Ok(())
     }
 
-    /// Gives the memory a key and a queue pair.
+    /// Gives the memory a key and a queue pair. Where there is none, the copy stays ours.
     fn share(&mut self, memory: MappedFile) -> Result<(Mr, QpHandle), String> {
-        let (shared, region) = SharedFile::share(memory);
         let (pd, device) = (self.port.pd(), self.port.device());
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mr = device.register(pd, region, access).map_err(|error| error.to_string())?;
         let options = QpOptions {
             transport: Transport::Rc,
             pd,
@@ -161,7 +158,16 @@ impl Holder {
             srq: None,
             signals_all: true,
         };
-        let qp = device.create_qp(&options).map_err(|error| error.to_string())?;
+        let qp = match device.create_qp(&options) {
+            Ok(qp) => qp,
+            Err(error) => {
+                self.copy = Some(Copy::Ours(memory));
+                return Err(error.to_string());
+            }
+        };
+        let (shared, region) = SharedFile::share(memory);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = device.register(pd, region, access).expect("the copy is the only memory of this device");
         self.copy = Some(Copy::Shared(shared, mr, qp));
         Ok((mr, qp))
     }
