@@ -17,8 +17,8 @@ mod reason;
 mod service;
 
 pub use machine::{
-    Agreed, Cm, CmConfig, CmCounters, CmError, CmEvent, CmId, ConnectOptions, ConnectRequest, Delivery, ListenOptions,
-    ListenerId, LocalQp,
+    Cm, CmConfig, CmCounters, CmError, CmEvent, CmId, ConnParam, ConnectOptions, ConnectRequest, Delivery,
+    ListenOptions, ListenerId, LocalQp,
 };
 pub use mad::{MadError, MadHeader};
 pub use manager::{Manager, Resolved};

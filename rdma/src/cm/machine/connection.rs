@@ -8,7 +8,7 @@
 //! ```
 
 use super::config::CmError;
-use super::event::{Agreed, CmEvent, LocalQp};
+use super::event::{CmEvent, ConnParam, LocalQp};
 use super::io::{Io, NEVER, nanos};
 use super::slots::{CmId, ListenerId};
 use crate::cm::mad::MAD_LEN;
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     pub(super) transaction: u64,
     pub(super) service_id: u64,
     pub(super) local: LocalQp,
-    pub(super) agreed: Agreed,
+    pub(super) agreed: ConnParam,
     /// How long an answer of the peer takes at most.
     pub(super) response_ns: u64,
     /// Times that a message is sent again.
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(id: CmId, state: State, addresses: Addresses, local: LocalQp) -> Self {
-        let agreed = Agreed {
+        let agreed = ConnParam {
             transport: Transport::Rc,
             addresses,
             qpn: Qpn::new(0),

@@ -94,7 +94,7 @@ pub struct LocalQp {
 
 /// What both ends have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct ConnParam {
     /// The service.
     pub transport: Transport,
     /// From our address to the peer's.

@@ -8,7 +8,7 @@ mod listening;
 mod slots;
 
 pub use config::{CmConfig, CmCounters, CmError};
-pub use event::{Agreed, CmEvent, ConnectOptions, ConnectRequest, ListenOptions, LocalQp};
+pub use event::{CmEvent, ConnParam, ConnectOptions, ConnectRequest, ListenOptions, LocalQp};
 pub use io::Delivery;
 pub use slots::{CmId, ListenerId};
 
@@ -236,7 +236,7 @@ impl Cm {
     }
 
     /// What both ends of a connection have agreed on, once the peer has asked or answered.
-    pub fn agreed(&self, id: CmId) -> Option<Agreed> {
+    pub fn agreed(&self, id: CmId) -> Option<ConnParam> {
         self.slots.get(id).map(|connection| connection.agreed)
     }
 
@@ -285,18 +285,17 @@ impl Cm {
             return;
         }
         self.io.next_at = NEVER;
-        let (mut gone, mut next) = (0, NEVER);
+        let (mut is_any_gone, mut next) = (false, NEVER);
         for connection in self.slots.iter_mut() {
             if connection.deadline <= now {
                 connection.on_timer(&mut self.io, now);
             }
             next = next.min(connection.deadline);
-            gone += usize::from(connection.is_gone());
+            is_any_gone |= connection.is_gone();
         }
         self.io.next_at = next;
-        for _ in 0..gone {
-            let found = self.slots.iter().find(|connection| connection.is_gone()).map(|connection| connection.id);
-            found.into_iter().for_each(|id| self.slots.remove(id));
+        if is_any_gone {
+            self.slots.remove_if(Connection::is_gone);
         }
     }
 

@@ -67,7 +67,21 @@ impl Slots {
     }
 
     pub(super) fn remove(&mut self, id: CmId) {
-        let Some(place) = self.place(id).filter(|_| self.get(id).is_some()) else { return };
+        if let Some(place) = self.place(id).filter(|_| self.get(id).is_some()) {
+            self.free(place);
+        }
+    }
+
+    /// Removes all connections of which that is true. A look at each place.
+    pub(super) fn remove_if(&mut self, is_gone: impl Fn(&Connection) -> bool) {
+        for place in 0..self.slots.len() {
+            if self.slots[place].connection.as_ref().is_some_and(&is_gone) {
+                self.free(place);
+            }
+        }
+    }
+
+    fn free(&mut self, place: usize) {
         let slot = &mut self.slots[place];
         slot.connection = None;
         slot.generation = slot.generation.wrapping_add(1);
