@@ -269,9 +269,9 @@ WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 WP_API int wp_flush(wp_stack stack);
 
 /* Requests the times at which the frames of the next call that sends leave: WP_EVENT_SENT comes with
- * `token` for each frame, a few polls later. A refused call leaves the request for the next one. Frames that leave after that call, because they waited
- * for a neighbor or a window, have none. Open the stack with WP_TIMESTAMPS. Hot: some 20 ns with the
- * send.
+ * `token` for each frame, a few polls later. A refused call leaves the request for
+ * the next one. Frames that leave after that call, because they waited for a neighbor or a window,
+ * have none. Open the stack with WP_TIMESTAMPS. Hot: some 20 ns with the send.
  *
  * WP_E_UNSUPPORTED: opened without the flag, or the device cannot stamp sent frames (AF_XDP,
  * captures). */
@@ -338,8 +338,8 @@ struct wp_tcp_options {
  * interface that is shared with the kernel requires a local port: the peer's segments to it are
  * steered here until the connection has ended, TIME-WAIT included.
  *
- * WP_E_ARGUMENT: no local port there, an option out of range. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
- * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
+ * WP_E_ARGUMENT: no local port there, an option out of range. WP_E_REFUSED: the port is in use, or in
+ * TIME-WAIT. WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
  * TCP. */
 WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const wp_tcp_options *options, uint32_t tag, wp_conn *conn);

@@ -29,8 +29,8 @@ pub(crate) struct Gathering {
     waits: bool,
     /// Calls and turns leave their frames in the ring.
     is_held: bool,
-    /// Frames leave after the lock was let go: so many more times that a thread takes it.
-    apart: u32,
+    /// Threads meet at the lock: frames leave after it is free, for so many more calls.
+    contended: u32,
     /// Since when there may be frames in it.
     since: Option<ClockReading>,
     /// How late such frames were lately; see [`LATE`].
@@ -45,9 +45,8 @@ pub(crate) struct Gathering {
 const LATE: u32 = 64;
 /// The lateness from which on nothing is gathered.
 const LATENESS_MAX: u32 = 4 * LATE;
-/// How often a thread takes the lock without having waited for it, until frames leave under it
-/// again.
-const APART: u32 = 64;
+/// Calls that find the lock free, until frames leave under it again.
+const CONTENDED: u32 = 64;
 /// A doorbell is late that rings after so many times the longest wait.
 const LATE_TIMES: u64 = 4;
 
@@ -56,7 +55,7 @@ impl Gathering {
         Self {
             waits: false,
             is_held: false,
-            apart: 0,
+            contended: 0,
             since: None,
             lateness: 0,
             has_accepted: false,
@@ -95,7 +94,7 @@ impl Engine {
     /// for long.
     #[inline]
     pub(super) fn hold_or_release(&mut self) {
-        self.gathering.apart = self.gathering.apart.saturating_sub(1);
+        self.gathering.contended = self.gathering.contended.saturating_sub(1);
         let has_answers = thread::answers_left() > 0;
         let is_due = has_answers && self.gathering.since.is_some_and(|since| self.is_due(since));
         self.wait_for_answers(has_answers && !is_due);
@@ -108,13 +107,13 @@ impl Engine {
     /// Another thread had the lock: while that is so, a frame's system call is made without it.
     #[inline]
     pub(super) fn note_contention(&mut self) {
-        self.gathering.apart = APART;
+        self.gathering.contended = CONTENDED;
     }
 
     #[inline]
     fn wait_for_answers(&mut self, waits: bool) {
         self.gathering.waits = waits;
-        self.hold(waits || self.gathering.apart > 0);
+        self.hold(waits || self.gathering.contended > 0);
     }
 
     /// The thread leaves: frames that wait no longer, and that no call has sent meanwhile, leave
@@ -125,7 +124,7 @@ impl Engine {
             return None;
         }
         let State::Open(stack) = &self.state else { return None };
-        let doorbell = if self.gathering.apart > 0 {
+        let doorbell = if self.gathering.contended > 0 {
             stack.defer_doorbell()
         } else {
             stack.ring();
