@@ -210,15 +210,18 @@ impl<M: JournalMemory> OrderManager<M> {
 
     /// The venue has not processed ids from `next_id` on, and never will, because the connection
     /// that carried them is gone. They are not sent again: their market is gone too. What it has
-    /// processed and not answered stays in doubt, unless no answer will come.
+    /// processed and not answered stays in doubt, unless no answer will come. Silence about an
+    /// order behind a gap says nothing: its answer may be what was lost.
     fn settle(&mut self, next_id: u64, is_final: bool, now_ns: u64) {
         for slot in 0..self.table.used() {
             let Some(order) = self.table.get(slot).filter(|order| order.is_live()) else { continue };
             let (id, is_unacknowledged) = (order.accepted_id(), order.is_unacknowledged());
+            let is_known = next_id > 1 || !order.is_unconfirmed();
+            let is_lost = |id: &u64, is_final: bool| is_known && (is_final || *id >= next_id);
             let pending = order.pending_replaces().iter().map(|replace| replace.id);
-            let lost: ArrayVec<u64, 8> = pending.filter(|id| is_final || *id >= next_id).collect();
+            let lost: ArrayVec<u64, 8> = pending.filter(|id| is_lost(id, is_final)).collect();
             let (key, is_cancel_pending) = (OrderKey::Client(id), order.is_cancel_pending());
-            if is_unacknowledged && id >= next_id {
+            if is_unacknowledged && is_lost(&id, false) {
                 self.unsent(id, now_ns);
                 continue;
             }

@@ -73,6 +73,27 @@ fn order_behind_a_gap_is_in_doubt_until_the_venue_has_told_its_status_also_after
     }
 }
 
+/// Its answer may be among the messages that are lost: at BOE one that could not be read, or that a
+/// replay left out before a restart.
+#[test]
+fn order_behind_a_gap_is_not_unsent_because_a_venue_that_tells_no_ids_said_nothing_of_it() {
+    let mut manager = manager(1 << 16);
+    buy(&mut manager, 1, 100).unwrap();
+    buy(&mut manager, 2, 100).unwrap();
+    take(&mut manager, 1, 2, VenueEvent::Accepted { venue_id: 9 });
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20 };
+    manager.replace(1, 3, (50, TEN), (&market, Route::default()), 20).unwrap();
+    manager.disconnected();
+    manager.unread(7, b"what the venue said of one of them", 30);
+    let (mut again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
+    for manager in [&mut manager, &mut again] {
+        manager.take(0, &VenueMessage::Settled { next_id: 1, is_final: true }, 40);
+        let (first, second) = (manager.orders().get(0).unwrap(), manager.orders().get(1).unwrap());
+        assert!(first.is_live() && first.is_in_doubt(), "{first:?}");
+        assert_eq!(second.pending_replaces().len(), 1);
+    }
+}
+
 #[test]
 fn venue_with_a_status_is_asked_about_an_order_behind_a_gap_and_another_is_not() {
     for has_status in [true, false] {
