@@ -357,7 +357,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 if let Err(error) = core.set_standby(0, now_ns) {
                     report(&format!("the journal's disk failed: {error}: after a power cut say `alone` again"));
                 }
-                self.standby.iter_mut().for_each(|link| link.primary_mut().alone());
+                self.standby.iter_mut().for_each(StandbyLink::alone);
             }
             Command::HandOver => {
                 let connection = &mut self.connection;

@@ -14,7 +14,7 @@ use rdma::wire::qpn::Qpn;
 
 use super::frame::{Frame, RdmaEnd, take_frames};
 use super::link::name;
-use super::promise::{Followed, Promise};
+use super::promise::{Followed, Promise, SILENCE_NS};
 use crate::host::{Host, Listener, Stream, is_nothing};
 use crate::kernel::{Kernel, listen};
 use crate::memory::{MappedFile, SharedFile};
@@ -22,8 +22,6 @@ use crate::rdma_port::{RdmaPort, first_psn, mtu_of_code};
 
 /// How long ARP may take.
 const NEIGHBOR_SPAN: Duration = Duration::from_secs(2);
-/// After this silence of a primary that was promised nothing, its connection is closed.
-const SILENCE_NS: u64 = 5_000_000_000;
 
 /// Holds the copy at `memory` for a primary that connects to `address`, until this process must
 /// take over, or end. `stop` ends it. The memory is nobody's any more when this returns.

@@ -12,7 +12,7 @@ use order_entry::journal::{Journal, JournalMemory};
 
 use super::follower::Follower;
 use super::primary::{Primary, PrimaryEvent};
-use super::promise::Followed;
+use super::promise::{Followed, SILENCE_NS};
 use super::writer::{MirrorPolicy, Writer};
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
@@ -24,8 +24,6 @@ use rdma::mirror::MirrorCounters;
 const READ_LEN: usize = 64 * 1_024;
 const RETRY: Duration = Duration::from_millis(20);
 const RETRY_NS: u64 = RETRY.as_nanos() as u64;
-/// After this silence of a primary that was promised nothing, a standby connects anew.
-const SILENCE_NS: u64 = 5_000_000_000;
 /// A read waits no longer, because the promise ends in time; a record that arrives ends it at once.
 const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
@@ -41,6 +39,7 @@ pub struct StandbyLink {
     writer: Option<Writer>,
     /// Times that a standby's connection was lost.
     losses: u64,
+    heard_at_ns: u64,
     /// So many bytes of the output may leave when the standby has the records before this position.
     barrier: Option<(usize, usize)>,
 }
@@ -50,7 +49,7 @@ impl StandbyLink {
     pub fn new(listener: Box<dyn Listener>, lease: Duration, standby: u64) -> Self {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let primary = Primary::new(lease_ns, standby);
-        Self { listener, stream: None, primary, writer: None, losses: 0, barrier: None }
+        Self { listener, stream: None, primary, writer: None, losses: 0, heard_at_ns: 0, barrier: None }
     }
 
     /// Writes into the memory of a standby, to which `dialer` connects. `standby` is the one that
@@ -68,17 +67,12 @@ impl StandbyLink {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let primary = Primary::writing(lease_ns, standby, policy != MirrorPolicy::GoOn);
         let writer = Some(Writer::new(port, policy)?);
-        Ok(Self { listener: dialer, stream: None, primary, writer, losses: 0, barrier: None })
+        Ok(Self { listener: dialer, stream: None, primary, writer, losses: 0, heard_at_ns: 0, barrier: None })
     }
 
     /// What was written into a standby's memory, and how often its connection was lost.
     pub fn mirror_counts(&self) -> Option<(MirrorCounters, u64)> {
         self.writer.as_ref().map(|writer| (writer.counters(), self.losses))
-    }
-
-    /// The fencing rule.
-    pub const fn primary_mut(&mut self) -> &mut Primary {
-        &mut self.primary
     }
 
     /// Whether the venue may be spoken to.
@@ -114,6 +108,12 @@ impl StandbyLink {
         }
     }
 
+    /// A person knows that the standby does not run. Its connection may be half open, and is none.
+    pub fn alone(&mut self) {
+        self.disconnect();
+        self.primary.alone();
+    }
+
     /// Drops a standby that has just attached, and that nothing was asked of.
     pub fn dismiss(&mut self) {
         self.disconnect();
@@ -136,6 +136,7 @@ impl StandbyLink {
             && let Some(stream) = self.listener.accept()
         {
             self.stream = Some(stream);
+            self.heard_at_ns = now_ns;
             self.primary.connected();
         }
         self.stream.as_ref()?;
@@ -177,8 +178,16 @@ impl StandbyLink {
         let mut event = None;
         match stream.read(&mut buffer) {
             Ok(0) => return Err("it was closed".to_owned()),
-            Ok(len) => event = self.primary.receive(&buffer[..len], journal)?,
-            Err(error) if is_nothing(&error) => (),
+            Ok(len) => {
+                self.heard_at_ns = now_ns;
+                event = self.primary.receive(&buffer[..len], journal)?;
+            }
+            Err(error) if is_nothing(&error) => {
+                let silence_ns = now_ns.saturating_sub(self.heard_at_ns);
+                if self.primary.silence_ns_max().is_some_and(|most_ns| silence_ns >= most_ns) {
+                    return Err("it is silent".to_owned());
+                }
+            }
             Err(error) => return Err(error.to_string()),
         }
         if let Some(writer) = &mut self.writer

@@ -3,12 +3,17 @@
 use order_entry::journal::{HEADER_LEN, Journal};
 
 use super::frame::{CONTENT_MAX, Frame, RdmaEnd, take_frames};
+use super::promise::SILENCE_NS;
 use order_entry::journal::JournalMemory;
 
 /// A standby whose copy lacks no more than this is near enough to be waited for.
 pub(super) const NEAR: usize = 64 * 1_024;
 /// Bytes that wait for the standby's socket.
 const OUT_MAX: usize = 256 * 1_024;
+
+/// A standby is asked four times in a lease. One that is silent for so many of them is gone, while
+/// the connection to a machine that has lost its power stays open for a quarter of an hour.
+const SILENT_LEASES: u64 = 4;
 
 /// What the gateway writes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +118,16 @@ impl Primary {
     /// Whether orders wait for this standby, or for one that is still to come.
     pub(super) const fn is_followed(&self) -> bool {
         self.standby != 0
+    }
+
+    /// How long the standby may be silent; `None` where nothing asks it to speak.
+    pub(super) fn silence_ns_max(&self) -> Option<u64> {
+        match &self.follows {
+            Some(follows) if follows.asked_ns != 0 => Some(self.lease_ns.saturating_mul(SILENT_LEASES)),
+            // A WRITE without an acknowledgment tells.
+            Some(follows) if follows.is_ready => None,
+            _ => Some(SILENCE_NS),
+        }
     }
 
     /// Where the standby that has just connected is written into.

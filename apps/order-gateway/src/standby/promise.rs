@@ -1,5 +1,8 @@
 //! What a standby has promised, and what it does next.
 
+/// After this silence of a peer of whom no grant tells sooner that it is gone, its connection ends.
+pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
 /// What a standby does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {

@@ -1,0 +1,164 @@
+//! A run with a standby whose connection is half open: nobody closes it, and nobody answers.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use common::line::Line;
+use common::{Buyer, RESERVE, SECOND, config};
+use order_entry::journal::Journal;
+use order_entry::risk::KillSwitch;
+use order_gateway::control::Command;
+use order_gateway::host::{Host, Listener, Stream, Waits};
+use order_gateway::standby::{Follower, StandbyLink};
+use order_gateway::{Core, Gateway, LineConfig, Run};
+
+const LEASE_NS: u64 = SECOND;
+
+/// A connection that says some bytes, and nothing more.
+#[derive(Debug)]
+struct HalfOpen(Vec<u8>);
+
+impl HalfOpen {
+    /// Of a standby with an empty copy.
+    fn standby(name: u64) -> Self {
+        let mut standby = Follower::new(name, vec![0; 1 << 16]).unwrap();
+        standby.connected();
+        Self(standby.to_send().to_vec())
+    }
+}
+
+impl Read for HalfOpen {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let len = buffer.len().min(self.0.len());
+        buffer[..len].copy_from_slice(&self.0[..len]);
+        self.0.drain(..len);
+        Ok(len)
+    }
+}
+
+impl Write for HalfOpen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for HalfOpen {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The connections that wait.
+#[derive(Clone, Debug, Default)]
+struct Waiting(Rc<RefCell<Vec<HalfOpen>>>);
+
+impl Listener for Waiting {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.0.borrow_mut().pop()?))
+    }
+}
+
+/// A machine whose time is what a test says, and whose venue takes each connection.
+#[derive(Debug)]
+struct Machine(Rc<Cell<u64>>);
+
+impl Host for Machine {
+    fn now_ns(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(HalfOpen(Vec::new())))
+    }
+}
+
+/// A run with its standby's connections.
+struct World {
+    run: Run<Buyer, Line, Vec<u8>>,
+    clock: Rc<Cell<u64>>,
+    waiting: Waiting,
+    commands: Sender<Command>,
+}
+
+impl World {
+    fn new() -> Self {
+        let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+        let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+        let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
+        let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+        let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Machine(clock.clone())));
+        run.commands = Some(receiver);
+        run.standby = Some(StandbyLink::new(Box::new(waiting.clone()), Duration::from_nanos(LEASE_NS), 0));
+        Self { run, clock, waiting, commands }
+    }
+
+    /// One turn a while later, and what it says.
+    fn turn(&mut self, later_ns: u64) -> String {
+        self.clock.set(self.clock.get() + later_ns);
+        let mut said = String::new();
+        self.run.turn(&mut |sentence: &str| said += &format!("{sentence}\n"));
+        said
+    }
+
+    fn may_send(&self) -> bool {
+        self.run.standby.as_ref().unwrap().may_send(self.clock.get())
+    }
+}
+
+#[test]
+fn alone_holds_while_the_connection_of_a_dead_standby_is_half_open() {
+    let mut world = World::new();
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    assert!(world.turn(0).contains("a standby follows"));
+    assert!(world.turn(LEASE_NS).contains("the standby grants nothing"));
+    world.commands.send(Command::Alone).unwrap();
+    world.turn(1);
+    for _ in 0..20 {
+        let said = world.turn(LEASE_NS);
+        assert!(world.may_send() && !said.contains("follows"), "{said}");
+    }
+    // The standby is started again, with another copy.
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(78));
+    assert!(world.turn(1).contains("a standby follows"));
+}
+
+#[test]
+fn standby_that_is_silent_for_four_leases_makes_room_for_its_next_connection() {
+    let mut world = World::new();
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    assert!(world.turn(0).contains("a standby follows"));
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    let said = world.turn(4 * LEASE_NS - 1);
+    assert!(!said.contains("silent"), "{said}");
+    let said = world.turn(1);
+    assert!(said.contains("it is silent"), "{said}");
+    world.turn(1);
+    assert!(world.waiting.0.borrow().is_empty());
+}
+
+#[test]
+fn connection_that_says_nothing_makes_room_for_a_standby() {
+    let mut world = World::new();
+    world.waiting.0.borrow_mut().extend([HalfOpen::standby(77), HalfOpen(Vec::new())]);
+    assert!(!world.turn(0).contains("a standby follows"));
+    world.turn(5 * SECOND);
+    assert!(world.turn(1).contains("a standby follows"));
+}
