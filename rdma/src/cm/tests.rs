@@ -322,6 +322,56 @@ fn requests_beyond_the_backlog_lack_resources() {
 }
 
 #[test]
+fn refusals_of_requests_from_addresses_to_which_no_way_leads_leave_room_for_a_connection() {
+    let mut pair = Pair::new();
+    pair.connect(b"");
+    let mut req = None;
+    pair.ends[0].manager.cm_mut().transmit(0, |_, mad| {
+        req = Some(*mad);
+        Delivery::Sent
+    });
+    let req = req.expect("a REQ");
+    let mut cm = Cm::new(&CmConfig::default());
+    let stranger =
+        |number| Addresses::Ipv4 { source: Ipv4Addr::new(10, 0, 0, 2), destination: Ipv4Addr::new(10, 0, 1, number) };
+    (0..=u8::MAX).for_each(|number| cm.receive(0, stranger(number), &req));
+    let options = ConnectOptions {
+        addresses: addresses(1),
+        port: PORT,
+        qp: local(&pair.ends[1].device, pair.ends[1].qp),
+        transport: Transport::Rc,
+        mtu: Mtu::B1024,
+        retry_cnt: 5,
+        private_data: b"",
+    };
+    cm.connect(0, &options).unwrap();
+    let mut sent = 0;
+    cm.transmit(0, |way, _| {
+        let is_known = way == addresses(1);
+        sent += usize::from(is_known);
+        if is_known { Delivery::Sent } else { Delivery::Wait }
+    });
+    assert_eq!(sent, 1);
+}
+
+#[test]
+fn connection_takes_the_place_of_one_that_was_refused() {
+    let mut pair = Pair::new();
+    for _ in 0..5 {
+        pair.connect(b"");
+        pair.carry(|_| false);
+        let refused = pair.request().id;
+        let manager = pair.ends[1].manager.cm_mut();
+        manager.destroy(0, refused).unwrap();
+        pair.carry(|_| false);
+        let [CmEvent::Rejected(id, RejectReason::ConsumerDefined)] = pair.ends[0].events()[..] else {
+            panic!("it was not refused by the program")
+        };
+        pair.ends[0].manager.cm_mut().destroy(0, id).unwrap();
+    }
+}
+
+#[test]
 fn queue_pair_number_that_comes_again_ends_the_stale_connection() {
     let (mut pair, ids) = Pair::established();
     // The peer has forgotten all, and its queue pair has the same number again.

@@ -14,6 +14,9 @@ use crate::roce::Addresses;
 pub(super) const NEVER: u64 = u64::MAX;
 /// Messages that wait for their way; each is repeated anyway.
 const OUTGOING_MAX: usize = 256;
+/// Of those, refusals of messages without a connection. Whoever forges a REQ names an address to
+/// which there may be no way, and must not take the places of connections.
+const REFUSALS_MAX: usize = 64;
 /// How long a message waits for its way.
 const WAY_NS: u64 = 3_000_000_000;
 /// Events of a connection until it is destroyed: request or response, the end, one between them.
@@ -35,6 +38,7 @@ pub enum Delivery {
 struct Outgoing {
     addresses: Addresses,
     expires: u64,
+    is_refusal: bool,
     mad: [u8; MAD_LEN],
 }
 
@@ -43,6 +47,8 @@ pub(super) struct Io {
     pub(super) counters: CmCounters,
     pub(super) next_at: u64,
     outgoing: VecDeque<Outgoing>,
+    /// Of those, messages of no connection.
+    refusals: usize,
     events: VecDeque<CmEvent>,
     transaction: u64,
 }
@@ -59,6 +65,7 @@ impl Io {
             counters: CmCounters::default(),
             next_at: NEVER,
             outgoing: VecDeque::with_capacity(OUTGOING_MAX),
+            refusals: 0,
             events: VecDeque::with_capacity(EVENTS_PER_CONNECTION * config.connections as usize),
             // The upper half is the sender's, as of all management datagrams.
             transaction: config.seed << 32,
@@ -71,20 +78,28 @@ impl Io {
         self.transaction
     }
 
+    /// Sends a message of a connection.
     pub(super) fn send(&mut self, now: u64, addresses: Addresses, mad: [u8; MAD_LEN]) {
-        if self.outgoing.len() == OUTGOING_MAX {
+        self.push(Outgoing { addresses, expires: now.saturating_add(WAY_NS), is_refusal: false, mad });
+    }
+
+    fn push(&mut self, message: Outgoing) {
+        let is_full = message.is_refusal && self.refusals == REFUSALS_MAX;
+        if is_full || self.outgoing.len() == OUTGOING_MAX {
             self.counters.overflows += 1;
             return;
         }
-        self.outgoing.push_back(Outgoing { addresses, expires: now.saturating_add(WAY_NS), mad });
+        self.refusals += usize::from(message.is_refusal);
+        self.outgoing.push_back(message);
     }
 
-    /// Refuses a message of a peer: without a connection, `local` is 0.
+    /// Refuses a message that belongs to no connection: `local_comm_id` is 0.
     pub(super) fn reject(&mut self, now: u64, addresses: Addresses, fields: &RejFields) {
         // A timeout names the adapter, so that a receiver without our name of it finds its own.
         let guid = self.config.ca_guid.to_be_bytes();
         let info: &[u8] = if fields.reason == RejectReason::Timeout { &guid } else { &[] };
-        self.send(now, addresses, emit(&Rej::new(fields, info, &[])));
+        let mad = emit(&Rej::new(fields, info, &[]));
+        self.push(Outgoing { addresses, expires: now.saturating_add(WAY_NS), is_refusal: true, mad });
     }
 
     /// Refuses a REQ without asking our program.
@@ -120,9 +135,10 @@ impl Io {
     pub(super) fn transmit(&mut self, now: u64, mut deliver: impl FnMut(Addresses, &[u8; MAD_LEN]) -> Delivery) {
         for _ in 0..self.outgoing.len() {
             let Some(message) = self.outgoing.pop_front() else { return };
+            self.refusals -= usize::from(message.is_refusal);
             match deliver(message.addresses, &message.mad) {
                 Delivery::Sent => self.counters.sent += 1,
-                Delivery::Wait if now < message.expires => self.outgoing.push_back(message),
+                Delivery::Wait if now < message.expires => self.push(message),
                 Delivery::Wait | Delivery::Never => self.counters.unreachable += 1,
             }
         }

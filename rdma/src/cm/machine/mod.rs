@@ -359,6 +359,10 @@ impl Cm {
 
     fn insert(&mut self, state: State, addresses: Addresses, qp: LocalQp) -> Result<CmId, CmError> {
         let config = self.io.config;
+        if self.slots.is_full() {
+            // One that our program has refused answers a peer who asks again: it is worth less.
+            self.slots.remove_one(|connection| connection.state == State::Refused);
+        }
         let made = self.slots.insert_with(|id| {
             let mut connection = Connection::new(id, state, addresses, qp);
             connection.response_ns = nanos(config.response_timeout).saturating_add(nanos(config.ack_timeout));

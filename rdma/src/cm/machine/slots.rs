@@ -72,6 +72,18 @@ impl Slots {
         }
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Removes one connection of which that is true, where there is one. A look at each place.
+    pub(super) fn remove_one(&mut self, is_gone: impl Fn(&Connection) -> bool) {
+        let mut places = self.slots.iter();
+        if let Some(place) = places.position(|slot| slot.connection.as_ref().is_some_and(&is_gone)) {
+            self.free(place);
+        }
+    }
+
     /// Removes all connections of which that is true. A look at each place.
     pub(super) fn remove_if(&mut self, is_gone: impl Fn(&Connection) -> bool) {
         for place in 0..self.slots.len() {
