@@ -83,12 +83,14 @@ impl Rig {
 
     /// Waits until the broker's log has these words.
     fn until_logged(&self, words: &str) {
+        let mut others = Vec::new();
         while let Ok(line) = self.log.recv_timeout(TIMEOUT) {
             if line.contains(words) {
                 return;
             }
+            others.push(line);
         }
-        panic!("the broker's log has no {words:?}");
+        panic!("the broker's log has no {words:?} in {others:#?}");
     }
 }
 
@@ -428,9 +430,10 @@ fn rules_of_a_file_decide_who_may_have_what_and_are_read_again_at_a_hangup() {
         let broker = rig.broker.id().to_string();
         assert!(Command::new("kill").args(["-HUP", &broker]).status().unwrap().success());
     };
-    let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
-    socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
     let until_answered = |port: u16| {
+        // One for each port: under load the last one's answers come late.
+        let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
         wait_until("the server answers", || {
             socket.send_to(b"word", (OURS, port)).is_ok() && socket.recv(&mut [0; 8]).is_ok()
         });
@@ -445,7 +448,7 @@ fn rules_of_a_file_decide_who_may_have_what_and_are_read_again_at_a_hangup() {
     assert!(String::from_utf8_lossy(&said).contains("does not serve user"), "{}", String::from_utf8_lossy(&said));
     refused(&rig, "UDP-RECV:7040");
     rig.until_logged("rule 1 of rules.toml gives no UDP port 7040: add it there to `ports`, and reload");
-    let first = Ended(rig.start(SERVED, &["socat", "UDP-LISTEN:7030", "PIPE"]));
+    let first = rig.start(SERVED, &["socat", "UDP-LISTEN:7030", "PIPE"]);
     until_answered(7_030);
     let second = rig.start(SERVED, &["socat", "-u", "UDP-RECV:7031", "-"]).wait_with_output().unwrap();
     assert!(!second.status.success());
@@ -455,13 +458,21 @@ fn rules_of_a_file_decide_who_may_have_what_and_are_read_again_at_a_hangup() {
     hang_up();
     rig.until_logged("`: rule 1 of rules.toml gives no UDP port 7030");
     rig.until_logged("the new rules are in force");
+    // Its socket says so once, which ends a socat; and only then there is a queue for the next.
+    let name = format!("process {} of user {SERVED}", first.id());
+    let ended = first.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("Permission denied"), "{said}");
+    rig.until_logged(&format!("{name} has ended, and its queue is free"));
+    let next = Ended(rig.start(SERVED, &["socat", "UDP-LISTEN:7040", "PIPE"]));
+    until_answered(7_040);
     fs::write(&file, "[[allow]]\nuser = 1\nports = 'udp'\n").unwrap();
     hang_up();
     rig.until_logged("rules.toml line 3, column 9: expected a port or a range");
     fs::write(&file, "").unwrap();
     hang_up();
     rig.until_logged("is served no longer: the broker does not serve user");
-    drop(first);
+    drop(next);
 }
 
 #[test]
