@@ -108,8 +108,7 @@ pub struct Publisher {
     why_down: Option<String>,
     /// How the ring has ended.
     end: Option<Turn>,
-    /// When a batch was acknowledged last, or none was waiting.
-    acknowledged_at: Instant,
+    silence: Silence,
     counts: PublisherCounts,
 }
 
@@ -136,7 +135,7 @@ impl Publisher {
             retry_at: now,
             why_down: None,
             end: None,
-            acknowledged_at: now,
+            silence: Silence { oldest: 0, since: now },
             counts: PublisherCounts::default(),
         }
     }
@@ -337,7 +336,6 @@ impl Publisher {
             self.quotes_waiting += sent;
         }
         connection.flush()?;
-        let acknowledged = self.counts.acknowledged;
         let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
         let waiting = &mut self.quotes_waiting;
         let mut refused = Ok(());
@@ -355,16 +353,11 @@ impl Publisher {
         })?;
         refused?;
         self.forget_oldest();
-        self.look_for_silence(now, acknowledged)
-    }
-
-    /// An error where batches wait and none is acknowledged for too long: they are sent again by
-    /// another connection.
-    fn look_for_silence(&mut self, now: Instant, acknowledged_before: u64) -> io::Result<()> {
-        if self.counts.acknowledged > acknowledged_before || self.waiting() == 0 {
-            self.acknowledged_at = now;
-        } else if now.duration_since(self.acknowledged_at) > self.config.patience {
-            return Err(io::Error::other("JetStream acknowledges no batch"));
+        let idx = self.batches.iter().position(|batch| !batch.is_acknowledged);
+        let oldest = idx.map(|idx| self.first + idx as u64).filter(|number| *number < self.next);
+        if self.silence.of(oldest, now) > self.config.patience {
+            // They are sent again by another connection.
+            return Err(io::Error::other("JetStream acknowledges no batch, or leaves one out"));
         }
         Ok(())
     }
@@ -393,7 +386,8 @@ impl Publisher {
         self.next = self.first;
         self.quotes.forget();
         self.quotes_waiting = 0;
-        (self.quotes_at, self.acknowledged_at) = (Instant::now(), Instant::now());
+        self.quotes_at = Instant::now();
+        self.silence.since = Instant::now();
         self.counts.connections += 1;
         (self.link, self.why_down) = (Some(Link { connection, batches, quotes }), None);
         Ok(())
@@ -417,6 +411,26 @@ fn parse_answer(payload: &[u8]) -> io::Result<bool> {
 }
 
 /// Marks the batch of an acknowledgment.
+/// How long the oldest batch that was sent has had no acknowledgment. Those of later batches say
+/// nothing of it: one that was lost on its way to the stream's server would keep its place, and all
+/// behind it theirs, for as long as others arrive.
+struct Silence {
+    oldest: u64,
+    since: Instant,
+}
+
+impl Silence {
+    fn of(&mut self, oldest: Option<u64>, now: Instant) -> Duration {
+        match oldest {
+            Some(number) if number == self.oldest => now.duration_since(self.since),
+            other => {
+                (self.oldest, self.since) = (other.unwrap_or(self.oldest), now);
+                Duration::ZERO
+            }
+        }
+    }
+}
+
 fn acknowledge(
     number: u64,
     is_duplicate: bool,
@@ -438,6 +452,15 @@ mod tests {
     use market_ring::{RingConfig, RingWriter};
 
     use super::*;
+
+    #[test]
+    fn batch_that_is_left_out_is_silence_while_later_ones_are_acknowledged() {
+        let start = Instant::now();
+        let mut silence = Silence { oldest: 0, since: start };
+        let mut at = |seconds, oldest| silence.of(oldest, start + Duration::from_secs(seconds)).as_secs();
+        assert_eq!([at(1, Some(7)), at(2, Some(8)), at(3, None), at(4, Some(9))], [0; 4]);
+        assert_eq!([at(6, Some(9)), at(9, Some(9)), at(10, Some(10))], [2, 5, 0]);
+    }
 
     #[test]
     fn quiet_channels_record_waits_for_no_busy_channel_to_pause() {
