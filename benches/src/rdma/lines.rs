@@ -6,6 +6,7 @@ use rdma::roce::Mtu;
 
 use super::orders::{MirroredOrders, ORDERS, Reach};
 use super::pair::{BURST_LEN, Pair, PairConfig};
+use super::ports::Ports;
 use crate::frames::shuffled;
 use crate::measure::outside::Subject;
 use crate::measure::sampling::{Spread, interleave};
@@ -126,6 +127,26 @@ fn connections(samples: usize, add: &mut impl FnMut(Line)) {
     add(Line::new("  10,000 over one", "x", many.over(&one)).at_most(2.5).hoping(1.5));
     add(Line::new("  in bursts of 32 over 10,000 connections, prefetched", "ns", bursts.spread()));
     add(Line::new("  10,000 in bursts over one, which has no bursts", "x", bursts.over(&one)));
+    ports(samples, add);
+}
+
+/// The same bursts between two ports, whose nodes ask for the queue pairs where there are many.
+fn ports(samples: usize, add: &mut impl FnMut(Line)) {
+    let spreads = [64, CONNECTIONS].map(|connections| {
+        let mut ports = Ports::new(connections);
+        let order = shuffled(connections, connections as usize, 5);
+        let mut bursts = order.chunks_exact(BURST_LEN).cycle();
+        let mut sample = || {
+            let each = time(MESSAGES / BURST_LEN, || ports.write_on_each(bursts.next().unwrap_or(&[])));
+            each / BURST_LEN as f64
+        };
+        let [spread] = interleave(samples / 4, [&mut sample]);
+        spread
+    });
+    for (connections, spread) in ["64", "10,000"].into_iter().zip(spreads) {
+        let what = format!("RDMA WRITE of 64 B in bursts of 32 between ports, over {connections} connections");
+        add(Line::new(&what, "ns", spread.spread()));
+    }
 }
 
 /// Of both ends, half; the memory of the devices counts, and that of the messages not.

@@ -3,5 +3,6 @@
 mod lines;
 pub mod orders;
 pub mod pair;
+pub mod ports;
 
 pub use lines::lines;

@@ -5,6 +5,7 @@ use super::node::Cx;
 use super::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 
+use crate::mem::Mbuf;
 use crate::proto::Flow;
 use crate::time::Instant;
 
@@ -32,6 +33,14 @@ pub type AppError = Box<dyn core::error::Error + Send + Sync>;
 /// }
 /// ```
 pub trait App {
+    /// A burst of several frames is processed next: an app with state of thousands of peers asks
+    /// the CPU here for what it will need. Nothing of the frames is checked, and some are for
+    /// others. Not called for a single frame, whose misses nothing overlaps with.
+    #[inline]
+    fn prefetch(&mut self, frames: &[Mbuf]) {
+        let _ = frames;
+    }
+
     /// A datagram for `datagram.consumer`. To keep its bytes, [`hold`](Datagram::hold) it.
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let _ = (datagram, cx);

@@ -9,6 +9,7 @@ use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
 use super::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
+use crate::mem::Mbuf;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
@@ -91,6 +92,11 @@ impl<A> ForConsumers<A> {
 
 impl<A: App> App for ForConsumers<A> {
     #[inline]
+    fn prefetch(&mut self, frames: &[Mbuf]) {
+        self.app.prefetch(frames);
+    }
+
+    #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         if self.has(datagram.consumer) {
             self.call(cx, |app, cx| app.on_datagram(datagram, cx));
@@ -161,6 +167,11 @@ macro_rules! tuples {
         /// the first app that recognizes an echo reply takes it; the first that fails to start ends
         /// the port.
         impl<$($app: App),+> App for ($($app,)+) {
+            #[inline]
+            fn prefetch(&mut self, frames: &[Mbuf]) {
+                $(self.$place.prefetch(frames);)+
+            }
+
             #[inline]
             fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
                 $(self.$place.on_datagram(datagram, cx);)+

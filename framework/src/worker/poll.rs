@@ -356,9 +356,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if burst.len() > 1 {
             // Prefetches all headers at once, so that the cache misses of a burst overlap instead
             // of following each other. If there are many connections, theirs are prefetched while
-            // the frames before are processed.
+            // the frames before are processed; so is what the app has of many peers.
             burst.iter().for_each(Mbuf::prefetch);
             tools.tcp.prefetch(burst);
+            app.prefetch(burst);
         }
         let mut cx = tools.cx(now);
         for mbuf in burst.drain(..) {

@@ -9,6 +9,7 @@
 //! datagrams to UDP port 4791 to it by a [`subscription`] and knows nothing of RDMA. Answers leave
 //! with the doorbell of the turn in which their cause arrived.
 
+mod ahead;
 mod node;
 mod path;
 mod rows;

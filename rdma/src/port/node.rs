@@ -6,11 +6,13 @@ use std::hash::RandomState;
 
 use wirepath::counters::Scope;
 use wirepath::device::Offload;
+use wirepath::mem::Mbuf;
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
+use super::ahead::{Lookahead, QPS_MIN};
 use super::path::{largest_mtu, resolve};
 use super::rows::Rows;
 use crate::cm::{CmConfig, Manager};
@@ -39,8 +41,9 @@ pub fn subscription() -> Subscription {
 /// use rdma::roce::DeviceConfig;
 /// use wirepath::prelude::*;
 ///
-/// let port = Port::open("memory:roce")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
-/// let mut port = port.subscribe(subscription()).embed(RoceNode::new(&DeviceConfig::default()))?;
+/// let address = "192.0.2.1/24".parse().expect("an address");
+/// let port = Port::open("memory:roce")?.address(address).log(|_| ()).subscribe(subscription());
+/// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
 /// let pd = port.app_mut().device_mut().create_pd().expect("the first");
 /// port.poll();
 /// # let _ = pd;
@@ -53,6 +56,8 @@ pub struct RoceNode {
     counters: NodeCounters,
     rows: Option<Rows>,
     manager: Option<Box<Manager>>,
+    /// Where the device is large.
+    ahead: Option<Box<Lookahead>>,
 }
 
 /// What the node counted beside its device.
@@ -78,7 +83,8 @@ impl RoceNode {
         let key_seed = if config.key_seed == 0 { random() } else { config.key_seed };
         let device = Device::new(&DeviceConfig { key_seed, ..*config });
         let (mtu, counters) = (config.mtu, NodeCounters::default());
-        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None }
+        let ahead = (config.qps >= QPS_MIN).then(|| Box::new(Lookahead::NONE));
+        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead }
     }
 
     /// Takes the datagrams of another consumer.
@@ -114,7 +120,8 @@ impl RoceNode {
     /// use wirepath::prelude::*;
     ///
     /// let address = "192.0.2.1/24".parse().expect("an address");
-    /// let port = Port::open("memory:rows")?.address(address).log(|_| ()).subscribe(subscription());
+    /// let port = Port::open("memory:rows")?.address(address).log(|_| ());
+    /// let port = port.subscribe(subscription());
     /// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
     /// let scope = port.scope("rdma");
     /// port.app_mut().count_in(&scope, 1);
@@ -176,9 +183,19 @@ fn random() -> u64 {
 
 impl App for RoceNode {
     #[inline]
+    fn prefetch(&mut self, frames: &[Mbuf]) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.begin(frames, &self.device);
+        }
+    }
+
+    #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         if datagram.consumer != self.consumer {
             return;
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.step(&self.device);
         }
         let headers = datagram.headers().and_then(|headers| headers.split_first_chunk::<20>());
         let network = headers.and_then(|(ip, udp)| Some(Network::Ipv4(ip, udp.try_into().ok()?)));
