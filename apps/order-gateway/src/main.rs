@@ -19,7 +19,7 @@ use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
-use order_gateway::standby::{Followed, StandbyLink, follow, hold, mirror_address};
+use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold, mirror_address};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
     MappedFile, MirrorConfig, RdmaPort, Run, SyncPolicy, TimedSync, VenueClient, journal_csv,
@@ -40,6 +40,8 @@ const NAMED: &str = "the journal names a standby that may have taken over: keep 
                      `alone` with it when the standby does not run";
 const VIA: &str = "a mirror needs the port that RDMA goes by: `via` in [mirror], or --via eth1";
 const ADDRESS: &str = "a mirror needs an address: `address` in [mirror], or --mirror rdma://192.0.2.11";
+const GO_ON: &str = "the journal names a mirror that may have taken over, and with policy `go-on` nobody asks it: start \
+                     with policy `stop`, say `alone` when the mirror does not run, and then start with `go-on`";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
@@ -86,7 +88,7 @@ fn run(path: &Path, options: &[&str]) -> Result<(), Error> {
 
 /// Follows a primary, and goes on in its place.
 fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
-    let (config, limits) = read(path)?;
+    let (mut config, limits) = read(path)?;
     let form = || Error::Usage(format!("{primary:?} should be the primary's address and port: 192.0.2.10:9300"));
     let primary = primary.parse().map_err(|_| form())?;
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
@@ -100,14 +102,17 @@ fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
         return Ok(());
     }
     say("takes over");
+    config.mirror = None;
     trade(&config, &limits, &stop, Some(config.standby.as_ref().is_some_and(|standby| standby.arms)))
 }
 
 /// Holds the mirror of a primary's journal, and goes on in its place.
 fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
-    let (config, limits) = read(path)?;
+    let (mut config, limits) = read(path)?;
     let address = mirror_address(&format!("rdma://{address}")).map_err(Error::Usage)?;
-    let Some(mirror) = mirror_options(config.mirror.clone(), options)? else {
+    // Its section says how it is a mirror, and it has none itself when it has taken over: the first
+    // one comes back as the mirror, and is named to the next start.
+    let Some(mirror) = mirror_options(config.mirror.take(), options)? else {
         return Err(Error::Usage(VIA.to_owned()));
     };
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
@@ -121,7 +126,6 @@ fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
         return Ok(());
     }
     say("takes over from its mirror");
-    // The first one's place is free: it comes back as the mirror, whom nobody dials before.
     trade(&config, &limits, &stop, Some(mirror.arms))
 }
 
@@ -238,6 +242,9 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
 fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Error> {
     let address = section.address.ok_or_else(|| Error::Usage(ADDRESS.to_owned()))?;
     if standby != 0 {
+        if section.policy() == MirrorPolicy::GoOn {
+            return Err(Error::failed(GO_ON));
+        }
         say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
     }
     let port = RdmaPort::open(&section.via)?;

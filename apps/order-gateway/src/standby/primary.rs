@@ -251,6 +251,9 @@ impl Primary {
             follows.sent += records.len();
             Frame::Records(records).emit(&mut self.out);
         }
+        if self.way == Way::Unfenced {
+            return None;
+        }
         if self.standby == follows.standby {
             if now_ns.saturating_sub(follows.asked_ns) >= self.lease_ns / 4 && !self.is_fenced {
                 follows.asked_ns = now_ns;
@@ -372,6 +375,18 @@ mod tests {
         primary.wrote(journal.end(), journal.end());
         assert_eq!(primary.poll(u64::MAX / 2, &journal), None);
         assert!(primary.to_send().is_empty(), "a standby that has promised nothing takes nothing over");
+        assert!(primary.may_send(u64::MAX / 2));
+    }
+
+    /// Its grants would end, and it would take over without the records.
+    #[test]
+    fn primary_that_goes_on_asks_no_mirror_for_grants_that_its_journal_names() {
+        let (journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 7, false));
+        followed(&mut primary, &journal);
+        say(&mut primary, Frame::Ready, &journal);
+        assert_eq!(primary.poll(u64::MAX / 2, &journal), None);
+        assert!(primary.to_send().is_empty() && !primary.may_send(u64::MAX / 2));
+        primary.alone();
         assert!(primary.may_send(u64::MAX / 2));
     }
 

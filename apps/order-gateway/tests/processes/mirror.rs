@@ -8,8 +8,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use order_entry::journal::Records;
+use order_entry::journal::{Entry, Journal, Records, Stamp};
 use order_gateway::standby::MirrorPolicy;
+use order_gateway::{MappedFile, SyncPolicy};
 use wirepath_tests::live::{NEAR, Wire};
 
 use crate::exchange::Running;
@@ -125,14 +126,15 @@ fn config(directory: &Path, name: &str, more: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-#[test]
-fn mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary() {
-    let Some(wire) = Wire::new("mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary") else { return };
+/// Kills a primary whose mirror has this in its configuration and on its command line.
+fn replace(test: &str, section: &str, options: &[&str]) {
+    let Some(wire) = Wire::new(test) else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let ours = config(directory.path(), "ours", "[mirror]\nvia = \"veth0\"\npolicy = \"stop\"\nlease_ms = 500\n");
-    let theirs = config(directory.path(), "theirs", "");
-    let (mut mirror, mirror_said) = program(&wire, false, &["mirror", &theirs, "10.9.0.2", "--via", "veth1"]);
+    let theirs = config(directory.path(), "theirs", section);
+    let holds = [&["mirror", &theirs, "10.9.0.2"], options].concat();
+    let (mut mirror, mirror_said) = program(&wire, false, &holds);
     wait_for(&mirror_said, "holds a mirror at rdma://10.9.0.2:9301");
     let (mut primary, primary_said) = program(&wire, true, &["run", &ours, "--mirror", "rdma://10.9.0.2"]);
     wait_for(&primary_said, "a standby follows");
@@ -146,6 +148,35 @@ fn mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary() {
     assert!(copy.starts_with(&whole(&directory.path().join("ours.journal"))), "it goes on behind the primary's end");
     mirror.kill().unwrap();
     mirror.wait().unwrap();
+}
+
+#[test]
+fn mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary() {
+    let test = "mirror_of_the_command_line_goes_on_in_the_place_of_a_killed_primary";
+    replace(test, "", &["--via", "veth1"]);
+}
+
+/// It would dial its own address for ever, or end for the lack of one.
+#[test]
+fn mirror_with_a_section_of_its_own_goes_on_in_the_place_of_a_killed_primary() {
+    let test = "mirror_with_a_section_of_its_own_goes_on";
+    for address in ["", "address = \"10.9.0.2:9301\"\n"] {
+        replace(test, &format!("[mirror]\nvia = \"veth1\"\n{address}"), &[]);
+    }
+}
+
+#[test]
+fn journal_that_names_a_mirror_is_refused_where_orders_go_on_without_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let section = "[mirror]\nvia = \"veth0\"\npolicy = \"go-on\"\naddress = \"10.9.0.2:9301\"\n";
+    let ours = config(directory.path(), "ours", section);
+    let (memory, _) = MappedFile::open(&directory.path().join("ours.journal"), 2 << 20, SyncPolicy::Off).unwrap();
+    let (mut journal, named) = (Journal::create(memory, 7, 0, 0).unwrap(), Entry::Standby { id: 7 });
+    journal.append(named.kind(), Stamp::default(), &named.encode()).unwrap();
+    drop(journal);
+    let ended = Command::new(env!("CARGO_BIN_EXE_order-gateway")).args(["run", &ours]).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && said.contains("say `alone`"), "{said}");
 }
 
 /// Kills the mirror of a primary by a policy, and returns the primary and what it says then.
