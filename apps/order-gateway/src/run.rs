@@ -214,7 +214,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             None => Ok(()),
         };
         if let Err(error) = noted {
-            report(&format!("the journal's disk failed: {error}: no standby is taken"));
+            core.disarm(now_ns);
+            report(&format!("the journal's disk failed: {error}: no standby is taken, and no order passes"));
         }
         let may_send = link.may_send(now_ns);
         if !may_send && self.connection.stream.is_some() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, config};
-use order_entry::journal::Journal;
+use order_entry::journal::{Journal, JournalMemory};
 use order_entry::risk::KillSwitch;
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
@@ -90,9 +90,35 @@ impl Host for Machine {
     }
 }
 
+/// Memory whose disk fails when it is told to.
+#[derive(Debug)]
+struct Disk {
+    bytes: Vec<u8>,
+    fails: Rc<Cell<bool>>,
+}
+
+impl AsRef<[u8]> for Disk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Disk {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl JournalMemory for Disk {
+    fn sync(&self, _end: usize) -> io::Result<()> {
+        if self.fails.get() { Err(io::Error::other("a test's disk")) } else { Ok(()) }
+    }
+}
+
 /// A run with its standby's connections.
 struct World {
-    run: Run<Buyer, Line, Vec<u8>>,
+    run: Run<Buyer, Line, Disk>,
+    fails: Rc<Cell<bool>>,
     clock: Rc<Cell<u64>>,
     waiting: Waiting,
     commands: Sender<Command>,
@@ -100,14 +126,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+        let fails = Rc::new(Cell::new(false));
+        let disk = Disk { bytes: vec![0; 1 << 16], fails: fails.clone() };
+        let journal = Journal::create(disk, 7, 0, RESERVE).unwrap();
         let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
         let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
         let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
         let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Machine(clock.clone())));
         run.commands = Some(receiver);
         run.standby = Some(StandbyLink::new(Box::new(waiting.clone()), Duration::from_nanos(LEASE_NS), 0));
-        Self { run, clock, waiting, commands }
+        Self { run, fails, clock, waiting, commands }
     }
 
     /// One turn a while later, and what it says.
@@ -161,4 +189,15 @@ fn connection_that_says_nothing_makes_room_for_a_standby() {
     assert!(!world.turn(0).contains("a standby follows"));
     world.turn(5 * SECOND);
     assert!(world.turn(1).contains("a standby follows"));
+}
+
+#[test]
+fn standby_that_the_disk_cannot_take_down_stops_orders() {
+    let mut world = World::new();
+    world.run.gateway.core_mut().arm(SECOND);
+    world.fails.set(true);
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    let said = world.turn(0);
+    assert!(said.contains("no standby is taken"), "{said}");
+    assert!(!world.run.gateway.core().risk().is_armed());
 }

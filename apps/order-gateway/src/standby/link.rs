@@ -117,7 +117,7 @@ impl StandbyLink {
     /// Drops a standby that has just attached, and that nothing was asked of.
     pub fn dismiss(&mut self) {
         self.disconnect();
-        self.primary.alone();
+        self.primary.dismiss();
     }
 
     /// The output was emptied, because the venue's connection is gone.

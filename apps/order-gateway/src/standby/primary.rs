@@ -73,7 +73,7 @@ pub struct Primary {
     granted_until_ns: u64,
     is_fenced: bool,
     way: Way,
-    /// A person knows that the standby does not run.
+    /// A person knows that no standby runs. It holds until one has attached and left.
     is_alone: bool,
     follows: Option<Follows>,
     pending: Vec<u8>,
@@ -159,6 +159,12 @@ impl Primary {
         self.standby == 0 || self.follows.as_ref().is_some_and(|follows| follows.acknowledged >= end)
     }
 
+    /// The standby that has just attached is none, and was asked nothing. Who waited for a mirror
+    /// waits for one still.
+    pub(super) const fn dismiss(&mut self) {
+        self.standby = 0;
+    }
+
     /// A person knows that the standby does not run.
     pub const fn alone(&mut self) {
         (self.standby, self.is_alone) = (0, true);
@@ -221,7 +227,7 @@ impl Primary {
                 }
             }
             (Frame::Leave, Some(follows)) if follows.standby == self.standby => {
-                (self.standby, self.follows) = (0, None);
+                (self.standby, self.is_alone, self.follows) = (0, false, None);
                 return Ok(Some(PrimaryEvent::Left));
             }
             (Frame::Leave, _) => self.follows = None,
@@ -261,7 +267,7 @@ impl Primary {
             }
         } else if journal.end() - follows.acknowledged <= NEAR && self.way.may_ask(follows.is_ready) {
             // It has promised nothing yet, and takes over only after it has.
-            (self.standby, self.is_alone) = (follows.standby, false);
+            self.standby = follows.standby;
             self.granted_until_ns = now_ns.saturating_add(self.lease_ns);
             return Some(PrimaryEvent::Attached(self.standby));
         }
@@ -349,6 +355,39 @@ mod tests {
         assert!(!primary.may_send(1 + LEASE_NS), "no grant");
         primary.alone();
         assert!(primary.may_send(1 + LEASE_NS));
+    }
+
+    /// A primary whose mirror has attached.
+    fn attached(mut primary: Primary, journal: &Journal<Vec<u8>>) -> Primary {
+        followed(&mut primary, journal);
+        say(&mut primary, Frame::Ready, journal);
+        primary.wrote(journal.end(), journal.end());
+        assert_eq!(primary.poll(1, journal), Some(PrimaryEvent::Attached(7)));
+        primary
+    }
+
+    #[test]
+    fn primary_waits_for_a_mirror_when_the_one_that_attached_could_not_be_written_down() {
+        let journal = journal();
+        let mut primary = attached(Primary::writing(LEASE_NS, 0, true), &journal);
+        primary.disconnected();
+        primary.dismiss();
+        assert!(!primary.may_send(1), "no mirror is there, and nobody has said `alone`");
+        primary.alone();
+        let mut primary = attached(primary, &journal);
+        primary.disconnected();
+        primary.dismiss();
+        assert!(primary.may_send(1));
+    }
+
+    #[test]
+    fn primary_waits_for_a_mirror_behind_one_that_came_after_alone_and_left() {
+        let journal = journal();
+        let mut primary = Primary::writing(LEASE_NS, 0, true);
+        primary.alone();
+        let mut primary = attached(primary, &journal);
+        say(&mut primary, Frame::Leave, &journal);
+        assert!(!primary.may_send(1));
     }
 
     #[test]
