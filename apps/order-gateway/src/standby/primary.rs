@@ -60,8 +60,9 @@ struct Follows {
     has_promised: bool,
     /// Where it is written into, until somebody has taken that.
     memory: Option<Memory>,
-    /// Its queue pair answers.
-    is_ready: bool,
+    /// Where the journal ended when its queue pair answered. Before the copy has so much, it would
+    /// take over without what was sent.
+    ready_end: Option<usize>,
 }
 
 /// Whether bytes may be sent to the venue, and what goes to the standby.
@@ -125,7 +126,7 @@ impl Primary {
         match &self.follows {
             Some(follows) if follows.asked_ns != 0 => Some(self.lease_ns.saturating_mul(SILENT_LEASES)),
             // A WRITE without an acknowledgment tells.
-            Some(follows) if follows.is_ready => None,
+            Some(follows) if follows.ready_end.is_some() => None,
             _ => Some(SILENCE_NS),
         }
     }
@@ -137,7 +138,7 @@ impl Primary {
 
     /// The standby's queue pair answers: records may be written.
     pub(super) fn is_ready(&self) -> bool {
-        self.follows.as_ref().is_some_and(|follows| follows.is_ready)
+        self.follows.as_ref().is_some_and(|follows| follows.ready_end.is_some())
     }
 
     /// Says a frame to the standby.
@@ -216,7 +217,7 @@ impl Primary {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 follows.memory = Some(Memory { address, rkey, len, from: follows.acknowledged, end });
             }
-            (Frame::Ready, Some(follows)) if self.way != Way::Frames => follows.is_ready = true,
+            (Frame::Ready, Some(follows)) if self.way != Way::Frames => follows.ready_end = Some(journal.end()),
             (Frame::End { end }, Some(follows)) => follows.acknowledge(end),
             (Frame::Grant { asked_ns, end }, Some(follows)) => {
                 follows.acknowledge(end);
@@ -257,7 +258,7 @@ impl Primary {
             follows.sent += records.len();
             Frame::Records(records).emit(&mut self.out);
         }
-        if self.way == Way::Unfenced {
+        if !self.way.may_ask(follows) {
             return None;
         }
         if self.standby == follows.standby {
@@ -265,7 +266,7 @@ impl Primary {
                 follows.asked_ns = now_ns;
                 Frame::Renew { asked_ns: now_ns, lease_ns: self.lease_ns }.emit(&mut self.out);
             }
-        } else if journal.end() - follows.acknowledged <= NEAR && self.way.may_ask(follows.is_ready) {
+        } else if journal.end() - follows.acknowledged <= NEAR {
             // It has promised nothing yet, and takes over only after it has.
             self.standby = follows.standby;
             self.granted_until_ns = now_ns.saturating_add(self.lease_ns);
@@ -296,10 +297,10 @@ impl Primary {
 
 impl Way {
     /// Whether the standby may be asked for grants.
-    const fn may_ask(self, is_ready: bool) -> bool {
+    fn may_ask(self, follows: &Follows) -> bool {
         match self {
             Self::Frames => true,
-            Self::Writes => is_ready,
+            Self::Writes => follows.ready_end.is_some_and(|end| follows.acknowledged >= end),
             Self::Unfenced => false,
         }
     }
@@ -403,6 +404,25 @@ mod tests {
         assert!(!primary.has(journal.end()));
         primary.wrote(journal.end(), journal.end());
         assert!(primary.has(journal.end()));
+    }
+
+    /// It would take over with what it had before.
+    #[test]
+    fn mirror_is_asked_for_no_grant_before_it_has_the_journal_as_it_was_when_its_queue_pair_answered() {
+        for named in [0, 7] {
+            let (mut journal, mut primary) = (journal(), Primary::writing(LEASE_NS, named, true));
+            let before = journal.end();
+            journal.append(11, order_entry::journal::Stamp::default(), b"an order").expect("room for a record");
+            followed(&mut primary, &journal);
+            say(&mut primary, Frame::Ready, &journal);
+            primary.wrote(journal.end(), before);
+            assert_eq!(primary.poll(LEASE_NS, &journal), None);
+            assert!(primary.to_send().is_empty(), "it lacks the order");
+            primary.wrote(journal.end(), journal.end());
+            assert_eq!(primary.poll(LEASE_NS, &journal).is_some(), named == 0);
+            assert_eq!(primary.poll(2 * LEASE_NS, &journal), None);
+            assert!(!primary.to_send().is_empty());
+        }
     }
 
     #[test]

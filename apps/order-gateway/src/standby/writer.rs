@@ -129,14 +129,36 @@ impl Writer {
     pub(super) fn lets(&self, primary: &Primary, records: usize) -> bool {
         match self.policy {
             MirrorPolicy::BeforeSend => primary.has(records),
-            MirrorPolicy::Stop => {
-                let is_near = records <= self.mirror.acknowledged() + NEAR;
-                // A WRITE that is posted may wait for acknowledgments, or for its turn again.
-                let has_left = self.mirror.posted() >= records && !self.port.has_unsent_requests(self.mirror.qp());
-                !primary.is_followed() || self.is_writing && is_near && has_left
-            }
+            MirrorPolicy::Stop => !primary.is_followed() || self.reach().has_left(records),
             MirrorPolicy::GoOn => true,
         }
+    }
+
+    fn reach(&self) -> Reach {
+        Reach {
+            is_writing: self.is_writing && self.mirror.failure().is_none(),
+            posted: self.mirror.posted(),
+            acknowledged: self.mirror.acknowledged(),
+            has_unsent: self.port.has_unsent_requests(self.mirror.qp()),
+        }
+    }
+}
+
+/// How far the copy is.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// The connection is whole. Behind a failure nothing more is written, whatever was posted.
+    is_writing: bool,
+    posted: usize,
+    acknowledged: usize,
+    /// A WRITE that is posted waits for acknowledgments, or for its turn again.
+    has_unsent: bool,
+}
+
+impl Reach {
+    /// Whether the WRITEs of all before `records` have left, and the copy is near.
+    const fn has_left(self, records: usize) -> bool {
+        self.is_writing && records <= self.acknowledged + NEAR && self.posted >= records && !self.has_unsent
     }
 }
 
@@ -155,3 +177,19 @@ pub fn mirror_address(url: &str) -> Result<std::net::SocketAddrV4, String> {
 
 /// Where a mirror listens, unless another port is said.
 pub const MIRROR_PORT: u16 = 9_301;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_leaves_by_the_policy_stop_only_behind_its_write_by_a_whole_connection_and_near_the_copy() {
+        let reach = Reach { is_writing: true, posted: 500, acknowledged: 400, has_unsent: false };
+        assert!(reach.has_left(500) && !reach.has_left(501));
+        assert!(!Reach { has_unsent: true, ..reach }.has_left(500));
+        // Its WRITE was refused in this turn.
+        assert!(!Reach { is_writing: false, ..reach }.has_left(500));
+        let far = Reach { posted: 2 * NEAR, acknowledged: 0, ..reach };
+        assert!(far.has_left(NEAR) && !far.has_left(NEAR + 1));
+    }
+}
