@@ -68,8 +68,8 @@ impl<'a> Records<'a> {
         self.seq
     }
 
-    /// The sum of the last record.
-    pub(super) const fn last_sum(&self) -> u32 {
+    /// The sum of the last record that was returned, and so of all before it.
+    pub const fn last_sum(&self) -> u32 {
         self.crc
     }
 

@@ -1,10 +1,13 @@
 //! Appends records, and goes on where an earlier process ended.
 
+use std::ops::Range;
 use std::{error, fmt};
+
+use zerocopy::FromBytes;
 
 use super::cursor::Cursor;
 use super::entry::Intent;
-use super::layout::{HEADER_LEN, JournalError, file_header, upgrade};
+use super::layout::{HEADER_LEN, JournalError, RecordHeader, file_header, record_len, upgrade};
 use super::reader::{Record, Records, Tail};
 
 /// The times of a record.
@@ -144,6 +147,16 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
     /// before; for a standby, and for a sync.
     pub fn written(&self, from: usize) -> &[u8] {
         self.memory.as_ref().get(from..self.next.end).unwrap_or_default()
+    }
+
+    /// The sum of the record that takes these positions, and so of all before it; `None` where they
+    /// are none of a record.
+    pub fn sum_of(&self, record: Range<usize>) -> Option<u32> {
+        let memory = self.memory.as_ref().get(..self.next.end)?;
+        let is_behind_header = record.start >= HEADER_LEN;
+        let bytes = memory.get(record).filter(|_| is_behind_header)?;
+        let (header, _) = RecordHeader::read_from_prefix(bytes).ok()?;
+        (record_len(header.len.get() as usize) == bytes.len()).then_some(header.crc.get())
     }
 
     /// The file header, with which a standby begins.

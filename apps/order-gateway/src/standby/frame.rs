@@ -26,11 +26,20 @@ pub(super) enum Frame<'a> {
     /// To either: the sender ends, and nobody takes over.
     Leave,
     /// To a primary that writes into the copy itself: where, and the queue pair to do it by.
-    Memory { address: u64, rkey: u32, len: u64, end: RdmaEnd },
+    Memory { address: u64, rkey: u32, len: u64, end: RdmaEnd, last: LastRecord },
     /// To the standby: the queue pair that writes.
     Queue(RdmaEnd),
     /// To the primary: the standby's queue pair answers.
     Ready,
+}
+
+/// The last record of a copy: its sum tells one history of a journal from another. Zeros where there
+/// is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LastRecord {
+    /// Its position.
+    pub(super) start: u64,
+    pub(super) sum: u32,
 }
 
 /// A queue pair of a peer.
@@ -58,7 +67,7 @@ impl RdmaEnd {
 impl<'a> Frame<'a> {
     /// Appends the frame to `out`.
     pub(super) fn emit(self, out: &mut Vec<u8>) {
-        let mut end_words = [0; 5];
+        let mut end_words = [0; 7];
         let (kind, numbers, bytes): (u8, &[u64], &[u8]) = match self {
             Self::Follow { standby, journal, end } => (b'F', &[standby, journal, end], &[]),
             Self::Header(bytes) => (b'H', &[], bytes),
@@ -68,9 +77,9 @@ impl<'a> Frame<'a> {
             Self::End { end } => (b'A', &[end], &[]),
             Self::HandOver => (b'T', &[], &[]),
             Self::Leave => (b'L', &[], &[]),
-            Self::Memory { address, rkey, len, end } => {
+            Self::Memory { address, rkey, len, end, last } => {
                 let [numbers, place] = end.words();
-                end_words = [address, rkey.into(), len, numbers, place];
+                end_words = [address, rkey.into(), len, numbers, place, last.start, last.sum.into()];
                 (b'M', &end_words, &[])
             }
             Self::Queue(end) => {
@@ -109,9 +118,10 @@ impl<'a> Frame<'a> {
             (b'A', 8, (Some(end), ..)) => Self::End { end },
             (b'T', 0, _) => Self::HandOver,
             (b'L', 0, _) => Self::Leave,
-            (b'M', 40, (Some(address), Some(rkey), Some(len))) => {
+            (b'M', 56, (Some(address), Some(rkey), Some(len))) => {
                 let end = RdmaEnd::of([number(3).unwrap_or(0), number(4).unwrap_or(0)]);
-                Self::Memory { address, rkey: rkey as u32, len, end }
+                let last = LastRecord { start: number(5).unwrap_or(0), sum: number(6).unwrap_or(0) as u32 };
+                Self::Memory { address, rkey: rkey as u32, len, end, last }
             }
             (b'Q', 16, (Some(numbers), Some(place), _)) => Self::Queue(RdmaEnd::of([numbers, place])),
             (b'K', 0, _) => Self::Ready,

@@ -12,7 +12,7 @@ use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 
-use super::frame::{Frame, RdmaEnd, take_frames};
+use super::frame::{Frame, LastRecord, RdmaEnd, take_frames};
 use super::link::name;
 use super::promise::{Followed, Promise, SILENCE_NS};
 use crate::host::{Host, Listener, Stream, is_nothing};
@@ -126,7 +126,7 @@ impl Holder {
         self.out.clear();
         self.take_back();
         let Some(Copy::Ours(memory)) = self.copy.take() else { return Err("the copy is gone".to_owned()) };
-        let (journal, end) = match place(&memory) {
+        let (journal, end, last) = match place(&memory) {
             Ok(place) => place,
             Err(why) => {
                 self.copy = Some(Copy::Ours(memory));
@@ -139,7 +139,7 @@ impl Holder {
         let qpn = self.port.device().qpn(qp).map_or(0, Qpn::get);
         let own = RdmaEnd { qpn, psn: self.psn.get(), mtu: self.port.mtu() as u8, ip: self.ip };
         Frame::Follow { standby: self.standby, journal, end }.emit(&mut self.out);
-        Frame::Memory { address: mr.address, rkey: mr.key, len, end: own }.emit(&mut self.out);
+        Frame::Memory { address: mr.address, rkey: mr.key, len, end: own, last }.emit(&mut self.out);
         Ok(())
     }
 
@@ -278,13 +278,21 @@ impl Holder {
     }
 }
 
-/// The id and the end of the journal in `memory`; zeros for none yet.
-fn place(memory: &MappedFile) -> Result<(u64, u64), String> {
+/// The id, the end and the last record of the journal in `memory`; zeros for none yet.
+fn place(memory: &MappedFile) -> Result<(u64, u64, LastRecord), String> {
     let bytes: &[u8] = memory.as_ref();
     if bytes.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
-        return Ok((0, 0));
+        return Ok((0, 0, LastRecord::default()));
     }
     let mut records = Records::new(bytes).map_err(|error| error.to_string())?;
-    records.by_ref().for_each(drop);
-    Ok((records.id(), records.end() as u64))
+    let mut start = records.end();
+    loop {
+        let end = records.end();
+        if records.next().is_none() {
+            break;
+        }
+        start = end;
+    }
+    let last = LastRecord { start: start as u64, sum: records.last_sum() };
+    Ok((records.id(), records.end() as u64, last))
 }

@@ -2,7 +2,7 @@
 
 use order_entry::journal::{HEADER_LEN, Journal};
 
-use super::frame::{CONTENT_MAX, Frame, RdmaEnd, take_frames};
+use super::frame::{CONTENT_MAX, Frame, LastRecord, RdmaEnd, take_frames};
 use super::promise::SILENCE_NS;
 use order_entry::journal::JournalMemory;
 
@@ -14,6 +14,8 @@ const OUT_MAX: usize = 256 * 1_024;
 /// A standby is asked four times in a lease. One that is silent for so many of them is gone, while
 /// the connection to a machine that has lost its power stays open for a quarter of an hour.
 const SILENT_LEASES: u64 = 4;
+
+const ANOTHER: &str = "the standby's copy is no part of this journal: it must begin with an empty file";
 
 /// What the gateway writes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +215,10 @@ impl Primary {
                 let end = if id == 0 && self.way != Way::Frames { 0 } else { end };
                 self.follows = Some(Follows { standby, sent: end, acknowledged: end, ..Follows::default() });
             }
-            (Frame::Memory { address, rkey, len, end }, Some(follows)) if self.way != Way::Frames => {
+            (Frame::Memory { address, rkey, len, end, last }, Some(follows)) if self.way != Way::Frames => {
+                if !is_part(follows.acknowledged, last, journal) {
+                    return Err(ANOTHER.to_owned());
+                }
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 follows.memory = Some(Memory { address, rkey, len, from: follows.acknowledged, end });
             }
@@ -245,7 +250,7 @@ impl Primary {
         match (id, usize::try_from(end)) {
             (0, _) => Ok(HEADER_LEN),
             (id, Ok(end)) if id == journal.id() && (HEADER_LEN..=journal.end()).contains(&end) => Ok(end),
-            _ => Err("the standby's copy is no part of this journal: it must begin with an empty file".to_owned()),
+            _ => Err(ANOTHER.to_owned()),
         }
     }
 
@@ -306,6 +311,13 @@ impl Way {
     }
 }
 
+/// Whether a copy that ends at `end` with the record `last` has the history of this journal. A sum
+/// starts from the one before, so the last speaks for all.
+fn is_part<M: JournalMemory>(end: usize, last: LastRecord, journal: &Journal<M>) -> bool {
+    let start = usize::try_from(last.start).unwrap_or(usize::MAX);
+    end <= HEADER_LEN || journal.sum_of(start..end) == Some(last.sum)
+}
+
 impl Follows {
     fn acknowledge(&mut self, end: u64) {
         let end = usize::try_from(end).unwrap_or(usize::MAX).min(self.sent);
@@ -317,7 +329,7 @@ impl Follows {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use order_entry::journal::Journal;
+    use order_entry::journal::{Journal, Records};
 
     use super::*;
 
@@ -338,7 +350,8 @@ mod tests {
         let end = RdmaEnd { qpn: 0x12_3456, psn: 0xff_ffff, mtu: 3, ip: Ipv4Addr::new(192, 0, 2, 1) };
         primary.connected();
         say(primary, Frame::Follow { standby: 7, journal: 0, end: 0 }, journal);
-        say(primary, Frame::Memory { address: 1 << 40, rkey: 9, len: 4_096, end }, journal);
+        let last = LastRecord::default();
+        say(primary, Frame::Memory { address: 1 << 40, rkey: 9, len: 4_096, end, last }, journal);
         assert_eq!(primary.take_memory(), Some(Memory { address: 1 << 40, rkey: 9, len: 4_096, from: 0, end }));
     }
 
@@ -422,6 +435,32 @@ mod tests {
             assert_eq!(primary.poll(LEASE_NS, &journal).is_some(), named == 0);
             assert_eq!(primary.poll(2 * LEASE_NS, &journal), None);
             assert!(!primary.to_send().is_empty());
+        }
+    }
+
+    /// A journal that went back to a backup and traded again has the id and the length, and other
+    /// orders.
+    #[test]
+    fn copy_with_another_history_of_the_journal_is_refused() {
+        let stamp = order_entry::journal::Stamp::default();
+        let (mut ours, mut theirs) = (journal(), journal());
+        for (journal, other) in [(&mut ours, b"an order"), (&mut theirs, b"a cancel")] {
+            journal.append(11, stamp, other).expect("room for a record");
+            journal.append(11, stamp, b"the same").expect("room for a record");
+        }
+        let mut records = Records::new(theirs.memory()).expect("a journal");
+        let start = records.next().map(|_| records.end()).expect("a record") as u64;
+        let end = RdmaEnd { qpn: 1, psn: 1, mtu: 3, ip: Ipv4Addr::LOCALHOST };
+        records.by_ref().for_each(drop);
+        let last = LastRecord { start, sum: records.last_sum() };
+        for (journal, is_admitted) in [(&theirs, true), (&ours, false)] {
+            let mut primary = Primary::writing(LEASE_NS, 0, true);
+            primary.connected();
+            say(&mut primary, Frame::Follow { standby: 7, journal: 5, end: theirs.end() as u64 }, journal);
+            let mut bytes = Vec::new();
+            Frame::Memory { address: 1 << 40, rkey: 9, len: 4_096, end, last }.emit(&mut bytes);
+            assert_eq!(primary.receive(&bytes, journal).is_ok(), is_admitted);
+            assert_eq!(primary.take_memory().is_some(), is_admitted);
         }
     }
 
