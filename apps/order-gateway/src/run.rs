@@ -209,7 +209,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let core = self.gateway.core_mut();
         let noted = match link.turn(now_ns, core.journal(), report) {
             // It has not been asked for a grant yet.
-            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns).inspect_err(|_| link.dismiss()),
+            Some(PrimaryEvent::Attached(id)) => core.set_standby(id, now_ns).inspect_err(|_| link.dismiss(now_ns)),
             Some(PrimaryEvent::Left) => core.set_standby(0, now_ns),
             None => Ok(()),
         };

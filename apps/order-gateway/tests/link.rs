@@ -200,4 +200,8 @@ fn standby_that_the_disk_cannot_take_down_stops_orders() {
     let said = world.turn(0);
     assert!(said.contains("no standby is taken"), "{said}");
     assert!(!world.run.gateway.core().risk().is_armed());
+    // It is not taken again in each turn.
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    assert!(!world.turn(SECOND - 1).contains("no standby is taken"));
+    assert!(world.turn(1).contains("no standby is taken"));
 }

@@ -18,6 +18,7 @@ use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
+use crate::standby::LEASE_MAX;
 
 pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
@@ -126,6 +127,11 @@ fn check_lease(lease_ms: Option<&Spanned<u32>>) -> Result<(), Problem> {
     match lease_ms {
         Some(ms) if *ms.get_ref() < LEASE_MS_MIN => {
             let what = format!("a lease has {LEASE_MS_MIN} ms at least, so that a busy machine does not end it");
+            Err(Problem::new(ms.span(), what))
+        }
+        Some(ms) if u128::from(*ms.get_ref()) > LEASE_MAX.as_millis() => {
+            let most = LEASE_MAX.as_millis();
+            let what = format!("a lease has {most} ms at most: nobody trades for so long when the primary dies");
             Err(Problem::new(ms.span(), what))
         }
         _ => Ok(()),

@@ -66,6 +66,7 @@ fn each_mistake_is_named_with_line_and_column() {
         ("[journal]", "[journal]\nmegabytes = 8", (13, 13), "no room for orders"),
         ("[journal]", "[journal]\nsync = \"never\"", (13, 8), "never"),
         ("[journal]", "[standby]\nlisten = \"192.0.2.1:1\"\nlease_ms = 5\n[journal]", (14, 12), "20 ms at least"),
+        ("[journal]", "[mirror]\nvia = \"eth1\"\nlease_ms = 60001\n[journal]", (14, 12), "60000 ms at most"),
         ("[journal]", "[standby]\nlisten = \"here\"\n[journal]", (13, 10), "an IPv4 address and a port"),
     ] {
         let text = GOOD.replacen(from, to, 1);

@@ -81,11 +81,12 @@ impl<M: JournalMemory> Follower<M> {
                 let end = self.append(records)?;
                 Frame::End { end }.emit(&mut self.out);
             }
-            Frame::Renew { asked_ns, lease_ns } if self.promise.renew(lease_ns, now_ns) => {
-                let end = self.journal().map_or(0, |journal| journal.end() as u64);
-                Frame::Grant { asked_ns, end }.emit(&mut self.out);
+            Frame::Renew { asked_ns, lease_ns } => {
+                if self.promise.renew(lease_ns, now_ns)? {
+                    let end = self.journal().map_or(0, |journal| journal.end() as u64);
+                    Frame::Grant { asked_ns, end }.emit(&mut self.out);
+                }
             }
-            Frame::Renew { .. } => (),
             Frame::HandOver => self.promise.say(Followed::TakeOver),
             Frame::Leave => self.promise.say(Followed::Ended),
             frame => return Err(format!("the primary sent {frame:?}, which is none of its messages")),

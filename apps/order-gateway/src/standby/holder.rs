@@ -69,6 +69,10 @@ struct Holder {
     promise: Promise,
     stream: Option<Box<dyn Stream>>,
     heard_at_ns: u64,
+    /// Something was granted on this connection: whoever asks no grant is not obeyed.
+    has_granted: bool,
+    /// Why the last connection ended, until one has come further.
+    ended: String,
     psn: Psn,
     pending: Vec<u8>,
     out: Vec<u8>,
@@ -90,6 +94,8 @@ impl Holder {
             promise: Promise::default(),
             stream: None,
             heard_at_ns: 0,
+            has_granted: false,
+            ended: String::new(),
             psn: first_psn(),
             pending: Vec::new(),
             out: Vec::new(),
@@ -105,11 +111,11 @@ impl Holder {
             self.heard_at_ns = host.now_ns();
             match self.begin() {
                 Ok(()) => self.stream = Some(stream),
-                Err(why) => report(&why),
+                Err(why) => self.say_once(why, report),
             }
         }
         if let Err(why) = self.exchange(host) {
-            report(&format!("the primary's connection has ended: {why}"));
+            self.say_once(format!("the primary's connection has ended: {why}"), report);
             self.stream = None;
             // Its queue pair writes nothing more, so that the next primary finds the copy as it is.
             self.take_back();
@@ -120,10 +126,19 @@ impl Holder {
         self.promise.poll(host.now_ns())
     }
 
+    /// A primary that is refused comes again and again.
+    fn say_once(&mut self, why: String, report: &mut impl FnMut(&str)) {
+        if self.ended != why {
+            report(&why);
+            self.ended = why;
+        }
+    }
+
     /// A primary has connected: says what the copy has, and where it is.
     fn begin(&mut self) -> Result<(), String> {
         self.pending.clear();
         self.out.clear();
+        self.has_granted = false;
         self.take_back();
         let Some(Copy::Ours(memory)) = self.copy.take() else { return Err("the copy is gone".to_owned()) };
         let (journal, end, last) = match place(&memory) {
@@ -210,13 +225,18 @@ impl Holder {
         match frame {
             Frame::Queue(end) => {
                 self.connect(end)?;
+                self.ended.clear();
                 Frame::Ready.emit(&mut self.out);
             }
             Frame::Renew { asked_ns, lease_ns } => {
-                if self.promise.renew(lease_ns, now_ns) {
+                if self.promise.renew(lease_ns, now_ns)? {
+                    self.has_granted = true;
                     // What has arrived the primary knows by its completions.
                     Frame::Grant { asked_ns, end: 0 }.emit(&mut self.out);
                 }
+            }
+            Frame::HandOver | Frame::Leave if !self.has_granted => {
+                return Err("it has left, and had asked for no grant: the copy waits for the next primary".to_owned());
             }
             Frame::HandOver => self.promise.say(Followed::TakeOver),
             Frame::Leave => self.promise.say(Followed::Ended),

@@ -27,6 +27,10 @@ const RETRY_NS: u64 = RETRY.as_nanos() as u64;
 /// A read waits no longer, because the promise ends in time; a record that arrives ends it at once.
 const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
+/// A mirror that ends a connection without a grant is dialed again after this time: it would refuse
+/// the next one too, and each costs the thread of the orders a queue pair.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 const LEFT: &str = "the mirror has left: nothing is sent until there is one again, or until a person says `alone`";
 
 /// The primary's listener, its standby's connection, and what of the output may leave.
@@ -40,6 +44,10 @@ pub struct StandbyLink {
     /// Times that a standby's connection was lost.
     losses: u64,
     heard_at_ns: u64,
+    /// When the next connection is taken.
+    retry_at_ns: u64,
+    /// Why the last connection ended, until one has come further.
+    ended: String,
     /// So many bytes of the output may leave when the standby has the records before this position.
     barrier: Option<(usize, usize)>,
 }
@@ -48,8 +56,7 @@ impl StandbyLink {
     /// Waits for a standby at `listener`. `standby` is the one that the journal names.
     pub fn new(listener: Box<dyn Listener>, lease: Duration, standby: u64) -> Self {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
-        let primary = Primary::new(lease_ns, standby);
-        Self { listener, stream: None, primary, writer: None, losses: 0, heard_at_ns: 0, barrier: None }
+        Self::over(listener, Primary::new(lease_ns, standby), None)
     }
 
     /// Writes into the memory of a standby, to which `dialer` connects. `standby` is the one that
@@ -67,7 +74,12 @@ impl StandbyLink {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let primary = Primary::writing(lease_ns, standby, policy != MirrorPolicy::GoOn);
         let writer = Some(Writer::new(port, policy)?);
-        Ok(Self { listener: dialer, stream: None, primary, writer, losses: 0, heard_at_ns: 0, barrier: None })
+        Ok(Self::over(dialer, primary, writer))
+    }
+
+    fn over(listener: Box<dyn Listener>, primary: Primary, writer: Option<Writer>) -> Self {
+        let (heard_at_ns, retry_at_ns, ended) = (0, 0, String::new());
+        Self { listener, stream: None, primary, writer, losses: 0, heard_at_ns, retry_at_ns, ended, barrier: None }
     }
 
     /// What was written into a standby's memory, and how often its connection was lost.
@@ -115,7 +127,8 @@ impl StandbyLink {
     }
 
     /// Drops a standby that has just attached, and that nothing was asked of.
-    pub fn dismiss(&mut self) {
+    pub fn dismiss(&mut self, now_ns: u64) {
+        self.retry_at_ns = now_ns.saturating_add(PAUSE_NS);
         self.disconnect();
         self.primary.dismiss();
     }
@@ -133,6 +146,7 @@ impl StandbyLink {
         report: &mut impl FnMut(&str),
     ) -> Option<PrimaryEvent> {
         if self.stream.is_none()
+            && now_ns >= self.retry_at_ns
             && let Some(stream) = self.listener.accept()
         {
             self.stream = Some(stream);
@@ -141,14 +155,7 @@ impl StandbyLink {
         }
         self.stream.as_ref()?;
         let event = self.exchange(now_ns, journal, report).unwrap_or_else(|why| {
-            let effect = match self.writer.as_ref().map(Writer::policy) {
-                Some(MirrorPolicy::GoOn) => "; orders go on without it",
-                Some(_) => "; no order leaves without it",
-                None => "",
-            };
-            report(&format!("the standby's connection has ended: {why}{effect}"));
-            self.losses += 1;
-            self.disconnect();
+            self.lose(now_ns, why, report);
             None
         });
         match event {
@@ -158,6 +165,24 @@ impl StandbyLink {
             None => (),
         }
         event
+    }
+
+    /// The connection has ended. A reason that comes again is said once.
+    fn lose(&mut self, now_ns: u64, why: String, report: &mut impl FnMut(&str)) {
+        let effect = match self.writer.as_ref().map(Writer::policy) {
+            Some(MirrorPolicy::GoOn) => "; orders go on without it",
+            Some(_) => "; no order leaves without it",
+            None => "",
+        };
+        if self.writer.is_some() && !self.primary.has_promise() {
+            self.retry_at_ns = now_ns.saturating_add(PAUSE_NS);
+        }
+        if self.primary.has_promise() || self.ended != why {
+            report(&format!("the standby's connection has ended: {why}{effect}"));
+            self.ended = why;
+        }
+        self.losses += 1;
+        self.disconnect();
     }
 
     fn disconnect(&mut self) {
@@ -193,6 +218,7 @@ impl StandbyLink {
         if let Some(writer) = &mut self.writer
             && writer.turn(&mut self.primary, journal)?
         {
+            self.ended.clear();
             report("the mirror's memory is written from now on");
         }
         event = event.or(self.primary.poll(now_ns, journal));

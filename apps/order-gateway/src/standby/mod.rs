@@ -57,5 +57,5 @@ pub use follower::Follower;
 pub use holder::hold;
 pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};
-pub use promise::Followed;
+pub use promise::{Followed, LEASE_MAX};
 pub use writer::{MIRROR_PORT, MirrorPolicy, mirror_address};

@@ -133,6 +133,11 @@ impl Primary {
         }
     }
 
+    /// Whether the standby has granted something on this connection.
+    pub(super) fn has_promise(&self) -> bool {
+        self.follows.as_ref().is_some_and(|follows| follows.has_promised)
+    }
+
     /// Where the standby that has just connected is written into.
     pub(super) fn take_memory(&mut self) -> Option<Memory> {
         self.follows.as_mut()?.memory.take()

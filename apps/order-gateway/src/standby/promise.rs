@@ -1,7 +1,13 @@
 //! What a standby has promised, and what it does next.
 
+use std::time::Duration;
+
 /// After this silence of a peer of whom no grant tells sooner that it is gone, its connection ends.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// A lease has this length at most: nobody trades for so long when a primary dies, and whoever
+/// reaches a mirror's port could have it wait for ever.
+pub const LEASE_MAX: Duration = Duration::from_secs(60);
 
 /// What a standby does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +28,18 @@ pub(super) struct Promise {
 
 impl Promise {
     /// Promises not to take over for a lease and an eighth from now on. False where it takes over
-    /// or ends already: then nothing is promised.
-    pub(super) fn renew(&mut self, lease_ns: u64, now_ns: u64) -> bool {
+    /// or ends already: then nothing is promised. An error is a lease that is too long.
+    pub(super) fn renew(&mut self, lease_ns: u64, now_ns: u64) -> Result<bool, String> {
+        if u128::from(lease_ns) > LEASE_MAX.as_nanos() {
+            let most = LEASE_MAX.as_secs();
+            return Err(format!("the primary asks for a lease of {} s: {most} s at most", lease_ns / 1_000_000_000));
+        }
         if self.next.is_some() {
-            return false;
+            return Ok(false);
         }
         let until_ns = now_ns.saturating_add(lease_ns.saturating_add(lease_ns / 8));
         self.until_ns = Some(self.until_ns.unwrap_or(0).max(until_ns));
-        true
+        Ok(true)
     }
 
     /// The first word holds.
@@ -53,5 +63,18 @@ impl Promise {
     /// Whether it has granted something, behind which it takes over when it hears no more.
     pub(super) const fn has_promised(&self) -> bool {
         self.until_ns.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_without_end_is_refused_and_promises_nothing() {
+        let mut promise = Promise::default();
+        assert!(promise.renew(LEASE_MAX.as_nanos() as u64 + 1, 1).is_err());
+        assert!(promise.renew(u64::MAX, 1).is_err() && !promise.has_promised());
+        assert_eq!(promise.renew(LEASE_MAX.as_nanos() as u64, 1), Ok(true));
     }
 }

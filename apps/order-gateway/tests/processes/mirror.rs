@@ -1,7 +1,8 @@
 //! A primary that is killed under load: the mirror that it has written by RDMA over a wire has all
 //! that it sent.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -177,6 +178,30 @@ fn journal_that_names_a_mirror_is_refused_where_orders_go_on_without_one() {
     let ended = Command::new(env!("CARGO_BIN_EXE_order-gateway")).args(["run", &ours]).output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.code() == Some(1) && said.contains("say `alone`"), "{said}");
+}
+
+/// Whoever reaches the port of a mirror does not end it, nor has it take over.
+#[test]
+fn mirror_obeys_nobody_who_has_asked_for_no_grant() {
+    let Some(wire) = Wire::new("mirror_obeys_nobody_who_has_asked_for_no_grant") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    wire.near.enter().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let theirs = config(directory.path(), "theirs", "");
+    let (mirror, said) = program(&wire, false, &["mirror", &theirs, "10.9.0.2", "--via", "veth1"]);
+    wait_for(&said, "holds a mirror at rdma://10.9.0.2:9301");
+    // Frames without content: hand over, leave. The last asks for a lease of 584 years.
+    let lease = [&[16, 0, 0, 0, b'R'][..], &[0; 8], &[0xff; 8]].concat();
+    // What is said twice in a row is said once.
+    let told = [Some("had asked for no grant"), None, Some("60 s at most")];
+    for (frame, words) in [&[0, 0, 0, 0, b'T'][..], &[0, 0, 0, 0, b'L'], &lease].into_iter().zip(told) {
+        let mut stream = TcpStream::connect("10.9.0.2:9301").unwrap();
+        stream.write_all(frame).unwrap();
+        // It ends the connection, or resets it.
+        let _ = stream.read_to_end(&mut Vec::new());
+        words.into_iter().for_each(|words| wait_for(&said, words));
+    }
+    end(mirror);
 }
 
 /// Kills the mirror of a primary by a policy, and returns the primary and what it says then.
