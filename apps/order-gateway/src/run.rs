@@ -361,12 +361,12 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 self.standby.iter_mut().for_each(StandbyLink::alone);
             }
             Command::HandOver => {
-                let connection = &mut self.connection;
+                let (connection, host, journal) = (&mut self.connection, &*self.host, core.journal());
                 let silence = || connection.reset(report);
-                if self.standby.as_mut().is_some_and(|link| link.hand_over(now_ns, silence)) {
+                if self.standby.as_mut().is_some_and(|link| link.hand_over(host, journal, silence)) {
                     return Commanded::End;
                 }
-                report("no standby has a grant in force: nobody can take over");
+                report("no standby has a grant in force and all records: nobody can take over");
             }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {

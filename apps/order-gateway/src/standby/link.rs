@@ -239,15 +239,35 @@ impl StandbyLink {
     }
 
     /// The standby takes over now, and nothing is sent to the venue any more: `silence` ends the
-    /// line to the venue, before the standby is told. False where none has a grant in force.
-    pub fn hand_over(&mut self, now_ns: u64, silence: impl FnOnce()) -> bool {
-        let is_there = self.primary.hand_over(now_ns);
+    /// line to the venue, before the standby is told. False where none has a grant in force, or
+    /// its memory has not all records of `journal` within a lease.
+    pub fn hand_over<M: JournalMemory>(
+        &mut self,
+        host: &dyn Host,
+        journal: &Journal<M>,
+        silence: impl FnOnce(),
+    ) -> bool {
+        let is_there = self.drain(host, journal) && self.primary.hand_over(host.now_ns());
         if is_there {
             silence();
         }
         // What is lost here is done at the end of the standby's promise.
         let _ = self.flush();
         is_there
+    }
+
+    /// Has WRITEs take all that is in `journal` to the standby's memory. Frames arrive in order, and
+    /// WRITEs go another way than the word to take over. No order leaves meanwhile.
+    fn drain<M: JournalMemory>(&mut self, host: &dyn Host, journal: &Journal<M>) -> bool {
+        let Some(writer) = &mut self.writer else { return true };
+        let begun_ns = host.now_ns();
+        while !self.primary.has(journal.end()) {
+            let is_late = host.now_ns().saturating_sub(begun_ns) >= self.primary.lease_ns();
+            if is_late || writer.turn(&mut self.primary, journal).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// The gateway ends: so does its standby.

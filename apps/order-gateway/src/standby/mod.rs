@@ -43,7 +43,10 @@
 //!          == WRITE ===========▶ the copy: a beginning of the journal at any time
 //! ```
 //!
-//! Before a standby looks at the copy to take over, it takes the key back.
+//! The position comes with the sum of the last record, so that a copy with another history of the
+//! same journal is refused. A mirror is asked for its first grant when it has what the journal had
+//! as its queue pair answered: before, it would take over without that. Before a standby looks at
+//! the copy to take over, it takes the key back.
 
 mod follower;
 mod frame;

@@ -180,6 +180,36 @@ fn journal_that_names_a_mirror_is_refused_where_orders_go_on_without_one() {
     assert!(ended.status.code() == Some(1) && said.contains("say `alone`"), "{said}");
 }
 
+/// By the policy `stop` records may still be on their way when a person says `handover`.
+#[test]
+fn mirror_takes_over_with_the_whole_journal_when_it_is_told_to() {
+    let Some(wire) = Wire::new("mirror_takes_over_with_the_whole_journal_when_it_is_told_to") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let ours = config(directory.path(), "ours", "[mirror]\nvia = \"veth0\"\npolicy = \"stop\"\n");
+    let socket = directory.path().join("ours.sock");
+    let text = std::fs::read_to_string(&ours).unwrap();
+    std::fs::write(&ours, format!("control = {socket:?}\n{text}")).unwrap();
+    let theirs = config(directory.path(), "theirs", "");
+    let (mirror, mirror_said) = program(&wire, false, &["mirror", &theirs, "10.9.0.2", "--via", "veth1"]);
+    wait_for(&mirror_said, "holds a mirror at rdma://10.9.0.2:9301");
+    let (mut primary, said) = program(&wire, true, &["run", &ours, "--mirror", "rdma://10.9.0.2"]);
+    wait_for(&said, "a standby follows");
+    (0..2).for_each(|_| wait_for(&said, "no connection to 127.0.0.1:9"));
+    let tell = |word: &str| {
+        let words = ["tell", socket.to_str().unwrap(), word];
+        Command::new(env!("CARGO_BIN_EXE_order-gateway")).args(words).output().unwrap()
+    };
+    // Records that nobody waits for.
+    (0..8).for_each(|_| assert!(tell("arm").status.success() && tell("disarm").status.success()));
+    assert!(tell("handover").status.success());
+    assert!(primary.wait().unwrap().success());
+    wait_for(&mirror_said, "takes over from its mirror");
+    let copy = whole(&directory.path().join("theirs.journal"));
+    assert!(copy.starts_with(&whole(&directory.path().join("ours.journal"))), "it goes on behind the primary's end");
+    end(mirror);
+}
+
 /// Whoever reaches the port of a mirror does not end it, nor has it take over.
 #[test]
 fn mirror_obeys_nobody_who_has_asked_for_no_grant() {
