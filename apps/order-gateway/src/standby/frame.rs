@@ -33,8 +33,8 @@ pub(super) enum Frame<'a> {
     Ready,
 }
 
-/// The last record of a copy: its sum tells one history of a journal from another. Zeros where there
-/// is none.
+/// The last record of a copy: its sum tells one history of a journal from another. Zeros where
+/// there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LastRecord {
     /// Its position.

@@ -256,8 +256,8 @@ impl StandbyLink {
         is_there
     }
 
-    /// Has WRITEs take all that is in `journal` to the standby's memory. Frames arrive in order, and
-    /// WRITEs go another way than the word to take over. No order leaves meanwhile.
+    /// Has WRITEs take all that is in `journal` to the standby's memory. Frames arrive in order,
+    /// and WRITEs go another way than the word to take over. No order leaves meanwhile.
     fn drain<M: JournalMemory>(&mut self, host: &dyn Host, journal: &Journal<M>) -> bool {
         let Some(writer) = &mut self.writer else { return true };
         let begun_ns = host.now_ns();
