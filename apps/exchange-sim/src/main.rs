@@ -305,13 +305,17 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
 
 fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
-    let (fix, ouch42, boe) = (flags.fix, flags.ouch42, [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)]);
+    let (fix, ouch42, ilink3) = (flags.fix, flags.ouch42, flags.ilink3);
+    let boe = [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)];
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
     if let Some(address) = fix {
         print(&format!("orders by FIX at {}\n", exchange.open_fix(address)?));
     }
     if let Some(address) = ouch42 {
         print(&format!("orders by OUCH 4.2 at {}\n", exchange.open_ouch42(address)?));
+    }
+    if let Some(address) = ilink3 {
+        print(&format!("orders by iLink 3 at {}\n", exchange.open_ilink3(address)?));
     }
     for (address, version) in boe {
         if let Some(address) = address {

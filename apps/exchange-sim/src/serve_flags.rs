@@ -32,6 +32,11 @@ pub(crate) struct ServeFlags {
     /// Take orders by Cboe BOE version 3 at this address and port too.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     pub(crate) boe3: Option<SocketAddrV4>,
+    /// Take orders by CME iLink 3 at this address and port too: the first three characters of an
+    /// account's user are the login's session, the others its firm, its password's bytes are the
+    /// key.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    pub(crate) ilink3: Option<SocketAddrV4>,
     /// Give accounts copies of their trades at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     drop_copy: Option<SocketAddrV4>,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boe;
+mod cl_ord_id;
 mod codec;
 pub mod fix;
 pub mod ilink3;

@@ -73,6 +73,12 @@ fn main() -> ExitCode {
 fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
     let config = Config::read(path)?;
     let limits = LimitsFile::read(&config.limits)?;
+    if let Some(symbol) = config.unnamed(&limits.instruments()) {
+        return Err(Error::Usage(format!(
+            "{}: [venue.ilink3] securities lacks {symbol} of the limits",
+            path.display()
+        )));
+    }
     Ok((config, limits))
 }
 
@@ -171,6 +177,7 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Opti
         Some(VenueClient::Fix(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Boe2(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Boe3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
+        Some(VenueClient::Ilink3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         None => Err(Error::failed("the venue's names are too long")),
     }
 }

@@ -9,6 +9,7 @@ use order_entry::Text;
 use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
 use order_entry::journal::{Journal, JournalMemory};
 use order_entry::orders::OrderCapacity;
 use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
@@ -237,6 +238,25 @@ impl SimSession for Boe3Client {
 
     fn start() -> Self {
         Self::new(port(), BoeFirm::new(boe::Capacity::CUSTOMER))
+    }
+}
+
+impl SimSession for Ilink3Client {
+    const PROTOCOL: Protocol = Protocol::Ilink3;
+
+    fn start() -> Self {
+        let identity = ilink3::Identity {
+            session: Text(*b"TRA"),
+            firm: Text(*b"DER\0\0"),
+            access_key: Text([0; 20]),
+            key: ilink3::Key::from_bytes(b"SECRET"),
+            system: Text([0; 30]),
+            system_version: Text([0; 10]),
+            system_vendor: Text([0; 10]),
+        };
+        let config = ilink3::ClientConfig { keep_alive_ms: 2_000, ..ilink3::ClientConfig::new(identity) };
+        let (operator, location) = (Text([b'O'; 20]), Text(*b"US,IL"));
+        Self::new(config, IlinkFirm { operator, location, party_details: 1, securities: [1].into() }, EPOCH_NS)
     }
 }
 

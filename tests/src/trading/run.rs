@@ -2,6 +2,7 @@
 
 use order_entry::boe::{Boe2Client, Boe3Client};
 use order_entry::fix::FixClient;
+use order_entry::ilink3::Ilink3Client;
 use order_entry::ouch::{Ouch42Client, OuchClient};
 
 use super::gateway::SimSession;
@@ -33,6 +34,7 @@ pub fn run_seed(protocol: Protocol, seed: u64) -> Result<Summary, String> {
         Protocol::Fix => run::<FixClient>(seed),
         Protocol::Boe2 => run::<Boe2Client>(seed),
         Protocol::Boe3 => run::<Boe3Client>(seed),
+        Protocol::Ilink3 => run::<Ilink3Client>(seed),
     }
 }
 

@@ -39,11 +39,13 @@ pub enum Protocol {
     Boe2,
     /// Cboe BOE, version 3.
     Boe3,
+    /// CME iLink 3.
+    Ilink3,
 }
 
 impl Protocol {
     /// Each.
-    pub const ALL: [Self; 5] = [Self::Ouch, Self::Ouch42, Self::Fix, Self::Boe2, Self::Boe3];
+    pub const ALL: [Self; 6] = [Self::Ouch, Self::Ouch42, Self::Fix, Self::Boe2, Self::Boe3, Self::Ilink3];
 }
 
 /// A run that is determined.

@@ -36,3 +36,8 @@ fn orders_positions_and_journals_agree_by_boe_2_after_crashes_and_takeovers() {
 fn orders_positions_and_journals_agree_by_boe_3_after_crashes_and_takeovers() {
     play(Protocol::Boe3, 40);
 }
+
+#[test]
+fn orders_positions_and_journals_agree_by_ilink_3_after_crashes_and_takeovers() {
+    play(Protocol::Ilink3, 40);
+}

@@ -7,6 +7,7 @@
 mod boe;
 mod connection;
 mod fix;
+mod ilink3;
 mod market_data;
 mod order_port;
 mod order_server;
@@ -32,6 +33,7 @@ use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings
 use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
 use fix::FixSession;
+use ilink3::IlinkSession;
 use market_data::MarketData;
 use order_port::{AnyPort, Clock, OrderPort, OrderSession, Turn};
 pub use order_server::OrderServer;
@@ -190,6 +192,18 @@ impl Exchange {
             BoeVersion::V2 => self.open_port::<BoeSession<V2>>(address),
             BoeVersion::V3 => self.open_port::<BoeSession<V3>>(address),
         }
+    }
+
+    /// Takes orders by CME's iLink 3 at `address` too, as [`Exchange::open_fix`] does by FIX. The
+    /// first three characters of an account's user are the login's session, the others its firm,
+    /// and its password's bytes are the key of the signatures. The number of an instrument
+    /// (SecurityID) is its position in the listing, from 1 on.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_ilink3(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
+        self.open_port::<IlinkSession>(address)
     }
 
     fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {

@@ -5,6 +5,7 @@ use order_entry::boe::{V2, V3};
 use super::BoeVersion;
 use super::boe::BoeSession;
 use super::fix::FixSession;
+use super::ilink3::IlinkSession;
 use super::order_port::{Clock, Cx, Identified, OrderSession};
 use crate::venue::{Effect, Venue};
 
@@ -29,6 +30,11 @@ impl OrderServer {
             BoeVersion::V3 => Box::new(Of::<BoeSession<V3>>(None)),
         };
         Self { session, account, epoch_ns }
+    }
+
+    /// The session by iLink 3 of `account`, as [`OrderServer::fix`] has it.
+    pub fn ilink3(account: usize, epoch_ns: u64) -> Self {
+        Self { session: Box::new(Of::<IlinkSession>(None)), account, epoch_ns }
     }
 
     /// Whether the first bytes of a connection are the account's login; none while that is not

@@ -17,6 +17,7 @@ pub(crate) mod boe;
 mod entry;
 mod faults;
 pub(crate) mod fix;
+pub(crate) mod ilink3;
 mod named;
 mod ouch42;
 mod terms;

@@ -261,6 +261,12 @@ impl Client {
         self.emit_sequence(now_ns, false, output)
     }
 
+    /// Passes over our numbers below `next`, which nothing carries. [`skip`](Self::skip) tells the
+    /// venue.
+    pub fn pass_over(&mut self, next: u32) {
+        self.facts.next = next.max(self.facts.next);
+    }
+
     /// Asks for messages of the venue again, of this session, or of an earlier one by its
     /// identifier `last_uuid`. One request at a time.
     ///
@@ -423,6 +429,11 @@ impl Client {
     /// Whether orders may be sent.
     pub fn is_established(&self) -> bool {
         self.facts.state == State::Established
+    }
+
+    /// Whether a request for messages again is open.
+    pub const fn is_retransmitting(&self) -> bool {
+        self.facts.open_request.is_some()
     }
 
     /// The session's identifier, our next number and the venue's next, for a journal.

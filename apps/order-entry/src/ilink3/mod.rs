@@ -25,9 +25,10 @@
 //! structure here is of a later version of the schema, and its further fields are passed over; a
 //! shorter one is refused, so that versions before 9 are not in.
 //!
-//! Not in: quotes, crosses, spreads and their legs, party details, addenda; their templates are
-//! passed on by number as [`Frame`]s. Queuing live messages behind a hole is the caller's, who is
-//! told of the hole with the message behind it.
+//! Not in: quotes, crosses, spreads and their legs, party details; their templates are passed on by
+//! number as [`Frame`]s. Queuing live messages behind a hole is the caller's, who is told of the
+//! hole with the message behind it. [`Ilink3Client`] is such a caller: a client's session of orders
+//! behind the interface of all protocols.
 
 mod auth;
 mod client;
@@ -36,7 +37,9 @@ mod client_facts;
 mod client_messages;
 mod error;
 mod frame;
+mod orders;
 mod ranges;
+mod rare_reports;
 mod reports;
 mod server;
 mod server_event;
@@ -52,6 +55,8 @@ pub use client_event::{ClientConfig, ClientEvent, Identity, Missing};
 pub use client_messages::{CancelOrder, MassAction, NewOrder, ReplaceOrder, StatusRequest};
 pub use error::IlinkError;
 pub use frame::{Frame, emit};
+pub use orders::{Ilink3Client, IlinkClientError, IlinkFirm};
+pub use rare_reports::{MassActionReport, OrderStatus, TradeAddendum};
 pub use reports::{OrderAccepted, OrderCancelled, OrderEliminated, OrderReplaced};
 pub use server::Server;
 pub use server_event::{ServerConfig, ServerEvent};

@@ -7,7 +7,8 @@
 //! ([`Ouch42Client`](crate::ouch::Ouch42Client)) of that to an order which must be refused, FIX
 //! ([`FixClient`](crate::fix::FixClient)) of the answer to a TestRequest, before which the venue
 //! has asked for what it misses, BOE ([`BoeOrderClient`](crate::boe::BoeOrderClient)) of the end of
-//! the replay.
+//! the replay, iLink 3 ([`Ilink3Client`](crate::ilink3::Ilink3Client)) of the answer to a request
+//! for messages again.
 
 use core::fmt;
 

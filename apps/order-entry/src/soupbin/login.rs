@@ -180,6 +180,16 @@ impl Credentials {
         Some(Self { username: pad_right(username)?, password: pad_right(password)? })
     }
 
+    /// The user, without its padding.
+    pub fn username(&self) -> &[u8] {
+        self.username.trim_ascii_end()
+    }
+
+    /// The password, without its padding.
+    pub fn password(&self) -> &[u8] {
+        self.password.trim_ascii_end()
+    }
+
     /// Whether a login has these credentials, in upper or lower case.
     pub fn match_login(&self, login: &LoginRequest) -> bool {
         self.username.eq_ignore_ascii_case(&login.username) && self.password.eq_ignore_ascii_case(&login.password)

@@ -1,5 +1,6 @@
 //! The configuration file: TOML, read strictly. Each error names line and column.
 
+mod ilink3;
 mod mirror;
 mod venue;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use market::Symbol;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -264,6 +266,11 @@ impl Config {
     /// [`Config::read`].
     pub fn client(&self, instruments: &[Instrument], epoch_offset_ns: u64) -> Option<VenueClient> {
         self.venue.client(instruments.iter().map(|instrument| instrument.symbol).collect(), epoch_offset_ns)
+    }
+
+    /// An instrument of which the venue's section must say what the venue calls it, and does not.
+    pub fn unnamed(&self, instruments: &[Instrument]) -> Option<Symbol> {
+        self.venue.unnamed(instruments.iter().map(|instrument| instrument.symbol))
     }
 
     /// The drop copy, read as the venue's user.

@@ -1,3 +1,5 @@
+use order_entry::risk::Route;
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -169,6 +171,58 @@ fn each_mistake_of_boe_is_named_with_line_and_column() {
     ] {
         let text = BOE.replacen(from, to, 1);
         assert_ne!(text, BOE, "{from}");
+        let (line, column, what) = place(&text);
+        assert!(what.contains(word), "{to}: {what}");
+        assert_eq!((line, column), at, "{to}: {what}");
+    }
+}
+
+const ILINK3: &str = r#"
+limits = "limits.toml"
+
+[venue]
+protocol = "ilink3"
+primary = "192.0.2.1:9100"
+
+[venue.ilink3]
+session = "ABC"
+firm = "007"
+access_key = "ACCESS"
+key = "c2VjcmV0"
+operator = "DESK 7"
+location = "US,IL"
+party_details = 1
+securities = { ESZ6 = 12345 }
+
+[journal]
+path = "orders.journal"
+"#;
+
+#[test]
+fn section_of_ilink_3_makes_its_session_where_it_names_each_instrument() {
+    let config = parse::<Config>(ILINK3, Config::check).unwrap();
+    let instrument = |symbol| Instrument { symbol: Symbol::new(symbol).unwrap(), route: Route::default() };
+    let (named, unnamed) = (instrument("ESZ6"), instrument("NQZ6"));
+    assert_eq!(config.unnamed(&[named]), None);
+    assert!(matches!(config.client(&[named], 0), Some(VenueClient::Ilink3(_))));
+    assert_eq!(config.unnamed(&[named, unnamed]), Some(unnamed.symbol));
+    assert!(config.client(&[named, unnamed], 0).is_none());
+}
+
+#[test]
+fn each_mistake_of_ilink_3_is_named_with_line_and_column() {
+    for (from, to, at, word) in [
+        ("\"ABC\"", "\"ABCD\"", (9, 11), "3 bytes at most"),
+        ("\"007\"", "\"007007\"", (10, 8), "5 bytes at most"),
+        ("c2VjcmV0", "c2Vj+mV0", (12, 7), "base64"),
+        ("party_details", "keep_alive_ms = 50\nparty_details", (15, 17), "100 to 60000 ms"),
+        ("\"ilink3\"", "\"boe2\"", (8, 1), "boe2 has no key `ilink3`"),
+        ("primary", "user = \"USER\"\nprimary", (6, 8), "ilink3 has no key `user`"),
+        ("primary", "capacity = \"customer\"\nprimary", (6, 12), "ilink3 has no such capacity"),
+        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (18, 1), "none with ilink3"),
+    ] {
+        let text = ILINK3.replacen(from, to, 1);
+        assert_ne!(text, ILINK3, "{from}");
         let (line, column, what) = place(&text);
         assert!(what.contains(word), "{to}: {what}");
         assert_eq!((line, column), at, "{to}: {what}");

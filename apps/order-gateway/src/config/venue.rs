@@ -9,11 +9,13 @@ use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::orders::OrderCapacity;
 use order_entry::fix::session::{Schedule, SessionConfig, Version};
 use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::ilink3::Ilink3Client;
 use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::soupbin::{ClientConfig, Credentials};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::ilink3::Ilink3Section;
 use super::{Problem, endpoint, optional_endpoint};
 
 /// HeartBtInt (108) where none is given: a dead line is found after 2.4 of it.
@@ -43,6 +45,7 @@ pub struct VenueConfig {
     opens: Option<Spanned<String>>,
     closes: Option<Spanned<String>>,
     capacity: Option<Spanned<CapacityWord>>,
+    ilink3: Option<Spanned<Ilink3Section>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -56,6 +59,7 @@ enum Protocol {
     Fix50,
     Boe2,
     Boe3,
+    Ilink3,
 }
 
 impl Protocol {
@@ -67,6 +71,7 @@ impl Protocol {
             Self::Fix50 => Family::Fix(Version::Fix50Sp2),
             Self::Boe2 => Family::Boe { has_operator: false },
             Self::Boe3 => Family::Boe { has_operator: true },
+            Self::Ilink3 => Family::Ilink3,
         }
     }
 
@@ -79,6 +84,7 @@ impl Protocol {
             Self::Fix50 => "fix50",
             Self::Boe2 => "boe2",
             Self::Boe3 => "boe3",
+            Self::Ilink3 => "ilink3",
         }
     }
 }
@@ -92,6 +98,8 @@ enum Family {
     Boe {
         has_operator: bool,
     },
+    /// Its keys are in a section of their own.
+    Ilink3,
 }
 
 /// For whom orders trade.
@@ -156,6 +164,8 @@ pub enum VenueClient {
     Boe2(Boe2Client),
     /// Cboe BOE, version 3.
     Boe3(Boe3Client),
+    /// CME iLink 3.
+    Ilink3(Ilink3Client),
 }
 
 /// A key of the section, if it is there: its name, and where its value is.
@@ -170,7 +180,11 @@ impl VenueConfig {
         let account = [("account", account.as_ref())];
         let more = [("username", username.as_ref()), ("opens", opens.as_ref()), ("closes", closes.as_ref())];
         let password = [("password", password.as_ref())];
-        match self.protocol.get_ref().family() {
+        let family = self.protocol.get_ref().family();
+        if let Some(section) = self.ilink3.as_ref().filter(|_| family != Family::Ilink3) {
+            return Err(self.stranger("ilink3", section));
+        }
+        match family {
             Family::Ouch => {
                 self.needs(&ouch)?;
                 self.needs(&password)?;
@@ -197,7 +211,20 @@ impl VenueConfig {
                 self.check_capacity(|word| word.boe(has_operator).is_some())?;
                 self.check_boe()
             }
+            Family::Ilink3 => {
+                [&ouch[..], &boe, &fix, &more, &account, &password]
+                    .into_iter()
+                    .try_for_each(|keys| self.refuses(keys))?;
+                self.refuses_heartbeat()?;
+                self.check_capacity(|_| false)?;
+                self.ilink3.as_ref().ok_or_else(|| self.missing("ilink3"))?.get_ref().check()
+            }
         }
+    }
+
+    /// An instrument that the section must name and does not.
+    pub(super) fn unnamed(&self, instruments: impl Iterator<Item = Symbol>) -> Option<Symbol> {
+        self.ilink3.as_ref()?.get_ref().lacks(instruments)
     }
 
     fn needs_capacity(&self) -> Result<(), Problem> {
@@ -302,6 +329,9 @@ impl VenueConfig {
             }
             Family::Boe { has_operator } => self.boe_client(has_operator, capacity?.boe(has_operator)?),
             Family::Fix(version) => self.fix_client(version, capacity, instruments, epoch_offset_ns),
+            Family::Ilink3 => {
+                self.ilink3.as_ref()?.get_ref().client(&instruments, epoch_offset_ns).map(VenueClient::Ilink3)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use wirepath::worker::StopFlag;
 use crate::boe_truth;
 use crate::fix_truth;
 use crate::gateway::Protocol;
+use crate::ilink3_truth;
 use crate::ouch42_truth;
 use crate::truth::VenueLog;
 
@@ -26,6 +27,7 @@ pub struct Running {
     pub fix: SocketAddr,
     pub boe2: SocketAddr,
     pub boe3: SocketAddr,
+    pub ilink3: SocketAddr,
     pub drop_copy: SocketAddr,
     /// The instrument that everybody trades, and its price.
     pub instrument: (Symbol, Price),
@@ -54,11 +56,12 @@ impl Running {
         let [orders, drop_copy] = exchange.addresses()[..] else { panic!("two addresses") };
         let ouch42 = exchange.open_ouch42(serving.orders).unwrap();
         let [boe2, boe3] = [BoeVersion::V2, BoeVersion::V3].map(|of| exchange.open_boe(serving.orders, of).unwrap());
+        let ilink3 = exchange.open_ilink3(serving.orders).unwrap();
         let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, ouch42, fix, boe2, boe3, drop_copy, instrument, stop, thread }
+        Self { orders, ouch42, fix, boe2, boe3, ilink3, drop_copy, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.
@@ -77,6 +80,11 @@ impl Running {
             Protocol::Boe2 => boe_truth::read_v2(TcpStream::connect(self.boe2).unwrap()),
             _ => boe_truth::read_v3(TcpStream::connect(self.boe3).unwrap()),
         }
+    }
+
+    /// The account's messages of iLink 3 so far, read as the process whose journal is at `path`.
+    pub fn ilink3_log(&self, path: &Path) -> VenueLog {
+        ilink3_truth::read(TcpStream::connect(self.ilink3).unwrap(), path)
     }
 
     /// The account's reports by FIX so far, read as the process whose journal is at `path`.

@@ -16,6 +16,7 @@ use order_entry::Text;
 use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
 use order_entry::journal::Journal;
 use order_entry::ouch::{Capacity as OrderCapacity, Ouch42Client, OuchClient};
 use order_entry::risk::Route;
@@ -84,6 +85,7 @@ pub enum Protocol {
     Fix,
     Boe2,
     Boe3,
+    Ilink3,
 }
 
 /// Starts a gateway of OUCH over the journal at `path`.
@@ -99,6 +101,7 @@ pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode,
         Protocol::Fix => exchange.fix,
         Protocol::Boe2 => exchange.boe2,
         Protocol::Boe3 => exchange.boe3,
+        Protocol::Ilink3 => exchange.ilink3,
     };
     let order = format!(
         "{}\n{address}\n{}\n{}\n{}\n{seed}\n{}\n{protocol:?}",
@@ -144,6 +147,7 @@ fn process() {
         "Ouch" => run(ouch(), &words, kernel),
         "Boe2" => run(Boe2Client::new(boe_port(), BoeFirm::new(boe::Capacity::AGENCY)), &words, kernel),
         "Boe3" => run(Boe3Client::new(boe_port(), BoeFirm::new(boe::Capacity::CUSTOMER)), &words, kernel),
+        "Ilink3" => run(ilink3_client(kernel.epoch_offset_ns()), &words, kernel),
         "Ouch42" => run(ouch42(kernel.epoch_offset_ns()), &words, kernel),
         _ => {
             let session = fix(Symbol::new(words[2]).unwrap(), kernel.epoch_offset_ns());
@@ -156,6 +160,27 @@ fn process() {
 pub fn boe_port() -> boe::ClientConfig {
     let (user, sub_id) = USER.split_at(4);
     boe::ClientConfig::new(boe::Credentials::new(user, sub_id, PASSWORD).unwrap())
+}
+
+/// The user's first three letters, and the rest; the password is the key.
+pub fn ilink3_port() -> ilink3::ClientConfig {
+    let (session, firm) = USER.split_at(3);
+    ilink3::ClientConfig::new(ilink3::Identity {
+        session: Text::zero_padded(session).unwrap(),
+        firm: Text::zero_padded(firm).unwrap(),
+        access_key: Text([0; 20]),
+        key: ilink3::Key::from_bytes(PASSWORD.as_bytes()),
+        system: Text([0; 30]),
+        system_version: Text([0; 10]),
+        system_vendor: Text([0; 10]),
+    })
+}
+
+/// The instrument that everybody trades is the first of the listing.
+fn ilink3_client(epoch_offset_ns: u64) -> Ilink3Client {
+    let (operator, location) = (Text([b'O'; 20]), Text(*b"US,IL"));
+    let firm = IlinkFirm { operator, location, party_details: 1, securities: [1].into() };
+    Ilink3Client::new(ilink3_port(), firm, epoch_offset_ns)
 }
 
 fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {

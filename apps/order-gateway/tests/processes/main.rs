@@ -9,6 +9,8 @@ mod exchange;
 mod fix;
 mod fix_truth;
 mod gateway;
+mod ilink3;
+mod ilink3_truth;
 mod journal;
 mod kill;
 #[path = "../common/limits.rs"]

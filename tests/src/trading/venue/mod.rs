@@ -1,5 +1,5 @@
-//! The exchange: one account's orders by OUCH 5.0 or 4.2 over SoupBinTCP, by FIX 4.4 or by BOE, one
-//! login at a time.
+//! The exchange: one account's orders by OUCH 5.0 or 4.2 over SoupBinTCP, by FIX 4.4, BOE or
+//! iLink 3, one login at a time.
 
 mod named;
 mod ouch;
@@ -94,6 +94,7 @@ impl SimVenue {
                 Protocol::Fix => Some(OrderServer::fix(TRADER, EPOCH_NS)),
                 Protocol::Boe2 => Some(OrderServer::boe(BoeVersion::V2, TRADER, EPOCH_NS)),
                 Protocol::Boe3 => Some(OrderServer::boe(BoeVersion::V3, TRADER, EPOCH_NS)),
+                Protocol::Ilink3 => Some(OrderServer::ilink3(TRADER, EPOCH_NS)),
             },
             counted: 0,
             open: BTreeMap::new(),
@@ -147,6 +148,7 @@ impl SimVenue {
             Protocol::Fix => self.count_named(exchange_sim::Protocol::Fix),
             Protocol::Boe2 => self.count_named(exchange_sim::Protocol::Boe2),
             Protocol::Boe3 => self.count_named(exchange_sim::Protocol::Boe3),
+            Protocol::Ilink3 => self.count_named(exchange_sim::Protocol::Ilink3),
         }
     }
 

@@ -1,4 +1,4 @@
-//! FIX and BOE on the venue's side, whose clients name their orders.
+//! FIX, BOE and iLink 3 on the venue's side, whose clients name their orders.
 
 use std::io::Write;
 
@@ -46,6 +46,13 @@ impl SimVenue {
         let answers = self.venue.accounts()[TRADER].answers(protocol);
         for answer in &answers[self.counted..] {
             let Some(order) = &answer.order else { continue };
+            if protocol == Protocol::Ilink3
+                && matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_))
+                && !self.ids.insert(id_of(&order.cl_ord_id))
+            {
+                // The venue leaves that to its clients.
+                self.fault = Some(format!("sent twice: {}", order.cl_ord_id.escape_ascii()));
+            }
             self.arrived += u64::from(matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_)));
             match answer.told {
                 Told::Rejected(OrderRefusal::Duplicate) => {
@@ -84,8 +91,11 @@ impl SimVenue {
 /// and meanwhile another connection may have used the Logon's number.
 fn is_of_line(why: &str, is_late: bool) -> bool {
     let is = |end: End| end.to_string() == why;
-    // Of BOE, whose sentences have numbers.
-    if ["an idle peer sends", "a login is sent"].iter().any(|of_line| why.starts_with(of_line)) {
+    // Of BOE and iLink 3, whose sentences have numbers.
+    if ["an idle peer sends", "a login is sent", "a session is established"]
+        .iter()
+        .any(|of_line| why.starts_with(of_line))
+    {
         return true;
     }
     is(End::Silent) || is(End::LogonTimeout) || (is_late && is(End::SeqTooLow))

@@ -4,8 +4,8 @@ use market::Price;
 
 use super::super::v2::{Field, Optional};
 use super::super::{BoeError, Message, v2, v3};
-use super::words::id_of;
 use crate::Text;
+use crate::cl_ord_id::id_of;
 use crate::orders::{ExecId, OrderKey, StatedTerms, VenueEvent, VenueMessage};
 
 /// What is said of a client id; `None` where nothing is said of an order.
