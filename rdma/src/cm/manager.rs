@@ -49,6 +49,8 @@ pub struct Manager {
     /// Connections whose queue pairs are to be led to RTS, and wait for their ways.
     pending: VecDeque<CmId>,
     events: VecDeque<CmEvent>,
+    /// Of our packets; 0 where the peer's requests say it.
+    traffic_class: u8,
 }
 
 /// The code of the time that a peer waits where it finds no receive, 0.64 ms, as the examples of
@@ -67,6 +69,7 @@ impl Manager {
             qps: Vec::with_capacity(connections),
             pending: VecDeque::with_capacity(connections),
             events: VecDeque::with_capacity(5 * connections),
+            traffic_class: config.traffic_class,
         }
     }
 
@@ -163,9 +166,13 @@ impl Manager {
         // Those of connections that were led just now.
         self.take_events(device);
         if self.cm.is_due() {
+            let traffic_class = self.traffic_class;
             self.cm.transmit(now, |addresses, mad| match resolve(addresses) {
-                Resolved::Known(path) if device.send_mad(&path, mad).is_ok() => Delivery::Sent,
-                Resolved::Known(_) | Resolved::Wait => Delivery::Wait,
+                Resolved::Known(path) => match device.send_mad(&Path { traffic_class, ..path }, mad) {
+                    Ok(()) => Delivery::Sent,
+                    Err(_) => Delivery::Wait,
+                },
+                Resolved::Wait => Delivery::Wait,
                 Resolved::Never => Delivery::Never,
             });
         }
@@ -191,7 +198,8 @@ impl Manager {
     fn lead(&mut self, now: u64, device: &mut Device, id: CmId, resolve: &mut impl FnMut(Addresses) -> Resolved) {
         let (Some(qp), Some(agreed)) = (self.qp(id), self.cm.agreed(id)) else { return };
         let path = match resolve(agreed.addresses) {
-            Resolved::Known(path) => path,
+            Resolved::Known(path) if self.traffic_class == 0 => Path { traffic_class: agreed.traffic_class, ..path },
+            Resolved::Known(path) => Path { traffic_class: self.traffic_class, ..path },
             Resolved::Wait => return self.pending.push_back(id),
             Resolved::Never => {
                 // The peer may have given up meanwhile.

@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use super::*;
 use crate::roce::{
-    Access, Addresses, Device, DeviceConfig, Link, MAD_LEN, Mtu, Path, QpAttributes, QpHandle, QpOptions, QpState,
-    RoceFrame,
+    Access, Addresses, Data, Device, DeviceConfig, Link, MAD_LEN, Mtu, Path, QpAttributes, QpHandle, QpOptions,
+    QpState, Remote, RoceFrame, SendOperation, SendRequest,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
@@ -28,6 +28,8 @@ struct Pair {
     now: u64,
     /// Messages of the wire by their attributes, the lost ones too.
     seen: Vec<u16>,
+    /// Their traffic classes.
+    classes: Vec<u8>,
 }
 
 fn addresses(end: usize) -> Addresses {
@@ -53,7 +55,7 @@ fn local(device: &Device, qp: QpHandle) -> LocalQp {
 }
 
 impl End {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, traffic_class: u8) -> Self {
         let mut device = Device::new(&DeviceConfig::default());
         let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(16).unwrap());
         let options = QpOptions {
@@ -74,7 +76,8 @@ impl End {
             ..QpAttributes::to(QpState::Init)
         };
         device.modify_qp(qp, &init).unwrap();
-        Self { device, manager: Manager::new(&CmConfig { seed, connections: 4, ..CmConfig::default() }), qp }
+        let config = CmConfig { seed, connections: 4, traffic_class, ..CmConfig::default() };
+        Self { device, manager: Manager::new(&config), qp }
     }
 
     fn events(&mut self) -> Vec<CmEvent> {
@@ -84,10 +87,15 @@ impl End {
 
 impl Pair {
     fn new() -> Self {
-        let mut ends = [End::new(1), End::new(2)];
+        Self::of_classes([0; 2])
+    }
+
+    /// Ends that were made for these traffic classes.
+    fn of_classes([near, far]: [u8; 2]) -> Self {
+        let mut ends = [End::new(1, near), End::new(2, far)];
         let listen = ListenOptions { space: PortSpace::Tcp, port: PORT, backlog: 2 };
         ends[1].manager.cm_mut().listen(&listen).unwrap();
-        Self { ends, now: 0, seen: Vec::new() }
+        Self { ends, now: 0, seen: Vec::new(), classes: Vec::new() }
     }
 
     fn connect(&mut self, private_data: &[u8]) -> CmId {
@@ -116,6 +124,7 @@ impl Pair {
                     // Ethernet, IPv4, UDP, BTH and DETH, and the attribute in the datagram.
                     let attribute = u16::from_be_bytes([frame[42 + 20 + 16], frame[42 + 20 + 17]]);
                     self.seen.push(attribute);
+                    self.classes.push(frame[15]);
                     if !is_lost(attribute) {
                         let frame = RoceFrame::parse(&frame[..len]).unwrap();
                         self.ends[1 - from].device.receive(self.now, frame.network, frame.roce);
@@ -187,6 +196,32 @@ fn connection_leads_both_queue_pairs_to_what_was_agreed_on() {
     assert_eq!(pair.seen, [Req::ATTRIBUTE, Rep::ATTRIBUTE, Rtu::ATTRIBUTE]);
 }
 
+/// A READ leaves on the connection, and returns its traffic class.
+fn class_of_read(end: &mut End, now: u64) -> u8 {
+    let remote = Remote { address: 0, rkey: 0 };
+    let request = SendRequest::new(1, SendOperation::Read(remote), Data::Sges(&[]));
+    end.device.post_send(end.qp, &request).unwrap();
+    let mut frame = [0; 2048];
+    end.device.transmit(now, &mut frame).expect("the request");
+    frame[15]
+}
+
+#[test]
+fn packets_of_both_ends_have_the_traffic_class_of_who_asks_unless_the_other_has_its_own() {
+    for (classes, expected) in [([106, 0], [106, 106]), ([106, 8], [106, 8]), ([0, 8], [0, 8]), ([0, 0], [0, 0])] {
+        let mut pair = Pair::of_classes(classes);
+        pair.connect(b"");
+        pair.carry(|_| false);
+        let request = pair.request().id;
+        pair.accept(request);
+        pair.carry(|_| false);
+        // REQ, REP and RTU, which no ECN slows down.
+        assert_eq!(pair.classes, [classes[0], classes[1], classes[0]].map(|class| class & !3));
+        let now = pair.now;
+        assert_eq!(pair.ends.each_mut().map(|end| class_of_read(end, now)), expected, "{classes:?}");
+    }
+}
+
 #[test]
 fn each_lost_message_is_sent_again() {
     for lost in [Req::ATTRIBUTE, Rep::ATTRIBUTE, Rtu::ATTRIBUTE] {
@@ -212,7 +247,7 @@ fn each_lost_message_is_sent_again() {
 #[test]
 fn port_without_a_listener_is_named_by_the_reason() {
     let mut pair = Pair::new();
-    pair.ends[1] = End::new(2);
+    pair.ends[1] = End::new(2, 0);
     let id = pair.connect(b"");
     pair.carry(|_| false);
     assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(id, RejectReason::InvalidServiceId)]);
@@ -375,7 +410,7 @@ fn connection_takes_the_place_of_one_that_was_refused() {
 fn queue_pair_number_that_comes_again_ends_the_stale_connection() {
     let (mut pair, ids) = Pair::established();
     // The peer has forgotten all, and its queue pair has the same number again.
-    pair.ends[0] = End::new(9);
+    pair.ends[0] = End::new(9, 0);
     let id = pair.connect(b"");
     pair.carry(|_| false);
     assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(id, RejectReason::StaleConnection)]);

@@ -90,7 +90,7 @@ impl End {
         let link_mbps = of_interface(via, "speed").unwrap_or(config.link_mbps);
         let psn = first_psn();
         // By the time too, so that no message to an earlier process names a connection of ours.
-        let manager = CmConfig { connections: 8, seed: psn.into(), ..CmConfig::default() };
+        let manager = CmConfig { connections: 8, seed: psn.into(), traffic_class, ..CmConfig::default() };
         let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;

@@ -29,6 +29,9 @@ pub struct CmConfig {
     /// Where names of connections begin: another value after each start, so that messages to an
     /// earlier process name none of ours. By default 0.
     pub seed: u64,
+    /// DSCP and ECN of all packets of our connections. Where it is 0, as by default, those of a
+    /// connection that the peer asked for have what its request says.
+    pub traffic_class: u8,
 }
 
 impl Default for CmConfig {
@@ -43,6 +46,7 @@ impl Default for CmConfig {
             accept_ns: 60_000_000_000,
             ca_guid: 1,
             seed: 0,
+            traffic_class: 0,
         }
     }
 }

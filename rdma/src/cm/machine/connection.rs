@@ -81,6 +81,7 @@ impl Connection {
             retry_cnt: 0,
             rnr_retry: 0,
             timeout: 0,
+            traffic_class: 0,
         };
         Self {
             id,

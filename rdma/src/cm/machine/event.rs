@@ -117,6 +117,8 @@ pub struct ConnParam {
     pub rnr_retry: u8,
     /// The time to an acknowledgment, 4.096 µs · 2ⁿ.
     pub timeout: u8,
+    /// DSCP and ECN of our packets.
+    pub traffic_class: u8,
 }
 
 /// Who listens.

@@ -249,6 +249,6 @@ impl Connection {
         agreed.max_dest_rd_atomic = fields.initiator_depth;
         agreed.max_rd_atomic = fields.responder_resources;
         (agreed.retry_cnt, agreed.rnr_retry) = (fields.retry_cnt, fields.rnr_retry);
-        agreed.timeout = fields.ack_timeout;
+        (agreed.timeout, agreed.traffic_class) = (fields.ack_timeout, fields.traffic_class);
     }
 }

@@ -88,7 +88,7 @@ impl Cm {
             srq: options.qp.srq,
             local_gid,
             remote_gid,
-            traffic_class: 0,
+            traffic_class: config.traffic_class,
             hop_limit: HOP_LIMIT,
             ack_timeout: config.ack_timeout,
         };
@@ -96,7 +96,7 @@ impl Cm {
         (connection.transaction, connection.service_id) = (fields.transaction, service_id);
         connection.agreed.transport = options.transport;
         (connection.agreed.mtu, connection.agreed.retry_cnt) = (options.mtu, options.retry_cnt);
-        connection.agreed.timeout = config.ack_timeout;
+        (connection.agreed.timeout, connection.agreed.traffic_class) = (config.ack_timeout, config.traffic_class);
         connection.begin(io, now, State::ReqSent, mad);
         Ok(id)
     }
