@@ -360,3 +360,28 @@ fn has_option_says_which_numbers_are_taken() {
         }
     }
 }
+
+#[test]
+fn timer_that_ends_a_connection_moves_its_socket_without_a_frame() {
+    const TCP_USER_TIMEOUT: i32 = 18;
+    let wire = wire();
+    listener(&wire, 0);
+    let ours = call(&wire);
+    set(&wire.left, ours, TCP, TCP_USER_TIMEOUT, 1_000);
+    wire.left.call(|sockets, cx| sockets.send(ours, b"unanswered", cx)).unwrap();
+    let moves = || {
+        wire.left.turn();
+        wire.left.call(|sockets, _| sockets.take_moved())
+    };
+    moves();
+    assert!(!moves(), "nothing has happened");
+    // The peer takes no turn, and hears nothing.
+    while wire.left.call(|sockets, _| sockets.take_error(ours)) == Ok(None) {
+        wire.clock.advance(Duration::from_millis(100));
+        if moves() {
+            assert_eq!(wire.left.call(|sockets, _| sockets.take_error(ours)), Ok(Some(Errno::ETIMEDOUT)));
+            return;
+        }
+    }
+    panic!("it ended, and nobody would have been woken");
+}
