@@ -24,8 +24,6 @@ use crate::format::{AllocatedBooks, Format, Protocol};
 /// How long the thread sleeps when nothing came: short against a round trip to a server, and some
 /// per cent of a core.
 const IDLE: Duration = Duration::from_micros(100);
-/// Images that wait for their turn: a feed has no more channels.
-const JOBS_MAX: usize = 1_024;
 /// Packets that are read from one socket before the next is looked at.
 const PACKETS_PER_TURN: usize = 64;
 
@@ -98,8 +96,17 @@ struct Image<P: Protocol> {
     job: ImageJob,
     client: ImageClient,
     books: ImageBooks<P>,
-    /// When the worker has forgotten the request.
+    /// When it has taken too long. Time in which it waited for its turn does not count.
     until_ns: u64,
+}
+
+/// An image that waits for its turn. A channel asks again only where it has forgotten what it asked
+/// for before, as after a restart; so it keeps its turn, and no more wait than there are channels.
+fn enqueue(jobs: &mut VecDeque<ImageJob>, job: ImageJob) {
+    match jobs.iter_mut().find(|waiting| waiting.channel == job.channel) {
+        Some(waiting) => *waiting = job,
+        None => jobs.push_back(job),
+    }
 }
 
 impl SetService {
@@ -166,9 +173,7 @@ impl<P: Protocol> Service<P> {
                     }
                 }
                 Command::Image { set, channel, id, covers_from } => {
-                    if self.jobs.len() < JOBS_MAX {
-                        self.jobs.push_back(ImageJob { set, channel, id, covers_from });
-                    }
+                    enqueue(&mut self.jobs, ImageJob { set, channel, id, covers_from });
                 }
                 Command::Snapshots { set, are_wanted } => {
                     if let Some(loops) = self.loops_of(set) {
@@ -305,5 +310,20 @@ impl<P: Protocol> Service<P> {
             let server = service.image.as_ref().map(|image| image.server.to_string()).unwrap_or_default();
             service.tell(format!("no image of the books from {server}, which stay stale: {error}"), &self.events);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channel_that_asks_for_another_image_keeps_its_turn() {
+        let mut jobs = VecDeque::new();
+        for (channel, id) in [(0, 1), (1, 1), (0, 2)] {
+            enqueue(&mut jobs, ImageJob { set: 0, channel, id, covers_from: id });
+        }
+        let waiting: Vec<_> = jobs.iter().map(|job| (job.channel, job.id, job.covers_from)).collect();
+        assert_eq!(waiting, [(0, 2, 2), (1, 1, 1)]);
     }
 }

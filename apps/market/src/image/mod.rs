@@ -34,8 +34,10 @@ pub struct ImagePolicy {
     /// Time between two requests for an image. It doubles with each image that was of no use, up
     /// to 64 times. By default 1 s.
     pub interval_ns: u64,
-    /// Time after which a request without an image is void. By default 60 s: GLIMPSE sends a whole
-    /// day's open orders.
+    /// Time that an image may take, from the moment at which it is asked for at the server. Whoever
+    /// asks keeps it and reports [`ImageRecovery::failed`] at its end: a request that waits there
+    /// behind other channels' images does not grow old. By default 60 s: GLIMPSE sends a whole day's
+    /// open orders.
     pub timeout_ns: u64,
     /// An image that continues more than this many numbers beyond the next expected one is
     /// doubtful. By default 100,000.
@@ -116,12 +118,6 @@ enum State {
     CatchingUp { next: u64 },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pending {
-    id: u64,
-    since_ns: u64,
-}
-
 /// The machine for one channel.
 #[derive(Debug)]
 pub struct ImageRecovery {
@@ -130,7 +126,8 @@ pub struct ImageRecovery {
     queue: LiveQueue,
     /// One past the last live message.
     live_next: u64,
-    pending: Option<Pending>,
+    /// The request that has had no answer yet.
+    pending: Option<u64>,
     /// No request before this time.
     not_before_ns: u64,
     /// Images in a row that were of no use.
@@ -219,17 +216,12 @@ impl ImageRecovery {
 
     #[cold]
     fn request(&mut self, covers_from: u64, now_ns: u64) -> Option<ImageRequest> {
-        if let Some(pending) = self.pending
-            && now_ns.saturating_sub(pending.since_ns) >= self.policy.timeout_ns
-        {
-            self.failed(pending.id, now_ns);
-        }
         if self.pending.is_some() || now_ns < self.not_before_ns {
             return None;
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.pending = Some(Pending { id, since_ns: now_ns });
+        self.pending = Some(id);
         self.not_before_ns = now_ns.saturating_add(self.policy.interval_ns);
         self.counts.requested += 1;
         Some(ImageRequest { id, covers_from })
@@ -241,7 +233,7 @@ impl ImageRecovery {
             self.counts.unwanted += 1;
             return ImageVerdict::Discard;
         };
-        if self.pending.is_none_or(|pending| pending.id != id) {
+        if self.pending != Some(id) {
             self.counts.unwanted += 1;
             return ImageVerdict::Discard;
         }
@@ -263,9 +255,11 @@ impl ImageRecovery {
         ImageVerdict::Take
     }
 
-    /// Request `id` brought no image: it was refused, or its connection broke.
+    /// Request `id` brought no image: it was refused, its connection broke, or it took longer than
+    /// [`ImagePolicy::timeout_ns`]. Each request is answered by this or by [`ImageRecovery::offer`]:
+    /// until then no other one is made.
     pub fn failed(&mut self, id: u64, now_ns: u64) {
-        if self.pending.is_some_and(|pending| pending.id == id) {
+        if self.pending == Some(id) {
             self.pending = None;
             self.counts.failed += 1;
             self.back_off(now_ns);

@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -178,13 +180,26 @@ fn failed_requests_are_repeated_ever_more_slowly() {
 }
 
 #[test]
-fn request_without_an_answer_is_void_after_its_time() {
-    let mut play = Play::new();
-    play.lose(1).recovery.poll(0).unwrap();
-    assert_eq!(play.recovery.poll(999), None);
-    assert_eq!(play.recovery.poll(1_000), None, "it failed, and the next one waits");
-    assert_eq!(play.recovery.poll(1_100).unwrap().id, 2);
-    assert_eq!(play.image(1, 2, 1_101), ImageVerdict::Discard, "the late image of the first one");
+fn request_waits_for_its_image_as_long_as_others_come_first() {
+    // One thread asks for one image after the other, each of which takes nearly its whole time.
+    const IMAGE_NS: u64 = POLICY.timeout_ns * 7 / 10;
+    let mut channels = [Play::new(), Play::new(), Play::new()];
+    channels.iter_mut().for_each(|play| _ = play.live(1).lose(1));
+    let (mut waiting, mut current) = (VecDeque::new(), None);
+    for now_ns in (0..10 * POLICY.timeout_ns).step_by(50) {
+        for (idx, play) in channels.iter_mut().enumerate() {
+            waiting.extend(play.recovery.poll(now_ns).map(|request| (idx, request)));
+            play.catch_up(9);
+        }
+        if let Some((idx, ImageRequest { id, covers_from }, _)) = current.take_if(|(_, _, end_ns)| now_ns >= *end_ns) {
+            let play: &mut Play = &mut channels[idx];
+            assert_eq!(play.image(id, covers_from, now_ns), ImageVerdict::Take, "channel {idx} at {now_ns}");
+        }
+        if current.is_none() {
+            current = waiting.pop_front().map(|(idx, request)| (idx, request, now_ns + IMAGE_NS));
+        }
+    }
+    channels.iter().for_each(Play::is_whole);
 }
 
 #[test]
