@@ -8,9 +8,11 @@
 //! then all resting orders are published, some in each turn while events go on; readers that build
 //! books of their own have the feed's when no record is stale any more. An order that was replaced
 //! meanwhile is published at once, because the readers need not know the one before it; an order
-//! that comes twice is one that a reader has.
+//! that comes twice is one that a reader has. The orders come at a bounded rate: a turn takes less
+//! than a microsecond, and readers that keep up with the feed would be overrun by one order after
+//! the other.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,15 +21,23 @@ use std::sync::Arc;
 use feed_handler::{Error, SinkContext};
 use market::event::{Add, Clear, Event};
 use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
-use market_ring::{Flags, Quote, Record, RingConfig, RingWriter};
+use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingWriter};
 
 use crate::channels::{Channels, Place};
 use crate::counts::GatewayCounts;
 
 /// Quotes that one turn marks: some microseconds.
 const MARKED_PER_TURN: usize = 64;
-/// Parts of the resting orders that one turn publishes; at most every second one has an order.
+/// Parts of the resting orders that one turn looks at; at most every second one has an order.
 const PARTS_PER_TURN: usize = 128;
+/// Resting orders that one turn publishes behind another one that took long.
+const ORDERS_PER_TURN: u64 = 16;
+/// Time between two resting orders that are published: a million a second, the rate of a feed in
+/// its busiest milliseconds. A day's three million orders take three seconds.
+const ORDER_NS_MIN: u64 = 1_000;
+/// Time in which the resting orders may fill the ring, so long a reader may pause: a small ring
+/// gets them more slowly.
+const FILL_NS_MIN: u64 = 40_000_000;
 
 /// Writes a channel's events to the ring of its worker. Clones share the ring. An event costs a
 /// copy of 128 bytes, a changed best price another one; nothing allocates or waits.
@@ -55,6 +65,23 @@ struct Shared {
     channels: Channels,
     counts: Arc<GatewayCounts>,
     unix_offset_ns: u64,
+    /// Time between two resting orders, of all channels.
+    order_ns: u64,
+    /// When the next of them may be published.
+    order_due_ns: Cell<u64>,
+}
+
+impl Shared {
+    fn create(path: &Path, config: &RingConfig, channels: Channels) -> Result<Self, OpenError> {
+        Ok(Self {
+            ring: RefCell::new(RingWriter::create(path, config)?),
+            channels,
+            counts: Arc::default(),
+            unix_offset_ns: 0,
+            order_ns: ORDER_NS_MIN.max(FILL_NS_MIN / config.records.max(1) as u64),
+            order_due_ns: Cell::new(0),
+        })
+    }
 }
 
 impl RingSink {
@@ -66,9 +93,9 @@ impl RingSink {
         context: &SinkContext,
         counts: Arc<GatewayCounts>,
     ) -> Result<Self, Error> {
-        let ring = RefCell::new(RingWriter::create(path, config).map_err(Error::failed)?);
         let channels = Channels::new(&context.plan.sets, &context.first_channels);
-        Ok(Self::over(Shared { ring, channels, counts, unix_offset_ns: context.unix_offset_ns }))
+        let shared = Shared::create(path, config, channels).map_err(Error::failed)?;
+        Ok(Self::over(Shared { counts, unix_offset_ns: context.unix_offset_ns, ..shared }))
     }
 
     fn over(shared: Shared) -> Self {
@@ -151,12 +178,23 @@ impl RingSink {
         self.renewed = if until < self.used.max(books.len()) { until } else { usize::MAX };
     }
 
-    /// Publishes some of the orders that rest in books that were rebuilt.
+    /// Publishes some of the orders that rest in books that were rebuilt, as many as are due.
     #[cold]
-    fn publish_image(&mut self, from: usize, books: &impl Books) {
+    fn publish_image(&mut self, from: usize, books: &impl Books, now_ns: u64) {
         let until = books.order_parts().min(from + PARTS_PER_TURN);
-        (from..until).for_each(|part| books.orders_of(part, |order| self.publish_resting(order)));
-        self.image = (until < books.order_parts()).then_some(until);
+        let order_ns = self.shared.order_ns;
+        // What was not published while the worker had other work comes in no burst.
+        let mut due_ns = self.shared.order_due_ns.get().max(now_ns.saturating_sub(ORDERS_PER_TURN * order_ns));
+        let mut next = from;
+        while next < until && due_ns <= now_ns {
+            books.orders_of(next, |order| {
+                due_ns += order_ns;
+                self.publish_resting(order);
+            });
+            next += 1;
+        }
+        self.shared.order_due_ns.set(due_ns);
+        self.image = (next < books.order_parts()).then_some(next);
     }
 
     #[cold]
@@ -255,7 +293,7 @@ impl EventSink for RingSink {
     }
 
     #[inline]
-    fn turn<B: Books>(&mut self, books: &B) {
+    fn turn<B: Books>(&mut self, books: &B, now_ns: u64) {
         // Books that are whole again, because an image was put in their place, say so here first.
         // Books by event are judged one by one.
         if self.is_stale && (B::BY_EVENT || !books.is_empty() && !books.is_stale(BookIdx(0))) {
@@ -268,7 +306,7 @@ impl EventSink for RingSink {
             self.renew(books);
         }
         if let Some(from) = self.image {
-            self.publish_image(from, books);
+            self.publish_image(from, books, now_ns);
         }
     }
 }

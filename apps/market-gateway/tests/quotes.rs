@@ -118,7 +118,7 @@ fn quote_is_unconfirmed_behind_a_gap_until_its_next_update() {
     assert_eq!(channel.apply(&[bid(1), END]).quote().flags, Flags::END_OF_EVENT);
     channel.books.mark_stale();
     channel.sink.gap(Gap { from: 2, to: 2 }, &channel.books);
-    channel.sink.turn(&channel.books);
+    channel.sink.turn(&channel.books, 0);
     assert_eq!(channel.quote().flags, Flags::END_OF_EVENT.and(Flags::UNCONFIRMED));
     assert_eq!(channel.apply(&[statistic(2), END]).quote().flags, Flags::END_OF_EVENT, "nothing of it was lost");
 }

@@ -58,9 +58,10 @@ pub trait EventSink {
     /// No more messages in this session.
     fn end_of_session(&mut self) {}
 
-    /// A turn of the worker, with packets or without: the place for work that is done bit by bit.
-    fn turn<B: Books>(&mut self, books: &B) {
-        let _ = books;
+    /// A turn of the worker at `now_ns`, with packets or without: the place for work that is done
+    /// bit by bit.
+    fn turn<B: Books>(&mut self, books: &B, now_ns: u64) {
+        let _ = (books, now_ns);
     }
 }
 

@@ -704,7 +704,7 @@ impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
             self.recover(now_ns);
         }
         for channel in &mut self.channels {
-            channel.builder.sink.turn(&channel.builder.books);
+            channel.builder.sink.turn(&channel.builder.books, now_ns);
         }
     }
 

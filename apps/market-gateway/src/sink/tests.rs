@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use super::*;
 
 const GAP: Gap = Gap { from: 100, to: 199 };
+/// A turn with so many packets that all orders that a turn publishes are due.
+const TURN_NS: u64 = 20_000;
 
 /// A feed with one channel, and a reader that builds books of its own.
 struct Feed {
@@ -18,21 +20,26 @@ struct Feed {
     read: OrderBooks,
     last_flags: Flags,
     seq: u64,
+    now_ns: u64,
+    overrun: u64,
     folder: TempDir,
 }
 
 impl Feed {
     fn new() -> Self {
+        Self::of(1 << 16)
+    }
+
+    /// With a ring of so many records.
+    fn of(records: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ring");
-        let config = RingConfig { records: 1 << 16, quotes: 256, ..RingConfig::default() };
-        let ring = RefCell::new(RingWriter::create(&path, &config).unwrap());
-        let (channels, counts) = (Channels::default(), Arc::new(GatewayCounts::default()));
-        let mut sink = RingSink::over(Shared { ring, channels, counts, unix_offset_ns: 0 });
+        let config = RingConfig { records, quotes: 256, ..RingConfig::default() };
+        let mut sink = RingSink::over(Shared::create(&path, &config, Channels::default()).unwrap());
         sink.opened(0, 0);
         let (books, read) = (books(), books());
         let reader = RingReader::open(&path).unwrap();
-        Self { books, sink, reader, read, last_flags: Flags::default(), seq: 0, folder }
+        Self { books, sink, reader, read, last_flags: Flags::default(), seq: 0, now_ns: 0, overrun: 0, folder }
     }
 
     /// An event that every consumer gets.
@@ -40,6 +47,12 @@ impl Feed {
         self.seq += 1;
         let change = self.books.apply(&event);
         self.sink.event(self.seq, &event, change, &self.books);
+    }
+
+    /// A turn of the worker, so long after the last one.
+    fn turn(&mut self, after_ns: u64) {
+        self.now_ns += after_ns;
+        self.sink.turn(&self.books, self.now_ns);
     }
 
     /// The reader takes what is in the ring.
@@ -57,6 +70,7 @@ impl Feed {
                     self.last_flags = record.flags;
                 }
                 Read::Joined { .. } => {}
+                Read::Overrun { first, last } => self.overrun += last - first + 1,
                 _ => break,
             }
         }
@@ -131,7 +145,7 @@ fn books_in_a_reader_are_the_feeds_after_a_gap_that_an_image_healed() {
     // While the orders are published, some turn by turn, the feed goes on.
     let mut number = 0;
     while feed.sink.image.is_some() {
-        feed.sink.turn(&feed.books);
+        feed.turn(TURN_NS);
         let known = 100 + 3 * number;
         [add(1_000 + number), replace(known, 2_000 + number), cancel(known + 1), delete(known + 2)]
             .into_iter()
@@ -163,13 +177,13 @@ fn second_gap_ends_the_image_and_the_next_one_begins_anew() {
     let mut feed = Feed::new();
     (0..500).for_each(|number| feed.live(add(number)));
     feed.sink.rebuilt(&feed.books);
-    feed.sink.turn(&feed.books);
+    feed.turn(TURN_NS);
     feed.sink.gap(GAP, &feed.books);
-    feed.sink.turn(&feed.books);
+    feed.turn(TURN_NS);
     assert_eq!(feed.sink.image, None);
     feed.sink.rebuilt(&feed.books);
     while feed.sink.image.is_some() {
-        feed.sink.turn(&feed.books);
+        feed.turn(TURN_NS);
     }
     feed.read();
     assert!(orders(&feed.books) == orders(&feed.read));
@@ -184,7 +198,7 @@ fn place_of_a_quote_whose_instrument_has_moved_names_no_instrument() {
     [4, 2].into_iter().for_each(|number| _ = rebuilt.apply(&add(number)));
     feed.books = rebuilt;
     feed.sink.rebuilt(&feed.books);
-    feed.sink.turn(&feed.books);
+    feed.turn(TURN_NS);
     let expected = [("S4", 104), ("S2", 102), ("", 0), ("", 0), ("", 0), ("", 0), ("", 0)];
     assert_eq!(feed.quotes(), expected.map(|(symbol, qty)| (symbol.to_owned(), qty)));
 }
@@ -200,11 +214,52 @@ fn reader_that_joins_in_mid_day_knows_that_its_books_are_not_the_feeds_until_an_
     assert!(!whole.is_whole(0) && !feed.last_flags.contains(Flags::STALE));
     feed.sink.rebuilt(&feed.books);
     while feed.sink.image.is_some() {
-        feed.sink.turn(&feed.books);
+        feed.turn(TURN_NS);
         feed.read_into(&mut whole);
         assert!(!whole.is_whole(0), "the image is on its way");
     }
     feed.live(add(1_001));
     feed.read_into(&mut whole);
     assert!(whole.is_whole(0) && orders(&feed.books) == orders(&feed.read));
+}
+
+#[test]
+fn image_overruns_no_reader_that_pauses_for_a_quarter_of_the_rings_time() {
+    let mut feed = Feed::of(1_024);
+    (0..4_000).for_each(|number| feed.live(add(number)));
+    feed.read();
+    (feed.read, feed.overrun) = (books(), 0);
+    feed.sink.rebuilt(&feed.books);
+    let (mut read_ns, mut number) = (0, 4_000);
+    while feed.sink.image.is_some() {
+        // Turns without a packet take less than a microsecond.
+        feed.turn(500);
+        if feed.now_ns >= read_ns {
+            read_ns = feed.now_ns + FILL_NS_MIN / 4;
+            // Meanwhile the feed fills half of the ring.
+            for _ in 0..256 {
+                feed.live(delete(number - 4_000));
+                feed.live(add(number));
+                number += 1;
+            }
+            feed.read();
+        }
+    }
+    feed.read();
+    assert_eq!(feed.overrun, 0);
+    assert!(number > 8_000 && orders(&feed.books) == orders(&feed.read));
+}
+
+#[test]
+fn image_comes_in_no_burst_behind_a_turn_that_took_long() {
+    let mut feed = Feed::new();
+    (0..4_000).for_each(|number| feed.live(add(number)));
+    feed.sink.rebuilt(&feed.books);
+    let counts = Arc::clone(&feed.sink.shared.counts);
+    let mut turn = |after_ns| {
+        let before = counts.records();
+        feed.turn(after_ns);
+        counts.records() - before
+    };
+    assert_eq!([turn(1_000_000_000), turn(500), turn(500), turn(500)], [ORDERS_PER_TURN + 1, 0, 1, 0]);
 }

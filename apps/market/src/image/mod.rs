@@ -2,8 +2,8 @@
 //! spin server.
 //!
 //! ```text
-//!   live, in order ── live() ──▶ LiveMessage::Apply: the books                and, while one is wanted,
-//!   holes ─────────── gap() ───▶ an image is wanted, the queue opens   a copy into the queue
+//!   live, in order ── live() ──▶ LiveMessage::Apply: the books           and, while one is wanted,
+//!   holes ─────────── gap() ───▶ an image is wanted, the queue opens   a copy in the queue
 //!   time ──────────── poll() ──▶ ImageRequest, at a limited rate ────▶ another thread asks for it
 //!   an image's end ── offer() ─▶ taken: put its books in place ──▶ catch_up(): the queued messages
 //! ```
@@ -36,8 +36,8 @@ pub struct ImagePolicy {
     pub interval_ns: u64,
     /// Time that an image may take, from the moment at which it is asked for at the server. Whoever
     /// asks keeps it and reports [`ImageRecovery::failed`] at its end: a request that waits there
-    /// behind other channels' images does not grow old. By default 60 s: GLIMPSE sends a whole day's
-    /// open orders.
+    /// behind other channels' images does not grow old. By default 60 s: GLIMPSE sends a whole
+    /// day's open orders.
     pub timeout_ns: u64,
     /// An image that continues more than this many numbers beyond the next expected one is
     /// doubtful. By default 100,000.
@@ -256,8 +256,8 @@ impl ImageRecovery {
     }
 
     /// Request `id` brought no image: it was refused, its connection broke, or it took longer than
-    /// [`ImagePolicy::timeout_ns`]. Each request is answered by this or by [`ImageRecovery::offer`]:
-    /// until then no other one is made.
+    /// [`ImagePolicy::timeout_ns`]. Each request is answered by this or by
+    /// [`ImageRecovery::offer`]: until then no other one is made.
     pub fn failed(&mut self, id: u64, now_ns: u64) {
         if self.pending == Some(id) {
             self.pending = None;
