@@ -12,12 +12,16 @@ use crate::wire::{self, Told};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that one call reads at most.
 const READ_LEN: usize = 256 * 1024;
+/// Bytes that were sent and stay in front of those that wait: these move once for so many.
+const SENT_KEPT_MAX: usize = 1 << 20;
 
 /// A connection after the greeting.
 pub struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
+    /// Bytes of `output` that the kernel has taken.
+    sent: usize,
     room: Box<[u8]>,
     /// Of this connection's inboxes. Drawn, because the subjects of a server are everyone's: with a
     /// name that another connection has too, each gets the answers of both.
@@ -65,7 +69,7 @@ impl Connection {
         let [high, low] = [0; 2].map(|_: u8| RandomState::new().build_hasher().finish());
         let prefix = format!("_INBOX.{high:016x}{low:016x}");
         let (input, output) = (Vec::new(), Vec::new());
-        let mut connection = Self { stream, input, output, room, prefix, subscriptions: 0 };
+        let mut connection = Self { stream, input, output, sent: 0, room, prefix, subscriptions: 0 };
         let options = "{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
                        \"lang\":\"wirepath\",\"name\":\"market-gateway\"}";
         connection.output.extend_from_slice(format!("CONNECT {options}\r\nPING\r\n").as_bytes());
@@ -113,17 +117,38 @@ impl Connection {
 
     /// Bytes that are queued.
     pub fn queued(&self) -> usize {
-        self.output.len()
+        self.output.len() - self.sent
     }
 
-    /// Sends what is queued.
+    /// Sends what is queued, and waits for the server to take it, five seconds at most.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.output)?;
+        self.stream.write_all(&self.output[self.sent..])?;
         self.output.clear();
+        self.sent = 0;
         Ok(())
     }
 
-    /// Reads once, for `wait` at most, and shows what came. PINGs are answered.
+    /// Sends of what is queued as much as the server takes at once, and waits for nobody.
+    pub fn flush_some(&mut self) -> io::Result<()> {
+        if self.queued() == 0 {
+            return Ok(());
+        }
+        self.stream.set_nonblocking(true)?;
+        let written = write_some(&mut self.stream, &self.output[self.sent..]);
+        self.stream.set_nonblocking(false)?;
+        self.sent += written?;
+        if self.queued() == 0 {
+            self.output.clear();
+            self.sent = 0;
+        } else if self.sent >= SENT_KEPT_MAX {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    /// Reads once, for `wait` at most, and shows what came. PINGs are answered, where `wait` is
+    /// zero as far as the server takes the answers at once.
     pub fn poll(&mut self, wait: Duration, mut each: impl FnMut(Told<'_>)) -> io::Result<()> {
         let Some(len) = self.read(wait)? else { return Ok(()) };
         if len == 0 {
@@ -140,7 +165,7 @@ impl Connection {
             taken += len;
         }
         self.input.drain(..taken);
-        if self.output.is_empty() { Ok(()) } else { self.flush() }
+        if wait.is_zero() { self.flush_some() } else { self.flush() }
     }
 
     /// Bytes that came; `None` where none did in time.
@@ -163,4 +188,19 @@ impl Connection {
             },
         }
     }
+}
+
+/// Bytes that a stream that does not block has taken.
+fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match stream.write(&bytes[taken..]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(len) => taken += len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(taken)
 }

@@ -6,8 +6,9 @@
 //! drops those that it has by their message ids.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
+use std::{fmt, io, thread};
 
 use market_ring::{Read, Record, RingReader};
 use serde_json::Value;
@@ -21,6 +22,8 @@ use crate::wire::Told;
 
 /// Records that a turn reads at most.
 const RECORDS_PER_TURN: usize = 16_384;
+/// Bytes that wait for a broker that does not take them: beyond, batches and quotes wait as such.
+const QUEUED_MAX: usize = 1 << 20;
 /// A ring in which nothing comes for so long is asked whether its writer lives, a system call.
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
@@ -83,6 +86,16 @@ struct Link {
     quotes: Inbox,
 }
 
+impl Link {
+    /// Connects, and makes the streams; a broker that does not answer takes some seconds.
+    fn open(config: &PublisherConfig) -> io::Result<Self> {
+        let mut connection = Connection::open(&config.server)?;
+        stream::create(&mut connection, &config.stream, &config.venue, config.stream_bytes_max)?;
+        let (batches, quotes) = (connection.open_numbered_inbox(), connection.open_inbox());
+        Ok(Self { connection, batches, quotes })
+    }
+}
+
 /// See the [module's text](crate).
 pub struct Publisher {
     config: PublisherConfig,
@@ -104,16 +117,20 @@ pub struct Publisher {
     quotes_waiting: u64,
     quotes_at: Instant,
     link: Option<Link>,
+    /// Where the thread that connects puts the connection.
+    opening: Option<Receiver<io::Result<Link>>>,
     retry_at: Instant,
     why_down: Option<String>,
     /// How the ring has ended.
     end: Option<Turn>,
     silence: Silence,
+    /// Of quotes: these have no numbers, so that of their acknowledgments stands for the oldest.
+    quotes_silence: Silence,
     counts: PublisherCounts,
 }
 
 impl Publisher {
-    /// A publisher of what is in the ring and of what comes. Connects in its first turn.
+    /// A publisher of what is in the ring and of what comes. Connects from its first turn on.
     pub fn new(config: PublisherConfig, mut ring: RingReader) -> Self {
         ring.rewind();
         let (now, next) = (Instant::now(), ring.next_seq());
@@ -132,10 +149,12 @@ impl Publisher {
             quotes_waiting: 0,
             quotes_at: now,
             link: None,
+            opening: None,
             retry_at: now,
             why_down: None,
             end: None,
             silence: Silence { oldest: 0, since: now },
+            quotes_silence: Silence { oldest: 0, since: now },
             counts: PublisherCounts::default(),
         }
     }
@@ -318,7 +337,7 @@ impl Publisher {
 
     fn exchange(&mut self) -> io::Result<()> {
         let Some(Link { connection, batches: inbox, quotes }) = &mut self.link else { return self.connect() };
-        while self.next < self.first + self.batches.len() as u64 && connection.queued() < 1 << 20 {
+        while self.next < self.first + self.batches.len() as u64 && connection.queued() < QUEUED_MAX {
             let batch = &self.batches[(self.next - self.first) as usize];
             let headers: Vec<(&str, &str)> =
                 batch.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -326,7 +345,8 @@ impl Publisher {
             self.next += 1;
         }
         let now = Instant::now();
-        if now >= self.quotes_at || self.end.is_some() {
+        // What waits longer is replaced by what is the latest then.
+        if (now >= self.quotes_at || self.end.is_some()) && connection.queued() < QUEUED_MAX {
             self.quotes_at = now + self.config.quotes_every;
             if self.end.is_none() {
                 self.quotes.read(&mut self.ring, &self.config.venue);
@@ -335,7 +355,7 @@ impl Publisher {
             self.counts.quotes += sent;
             self.quotes_waiting += sent;
         }
-        connection.flush()?;
+        connection.flush_some()?;
         let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
         let waiting = &mut self.quotes_waiting;
         let mut refused = Ok(());
@@ -359,6 +379,10 @@ impl Publisher {
             // They are sent again by another connection.
             return Err(io::Error::other("JetStream acknowledges no batch, or leaves one out"));
         }
+        let answered = (self.quotes_waiting > 0).then_some(self.counts.quotes - self.quotes_waiting);
+        if self.quotes_silence.of(answered, now) > self.config.patience {
+            return Err(io::Error::other("JetStream acknowledges no quote"));
+        }
         Ok(())
     }
 
@@ -375,22 +399,43 @@ impl Publisher {
         }
     }
 
+    /// Connects on a thread of its own: meanwhile the ring is read.
     fn connect(&mut self) -> io::Result<()> {
+        let Some(opening) = &self.opening else { return self.begin_to_connect() };
+        let link = match opening.try_recv() {
+            Err(TryRecvError::Empty) => return Ok(()),
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that connects has panicked")),
+            Ok(opened) => opened,
+        };
+        self.opening = None;
+        self.take_link(link?);
+        Ok(())
+    }
+
+    fn begin_to_connect(&mut self) -> io::Result<()> {
         if Instant::now() < self.retry_at {
             return Ok(());
         }
-        let mut connection = Connection::open(&self.config.server)?;
-        stream::create(&mut connection, &self.config.stream, &self.config.venue, self.config.stream_bytes_max)?;
-        let (batches, quotes) = (connection.open_numbered_inbox(), connection.open_inbox());
+        let (sender, opening) = mpsc::channel();
+        let config = self.config.clone();
+        let connect = move || {
+            // A publisher that has ended takes no connection.
+            let _ = sender.send(Link::open(&config));
+        };
+        thread::Builder::new().name("nats-connect".into()).spawn(connect)?;
+        self.opening = Some(opening);
+        Ok(())
+    }
+
+    fn take_link(&mut self, link: Link) {
         // All that is kept, in its order; the broker drops what it has.
         self.next = self.first;
         self.quotes.forget();
         self.quotes_waiting = 0;
         self.quotes_at = Instant::now();
-        self.silence.since = Instant::now();
+        (self.silence.since, self.quotes_silence.since) = (Instant::now(), Instant::now());
         self.counts.connections += 1;
-        (self.link, self.why_down) = (Some(Link { connection, batches, quotes }), None);
-        Ok(())
+        (self.link, self.why_down) = (Some(link), None);
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -410,7 +455,6 @@ fn parse_answer(payload: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Marks the batch of an acknowledgment.
 /// How long the oldest batch that was sent has had no acknowledgment. Those of later batches say
 /// nothing of it: one that was lost on its way to the stream's server would keep its place, and all
 /// behind it theirs, for as long as others arrive.
@@ -431,6 +475,7 @@ impl Silence {
     }
 }
 
+/// Marks the batch of an acknowledgment.
 fn acknowledge(
     number: u64,
     is_duplicate: bool,

@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
@@ -296,4 +298,73 @@ fn publisher_that_must_not_skip_ends_when_all_that_it_has_read_is_acknowledged()
     assert_eq!(stopped, Stopped { first: 10, last: 77 });
     let (missed, seqs) = sorted(&told(&server, 10 + 3));
     assert_eq!((missed.len(), seqs), (3, (0..10).collect()));
+}
+
+/// A broker that takes a publisher's connection, or not even that, and then reads nothing more.
+fn stalled_broker(answers: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut clients = Vec::new();
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            if answers {
+                answer_until_the_streams_are_made(&client);
+            }
+            clients.push(client);
+        }
+    });
+    address
+}
+
+fn answer_until_the_streams_are_made(mut client: &TcpStream) {
+    let mut requests = 0;
+    for line in BufReader::new(client).lines() {
+        let Ok(line) = line else { return };
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["PING"] => client.write_all(b"PONG\r\n").unwrap(),
+            ["SUB", inbox, number] => {
+                client.write_all(format!("MSG {inbox} {number} 2\r\n{{}}\r\n").as_bytes()).unwrap();
+                requests += 1;
+            }
+            _ => (),
+        }
+        if requests == 2 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn broker_that_stalls_holds_up_no_turn_and_the_ring_is_read_on() {
+    // More than the kernel keeps for a peer that reads nothing, less than what may wait.
+    const COUNT: u64 = 200_000;
+    for answers in [true, false] {
+        let server = stalled_broker(answers);
+        let mut ring = Ring::new(1 << 14);
+        let config = PublisherConfig { server, patience: PATIENCE, ..PublisherConfig::default() };
+        let mut publisher = Publisher::new(config, ring.reader());
+        let mut longest = Duration::ZERO;
+        let mut turn = |publisher: &mut Publisher| {
+            let begun = Instant::now();
+            publisher.turn().unwrap();
+            longest = longest.max(begun.elapsed());
+        };
+        let until = Instant::now() + PATIENCE;
+        while answers && publisher.counts().connections == 0 {
+            assert!(Instant::now() < until, "{:?}", publisher.why_down());
+            turn(&mut publisher);
+        }
+        for number in 0..COUNT {
+            ring.writer.publish(&record(number));
+            if number % 1_000 == 999 {
+                turn(&mut publisher);
+            }
+        }
+        let counts = publisher.counts();
+        assert_eq!((counts.records, counts.missed, counts.acknowledged), (COUNT, 0, 0), "{:?}", publisher.why_down());
+        // A write, or a greeting, that is waited for takes five seconds.
+        assert!(longest < Duration::from_secs(3), "a turn took {longest:?}");
+    }
 }
