@@ -32,6 +32,8 @@ pub(super) struct Held {
     pub(super) id: u32,
     /// How often the client has asked for it, and not given it up.
     uses: u32,
+    /// The last review found no socket of the user that may have it.
+    pub(super) is_unheld: bool,
 }
 
 /// The rules of the interface, of which each flow takes some.
@@ -144,7 +146,15 @@ impl FlowTable {
         self.destinations.insert(id, destination);
         *self.counts.entry(client).or_default() += 1;
         *self.counts_of_users.entry(uid).or_default() += 1;
-        self.held.entry(destination).or_default().push(Held { client, uid, flow, rules, id, uses: 1 });
+        self.held.entry(destination).or_default().push(Held {
+            client,
+            uid,
+            flow,
+            rules,
+            id,
+            uses: 1,
+            is_unheld: false,
+        });
         id
     }
 
@@ -179,7 +189,7 @@ impl FlowTable {
     }
 
     /// Removes the flows for which `is_over` holds.
-    pub(super) fn remove_all(&mut self, is_over: impl Fn(&Held) -> bool) -> Vec<Held> {
+    pub(super) fn remove_all(&mut self, mut is_over: impl FnMut(&mut Held) -> bool) -> Vec<Held> {
         let mut removed = Vec::new();
         for held in self.held.values_mut() {
             removed.extend(held.extract_if(.., |held| is_over(held)));

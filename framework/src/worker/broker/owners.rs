@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::error::Refusal;
+use super::flows::ROOT;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::af_xdp::broker::sys;
 use crate::device::af_xdp::netlink::{Answer, Netlink, Request};
@@ -166,6 +167,14 @@ pub(super) fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
     other_owner(flow, uid, sockets).is_some() && !sockets.iter().any(|socket| socket.uid == uid && socket.holds(flow))
 }
 
+/// Whether a flow that user `uid` has needs a socket of the user, and there is none: the kernel may
+/// give the port to a socket that lives shorter than the time between two reviews. Root needs none.
+/// Nor does TCP, whose flow remains as long as connections that a closed listener has accepted.
+pub(super) fn is_unheld(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
+    let keeps = |socket: &KernelSocket| socket.uid == uid && socket.keeps_port_of(flow);
+    uid != ROOT && flow.protocol == Protocol::UDP && !sockets.iter().any(keeps)
+}
+
 impl KernelSocket {
     #[cfg(test)]
     pub(super) fn listening(local: SocketAddrV4, inode: u32) -> Self {
@@ -206,6 +215,15 @@ impl KernelSocket {
     fn holds(&self, flow: &Flow) -> bool {
         let is_connection = flow.source.is_some() && flow.source_port.is_some();
         (!self.is_bound_only || is_connection) && self.names(flow)
+    }
+
+    /// Whether it has the flow's port for as long as it lives. `connect` gives it one address and
+    /// one peer; the flows to the host's other addresses and to groups stay.
+    fn keeps_port_of(&self, flow: &Flow) -> bool {
+        let (local, destination) = (self.local, flow.destination);
+        let is_connected = self.remote.port() != 0;
+        let is_here = local.ip().is_unspecified() || local.ip() == destination.ip();
+        local.port() == destination.port() && (is_here || is_connected || destination.ip().is_multicast())
     }
 
     fn names(&self, flow: &Flow) -> bool {
@@ -297,6 +315,27 @@ mod tests {
         assert!(is_lost(&flow(None), 1000, &[bound, other]));
         assert!(!is_lost(&flow(Some((PEER, 443))), 1000, &[bound, other]));
         assert!(!is_lost(&flow(None), 1000, &[KernelSocket { is_bound_only: true, ..other }]));
+    }
+
+    #[test]
+    fn flow_of_udp_needs_a_socket_of_its_user_for_as_long_as_it_lasts() {
+        let own = of(1000, (OWN, 5000), NOBODY);
+        for source in [None, Some((PEER, 53))] {
+            let udp = Flow { protocol: Protocol::UDP, ..flow(source) };
+            assert!(!is_unheld(&udp, 1000, &[own]));
+            for kept in [((Ipv4Addr::UNSPECIFIED, 5000), NOBODY), ((PEER, 5000), (OWN, 7))] {
+                assert!(!is_unheld(&udp, 1000, &[of(1000, kept.0, kept.1)]), "{kept:?}");
+            }
+            let group = Flow { destination: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 5000), ..udp };
+            assert!(!is_unheld(&group, 1000, &[own]) && is_unheld(&group, 1000, &[]));
+            let (elsewhere, anothers) = (of(1000, (PEER, 5000), NOBODY), of(7, (OWN, 5000), NOBODY));
+            for sockets in [&[][..], &[of(1000, (OWN, 5001), NOBODY)], &[elsewhere], &[anothers]] {
+                assert!(is_unheld(&udp, 1000, sockets), "{source:?} {sockets:?}");
+                assert!(!is_unheld(&udp, 0, sockets), "root needs none");
+            }
+            // Connections that a closed listener has accepted have no socket with the port.
+            assert!(!is_unheld(&flow(source), 1000, &[]));
+        }
     }
 
     /// The answer of the kernel about a socket, with the attribute that says whether it is of IPv6

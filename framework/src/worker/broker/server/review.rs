@@ -45,8 +45,9 @@ impl Broker {
         self.say("the new rules are in force", report);
     }
 
-    /// Takes back flows that are another user's in the kernel by now: a client may close the socket
-    /// for which it got its flow.
+    /// Takes back flows that are another user's in the kernel by now, and those for which their own
+    /// user has no socket in two reviews: a client may close the socket for which it got its flow.
+    /// One of ours has none for a moment while it closes it, or binds it anew.
     pub(super) fn review(&mut self, report: &mut dyn FnMut(&str)) {
         (self.reviewed, self.lines) = (Instant::now(), 0);
         let devices = self.devices();
@@ -55,12 +56,21 @@ impl Broker {
                 continue;
             }
             let Ok(sockets) = owners::sockets(protocol, &devices).map(owners::by_port) else { continue };
-            let is_anothers = |held: &Held| {
-                let Some(there) = sockets.get(&held.flow.destination.port()) else { return false };
-                held.flow.protocol == protocol && owners::is_lost(&held.flow, held.uid, there)
+            let is_over = |held: &mut Held| {
+                if held.flow.protocol != protocol {
+                    return false;
+                }
+                let there = sockets.get(&held.flow.destination.port()).map_or(&[][..], Vec::as_slice);
+                let was_unheld = held.is_unheld;
+                held.is_unheld = owners::is_unheld(&held.flow, held.uid, there);
+                (was_unheld && held.is_unheld) || owners::is_lost(&held.flow, held.uid, there)
             };
-            for held in self.flows.remove_all(is_anothers) {
-                self.take_back(&held, &Refusal::new(libc::EADDRINUSE, "another user has bound that port"), report);
+            for held in self.flows.remove_all(is_over) {
+                let reason = match held.is_unheld {
+                    true => Refusal::new(libc::EACCES, "no socket of the user has that port any more"),
+                    false => Refusal::new(libc::EADDRINUSE, "another user has bound that port"),
+                };
+                self.take_back(&held, &reason, report);
             }
         }
     }
