@@ -222,7 +222,7 @@ impl Dispatch {
             .for_each(|sharer| sharer.stopped = (!listening).then_some(now));
     }
 
-    /// Removes a client.
+    /// Removes a client, whose index may become another client's.
     pub(super) fn forget(&mut self, client: ClientIdx, now: Instant) {
         self.exact.retain(|_, owner| *owner != client);
         self.ports.retain(|_, sharers| {
@@ -230,6 +230,7 @@ impl Dispatch {
             !sharers.is_empty()
         });
         self.orphan(client, now, |_| true);
+        self.remembered.values_mut().for_each(|one| _ = one.from.take_if(|from| *from == client));
         self.counts.remove(&client);
         self.left.retain(|(left_by, _), _| *left_by != client);
     }
@@ -604,6 +605,16 @@ mod tests {
         assert_eq!((dispatch.counts[&client], dispatch.counts[&next]), (0, 1));
         dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
         assert_eq!(dispatch.hand_over(next, &ends, now), None, "nobody else listens");
+    }
+
+    #[test]
+    fn client_at_the_place_of_one_that_has_ended_adds_nothing_to_what_that_handed_over() {
+        let (mut dispatch, now) = shared();
+        let ends = packet(5, ACK).ends;
+        let next = dispatch.hand_over(0, &ends, now).unwrap();
+        dispatch.forget(0, now);
+        assert_eq!(dispatch.has_handed_over(0, &ends), None);
+        assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::One(next));
     }
 
     #[test]

@@ -362,12 +362,11 @@ impl<Q: Queue> Work<Q> {
         let packet = Handover::of_frame(frame).and_then(|(handover, bytes)| Some((handover, Packet::of_ipv4(bytes)?)));
         let Some((handover, packet)) = packet else { return self.counters.drops.count(ForwardDrop::ClientInvalid) };
         let ends = packet.ends;
-        let next = if handover.begins {
-            let next = self.dispatch.hand_over(place, &ends, now);
-            next.filter(|next| self.user_of(*next) == self.user_of(place))
-        } else {
-            self.dispatch.has_handed_over(place, &ends)
+        let next = match handover.begins {
+            true => self.dispatch.hand_over(place, &ends, now),
+            false => self.dispatch.has_handed_over(place, &ends),
         };
+        let next = next.filter(|next| self.user_of(*next) == self.user_of(place));
         let is_kept = match (next, handover.begins) {
             (Some(next), _) => return self.deliver_own(next, frame),
             (None, true) => self.park(place, ends, frame, now),
