@@ -31,7 +31,7 @@ use arrayvec::ArrayVec;
 use super::super::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, Offsets, ProducerRing};
 use super::super::rings::socket::{Rings, SEGMENTS_MAX};
 use super::foreign::ForeignUmem;
-use super::lend::QueueOrder;
+use super::lend::{QueueOrder, RING_LEN_MIN};
 use super::sys;
 use crate::mem::Region;
 
@@ -161,6 +161,15 @@ impl ForwardedQueue {
     /// The same with a frame of the broker's own, which the client trusts.
     pub(crate) fn deliver_own(&mut self, frame: &[u8]) -> Result<(), Undelivered> {
         self.deliver_marked(frame, OF_BROKER)
+    }
+
+    /// Whether all of these frames can be delivered now. Those that no ring need have room for may
+    /// begin where the shortest ring would be empty.
+    pub(crate) fn has_room_for(&mut self, frames: &[Vec<u8>]) -> bool {
+        let room = self.umem.room();
+        let chunks: usize = frames.iter().map(|frame| frame.len().div_ceil(room).max(1)).sum();
+        let chunks = chunks.min(RING_LEN_MIN as usize) as u32;
+        self.rx.has_room(chunks) && self.fill.has(chunks)
     }
 
     #[inline]
@@ -338,6 +347,17 @@ impl HostileClient {
                 self.write(&value.to_ne_bytes(), place);
             }
         }
+    }
+
+    /// Takes the first `taken` frames that came, and has room for as many more as the ring has.
+    pub(crate) fn receive(&self, taken: u32) {
+        let filled = taken.wrapping_add(self.slots as u32);
+        for idx in taken..filled {
+            let slot = u64::from(idx) % self.slots;
+            self.write(&(slot * 2048).to_ne_bytes(), self.at.fill as u64 + OFFSETS.slots + slot * 8);
+        }
+        self.write(&taken.to_ne_bytes(), self.at.rx as u64 + OFFSETS.consumer);
+        self.write(&filled.to_ne_bytes(), self.at.fill as u64 + OFFSETS.producer);
     }
 
     /// Sends some chains, most of which are sound.

@@ -12,7 +12,7 @@ use super::sys;
 use crate::mem::{Layout, Region};
 
 /// The smallest ring, and the smaller chunk, of an order.
-const RING_LEN_MIN: u32 = 64;
+pub(super) const RING_LEN_MIN: u32 = 64;
 const CHUNK_LEN_MIN: u32 = 2048;
 
 /// A umem and rings, as a client asks for them: checked by [`QueueOrder::check`].

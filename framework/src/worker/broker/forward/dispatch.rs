@@ -314,27 +314,30 @@ impl Dispatch {
     /// other client listens, or if the connection is not the client's. Where the client has given
     /// the port up, the other one may be of another user.
     pub(super) fn hand_over(&mut self, from: ClientIdx, ends: &Ends, now: Instant) -> Option<ClientIdx> {
-        if self.may_hand_over(from, ends) { self.give(from, ends, now) } else { None }
+        let client = if self.may_hand_over(from, ends) { self.next_of(from, ends) } else { None }?;
+        self.give(from, client, ends, now);
+        Some(client)
     }
 
-    /// Gives a connection to a client that listens at its port, other than the one that had it.
-    pub(super) fn give(&mut self, from: ClientIdx, ends: &Ends, now: Instant) -> Option<ClientIdx> {
+    /// The client that listens at a connection's port, other than the one that had it, and gets it.
+    pub(super) fn next_of(&self, from: ClientIdx, ends: &Ends) -> Option<ClientIdx> {
         let sharers = self.ports.get(&to_port(ends))?;
         let others: Vec<Sharer> =
             sharers.iter().filter(|other| other.client != from && other.stopped.is_none()).cloned().collect();
         let client = self.chosen(&others, ends)?;
-        let count = self.counts.entry(client).or_default();
-        if *count >= REMEMBERED_MAX {
-            return None;
-        }
-        *count += 1;
+        let has_room = self.counts.get(&client).is_none_or(|count| *count < REMEMBERED_MAX);
+        has_room.then_some(client)
+    }
+
+    /// Gives a connection to such a client.
+    pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
+        *self.counts.entry(client).or_default() += 1;
         let connection = Connection { client, last: now, ends: End::default(), from: Some(from) };
         if let Some(before) = self.remembered.insert(*ends, connection)
             && let Some(count) = self.counts.get_mut(&before.client)
         {
             *count -= 1;
         }
-        Some(client)
     }
 
     /// Whether a connection is to a port that the client has, or had a moment ago, and does not

@@ -51,6 +51,9 @@ const NAP_IN_FLIGHT: Duration = Duration::from_micros(50);
 /// The most frames of one client in a turn, and between two looks at the others that send.
 const SENT_A_TURN: usize = 64;
 const SENT_AT_ONCE: usize = 8;
+/// The time until connections are passed on for which a client had no room. It takes a ring of them
+/// in less; a client that takes none costs the others a search in each such time.
+const PASS_PARKED_INTERVAL: Duration = Duration::from_millis(2);
 /// Bytes of an Ethernet header.
 const ETHERNET_LEN: usize = 14;
 /// The most turns in which the last frames of a client are taken, and the most of them that are
@@ -205,6 +208,8 @@ struct Work<Q: Queue> {
     dispatch: Dispatch,
     /// Connections that wait for a client that listens.
     parked: ParkedFrames,
+    /// When those are passed on for which a client that listens had no room.
+    pass_parked_at: Option<Instant>,
     commands: Receiver<PendingCommand>,
     woken: UnixDatagram,
     clock: MonotonicClock,
@@ -244,6 +249,7 @@ impl<Q: Queue> Work<Q> {
             senders: Vec::new(),
             dispatch: Dispatch::new(Instant::now()),
             parked: ParkedFrames::default(),
+            pass_parked_at: None,
             commands,
             woken,
             clock: MonotonicClock::start(),
@@ -265,6 +271,7 @@ impl<Q: Queue> Work<Q> {
                 last = Instant::now();
             }
             self.dispatch.sweep(now);
+            self.pass_parked_again(now);
             self.end_parked(now);
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(COUNTED_EVERY) {
@@ -312,7 +319,7 @@ impl<Q: Queue> Work<Q> {
             }
             Command::AddFlow { place, flow } => {
                 self.dispatch.add(place, &flow);
-                self.pass_parked();
+                self.pass_parked(Instant::now());
             }
             Command::RemoveFlow { place, flow } => {
                 self.take_last_frames(place);
@@ -320,7 +327,7 @@ impl<Q: Queue> Work<Q> {
             }
             Command::SetListening { place, flow, listening } => {
                 self.dispatch.set_listening(place, &flow, listening, Instant::now());
-                self.pass_parked();
+                self.pass_parked(Instant::now());
             }
         }
     }
@@ -384,17 +391,38 @@ impl<Q: Queue> Work<Q> {
         user.is_some_and(|user| self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
     }
 
-    /// Passes on the connections that waited for a client that listens. If another user has the
-    /// port by now, the connection is lost.
-    fn pass_parked(&mut self) {
-        let now = Instant::now();
-        for parked in self.parked.take_if(|_| true) {
-            match self.dispatch.give(parked.from, &parked.ends, now) {
-                Some(next) if self.user_of(next) == Some(parked.user) => self.deliver_parked(next, &parked),
-                Some(_) => self.counters.drops.count(ForwardDrop::NoClient),
-                // The connection had room when it waited.
-                None => _ = self.parked.begin(parked),
+    /// Passes on the connections that waited for a client that listens, as many as its rings have
+    /// room for, and the others later. If another user has the port by now, the connection is lost.
+    fn pass_parked(&mut self, now: Instant) {
+        self.pass_parked_at = None;
+        let Self { parked, dispatch, clients, counters, pass_parked_at, .. } = self;
+        let is_over = |parked: &Parked| {
+            let Some(next) = dispatch.next_of(parked.from, &parked.ends) else { return false };
+            let client = clients.get_mut(next).and_then(Option::as_mut).filter(|client| client.user == parked.user);
+            let Some(client) = client else {
+                counters.drops.count(ForwardDrop::NoClient);
+                return true;
+            };
+            if !client.is_receiving || !client.queue.has_room_for(&parked.frames) {
+                *pass_parked_at = Some(now + PASS_PARKED_INTERVAL);
+                return false;
             }
+            dispatch.give(parked.from, next, &parked.ends, now);
+            for frame in &parked.frames {
+                match client.queue.deliver_own(frame) {
+                    Ok(()) => counters.delivered.inc(),
+                    Err(_) => counters.drops.count(ForwardDrop::NoClient),
+                }
+            }
+            true
+        };
+        drop(parked.take_if(is_over));
+    }
+
+    /// Passes on those for which a client had no room, if it is time.
+    fn pass_parked_again(&mut self, now: Instant) {
+        if self.pass_parked_at.is_some_and(|at| at <= now) {
+            self.pass_parked(now);
         }
     }
 
@@ -538,7 +566,11 @@ impl<Q: Queue> Work<Q> {
 
     /// The longest sleep now.
     fn nap(&self) -> Duration {
-        if self.own.iter().any(|own| own.tx.in_flight() > 0) { NAP_IN_FLIGHT } else { NAP }
+        match self.own.iter().any(|own| own.tx.in_flight() > 0) {
+            true => NAP_IN_FLIGHT,
+            false if self.pass_parked_at.is_some() => PASS_PARKED_INTERVAL,
+            false => NAP,
+        }
     }
 
     /// Sleeps until the interface, a client or the broker wakes the thread.

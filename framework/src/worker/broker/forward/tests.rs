@@ -107,6 +107,38 @@ fn connection_that_is_not_the_clients_to_give_and_what_is_none_are_named_drops()
     assert_eq!((rig.drops("no_client"), rig.drops("client_invalid")), (2, 2));
 }
 
+/// The first segment of a connection to the client's TCP port, as a client hands it over.
+fn handed_over(port: u16) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1];
+    packet.extend(port.to_be_bytes());
+    packet.extend([0, 80]);
+    packet.resize(40, 0);
+    Handover { begins: true, is_last: false, iss: 7, timestamp: 8 }.emit([2; 6], &packet)
+}
+
+#[test]
+fn connections_that_waited_come_as_the_client_that_listens_has_room_for_them() {
+    let mut rig = Rig::new(1);
+    let (tcp, now) = (Flow { protocol: Protocol::TCP, ..flow() }, Instant::now());
+    rig.work.obey_one(Command::AddFlow { place: 0, flow: tcp });
+    (1..=100).for_each(|port| rig.work.hand_over(0, &handed_over(port), now));
+    let other = second(&mut rig);
+    other.receive(0);
+    rig.work.obey_one(Command::AddFlow { place: 1, flow: tcp });
+    let delivered = |rig: &Rig| rig.block.snapshot().count("forward/delivered").unwrap();
+    assert_eq!(delivered(&rig), 0, "it does not receive yet");
+    rig.work.obey_one(Command::SetReceiving { place: 1, receiving: true });
+    let mut later = Instant::now();
+    for (taken, expected) in [(0, 64), (0, 64), (64, 100)] {
+        other.receive(taken);
+        later += PASS_PARKED_INTERVAL;
+        rig.work.pass_parked_again(later);
+        rig.turn();
+        assert_eq!(delivered(&rig), expected);
+    }
+    assert_eq!((rig.drops("no_client"), rig.work.pass_parked_at), (0, None));
+}
+
 /// Another client, at place 1.
 fn second(rig: &mut Rig) -> HostileClient {
     let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
