@@ -6,7 +6,7 @@
 //!  client: AfXdpRx, AfXdpTx                            broker: ForwardedQueue
 //!   fill        addresses of free chunks ────────────▶  takes one for a frame, copies the frame
 //!   rx          descriptors ◀─────────────────────────  posts it
-//!   tx          descriptors ─────────────────────────▶  copies the frame, posts it to the interface
+//!   tx          descriptors ─────────────────────────▶  copies the frame, posts it to the NIC
 //!   completion  addresses ◀───────────────────────────  gives the chunk back at once
 //!   socket      a datagram in either direction wakes who sleeps
 //! ```

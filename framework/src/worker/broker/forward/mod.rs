@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                        ┌ packet    both ends of the frame
-//!  interface ──▶ burst ──┤ dispatch  whose it is          ──▶ copied to a client's queue, which is woken
+//!  interface ──▶ burst ──┤ dispatch  whose it is          ──▶ copied to a client's queue
 //!  interface ◀── doorbell ◀── copied from each client's queue, so many a turn
 //! ```
 //!
