@@ -299,7 +299,8 @@ fn caller(rig: &Rig) -> (Child, BufReader<ChildStdout>) {
     echo(&rig.wire);
     let mut child = rig.start(SERVED, &["python3", "-c", CALLS_AGAIN, &THEIRS.to_string()]);
     let mut said = BufReader::new(child.stdout.take().unwrap());
-    assert_eq!(next_line(&mut said), "4\n");
+    let first = next_line(&mut said);
+    assert!(first == "4\n", "{first:?}: {}", String::from_utf8_lossy(&end(child).stderr));
     (child, said)
 }
 

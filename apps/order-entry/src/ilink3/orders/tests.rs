@@ -188,7 +188,8 @@ fn message_that_was_not_applied_is_written_down_before_it_is_skipped() {
     line.order();
     line.deliver();
     line.report(OrderAccepted::KIND, accepted("1").as_bytes());
-    (line.order(), line.order());
+    line.order();
+    line.order();
     line.break_off();
     line.report_unsent();
     let keep_alives = line.keep_alives;
