@@ -255,12 +255,14 @@ impl Ethtool {
     }
 
     /// A place of a table of `size` that has no rule: the next one below `below`, else the highest.
-    /// Those of the operator, who mostly counts from 0, are compared first.
+    /// Those of the operator, who mostly counts from 0, are compared first. A place of which the
+    /// driver says anything else is not taken, because a rule there would be overwritten.
     fn free_location(&self, size: u32, below: u32) -> io::Result<u32> {
         let has_rule = |location: &u32| {
             let mut words = [0; FIXED_WORDS];
             (words[0], words[RULE_LOCATION]) = (GRXCLSRULE, *location);
-            self.call(&mut words).is_ok()
+            let error = self.call(&mut words).err().and_then(|error| error.raw_os_error());
+            !matches!(error, Some(libc::ENOENT | libc::EINVAL))
         };
         let (end, below) = (size.min(PLACES_MAX), below.min(size.min(PLACES_MAX)));
         let mut places = (0..below).rev().chain((below..end).rev());

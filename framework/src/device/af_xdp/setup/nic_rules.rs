@@ -4,19 +4,24 @@
 //!
 //! A NIC need not have such rules (EOPNOTSUPP), may have them switched off (`ethtool -K IF ntuple
 //! on`), takes some combinations of fields and not others, and has room for some thousand at most.
-//! A rule that it refuses is counted, and receives what the hash brings.
+//! A rule that it refuses is counted, and receives what the hash brings. Once the NIC has no place
+//! it is asked no more until a rule of ours has left it, except now and then: where the driver
+//! chooses no place, each question looks at the whole table.
 //!
 //! The rules stay in the NIC when a process is killed. The next one that wants the same finds them
 //! there (EEXIST); `ethtool -n IF` lists them.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::device::steering::Rule;
 use crate::sys::interface::{Ethtool, FlowRule};
 use crate::wire::{EtherType, Protocol};
+
+/// A full NIC is asked again at each of so many rules: others may have removed theirs.
+const ASKED_AGAIN_AT: u64 = 256;
 
 /// Our rules in one NIC.
 pub(super) struct NicRules<N: FlowClassifier = Ethtool> {
@@ -24,6 +29,7 @@ pub(super) struct NicRules<N: FlowClassifier = Ethtool> {
     placed: Mutex<HashMap<Rule, Placed>>,
     /// Where the last rule was placed.
     last: AtomicU32,
+    is_full: AtomicBool,
     refused: AtomicU64,
 }
 
@@ -59,7 +65,13 @@ impl NicRules {
 
 impl<N: FlowClassifier> NicRules<N> {
     fn over(nic: N) -> Self {
-        Self { nic, placed: Mutex::default(), last: AtomicU32::new(u32::MAX), refused: AtomicU64::new(0) }
+        Self {
+            nic,
+            placed: Mutex::default(),
+            last: AtomicU32::new(u32::MAX),
+            is_full: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// Steers the frames of a rule to a queue, unless the rule is on another queue as well. A
@@ -100,6 +112,10 @@ impl<N: FlowClassifier> NicRules<N> {
             self.delete(location);
         }
         let Some(flow) = wanted.and_then(|queue| flow_rule(rule, queue)) else { return };
+        if self.is_full.load(Ordering::Relaxed) && !self.refused().is_multiple_of(ASKED_AGAIN_AT) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         match self.nic.insert(&flow, self.last.load(Ordering::Relaxed)) {
             Ok(location) => {
                 self.last.store(location, Ordering::Relaxed);
@@ -107,13 +123,19 @@ impl<N: FlowClassifier> NicRules<N> {
             }
             // One that was killed, or the operator, has left it there.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => entry.in_nic = Some((flow.queue, None)),
-            Err(_) => _ = self.refused.fetch_add(1, Ordering::Relaxed),
+            Err(error) => {
+                self.is_full.store(error.raw_os_error() == Some(libc::ENOSPC), Ordering::Relaxed);
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     fn delete(&self, location: Option<u32>) {
-        // Where it is gone already, so is what it did.
-        let _ = location.map(|location| self.nic.delete(location));
+        if let Some(location) = location {
+            // Where it is gone already, so is what it did.
+            let _ = self.nic.delete(location);
+            self.is_full.store(false, Ordering::Relaxed);
+        }
     }
 
     fn placed(&self) -> MutexGuard<'_, HashMap<Rule, Placed>> {
@@ -178,10 +200,12 @@ mod tests {
     struct Nic {
         rules: RefCell<Vec<Option<FlowRule>>>,
         refuses: Cell<i32>,
+        asked: Cell<u64>,
     }
 
     impl FlowClassifier for &Nic {
         fn insert(&self, rule: &FlowRule, _: u32) -> io::Result<u32> {
+            self.asked.set(self.asked.get() + 1);
             match self.refuses.get() {
                 0 => {
                     let mut rules = self.rules.borrow_mut();
@@ -236,6 +260,20 @@ mod tests {
         rules.add(&Rule::udp(GROUP, 9), 0);
         rules.remove(&Rule::udp(GROUP, 9), 0);
         assert_eq!((rules.refused(), nic.queues().len()), (1, 0));
+    }
+
+    #[test]
+    fn full_nic_is_asked_again_when_a_rule_has_left_it_and_now_and_then() {
+        let nic = Nic::default();
+        let rules = NicRules::over(&nic);
+        rules.add(&Rule::udp(GROUP, 1), 0);
+        nic.refuses.set(libc::ENOSPC);
+        (0..2 * ASKED_AGAIN_AT).for_each(|port| rules.add(&Rule::udp(GROUP, 100 + port as u16), 0));
+        assert_eq!((nic.asked.get(), rules.refused()), (3, 2 * ASKED_AGAIN_AT));
+        nic.refuses.set(0);
+        rules.remove(&Rule::udp(GROUP, 1), 0);
+        rules.add(&Rule::udp(GROUP, 2), 0);
+        assert_eq!((nic.asked.get(), nic.queues().len()), (4, 1));
     }
 
     #[test]
