@@ -114,11 +114,11 @@ impl LeavingPort {
     }
 
     /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first
-    /// look comes at once: a socket that listens then is the server's, and so is one that had the
-    /// port before it listened.
+    /// look comes at once: a socket of the server's user that listens then is the server's, and so
+    /// is one that had the port before it listened.
     pub(super) fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
-        let listening: Vec<u32> = owners::listeners(&self.flow, sockets).collect();
+        let listening: Vec<u32> = owners::listeners(&self.flow, self.uid, sockets).collect();
         if self.is_servers_next {
             self.listeners.clone_from(&listening);
         }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn port_is_the_kernels_at_once_where_a_server_without_wirepath_listens_by_a_socket_of_its_own() {
         let begin = Instant::now();
-        let listener = |inode| KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), inode);
+        let listener = |inode| KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 1000, inode);
         let mut kept = port(begin);
         assert!(kept.stays(&[listener(7)], &[], begin));
         assert!(kept.stays(&[listener(7)], &[], begin + Duration::from_secs(1)));
@@ -212,5 +212,13 @@ mod tests {
             assert!(replaced.stays(before, &[], begin));
             assert!(!replaced.stays(&[listener(8)], &[], begin + Duration::from_secs(1)));
         }
+    }
+    #[test]
+    fn port_on_which_another_user_listens_is_the_kernels_after_half_a_second() {
+        let begin = Instant::now();
+        let anothers = [KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 7, 9)];
+        let mut taken_back = port(begin);
+        assert!(taken_back.stays(&anothers, &[], begin));
+        assert!(!taken_back.stays(&anothers, &[], begin + LEAVES_AFTER));
     }
 }

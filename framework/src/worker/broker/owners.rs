@@ -133,9 +133,10 @@ pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket], devices:
     !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow, devices).unwrap_or(false)
 }
 
-/// The kernel sockets that listen at the flow's port, by their inodes.
-pub(super) fn listeners(flow: &Flow, sockets: &[KernelSocket]) -> impl Iterator<Item = u32> {
-    sockets.iter().filter(|socket| socket.remote.port() == 0 && socket.gets(flow)).map(|socket| socket.inode)
+/// The kernel sockets of user `uid` that listen at the flow's port, by their inodes.
+pub(super) fn listeners(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> impl Iterator<Item = u32> {
+    let is_listener = move |socket: &&KernelSocket| socket.uid == uid && socket.remote.port() == 0 && socket.gets(flow);
+    sockets.iter().filter(is_listener).map(|socket| socket.inode)
 }
 
 /// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another
@@ -177,8 +178,8 @@ pub(super) fn is_unheld(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool
 
 impl KernelSocket {
     #[cfg(test)]
-    pub(super) fn listening(local: SocketAddrV4, inode: u32) -> Self {
-        Self { local, remote: NOBODY, uid: 0, inode, is_bound_only: false }
+    pub(super) fn listening(local: SocketAddrV4, uid: u32, inode: u32) -> Self {
+        Self { local, remote: NOBODY, uid, inode, is_bound_only: false }
     }
 
     /// The socket that an answer of the kernel (`struct inet_diag_msg`) is about, unless it is of
