@@ -8,6 +8,15 @@ use std::time::Duration;
 /// A connection. A read or a write that finds nothing or has no room fails with
 /// [`WouldBlock`](io::ErrorKind::WouldBlock), and a read of no bytes says that the peer has closed.
 pub trait Stream: Read + Write + fmt::Debug {
+    /// Whether the connection stands: one that [`Host::connect`] has begun may not yet.
+    ///
+    /// # Errors
+    ///
+    /// There will be none.
+    fn is_open(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Ends the connection with a reset: what was written and has not left never leaves. A stream
     /// that is dropped is closed, and what waits is still sent.
     ///
@@ -26,7 +35,7 @@ pub trait Listener: fmt::Debug {
 /// How long to wait at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// For a connection.
+    /// For a connection; unused where reads do not wait, because a connection does not either.
     pub connect: Duration,
     /// In a read, for data; zero does not wait.
     pub read: Duration,
@@ -40,7 +49,8 @@ pub trait Host: fmt::Debug {
     /// What to add for the time since the epoch.
     fn epoch_offset_ns(&self) -> u64;
 
-    /// Opens a connection, or begins to.
+    /// Opens a connection, or begins to where reads do not wait: a caller who has a lease to renew
+    /// cannot wait for a host that does not answer.
     ///
     /// # Errors
     ///
@@ -51,4 +61,35 @@ pub trait Host: fmt::Debug {
 /// Nothing to do now, rather than a broken connection.
 pub(crate) fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// A connection that was begun.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    stream: Box<dyn Stream>,
+    until_ns: u64,
+}
+
+/// What became of an attempt so far.
+pub(crate) enum Attempted {
+    Open(Box<dyn Stream>),
+    Waiting(Attempt),
+}
+
+impl Attempt {
+    /// Begins a connection that stands within `timeout`, or not at all. Nothing waits.
+    pub(crate) fn begin(host: &dyn Host, to: SocketAddrV4, timeout: Duration) -> io::Result<Self> {
+        let stream = host.connect(to, Waits { connect: timeout, read: Duration::ZERO })?;
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Self { stream, until_ns: host.now_ns().saturating_add(timeout_ns) })
+    }
+
+    /// The connection once it stands.
+    pub(crate) fn poll(self, now_ns: u64) -> io::Result<Attempted> {
+        match self.stream.is_open()? {
+            true => Ok(Attempted::Open(self.stream)),
+            false if now_ns < self.until_ns => Ok(Attempted::Waiting(self)),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
 }

@@ -7,7 +7,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits};
@@ -43,23 +45,44 @@ impl Host for Kernel {
         self.epoch_offset_ns
     }
 
-    /// The thread waits for the connection: a gateway without a session has nothing else to do that
-    /// is urgent.
     fn connect(&self, to: SocketAddrV4, waits: Waits) -> io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect_timeout(&SocketAddr::V4(to), waits.connect)?;
+        let stream = match waits.read.is_zero() {
+            true => begin_to_connect(to)?,
+            false => {
+                let stream = TcpStream::connect_timeout(&SocketAddr::V4(to), waits.connect)?;
+                stream.set_read_timeout(Some(waits.read))?;
+                stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+                stream
+            }
+        };
         // An order must not wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
-        if waits.read.is_zero() {
-            stream.set_nonblocking(true)?;
-        } else {
-            stream.set_read_timeout(Some(waits.read))?;
-            stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        }
         Ok(Box::new(stream))
     }
 }
 
+/// A socket that does not block, and whose handshake is under way.
+fn begin_to_connect(to: SocketAddrV4) -> io::Result<TcpStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Stream for TcpStream {
+    fn is_open(&self) -> io::Result<bool> {
+        if let Some(error) = self.take_error()? {
+            return Err(error);
+        }
+        match self.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A close that lingers for no time resets.
     fn reset(self: Box<Self>) -> io::Result<()> {
         Ok(set_socket_linger(&*self, Some(Duration::ZERO))?)

@@ -14,7 +14,7 @@ use crate::control::Command;
 use crate::drop_copy::DropCopyLine;
 use crate::feed::Feed;
 use crate::gateway::Gateway;
-use crate::host::{Host, Stream, Waits, is_nothing};
+use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 use crate::sync::TimedSync;
@@ -92,9 +92,11 @@ pub enum Turn {
 }
 
 /// A connection, or when to try again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Connection {
     stream: Option<Box<dyn Stream>>,
+    /// One that was begun, and its address.
+    attempt: Option<(Attempt, SocketAddrV4)>,
     retry_at_ns: u64,
     /// The next attempt goes to the secondary address.
     is_secondary_next: bool,
@@ -123,7 +125,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             standby: None,
             drop_copy: None,
             host,
-            connection: Connection { stream: None, retry_at_ns: 0, is_secondary_next: false },
+            connection: Connection::default(),
             buffer: vec![0; READ_LEN],
             has_audit_failed: false,
         }
@@ -218,6 +220,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report(&format!("the journal's disk failed: {error}: no standby is taken, and no order passes"));
         }
         let may_send = link.may_send(now_ns);
+        if !may_send {
+            self.connection.attempt = None;
+        }
         if !may_send && self.connection.stream.is_some() {
             self.connection.reset(report);
             self.close(FENCED, report);
@@ -271,20 +276,25 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
+    /// Goes on with the attempt that is under way, or begins one when its time has come.
     fn connect(&mut self, report: &mut impl FnMut(&str)) {
         let (now_ns, connection) = (self.host.now_ns(), &mut self.connection);
-        if now_ns < connection.retry_at_ns {
-            return;
-        }
-        let retry_ns = u64::try_from(self.line.retry.as_nanos()).unwrap_or(u64::MAX);
-        connection.retry_at_ns = now_ns.saturating_add(retry_ns);
-        let address = match self.line.secondary {
-            Some(secondary) if connection.is_secondary_next => secondary,
-            _ => self.line.primary,
+        let (begun, address) = match connection.attempt.take() {
+            Some((attempt, address)) => (Ok(attempt), address),
+            None if now_ns < connection.retry_at_ns => return,
+            None => {
+                let retry_ns = u64::try_from(self.line.retry.as_nanos()).unwrap_or(u64::MAX);
+                connection.retry_at_ns = now_ns.saturating_add(retry_ns);
+                let address = match self.line.secondary {
+                    Some(secondary) if connection.is_secondary_next => secondary,
+                    _ => self.line.primary,
+                };
+                (Attempt::begin(&*self.host, address, self.line.connect_timeout), address)
+            }
         };
-        let waits = Waits { connect: self.line.connect_timeout, read: Duration::ZERO };
-        match self.host.connect(address, waits) {
-            Ok(stream) => match self.gateway.connected(self.host.now_ns()) {
+        match begun.and_then(|attempt| attempt.poll(now_ns)) {
+            Ok(Attempted::Waiting(attempt)) => connection.attempt = Some((attempt, address)),
+            Ok(Attempted::Open(stream)) => match self.gateway.connected(self.host.now_ns()) {
                 Ok(()) => {
                     report(&format!("connected to {address}"));
                     connection.stream = Some(stream);

@@ -218,6 +218,96 @@ impl Host for Resets {
     }
 }
 
+/// A machine whose venue does not answer.
+#[derive(Debug)]
+struct Silent(Rc<Cell<u64>>);
+
+/// A connection that never stands.
+#[derive(Debug)]
+struct Begun(Noted);
+
+impl Read for Begun {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Begun {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        panic!("nothing is written to a connection that does not stand")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Begun {
+    fn is_open(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Host for Silent {
+    fn now_ns(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(Begun(Noted(Rc::default()))))
+    }
+}
+
+/// A turn that waited for a venue would miss the time to ask the standby for its grant.
+#[test]
+fn turns_go_on_while_the_venue_does_not_answer_and_the_attempt_ends_at_its_time() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+    let clock = Rc::new(Cell::new(SECOND));
+    let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+    let timeout_ns = u64::try_from(line.connect_timeout.as_nanos()).unwrap();
+    let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Silent(clock.clone())));
+    let mut said_after = |passed_ns: u64| {
+        let mut said = Vec::new();
+        clock.set(SECOND + passed_ns);
+        run.turn(&mut |sentence: &str| said.push(sentence.to_owned()));
+        said
+    };
+    for passed_ns in [0, timeout_ns / 2, timeout_ns - 1] {
+        assert_eq!(said_after(passed_ns), [""; 0]);
+    }
+    assert_eq!(said_after(timeout_ns), ["no connection to 127.0.0.1:1: timed out"]);
+}
+
+#[test]
+fn connection_of_the_kernel_is_begun_and_not_waited_for() {
+    let none = Waits { connect: Duration::from_secs(60), read: Duration::ZERO };
+    let connect = |address: SocketAddr| {
+        let SocketAddr::V4(address) = address else { panic!("an address of IPv4") };
+        Kernel::start().connect(address, none).unwrap()
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    assert!(connect(address).is_open().unwrap());
+    drop(listener);
+    assert_eq!(connect(address).is_open().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    // A listener whose queue is full answers nothing.
+    let full = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&full, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let full = TcpListener::from(full);
+    let waiting: Vec<_> = (0..4).map(|_| connect(full.local_addr().unwrap())).collect();
+    assert!(!waiting[3].is_open().unwrap());
+}
+
 /// No standby connects.
 #[derive(Debug)]
 struct Nobody;

@@ -10,7 +10,7 @@ use order_entry::session::Output;
 use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, SessionId};
 
 use super::reconciler::Trade;
-use crate::host::{Host, Stream, Waits, is_nothing};
+use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 
 const RETRY_NS: u64 = 1_000_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -36,6 +36,7 @@ pub struct DropCopyLine {
     config: DropCopyConfig,
     client: Client,
     stream: Option<Box<dyn Stream>>,
+    attempt: Option<Attempt>,
     /// Bytes that wait for the connection.
     out: Vec<u8>,
     retry_ns: u64,
@@ -47,7 +48,7 @@ impl DropCopyLine {
     /// A line that is not connected.
     pub fn new(config: DropCopyConfig, now_ns: u64) -> Self {
         let client = Client::new(ClientConfig::new(config.credentials));
-        Self { config, client, stream: None, out: Vec::new(), retry_ns: 0, absent_since_ns: Some(now_ns) }
+        Self { config, client, stream: None, attempt: None, out: Vec::new(), retry_ns: 0, absent_since_ns: Some(now_ns) }
     }
 
     /// How long a side may lag.
@@ -57,8 +58,7 @@ impl DropCopyLine {
 
     /// One turn: `take` gets each trade. An error is what a person should see.
     pub fn turn(&mut self, now_ns: u64, host: &dyn Host, take: impl FnMut(Trade)) -> Result<(), String> {
-        if self.stream.is_none() && now_ns >= self.retry_ns {
-            self.retry_ns = now_ns.saturating_add(RETRY_NS);
+        if self.stream.is_none() {
             self.connect(now_ns, host);
         }
         if let Err(why) = self.exchange(now_ns, take) {
@@ -79,9 +79,18 @@ impl DropCopyLine {
         is_absent
     }
 
+    /// Goes on with the attempt that is under way, or begins one when its time has come. One that
+    /// fails is made again, without a word: a drop copy that stays away is told of.
     fn connect(&mut self, now_ns: u64, host: &dyn Host) {
-        let waits = Waits { connect: CONNECT_TIMEOUT, read: Duration::ZERO };
-        let Ok(stream) = host.connect(self.config.address, waits) else { return };
+        if self.attempt.is_none() && now_ns >= self.retry_ns {
+            self.retry_ns = now_ns.saturating_add(RETRY_NS);
+            self.attempt = Attempt::begin(host, self.config.address, CONNECT_TIMEOUT).ok();
+        }
+        let stream = match self.attempt.take().map(|attempt| attempt.poll(now_ns)) {
+            Some(Ok(Attempted::Open(stream))) => stream,
+            Some(Ok(Attempted::Waiting(attempt))) => return self.attempt = Some(attempt),
+            Some(Err(_)) | None => return,
+        };
         let mut room = [0; 64];
         let mut output = Output::new(&mut room);
         let login = match self.client.session() {
