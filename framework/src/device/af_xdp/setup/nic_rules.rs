@@ -252,7 +252,7 @@ mod tests {
     fn refused_rule_is_counted_and_one_that_was_left_there_is_not_deleted() {
         let nic = Nic::default();
         let rules = NicRules::over(&nic);
-        nic.refuses.set(libc::ENOSPC);
+        nic.refuses.set(libc::EINVAL);
         rules.add(&Rule::udp(GROUP, 9), 0);
         rules.remove(&Rule::udp(GROUP, 9), 0);
         assert_eq!(rules.refused(), 1);
