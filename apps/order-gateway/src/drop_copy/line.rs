@@ -48,7 +48,15 @@ impl DropCopyLine {
     /// A line that is not connected.
     pub fn new(config: DropCopyConfig, now_ns: u64) -> Self {
         let client = Client::new(ClientConfig::new(config.credentials));
-        Self { config, client, stream: None, attempt: None, out: Vec::new(), retry_ns: 0, absent_since_ns: Some(now_ns) }
+        Self {
+            config,
+            client,
+            stream: None,
+            attempt: None,
+            out: Vec::new(),
+            retry_ns: 0,
+            absent_since_ns: Some(now_ns),
+        }
     }
 
     /// How long a side may lag.
