@@ -98,35 +98,42 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut i
 
 /// The connections take turns in no order that a cache could foresee: one exchange after the other,
 /// of which each waits for the lines of its queue pairs, and in bursts, as a worker has them, whose
-/// waits overlap. The packets of an exchange are the same in all three. Bursts have devices of
-/// their own, which warm no lines for the others.
+/// waits overlap. The packets of an exchange are the same in all three. Each way of the two has the
+/// cache to itself with the one connection: side by side they would push out each other's lines,
+/// which no worker does to itself.
 fn connections(samples: usize, add: &mut impl FnMut(Line)) {
-    let mut one = Pair::new(PairConfig { depth: 4, ..PairConfig::default() });
-    let [mut many, mut many_at_once] =
-        [(); 2].map(|()| Pair::new(PairConfig { depth: 4, connections: CONNECTIONS, ..PairConfig::default() }));
-    let mut order = shuffled(CONNECTIONS, CONNECTIONS as usize, 3).into_iter().cycle();
-    let others = shuffled(CONNECTIONS, CONNECTIONS as usize, 4);
-    let mut bursts = others.chunks_exact(BURST_LEN).cycle();
+    let pair = |connections| Pair::new(PairConfig { depth: 4, connections, ..PairConfig::default() });
+    let mut one = pair(1);
     let exchange = |pair: &mut Pair, connection| {
         pair.write(connection);
         pair.complete();
     };
-    let [one, many, bursts] = interleave(
+    let (mut many, mut order) = (pair(CONNECTIONS), shuffled(CONNECTIONS, CONNECTIONS as usize, 3).into_iter().cycle());
+    let [one_beside, many_in_turn] = interleave(
         samples / 4,
-        [
-            &mut || time(MESSAGES, || exchange(&mut one, 0)),
-            &mut || time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize)),
-            &mut || {
-                let each = time(MESSAGES / BURST_LEN, || many_at_once.write_on_each(bursts.next().unwrap_or(&[])));
-                each / BURST_LEN as f64
-            },
-        ],
+        [&mut || time(MESSAGES, || exchange(&mut one, 0)), &mut || {
+            time(MESSAGES, || exchange(&mut many, order.next().unwrap_or(0) as usize))
+        }],
     );
-    add(Line::new("RDMA WRITE of 64 B over 10,000 connections in turn, to its completion", "ns", many.spread()));
-    add(Line::new("  over one connection", "ns", one.spread()));
-    add(Line::new("  10,000 over one", "x", many.over(&one)).at_most(2.5).hoping(1.5));
+    drop(many);
+    let (mut many, order) = (pair(CONNECTIONS), shuffled(CONNECTIONS, CONNECTIONS as usize, 4));
+    let mut bursts = order.chunks_exact(BURST_LEN).cycle();
+    let [one_again, bursts] = interleave(
+        samples / 4,
+        [&mut || time(MESSAGES, || exchange(&mut one, 0)), &mut || {
+            let each = time(MESSAGES / BURST_LEN, || many.write_on_each(bursts.next().unwrap_or(&[])));
+            each / BURST_LEN as f64
+        }],
+    );
+    add(Line::new(
+        "RDMA WRITE of 64 B over 10,000 connections in turn, to its completion",
+        "ns",
+        many_in_turn.spread(),
+    ));
+    add(Line::new("  over one connection", "ns", one_beside.spread()));
+    add(Line::new("  10,000 over one", "x", many_in_turn.over(&one_beside)).at_most(2.5).hoping(1.5));
     add(Line::new("  in bursts of 32 over 10,000 connections, prefetched", "ns", bursts.spread()));
-    add(Line::new("  10,000 in bursts over one, which has no bursts", "x", bursts.over(&one)));
+    add(Line::new("  10,000 in bursts over one, which has no bursts", "x", bursts.over(&one_again)));
     ports(samples, add);
 }
 
