@@ -163,8 +163,8 @@ impl ForwardedQueue {
         self.deliver_marked(frame, OF_BROKER)
     }
 
-    /// Whether all of these frames can be delivered now. Those that no ring need have room for may
-    /// begin where the shortest ring would be empty.
+    /// Whether all of these frames can be delivered now. More of them than the shortest ring holds
+    /// wait only until such a ring would be empty: they could wait for ever else.
     pub(crate) fn has_room_for(&mut self, frames: &[Vec<u8>]) -> bool {
         let room = self.umem.room();
         let chunks: usize = frames.iter().map(|frame| frame.len().div_ceil(room).max(1)).sum();

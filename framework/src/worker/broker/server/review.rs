@@ -1,5 +1,5 @@
-//! What clients lose while they run: by new rules, and to another user who has bound their port in
-//! the kernel.
+//! What clients lose while they run: by new rules, to another user who has bound their port in the
+//! kernel, and where their own user has it no more.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use super::super::flows::Held;
 use super::super::owners;
 use super::super::rights::Rights;
 use super::Broker;
+use crate::device::af_xdp::broker::message::Flow;
 use crate::wire::Protocol;
 
 impl Broker {
@@ -56,19 +57,20 @@ impl Broker {
                 continue;
             }
             let Ok(sockets) = owners::sockets(protocol, &devices).map(owners::by_port) else { continue };
+            let at_port_of = |flow: &Flow| sockets.get(&flow.destination.port()).map_or(&[][..], Vec::as_slice);
             let is_over = |held: &mut Held| {
                 if held.flow.protocol != protocol {
                     return false;
                 }
-                let there = sockets.get(&held.flow.destination.port()).map_or(&[][..], Vec::as_slice);
+                let there = at_port_of(&held.flow);
                 let was_unheld = held.is_unheld;
                 held.is_unheld = owners::is_unheld(&held.flow, held.uid, there);
                 (was_unheld && held.is_unheld) || owners::is_lost(&held.flow, held.uid, there)
             };
             for held in self.flows.remove_all(is_over) {
-                let reason = match held.is_unheld {
-                    true => Refusal::new(libc::EACCES, "no socket of the user has that port any more"),
-                    false => Refusal::new(libc::EADDRINUSE, "another user has bound that port"),
+                let reason = match owners::is_lost(&held.flow, held.uid, at_port_of(&held.flow)) {
+                    true => Refusal::new(libc::EADDRINUSE, "another user has bound that port"),
+                    false => Refusal::new(libc::EACCES, "no socket of the user has that port any more"),
                 };
                 self.take_back(&held, &reason, report);
             }
