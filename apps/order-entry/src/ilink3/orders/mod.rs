@@ -426,7 +426,11 @@ impl Ilink3Client {
 /// kept for a person.
 fn is_passed_over(said: &Result<Said, IlinkError>, unread: &mut Unread, number: u32, frame: &Frame<'_>) -> bool {
     let is_unknown = matches!(said, Ok(Said::Unknown));
-    (is_unknown || said.is_err()) && unread.is_to_be_passed_over(number.into(), frame.block) | is_unknown
+    if !is_unknown && said.is_ok() {
+        return false;
+    }
+    let has_come_often = unread.is_to_be_passed_over(number.into(), frame.block);
+    is_unknown || has_come_often
 }
 
 #[cfg(test)]
