@@ -3,32 +3,13 @@
 use exchange_sim::Served;
 use order_entry::boe::Boe2Client;
 
-use crate::exchange::Running;
-use crate::gateway::{Mode, Protocol, start_by};
-use crate::journal::replay_by;
-use crate::kill::{agree, trade_and_kill};
+use crate::gateway::Protocol;
+use crate::kill::{Day, FAULTS, POINTS, kill_and_compare};
 
-/// Kills gateways at these records, and compares both sides at the end.
 fn check(protocol: Protocol, port: u16, faults: &[&str], points: &[u64], fills: u64) -> Served {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("journal");
-    let exchange = Running::start(port, faults);
-    for (&point, seed) in points.iter().zip(1..) {
-        trade_and_kill(protocol, &exchange, &path, point, seed);
-    }
-    let mut last = start_by(protocol, &exchange, &path, Mode::Listen, 0);
-    assert!(last.wait().unwrap().success());
-    let replayed = replay_by(Boe2Client::rules(), &path);
-    let venue = exchange.boe_log(protocol);
-    assert!(venue.totals.fills > fills, "it was no load: {:?}", venue.totals);
-    agree(&replayed, &venue);
-    let served = exchange.stop();
-    assert_eq!((served.trades[0], &served.violation), (venue.totals, &None));
-    served
+    let day = Day { port, faults, points, fills };
+    kill_and_compare(protocol, Boe2Client::rules(), &day, |exchange, _| exchange.boe_log(protocol))
 }
-
-const POINTS: [u64; 12] = [900, 3, 211, 1, 1_733, 40, 2, 617, 7, 2_500, 90, 12];
-const FAULTS: [&str; 2] = ["lost-ack=0.02", "crossing-fill=0.05"];
 
 #[test]
 fn gateway_of_boe_2_killed_at_random_points_loses_nothing_that_it_sent() {

@@ -5,10 +5,53 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exchange_sim::Served;
+use order_entry::orders::OrderRules;
+use order_entry::ouch::OuchClient;
+
 use crate::exchange::Running;
-use crate::gateway::{Mode, Protocol, start, start_by};
-use crate::journal::{Replayed, records, replay};
+use crate::gateway::{Mode, Protocol, start_by};
+use crate::journal::{Replayed, records, replay_by};
 use crate::truth::VenueLog;
+
+/// From a kill during the recovery to one after thousands of orders.
+pub const POINTS: [u64; 12] = [900, 3, 211, 1, 1_733, 40, 2, 617, 7, 2_500, 90, 12];
+/// A line that breaks in the middle of orders.
+pub const FAULTS: [&str; 2] = ["lost-ack=0.02", "crossing-fill=0.05"];
+
+/// An exchange at a port, whose gateways are killed.
+pub struct Day<'a> {
+    pub port: u16,
+    pub faults: &'a [&'a str],
+    /// How many records each gateway writes until it is killed.
+    pub points: &'a [u64],
+    /// More fills make a load.
+    pub fills: u64,
+}
+
+/// Kills the gateways of a day, and compares both sides at its end. `log` reads the venue's by the
+/// journal at a path.
+pub fn kill_and_compare(
+    protocol: Protocol,
+    rules: OrderRules,
+    day: &Day<'_>,
+    log: impl FnOnce(&Running, &Path) -> VenueLog,
+) -> Served {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal");
+    let exchange = Running::start(day.port, day.faults);
+    for (&point, seed) in day.points.iter().zip(1..) {
+        trade_and_kill(protocol, &exchange, &path, point, seed);
+    }
+    let mut last = start_by(protocol, &exchange, &path, Mode::Listen, 0);
+    assert!(last.wait().unwrap().success());
+    let (replayed, venue) = (replay_by(rules, &path), log(&exchange, &path));
+    assert!(venue.totals.fills > day.fills, "it was no load: {:?}", venue.totals);
+    agree(&replayed, &venue);
+    let served = exchange.stop();
+    assert_eq!((served.trades[0], &served.violation), (venue.totals, &None));
+    served
+}
 
 /// Starts a gateway and kills it when it has written `more` records.
 pub fn trade_and_kill(protocol: Protocol, exchange: &Running, path: &Path, more: u64, seed: u64) {
@@ -43,18 +86,6 @@ pub fn agree(replayed: &Replayed, venue: &VenueLog) {
 
 #[test]
 fn gateway_killed_at_random_points_loses_nothing_that_it_sent() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("journal");
-    let exchange = Running::start(26_631, &[]);
-    // From a kill during the recovery to one after thousands of orders.
-    let points = [900, 3, 211, 1, 1_733, 40, 2, 617, 7, 2_500, 90, 12];
-    for (point, seed) in points.into_iter().zip(1..) {
-        trade_and_kill(Protocol::Ouch, &exchange, &path, point, seed);
-    }
-    let mut last = start(&exchange, &path, Mode::Listen, 0);
-    assert!(last.wait().unwrap().success());
-    let (replayed, venue) = (replay(&path), exchange.log());
-    assert!(venue.totals.fills > 300, "it was no load: {:?}", venue.totals);
-    agree(&replayed, &venue);
-    assert_eq!(exchange.stop().trades[0], venue.totals);
+    let day = Day { port: 26_631, faults: &[], points: &POINTS, fills: 300 };
+    kill_and_compare(Protocol::Ouch, OuchClient::rules(), &day, |exchange, _| exchange.log());
 }
