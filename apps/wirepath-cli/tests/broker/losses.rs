@@ -103,3 +103,33 @@ fn sockets_whose_flows_new_rules_do_not_give_report_eacces_and_are_listed_so() {
         assert_eq!(says(), "stream EACCES", "{options:?}");
     }
 }
+
+/// Binds so many ports that their rules are not removed in one turn of the broker's loop.
+const MANY: &str = "\
+import socket, sys
+made = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(300)]
+for port, one in enumerate(made, 20000): one.bind((sys.argv[2], port))
+made[-1].sendto(b'echo', (sys.argv[1], 7000))
+print(len(made[-1].recv(4)), flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn killed_program_of_many_flows_leaves_its_queue_and_all_ports_to_the_next() {
+    let test = "killed_program_of_many_flows_leaves_its_queue_and_all_ports_to_the_next";
+    if !has_program(test, "python3") {
+        return;
+    }
+    for options in [&[][..], &["--forward"]] {
+        let Some(rig) = Rig::with(test, options) else { return };
+        echo(&rig.wire);
+        for _ in 0..3 {
+            let mut child = rig.start(SERVED, &["python3", "-c", MANY, &THEIRS.to_string(), &OURS.to_string()]);
+            let line = next_line(&mut BufReader::new(child.stdout.take().unwrap()));
+            // SIGKILL, and at once the next.
+            let said = super::end(child).stderr;
+            assert_eq!(line, "4\n", "{options:?}: {}", String::from_utf8_lossy(&said));
+        }
+        assert_eq!(super::received_by_kernel(&rig.wire, "Udp:", "InDatagrams"), 0, "{options:?}");
+    }
+}

@@ -215,7 +215,7 @@ impl FlowTable {
 }
 
 /// Takes one from a count, which is no longer kept at 0.
-fn take_one<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+pub(super) fn take_one<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
@@ -237,6 +237,11 @@ fn overlaps(a: &Flow, b: &Flow) -> bool {
         && meets(a.source, b.source)
         && meets(a.source_port, b.source_port)
         && meets(a.vlan, b.vlan)
+}
+
+/// Whether it is the port of a server, for all its peers.
+pub(super) fn is_port(flow: &Flow) -> bool {
+    flow.protocol == Protocol::TCP && flow.source.is_none()
 }
 
 /// Whether the flow states both ends.

@@ -36,6 +36,12 @@ pub(super) struct LeavingCounts {
     pub(super) of_users: usize,
 }
 
+impl LeavingCounts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { of_user: self.of_user + other.of_user, of_users: self.of_users + other.of_users }
+    }
+}
+
 impl LeavingPorts {
     /// Adds a port. Returns the one that is the kernel's at once, where there are too many: the
     /// oldest one of the user who has most.

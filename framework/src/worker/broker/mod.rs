@@ -26,6 +26,7 @@
 
 mod clients;
 mod config;
+mod ended;
 mod error;
 mod flows;
 mod forward;

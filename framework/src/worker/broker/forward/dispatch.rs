@@ -8,7 +8,7 @@
 //! group, and the source if the client named one.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -163,33 +163,34 @@ impl Dispatch {
         }
     }
 
-    /// Takes a flow from a client.
-    pub(super) fn remove(&mut self, client: ClientIdx, flow: &Flow, now: Instant) {
-        match exact(flow) {
-            Some(ends) => _ = self.exact.remove(&ends),
-            None => {
-                let Some(sharers) = self.ports.get_mut(&port(flow)) else { return };
-                let Some(idx) = sharers.iter().position(|sharer| sharer.client == client) else { return };
-                if sharers[idx].remove(part(flow)) {
-                    sharers.remove(idx);
-                    if sharers.is_empty() {
-                        self.ports.remove(&port(flow));
-                    }
-                    self.forget_connections(client, &port(flow), now);
-                    if self.left.len() < LEFT_MAX {
-                        self.left.insert((client, port(flow)), now);
-                    }
-                }
-            }
+    /// Takes flows from a client. Of ports that it has no more the connections as well: the next
+    /// client of the port may be of another user, and this client must not get that user's frames.
+    pub(super) fn remove(&mut self, client: ClientIdx, flows: &[Flow], now: Instant) {
+        let left: HashSet<Ends> = flows.iter().filter_map(|flow| self.remove_one(client, flow)).collect();
+        if !left.is_empty() && self.counts.get(&client).is_some_and(|count| *count > 0) {
+            self.orphan(client, now, |ends| left.contains(&to_port(ends)));
         }
+        let room = LEFT_MAX.saturating_sub(self.left.len());
+        self.left.extend(left.into_iter().take(room).map(|port| ((client, port), now)));
     }
 
-    /// Takes a port from a client, with the connections there: the next client of the port may be
-    /// of another user, and this client must not get that user's frames.
-    fn forget_connections(&mut self, client: ClientIdx, port: &Ends, now: Instant) {
-        if self.counts.get(&client).is_some_and(|count| *count > 0) {
-            self.orphan(client, now, |ends| to_port(ends) == *port);
+    /// Takes a flow from a client; returns its port, if the client has that no more.
+    fn remove_one(&mut self, client: ClientIdx, flow: &Flow) -> Option<Ends> {
+        if let Some(ends) = exact(flow) {
+            self.exact.remove(&ends);
+            return None;
         }
+        let port = port(flow);
+        let sharers = self.ports.get_mut(&port)?;
+        let idx = sharers.iter().position(|sharer| sharer.client == client)?;
+        if !sharers[idx].remove(part(flow)) {
+            return None;
+        }
+        sharers.remove(idx);
+        if sharers.is_empty() {
+            self.ports.remove(&port);
+        }
+        Some(port)
     }
 
     /// Forgets connections of a client, except that frames of those which it has ended are dropped
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
         dispatch.add(0, &flow(Protocol::TCP));
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::One(0));
-        dispatch.remove(0, &flow(Protocol::TCP), now);
+        dispatch.remove(0, &[flow(Protocol::TCP)], now);
         assert_eq!(dispatch.of(&packet(1, SYN), now), Recipients::None);
     }
 
@@ -468,7 +469,7 @@ mod tests {
         let both = Flow { source: Some(*peer.ends.remote.ip()), source_port: Some(443), ..flow(Protocol::TCP) };
         dispatch.add(7, &both);
         assert_eq!(dispatch.of(&peer, now), Recipients::One(7));
-        dispatch.remove(7, &both, now);
+        dispatch.remove(7, &[both], now);
         assert!(one(dispatch.of(&peer, now)) < 3);
     }
 
@@ -477,7 +478,7 @@ mod tests {
         let (mut dispatch, now) = shared();
         let ends = packet(1, SYN).ends;
         let second = dispatch.hand_over(0, &ends, now).unwrap();
-        dispatch.remove(second, &flow(Protocol::TCP), now);
+        dispatch.remove(second, &[flow(Protocol::TCP)], now);
         let third = dispatch.hand_over(second, &ends, now).unwrap();
         assert!(third != second && dispatch.has_handed_over(second, &ends) == Some(third));
         // Not those of another client; and later none.
@@ -559,9 +560,30 @@ mod tests {
         let mut dispatch = Dispatch::new(now);
         dispatch.add(0, &flow(Protocol::TCP));
         dispatch.sent(0, &packet(5, SYN | ACK), now);
-        dispatch.remove(0, &flow(Protocol::TCP), now);
+        dispatch.remove(0, &[flow(Protocol::TCP)], now);
         dispatch.add(1, &flow(Protocol::TCP));
         assert_eq!(dispatch.of(&packet(5, SYN), now), Recipients::One(1));
+    }
+
+    #[test]
+    fn ports_that_a_client_loses_at_once_are_all_forgotten_and_its_others_are_not() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now);
+        let at = |port| Flow { destination: SocketAddrV4::new(*local().ip(), port), ..flow(Protocol::TCP) };
+        let packet_to = |port, flags| {
+            let ends = Ends { local: at(port).destination, ..packet(5, flags).ends };
+            Packet { ends, flags }
+        };
+        for port in 80..84 {
+            dispatch.add(0, &at(port));
+            dispatch.sent(0, &packet_to(port, SYN | ACK), now);
+        }
+        let lost: Vec<Flow> = (80..83).map(at).collect();
+        dispatch.remove(0, &lost, now);
+        assert_eq!((dispatch.counts[&0], dispatch.remembered.len(), dispatch.left.len()), (1, 1, 3));
+        dispatch.add(1, &at(80));
+        assert_eq!(dispatch.of(&packet_to(80, ACK), now), Recipients::One(1));
+        assert_eq!(dispatch.of(&packet_to(83, ACK), now), Recipients::One(0));
     }
 
     #[test]
@@ -647,13 +669,13 @@ mod tests {
             dispatch.add(client, &from(host));
         }
         assert_eq!([7, 8, 9].map(|host| members(&dispatch, host)), [vec![0], vec![0, 1], vec![]]);
-        dispatch.remove(0, &from(8), now);
-        dispatch.remove(0, &from(7), now);
+        dispatch.remove(0, &[from(8)], now);
+        dispatch.remove(0, &[from(7)], now);
         assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![0], vec![1]], "7 was joined twice");
-        dispatch.remove(0, &from(7), now);
-        dispatch.remove(0, &from(7), now);
+        dispatch.remove(0, &[from(7)], now);
+        dispatch.remove(0, &[from(7)], now);
         assert_eq!([7, 8].map(|host| members(&dispatch, host)), [vec![], vec![1]]);
-        dispatch.remove(1, &from(8), now);
+        dispatch.remove(1, &[from(8)], now);
         assert!(dispatch.ports.is_empty());
     }
 

@@ -87,7 +87,7 @@ enum Command {
     Remove { place: ClientIdx },
     SetReceiving { place: ClientIdx, receiving: bool },
     AddFlow { place: ClientIdx, flow: Flow },
-    RemoveFlow { place: ClientIdx, flow: Flow },
+    RemoveFlows { place: ClientIdx, flows: Vec<Flow> },
     SetListening { place: ClientIdx, flow: Flow, listening: bool },
 }
 
@@ -148,9 +148,9 @@ impl Forwarder {
         self.ask(Command::AddFlow { place, flow });
     }
 
-    /// Takes a flow from a client.
-    pub(super) fn remove_flow(&self, place: ClientIdx, flow: Flow) {
-        self.ask(Command::RemoveFlow { place, flow });
+    /// Takes flows from a client.
+    pub(super) fn remove_flows(&self, place: ClientIdx, flows: Vec<Flow>) {
+        self.ask(Command::RemoveFlows { place, flows });
     }
 
     /// Sets whether new connections may go to a client by a flow.
@@ -321,9 +321,9 @@ impl<Q: Queue> Work<Q> {
                 self.dispatch.add(place, &flow);
                 self.pass_parked(Instant::now());
             }
-            Command::RemoveFlow { place, flow } => {
+            Command::RemoveFlows { place, flows } => {
                 self.take_last_frames(place);
-                self.dispatch.remove(place, &flow, Instant::now());
+                self.dispatch.remove(place, &flows, Instant::now());
             }
             Command::SetListening { place, flow, listening } => {
                 self.dispatch.set_listening(place, &flow, listening, Instant::now());

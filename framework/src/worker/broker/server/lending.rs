@@ -58,7 +58,7 @@ impl Broker {
         };
         let lent = match made {
             Ok(Some(lent)) => lent,
-            Ok(None) if waiting.since.elapsed() < LENDS_WITHIN => return None,
+            Ok(None) if waiting.since.elapsed() < LENDS_WITHIN || !self.ended.is_empty() => return None,
             Ok(None) => {
                 let sentence = format!(
                     "processes keep the sockets of queues of {}, which earlier clients had: end them",
@@ -93,10 +93,14 @@ impl Broker {
 
     /// A queue of the interface; `None` if the kernel does not give the one that was tried.
     fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
-        let candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
-        // One that was not withheld is the first.
-        let place = if self.clients.is_withheld(candidates[0]) { waiting.tries % candidates.len() } else { 0 };
-        let queue = candidates[place];
+        let mut candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
+        // One that can be lent at once is the first.
+        candidates.sort_by_key(|queue| self.ended.has_queue(*queue));
+        let is_free = !self.clients.is_withheld(candidates[0]) && !self.ended.has_queue(candidates[0]);
+        let queue = candidates[if is_free { 0 } else { waiting.tries % candidates.len() }];
+        if self.ended.has_queue(queue) {
+            return Ok(None);
+        }
         let busy = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
         if self.clients.is_withheld(queue) {
             if self.device.is_free(queue, &waiting.order).map_err(busy)? {

@@ -11,6 +11,7 @@ use std::{fs, io};
 
 use super::clients::{Client, Clients};
 use super::config::BrokerConfig;
+use super::ended::EndedFlows;
 use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, RuleBudget};
 use super::forward::Forwarder;
@@ -60,6 +61,8 @@ pub struct Broker {
     flows: FlowTable,
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
+    /// Flows whose clients have lost them, and whose rules are to be removed.
+    ended: EndedFlows,
     /// Ports that no client has any more and whose frames are still dropped.
     leaving: LeavingPorts,
     reviewed: Instant,
@@ -143,6 +146,7 @@ impl Broker {
             turns: Turns::default(),
             flows: FlowTable::new(forwarder.is_some(), budget),
             forwarder,
+            ended: EndedFlows::default(),
             leaving: LeavingPorts::default(),
             reviewed: Instant::now(),
             lines: 0,
@@ -227,6 +231,7 @@ impl Broker {
         for (id, events) in ids.into_iter().zip(of_clients.chunks_exact(2)) {
             self.serve_client(id, events, report);
         }
+        self.release_ended();
         self.lend_to_next(report);
         self.end_idle_clients(report);
         self.pass_errors_on();
@@ -242,8 +247,12 @@ impl Broker {
         Ok(())
     }
 
-    /// How long the loop waits for requests: not at all while an order has not been tried.
+    /// How long the loop waits for requests: not at all while an order has not been tried, or a
+    /// client that has ended has rules.
     fn wait_at_most(&self) -> Duration {
+        if !self.ended.is_empty() {
+            return Duration::ZERO;
+        }
         match self.clients.iter().filter_map(|client| client.waits).map(|waiting| waiting.tries).min() {
             Some(0) => Duration::ZERO,
             Some(_) => LEND_INTERVAL,
@@ -285,17 +294,17 @@ impl Broker {
         }
     }
 
-    /// Gives everything that a client had to the kernel.
+    /// Gives everything that a client had to the kernel: its frames at once, its rules by turns.
     fn end_client(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
-        for held in self.flows.remove_all(|held| held.client == id) {
-            self.unsteer(&held);
-        }
         let Some(client) = self.clients.remove(id) else { return };
         match (&self.forwarder, client.queue) {
             (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
             // A child of the process may still hold the socket.
             (None, Some(queue)) => self.device.disconnect(queue),
             (_, None) => (),
+        }
+        if let Some(queue) = client.queue {
+            self.ended.add(queue, self.flows.remove_all(|held| held.client == id));
         }
         if client.lent.is_some() {
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);

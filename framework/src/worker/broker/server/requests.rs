@@ -85,7 +85,7 @@ impl Broker {
                     return Err(Refusal::new(libc::ENOENT, format!("the client has no flow {flow}")));
                 };
                 if let Some(held) = given_up {
-                    self.unsteer(&held);
+                    self.unsteer(held);
                 }
                 Ok(Reply::Done.into())
             }

@@ -1,10 +1,11 @@
 //! What clients lose while they run: by new rules, to another user who has bound their port in the
 //! kernel, and where their own user has it no more.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::super::error::Refusal;
-use super::super::flows::Held;
+use super::super::flows::{ClientId, Held};
 use super::super::owners;
 use super::super::rights::Rights;
 use super::Broker;
@@ -40,9 +41,7 @@ impl Broker {
             let refusal = clients.get(held.client).and_then(|client| client.rights.check(&held.flow, &addresses).err());
             reasons.push(refusal.unwrap_or_else(|| Refusal::new(libc::EACCES, "")));
         }
-        for (held, reason) in lost.into_iter().zip(reasons) {
-            self.take_back(&held, &reason, report);
-        }
+        self.take_back(lost.into_iter().zip(reasons).collect(), report);
         self.say("the new rules are in force", report);
     }
 
@@ -67,23 +66,35 @@ impl Broker {
                 held.is_unheld = owners::is_unheld(&held.flow, held.uid, there);
                 (was_unheld && held.is_unheld) || owners::is_lost(&held.flow, held.uid, there)
             };
-            for held in self.flows.remove_all(is_over) {
+            let lost = self.flows.remove_all(is_over).into_iter().map(|held| {
                 let reason = match owners::is_lost(&held.flow, held.uid, at_port_of(&held.flow)) {
                     true => Refusal::new(libc::EADDRINUSE, "another user has bound that port"),
                     false => Refusal::new(libc::EACCES, "no socket of the user has that port any more"),
                 };
-                self.take_back(&held, &reason, report);
-            }
+                (held, reason)
+            });
+            self.take_back(lost.collect(), report);
         }
     }
 
-    /// The kernel gets a flow's frames from now on, and its client is told.
-    fn take_back(&mut self, held: &Held, reason: &Refusal, report: &mut dyn FnMut(&str)) {
-        self.unsteer(held);
-        if let Some(client) = self.clients.get(held.client) {
-            client.lose(held.id, reason.errno);
+    /// The clients of these flows get no more frames by them, and are told; the kernel gets the
+    /// frames as the rules are removed.
+    fn take_back(&mut self, lost: Vec<(Held, Refusal)>, report: &mut dyn FnMut(&str)) {
+        let mut flows = HashMap::<ClientId, Vec<Flow>>::new();
+        lost.iter().for_each(|(held, _)| flows.entry(held.client).or_default().push(held.flow));
+        for (id, flows) in flows {
+            if let Some(queue) = self.clients.get(id).and_then(|client| client.queue) {
+                self.stop_passing_on(queue, flows);
+            }
         }
-        self.counters.flows_taken_back.inc();
-        self.say(&format!("user {} loses `{}`: {}", held.uid, held.flow.rule(), reason.sentence), report);
+        for (held, reason) in lost {
+            self.counters.flows_taken_back.inc();
+            self.say(&format!("user {} loses `{}`: {}", held.uid, held.flow.rule(), reason.sentence), report);
+            let Some(client) = self.clients.get(held.client) else { continue };
+            client.lose(held.id, reason.errno);
+            if let Some(queue) = client.queue {
+                self.ended.add(queue, vec![held]);
+            }
+        }
     }
 }

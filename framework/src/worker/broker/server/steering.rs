@@ -4,8 +4,9 @@
 use core::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use super::super::ended::REMOVED_A_TURN;
 use super::super::error::Refusal;
-use super::super::flows::{ClientId, Held};
+use super::super::flows::{ClientId, Held, is_port};
 use super::super::forward::ClientIdx;
 use super::super::leaving::LeavingPort;
 use super::super::owners;
@@ -38,12 +39,18 @@ impl Broker {
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
     }
 
-    /// Whether there are rules for another flow of user `uid`. Ports that leave make room for it.
+    /// Whether there are rules for another flow of user `uid`. Flows that were lost make room for
+    /// it, and ports that leave.
     fn make_room(&mut self, uid: u32) -> Result<(), Refusal> {
         loop {
-            let Err(refusal) = self.flows.check_budget(uid, self.leaving.counts(uid)) else { return Ok(()) };
+            let counts = self.leaving.counts(uid).plus(self.ended.counts(uid));
+            let Err(refusal) = self.flows.check_budget(uid, counts) else { return Ok(()) };
+            if let Some(held) = self.ended.take_for(uid) {
+                self.remove_rules(&held.rules);
+                continue;
+            }
             let Some(port) = self.leaving.take_for(uid) else { return Err(refusal) };
-            self.give_to_kernel(&port);
+            self.remove_rules(&port.rules);
         }
     }
 
@@ -62,7 +69,8 @@ impl Broker {
             match self.device.steer(&flow.rule(), idx) {
                 Ok(rule) => rules.push(rule),
                 Err(error) => {
-                    self.uninstall(flow, &rules, queue);
+                    self.remove_rules(&rules);
+                    self.stop_passing_on(queue, vec![*flow]);
                     let error: SteerError = error;
                     return Err(Refusal::new(libc::ENOBUFS, error.to_string()));
                 }
@@ -71,27 +79,44 @@ impl Broker {
         Ok(rules)
     }
 
-    /// Takes a flow from its client.
-    pub(super) fn unsteer(&mut self, held: &Held) {
+    /// Takes a flow that a client has given up from it.
+    pub(super) fn unsteer(&mut self, held: Held) {
         let queue = self.clients.get(held.client).and_then(|client| client.queue).unwrap_or(0);
-        let is_port = held.flow.protocol == Protocol::TCP && held.flow.source.is_none();
-        if self.forwarder.is_some() && is_port {
-            let port = LeavingPort::new(held.flow, held.uid, held.rules.clone(), Instant::now());
-            if let Some(gone) = self.leaving.add(port) {
-                self.give_to_kernel(&gone);
-            }
-            return self.uninstall(&held.flow, &[], queue);
-        }
-        self.uninstall(&held.flow, &held.rules, queue);
+        self.stop_passing_on(queue, vec![held.flow]);
+        self.release(held);
     }
 
-    fn uninstall(&mut self, flow: &Flow, rules: &[RuleId], queue: u16) {
+    /// No frames of these flows are passed on to their client any more.
+    pub(super) fn stop_passing_on(&self, queue: u16, flows: Vec<Flow>) {
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.remove_flows(ClientIdx::from(queue), flows);
+        }
+    }
+
+    /// Removes the rules of flows whose clients have lost them, some in a turn.
+    pub(super) fn release_ended(&mut self) {
+        for _ in 0..REMOVED_A_TURN {
+            let Some(held) = self.ended.take_next() else { return };
+            self.release(held);
+        }
+    }
+
+    /// Removes the rules of a flow that no client has any more; those of a server's port later.
+    fn release(&mut self, held: Held) {
+        if self.forwarder.is_none() || !is_port(&held.flow) {
+            return self.remove_rules(&held.rules);
+        }
+        let port = LeavingPort::new(held.flow, held.uid, held.rules, Instant::now());
+        if let Some(gone) = self.leaving.add(port) {
+            self.remove_rules(&gone.rules);
+        }
+    }
+
+    /// The kernel receives the frames of these rules from now on.
+    fn remove_rules(&mut self, rules: &[RuleId]) {
         for &rule in rules {
             // The rule is in place, or the interface is gone.
             let _ = self.device.unsteer(rule);
-        }
-        if let Some(forwarder) = &self.forwarder {
-            forwarder.remove_flow(ClientIdx::from(queue), *flow);
         }
     }
 
@@ -109,16 +134,8 @@ impl Broker {
         for mut port in due {
             match port.stays(&sockets, &devices, now) {
                 true => self.leaving.keep(port),
-                false => self.give_to_kernel(&port),
+                false => self.remove_rules(&port.rules),
             }
-        }
-    }
-
-    /// The kernel receives the frames of a port that has left.
-    fn give_to_kernel(&mut self, port: &LeavingPort) {
-        for &rule in &port.rules {
-            // The rule is in place, or the interface is gone.
-            let _ = self.device.unsteer(rule);
         }
     }
 
