@@ -28,10 +28,8 @@ mod mdp3;
 
 mod capture;
 
-mod archive;
 mod glimpse;
 mod publish;
-mod requesters;
 mod rerequest;
 mod resting;
 mod send_sockets;
@@ -49,7 +47,7 @@ pub use line::{Delivery, REORDER_DELAY_NS_MAX};
 pub use mdp3::{Mdp3Counts, Mdp3Groups};
 pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
-pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
+pub use rerequest::{RerequestCounts, RerequestSettings, parse_server_address};
 pub use send_sockets::{Interface, SendSockets};
 pub use serve::{BoeVersion, Exchange, OrderServer, Served, Serving};
 pub use session::{Session, TimedMessage};

@@ -39,6 +39,12 @@ pub struct Packet {
     pub payload: Box<[u8]>,
 }
 
+impl AsRef<[u8]> for Packet {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
 /// How packets of a format are numbered, and how one without messages looks.
 pub(crate) trait PacketFormat {
     /// The framing of the packets.

@@ -56,6 +56,7 @@ pub mod framing;
 pub mod image;
 mod live_queue;
 mod rerequest;
+pub mod rerequest_server;
 pub mod sbe;
 mod sequence;
 

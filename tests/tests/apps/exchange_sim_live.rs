@@ -221,7 +221,7 @@ fn receiver_that_asks_again_misses_nothing() {
     let (lost, recovered) = (truth.lost_on_both.messages, received.arbiter.answers().delivered);
     assert!(lost > 20 && recovered >= lost, "{recovered} of {lost} recovered");
     let rerequests = published.rerequests.unwrap();
-    assert!(rerequests.messages >= recovered && truth.stopped, "{rerequests}");
+    assert!(rerequests.requests.messages >= recovered && truth.stopped, "{rerequests}");
     assert_eq!(answer_received, 0, "loopback was switched off");
     println!("{lost} lost on both lines, {recovered} recovered by {:?}; {rerequests}", received.rerequester.counts());
 }

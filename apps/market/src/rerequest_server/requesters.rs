@@ -6,23 +6,24 @@
 //! up). The table is bounded; an address that has its whole burst again is removed when another
 //! address needs its entry.
 
-use std::net::Ipv4Addr;
+use core::net::Ipv4Addr;
 
-/// Addresses at once. More than the receivers of a test network, and few enough for a linear walk.
-const ADDRESSES_MAX: usize = 64;
+/// Addresses that may request at once. More than a network of gateways and strategies has, and few
+/// enough for a linear walk.
+pub const ADDRESSES_MAX: usize = 64;
 
 /// The rate limit of one address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
     /// Interval of requests, in the long run.
-    pub(crate) interval_ns: u64,
+    pub interval_ns: u64,
     /// Requests at once, after a silence.
-    pub(crate) burst: u64,
+    pub burst: u64,
 }
 
 /// The addresses with recent requests.
 #[derive(Debug)]
-pub(crate) struct Requesters {
+pub(super) struct Requesters {
     pace: Pace,
     known: Vec<Requester>,
 }
@@ -36,7 +37,7 @@ struct Requester {
 
 /// Whether a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(super) enum Admission {
     Granted,
     /// The address exceeds its rate.
     TooOften,
@@ -46,19 +47,19 @@ pub(crate) enum Admission {
 
 impl Requesters {
     /// Without requesters.
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(super) fn new(pace: Pace) -> Self {
         Self { pace, known: Vec::with_capacity(ADDRESSES_MAX) }
     }
 
     /// Counts a request of an address against its pace. A walk over the table.
-    pub(crate) fn admit(&mut self, address: Ipv4Addr, now_ns: u64) -> Admission {
+    pub(super) fn admit(&mut self, address: Ipv4Addr, now_ns: u64) -> Admission {
         let Pace { interval_ns, burst } = self.pace;
         let Some(requester) = self.place(address, now_ns) else { return Admission::TooMany };
         let busy_until_ns = requester.busy_until_ns.max(now_ns);
-        if busy_until_ns - now_ns > interval_ns * (burst - 1) {
+        if busy_until_ns - now_ns > interval_ns.saturating_mul(burst.saturating_sub(1)) {
             return Admission::TooOften;
         }
-        requester.busy_until_ns = busy_until_ns + interval_ns;
+        requester.busy_until_ns = busy_until_ns.saturating_add(interval_ns);
         Admission::Granted
     }
 

@@ -1,5 +1,4 @@
-//! The messages that the exchange has sent, kept for re-requests: as many of the newest ones as
-//! configured.
+//! The messages that were sent, kept for re-requests: as many of the newest ones as configured.
 //!
 //! Packets are kept as they were made, so a message costs its own bytes and a share of its
 //! packet's. An answer is built from the requested message on.
@@ -7,35 +6,51 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
-use market::framing::{Framing, PacketWriter};
-
-use crate::packetizer::Packet;
+use crate::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use crate::framing::{Framing, PacketKind, PacketWriter};
 
 /// Consecutive packets without a hole, the oldest first.
 #[derive(Debug)]
-pub(crate) struct Archive {
-    packets: VecDeque<Arc<Packet>>,
+pub(super) struct Archive<P: ?Sized> {
+    packets: VecDeque<Kept<P>>,
     messages: u64,
     messages_min: u64,
 }
 
-impl Archive {
+#[derive(Debug)]
+struct Kept<P: ?Sized> {
+    seq: u64,
+    count: u32,
+    packet: Arc<P>,
+}
+
+impl<P: ?Sized> Kept<P> {
+    fn end(&self) -> u64 {
+        self.seq.saturating_add(u64::from(self.count))
+    }
+}
+
+impl<P: ?Sized + AsRef<[u8]>> Archive<P> {
     /// Keeps the newest `messages_min` messages, and those in the same packet as the oldest of
     /// them.
-    pub(crate) fn new(messages_min: u64) -> Self {
+    pub(super) fn new(messages_min: u64) -> Self {
         Self { packets: VecDeque::new(), messages: 0, messages_min }
     }
 
     /// Keeps a data packet and removes old ones. A packet that does not follow the last one starts
-    /// a new archive.
-    pub(crate) fn keep(&mut self, packet: Arc<Packet>) {
-        if packet.sequence != self.end() {
+    /// a new archive; any other bytes are not kept.
+    pub(super) fn keep(&mut self, packet: Arc<P>) {
+        let Ok(header) = MoldUdp64::parse((*packet).as_ref()).map(|parsed| parsed.header) else { return };
+        if header.kind != PacketKind::Data {
+            return;
+        }
+        let kept = Kept { seq: header.seq, count: header.count, packet };
+        if kept.seq != self.end() {
             self.packets.clear();
             self.messages = 0;
         }
-        self.messages += u64::from(packet.count);
-        self.packets.push_back(packet);
+        self.messages += u64::from(kept.count);
+        self.packets.push_back(kept);
         while let Some(oldest) = self.packets.front()
             && self.messages - u64::from(oldest.count) >= self.messages_min
         {
@@ -45,24 +60,24 @@ impl Archive {
     }
 
     /// The oldest number that is kept; [`Archive::end`] where there is none.
-    pub(crate) fn begin(&self) -> u64 {
-        self.packets.front().map_or(1, |packet| packet.sequence)
+    pub(super) fn begin(&self) -> u64 {
+        self.packets.front().map_or(1, |kept| kept.seq)
     }
 
     /// One past the newest number; 1 before the first message.
-    pub(crate) fn end(&self) -> u64 {
-        self.packets.back().map_or(1, |packet| packet.sequence + u64::from(packet.count))
+    pub(super) fn end(&self) -> u64 {
+        self.packets.back().map_or(1, Kept::end)
     }
 
     /// Writes the packet with the messages from `seq` on into `out`: at most `count`, as many as
-    /// fit and are kept. `seq` must be kept.
-    pub(crate) fn emit<'a>(&self, session: [u8; 10], seq: u64, count: u16, out: &'a mut [u8]) -> &'a [u8] {
+    /// fit and are kept. `seq` must be kept. Returns it with the number of its messages.
+    pub(super) fn emit<'a>(&self, session: [u8; 10], seq: u64, count: u16, out: &'a mut [u8]) -> (&'a [u8], u32) {
         let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out)
-            .expect("the MTU leaves room for a header and a message");
-        let first_idx = self.packets.partition_point(|packet| packet.sequence + u64::from(packet.count) <= seq);
-        let mut skip = (seq - self.packets[first_idx].sequence) as usize;
-        'packets: for packet in self.packets.range(first_idx..) {
-            let parsed = MoldUdp64::parse(&packet.payload).expect("our own packets parse");
+            .expect("a server's longest answer has room for a header");
+        let first_idx = self.packets.partition_point(|kept| kept.end() <= seq);
+        let mut skip = (seq - self.packets[first_idx].seq) as usize;
+        'packets: for kept in self.packets.range(first_idx..) {
+            let parsed = MoldUdp64::parse((*kept.packet).as_ref()).expect("it was parsed when it was kept");
             for message in parsed.messages().skip(skip) {
                 if writer.count() == u32::from(count) || writer.push(message).is_err() {
                     break 'packets;
@@ -70,36 +85,35 @@ impl Archive {
             }
             skip = 0;
         }
-        writer.finish()
+        let written = writer.count();
+        (writer.finish(), written)
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(super) mod tests {
     use super::*;
-    use market::framing::PacketKind;
 
     /// A packet whose messages are their own numbers as text.
-    pub(crate) fn packet(sequence: u64, count: u16) -> Arc<Packet> {
+    pub(in crate::rerequest_server) fn packet(sequence: u64, count: u16) -> Arc<[u8]> {
         let mut out = [0; 1500];
         let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"SESSION000", sequence), &mut out).unwrap();
         for number in sequence..sequence + u64::from(count) {
             writer.push(number.to_string().as_bytes()).unwrap();
         }
-        let payload = writer.finish().into();
-        Arc::new(Packet { time_ns: 0, idx: 0, kind: PacketKind::Data, sequence, count, payload })
+        writer.finish().into()
     }
 
     /// Requests a range and returns the messages that came.
-    fn ask(archive: &Archive, seq: u64, count: u16, payload_max: usize) -> String {
+    fn ask(archive: &Archive<[u8]>, seq: u64, count: u16, payload_max: usize) -> String {
         let mut out = vec![0; payload_max];
-        let answer = MoldUdp64::parse(archive.emit(*b"SESSION000", seq, count, &mut out)).unwrap();
+        let answer = MoldUdp64::parse(archive.emit(*b"SESSION000", seq, count, &mut out).0).unwrap();
         assert_eq!((answer.header.seq, answer.raw.session), (seq, *b"SESSION000"));
         let messages: Vec<_> = answer.messages().map(|message| String::from_utf8(message.to_vec()).unwrap()).collect();
         messages.join(" ")
     }
 
-    fn archive(messages_min: u64) -> Archive {
+    fn archive(messages_min: u64) -> Archive<[u8]> {
         let mut archive = Archive::new(messages_min);
         for (sequence, count) in [(1, 3), (4, 1), (5, 4)] {
             archive.keep(packet(sequence, count));
@@ -134,7 +148,7 @@ pub(crate) mod tests {
 
     #[test]
     fn empty_archive_ends_where_it_begins() {
-        let archive = Archive::new(5);
+        let archive = Archive::<[u8]>::new(5);
         assert_eq!((archive.begin(), archive.end()), (1, 1));
     }
 }
