@@ -8,9 +8,9 @@
 //!                       (copies of packets that wait)
 //! ```
 //!
-//! It combines [`Arbiter`], [`Slots`] and [`Framing`] as most applications need them. An
-//! application that leaves waiting packets in their own buffers, or requests missing messages from
-//! a server ([`crate::rerequest`]), combines them itself, with this file as the model.
+//! It combines [`Arbiter`], [`Slots`] and [`Framing`] as most applications need them, and a
+//! [`Rerequester`] where the publisher has a server for what no line brings. An application that
+//! leaves waiting packets in their own buffers combines them itself, with this file as the model.
 
 use core::marker::PhantomData;
 
@@ -20,7 +20,8 @@ use crate::arbitration::{Arbiter, Line, Output, Slot, Slots, Verdict, Window};
 use crate::book::Books;
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::Event;
-use crate::framing::{Framing, FramingError};
+use crate::framing::{Framing, FramingError, PacketKind, Session};
+use crate::rerequest::{RerequestCounts, RerequestRange, RerequestStep, Rerequester, RetryPolicy};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 use crate::sink::EventSink;
 
@@ -97,6 +98,8 @@ pub struct AbCounts {
     pub other_channel: u64,
     /// Longer than [`AbConfig::packet_len_max`], where they should have waited.
     pub not_kept: u64,
+    /// Answers to no request of ours: forged, of another session, or too late.
+    pub unasked: u64,
 }
 
 /// The lines of one channel. [`new`](Self::new) allocates all memory.
@@ -139,6 +142,7 @@ pub struct AbCounts {
 pub struct AbChannel<F> {
     arbiter: Arbiter<Slot>,
     slots: Slots,
+    requests: Option<Rerequester>,
     number: Option<u32>,
     counts: AbCounts,
     framing: PhantomData<F>,
@@ -154,10 +158,21 @@ impl<F: Framing> AbChannel<F> {
         Self {
             arbiter: Arbiter::new(lines, policy, window),
             slots: Slots::new(waiting as u32, packet_len_max),
+            requests: None,
             number,
             counts: AbCounts::default(),
             framing: PhantomData,
         }
+    }
+
+    /// A channel that requests from a server what no line brings: send what
+    /// [`next_request`](Self::next_request) returns, and bring answers to
+    /// [`on_answer`](Self::on_answer). A hole stays open for its requests, whatever the window
+    /// says. Panics as [`Rerequester::new`].
+    pub fn with_requests(config: AbConfig, retry: RetryPolicy) -> Self {
+        let wait_ns = config.window.wait_ns.max(retry.wait_ns());
+        let window = Window { wait_ns, ..config.window };
+        Self { requests: Some(Rerequester::new(retry)), ..Self::new(AbConfig { window, ..config }) }
     }
 
     /// Takes the packet that `line` brought at `now_ns`, and passes the next messages to `handler`.
@@ -205,6 +220,65 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
+    /// What the server is to be asked for now, and the session that it is of: call it in each turn
+    /// until it returns `None`, as [`tick`](Self::tick). A hole for which no request is left
+    /// becomes a gap.
+    pub fn next_request(
+        &mut self,
+        now_ns: u64,
+        handler: &mut impl ChannelHandler,
+    ) -> Option<(Session, RerequestRange)> {
+        loop {
+            let session = self.arbiter.session()?;
+            match self.requests.as_mut()?.poll(self.arbiter.missing(), now_ns)? {
+                RerequestStep::Request(range) => return Some((session, range)),
+                RerequestStep::GiveUp(_) => {
+                    self.arbiter.give_up();
+                    self.drain(now_ns, handler);
+                }
+            }
+        }
+    }
+
+    /// Takes a packet that came from the server's address. It counts where it has messages that
+    /// were requested, and are missing still; a heartbeat behind the number that was requested says
+    /// that the server has the message no more. Anything else is counted and changes nothing.
+    pub fn on_answer(&mut self, packet: &[u8], now_ns: u64, handler: &mut impl ChannelHandler) {
+        self.tick(now_ns, handler);
+        let parsed = match F::parse(packet) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.counts.malformed[error.idx()] += 1,
+        };
+        let header = &parsed.header;
+        let is_ours =
+            self.arbiter.session() == Some(header.session) && self.number.is_none_or(|number| number == header.channel);
+        let Some(requests) = self.requests.as_mut().filter(|_| is_ours) else { return self.counts.unasked += 1 };
+        let is_asked = match header.kind {
+            PacketKind::Heartbeat => requests.refused_below(header.seq),
+            _ => requests.is_asked(header),
+        };
+        if !is_asked {
+            return self.counts.unasked += 1;
+        }
+        if header.count == 0 {
+            return;
+        }
+        match self.arbiter.offer_answer(header) {
+            Verdict::Deliver { skip } => _ = handler.on_messages(parsed.numbered(skip)),
+            Verdict::Keep => self.keep(packet),
+            Verdict::Discard => (),
+        }
+        if let Some(requests) = &mut self.requests {
+            requests.answer_received();
+        }
+        self.drain(now_ns, handler);
+    }
+
+    /// Requests so far, where there is a server.
+    pub fn requests(&self) -> Option<&RerequestCounts> {
+        self.requests.as_ref().map(Rerequester::counts)
+    }
+
     /// At the end, when no packet will come: missing messages become a gap, and packets that waited
     /// are delivered.
     pub fn finish(&mut self, handler: &mut impl ChannelHandler) {
@@ -242,7 +316,12 @@ impl<F: Framing> AbChannel<F> {
             Output::Discard { handle } => self.slots.free(handle),
             Output::Gap(gap) => handler.on_gap(gap),
             Output::LateJoin(gap) => handler.on_late_join(gap),
-            Output::Restart => handler.on_restart(),
+            Output::Restart => {
+                if let Some(requests) = &mut self.requests {
+                    requests.forget();
+                }
+                handler.on_restart();
+            }
             Output::EndOfSession => handler.on_end_of_session(),
         }
     }
@@ -544,6 +623,93 @@ mod tests {
         assert!(builder.books.is_stale(BookIdx(0)));
         builder.on_rebuilt();
         assert!(!builder.books.is_stale(BookIdx(0)));
+    }
+
+    const RETRY: RetryPolicy = RetryPolicy {
+        delay_ns: 10,
+        timeout_ns: 100,
+        attempts: 1,
+        outstanding: 2,
+        messages: 4,
+        interval_ns: 0,
+        burst: 1,
+    };
+
+    /// A channel of one line that lacks 3 to 8, and has requested them.
+    fn asking() -> Play {
+        let config = AbConfig { lines: 1, ..AbConfig::default() };
+        let mut play = Play { channel: AbChannel::with_requests(config, RETRY), story: Story::default() };
+        play.bring(Line::A, &packet(1, 1, 2), 0).bring(Line::A, &packet(1, 9, 1), 0);
+        play.bring(Line::A, &packet(1, 10, 1), 0);
+        assert_eq!(play.requests(20), [(3, 4), (7, 2)]);
+        play
+    }
+
+    impl Play {
+        fn requests(&mut self, now_ns: u64) -> Vec<(u64, u16)> {
+            let mut requests = Vec::new();
+            while let Some((_, range)) = self.channel.next_request(now_ns, &mut self.story) {
+                requests.push((range.seq, range.count));
+            }
+            requests
+        }
+
+        fn answer(&mut self, bytes: &[u8]) -> &mut Self {
+            self.channel.on_answer(bytes, 30, &mut self.story);
+            self
+        }
+    }
+
+    #[test]
+    fn answers_fill_a_hole_and_what_they_leave_is_requested_again() {
+        let mut play = asking();
+        play.answer(&packet(1, 7, 2)).answer(&packet(1, 3, 3)).check("1 2 3 4 5");
+        assert_eq!(play.requests(30), [(6, 1)]);
+        play.answer(&packet(1, 6, 1)).check("1 2 3 4 5 6 7 8 9 10");
+        assert_eq!(play.channel.counts().unasked, 0);
+    }
+
+    #[test]
+    fn hole_before_a_silence_is_requested_when_heartbeats_have_shown_it() {
+        let config = AbConfig { lines: 1, ..AbConfig::default() };
+        let mut play = Play { channel: AbChannel::with_requests(config, RETRY), story: Story::default() };
+        play.bring(Line::A, &packet(1, 1, 1), 0).bring(Line::A, &packet(1, 2, 1), 0).check("1 2");
+        for second in 1..=3 {
+            play.bring(Line::A, &packet(1, 5, 0), second * 1_000_000_000);
+        }
+        play.check("1 2");
+        assert_eq!(play.requests(3_000_000_010), [(3, 2)]);
+    }
+
+    #[test]
+    fn answer_that_was_not_requested_changes_nothing_and_is_counted() {
+        let mut play = asking();
+        // Of another session, before, behind and around what was requested, an end of the session.
+        for (idx, forged) in [
+            packet(2, 3, 4),
+            packet(1, 2, 2),
+            packet(1, 8, 2),
+            packet(1, 4, 5),
+            packet(1, 11, 1),
+            packet(1, u64::MAX - 2, 2),
+            packet(1, 3, 0),
+            MoldHeader::emit_end_of_session([1; 10], 11).to_vec(),
+        ]
+        .iter()
+        .enumerate()
+        {
+            play.answer(forged).check("1 2");
+            assert_eq!(play.channel.counts().unasked, idx as u64 + 1);
+        }
+        assert_eq!(play.requests(30), []);
+    }
+
+    #[test]
+    fn hole_that_the_server_has_no_more_is_a_gap_without_a_timeout() {
+        let mut play = asking();
+        play.answer(&packet(1, 5, 0)).check("1 2");
+        assert_eq!(play.requests(30), []);
+        play.check("1 2 G3-8 9 10");
     }
 
     #[test]

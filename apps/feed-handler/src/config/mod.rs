@@ -611,7 +611,7 @@ mod tests {
         assert_eq!((text.window().packets, asking.window().packets), (256, 2_048));
         let requests = asking.sets()[0].recovery.requests.clone().unwrap();
         assert_eq!((requests.retry.interval_ns, requests.retry.attempts), (10_000_000, 3));
-        assert!(requests.wait_ns() > requests.retry.unanswered_ns());
+        assert!(requests.retry.wait_ns() > requests.retry.unanswered_ns());
     }
 
     #[test]

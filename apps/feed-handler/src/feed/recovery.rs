@@ -134,6 +134,6 @@ impl<L> ChannelRecovery<L> {
 
 /// The window of a channel: a hole stays open for its requests.
 pub(super) fn window_of(plan: &RecoveryPlan, window: Window) -> Window {
-    let wait_ns = plan.requests.as_ref().map_or(0, crate::recovery::RequestPlan::wait_ns);
+    let wait_ns = plan.requests.as_ref().map_or(0, |requests| requests.retry.wait_ns());
     Window { wait_ns: window.wait_ns.max(wait_ns), ..window }
 }

@@ -96,12 +96,6 @@ pub enum ImageSource {
 impl RequestPlan {
     /// The default of [`RequestPlan::hole_max`]: some 250 requests of 40 messages.
     pub const HOLE_MAX: u64 = 10_000;
-
-    /// How long a hole stays open for its requests at least, whatever the window says: the machine
-    /// of requests gives up first.
-    pub const fn wait_ns(&self) -> u64 {
-        self.retry.unanswered_ns().saturating_mul(2)
-    }
 }
 
 impl RecoveryPlan {

@@ -39,9 +39,8 @@
 //! Answers are parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
 //! server's address only), and reported with [`Rerequester::answer_received`]. On
 //! [`Output::Restart`] call
-//! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it
-//! longer than [`RetryPolicy::unanswered_ns`], and large enough for the packets that arrive
-//! meanwhile.
+//! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it as
+//! long as [`RetryPolicy::wait_ns`], and large enough for the packets that arrive meanwhile.
 //!
 //! [`Arbiter::offer_answer`]: crate::Arbiter::offer_answer
 //! [`Output::Restart`]: crate::Output::Restart
@@ -50,7 +49,12 @@
 use std::collections::VecDeque;
 
 use crate::arbitration::Missing;
+use crate::framing::Header;
 use crate::sequence::Gap;
+
+/// Until a hole that only heartbeats reveal is believed: two more, a second apart, and some time
+/// for these to be late.
+const BELIEVED_NS: u64 = 3_000_000_000;
 
 /// Times and limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,13 @@ impl RetryPolicy {
     /// The longest time from a hole to its gap where no answer comes.
     pub const fn unanswered_ns(&self) -> u64 {
         2 * self.delay_ns + (self.timeout_ns + self.delay_ns) * self.attempts as u64
+    }
+
+    /// How long a hole is to stay open for its requests, from the packet on that revealed it: this
+    /// machine gives up first. Where nothing follows a loss, only heartbeats reveal it, and the
+    /// third of the same number is believed.
+    pub const fn wait_ns(&self) -> u64 {
+        BELIEVED_NS + self.unanswered_ns().saturating_mul(2)
     }
 }
 
@@ -210,6 +221,23 @@ impl Rerequester {
     /// An answer was offered to the arbiter: a rest may have to be requested.
     pub fn answer_received(&mut self) {
         self.look_ns = 0;
+    }
+
+    /// Whether a packet of the server may be an answer: all of its messages are of one request that
+    /// is under way.
+    pub fn is_asked(&self, header: &Header) -> bool {
+        let is_within = |range: Gap| range.from <= header.seq && header.end() <= range.to.saturating_add(1);
+        header.count > 0 && self.outstanding.iter().any(|pending| is_within(pending.range))
+    }
+
+    /// The server has no message before `seq` any more: requests that begin before it are refused,
+    /// as by [`refused`](Self::refused). `false` where there are none.
+    pub fn refused_below(&mut self, seq: u64) -> bool {
+        let end = self.outstanding.partition_point(|pending| pending.range.from < seq);
+        for pending in &mut self.outstanding[..end] {
+            (pending.attempts, pending.is_refused, self.look_ns) = (self.policy.attempts, true, 0);
+        }
+        end > 0
     }
 
     /// The server refuses the request that began at `seq`: its hole is given up when it is the

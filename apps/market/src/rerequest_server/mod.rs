@@ -224,7 +224,7 @@ impl<P: ?Sized + AsRef<[u8]>> RerequestServer<P> {
 
 /// A packet without messages.
 fn heartbeat(session: [u8; 10], seq: u64, out: &mut [u8]) -> Option<&[u8]> {
-    PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out).map(|writer| &*writer.finish())
+    PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out).map(PacketWriter::finish)
 }
 
 #[cfg(test)]
