@@ -2,7 +2,7 @@
 //! other process, so neither the network nor a listener can slow the feed.
 //!
 //! ```text
-//!   ring ─ RingReader ─▶ Publisher: MoldUDP64 ─▶ group ─▶ Listener: what a reader of the ring reads
+//!   ring ─ RingReader ─▶ Publisher: MoldUDP64 ─▶ group ─▶ Listener: as a reader of the ring
 //!                           └ newest packets ─▶ re-request server ◀── what was lost
 //! ```
 //!

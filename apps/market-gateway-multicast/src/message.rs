@@ -1,11 +1,10 @@
 //! Messages: what one block of MoldUDP64 carries. A letter, and words of eight bytes, little-endian
 //! as in the ring.
 //!
-//! | | |
-//! |---|---|
-//! | `R` | a record: its number in the ring (8 bytes), and its 120 bytes |
-//! | `M` | records that the ring had overwritten, or that are older than the publisher: the numbers of the first and the last (16 bytes) |
-//! | `W` | the ring's writer was killed: nothing follows |
+//! - `R`, a record: its number in the ring (8 bytes), and its 120 bytes
+//! - `M`, records that the ring had overwritten, or that are older than the publisher: the numbers
+//!   of the first and the last (16 bytes)
+//! - `W`: the ring's writer was killed, and nothing follows
 
 use market_ring::Record;
 
