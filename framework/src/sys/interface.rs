@@ -10,7 +10,8 @@
 //! 2. A request is as long as `struct ifreq`, and ends its name with a zero.
 //! 3. The words have room for all that the kernel writes. Of the commands here, those with a fixed
 //!    answer write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
-//!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for.
+//!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for,
+//!    and GRXCLSRLALL no more locations: the driver fails with EMSGSIZE where it has more.
 //!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever number was
 //!    requested (until Linux 6.18). We request the number that the driver stated just before, and
 //!    have room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues
@@ -43,6 +44,7 @@ const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
 const GRXCLSRLCNT: u32 = 0x2e;
 const GRXCLSRULE: u32 = 0x2f;
+const GRXCLSRLALL: u32 = 0x30;
 const SRXCLSRLDEL: u32 = 0x31;
 const SRXCLSRLINS: u32 = 0x32;
 const GCHANNELS: u32 = 0x3c;
@@ -62,9 +64,13 @@ const RULE_MASK_EXTENSION: usize = 36;
 const RULE_QUEUE: usize = 42;
 const RULE_LOCATION: usize = 44;
 const RULE_COUNT: usize = 46;
+const RULE_LOCATIONS: usize = 47;
 const FLOW_TCP: u32 = 0x01;
 const FLOW_UDP: u32 = 0x02;
 const FLOW_EXTENDED: u32 = 0x8000_0000;
+const FLOW_MAC_EXTENDED: u32 = 0x4000_0000;
+/// The queue is the first of an RSS context.
+const FLOW_RSS: u32 = 0x2000_0000;
 const LOCATION_ANY: u32 = 0xffff_ffff;
 const LOCATION_SPECIAL: u32 = 0x8000_0000;
 /// Places of a table that are looked at.
@@ -103,6 +109,15 @@ pub(crate) struct FlowRule {
     pub(crate) destination_port: Option<u16>,
     pub(crate) vlan: Option<u16>,
     pub(crate) queue: u16,
+}
+
+/// What a NIC does with the frames of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowAction {
+    /// They go to this queue.
+    Queue(u16),
+    /// They are dropped, or go to a virtual function or to queues of an RSS context.
+    Other,
 }
 
 /// Which frames the NIC stamps: `struct hwtstamp_config`, flags, departures, arrivals.
@@ -244,6 +259,28 @@ impl Ethtool {
         Ok(words[RULE_LOCATION])
     }
 
+    /// What the NIC does with the frames of a rule that it has already; `None` where no rule of its
+    /// table compares the same fields with the same values. Reads the whole table.
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub(crate) fn action_of(&self, rule: &FlowRule) -> io::Result<Option<FlowAction>> {
+        let count = self.flow_rules()?.min(PLACES_MAX) as usize;
+        let mut list = vec![0; FIXED_WORDS.max(RULE_LOCATIONS + count)];
+        (list[0], list[RULE_COUNT]) = (GRXCLSRLALL, count as u32);
+        self.call(&mut list)?;
+        let count = count.min(list[RULE_COUNT] as usize);
+        for &location in &list[RULE_LOCATIONS..RULE_LOCATIONS + count] {
+            let mut words = [0; FIXED_WORDS];
+            (words[0], words[RULE_LOCATION]) = (GRXCLSRULE, location);
+            // One that was removed meanwhile is not it.
+            if self.call(&mut words).is_ok() && rule.compares_as(&words) {
+                return Ok(Some(FlowAction::of(&words)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes the rule at a location.
     ///
     /// # Errors
@@ -338,6 +375,34 @@ impl FlowRule {
         words[RULE_QUEUE + 1] = if cfg!(target_endian = "big") { self.queue.into() } else { 0 };
         words[RULE_LOCATION] = LOCATION_ANY;
         words
+    }
+
+    /// Whether a rule that a NIC has, in the words of its answer, compares the same fields of a
+    /// frame with the same values.
+    fn compares_as(&self, theirs: &[u32; FIXED_WORDS]) -> bool {
+        const KINDS: u32 = !(FLOW_EXTENDED | FLOW_MAC_EXTENDED | FLOW_RSS);
+        let ours = self.words();
+        // Without the flag, the words of the extension are those of no rule.
+        let mask = |words: &[u32; FIXED_WORDS], idx: usize| match RULE_MASKS + idx {
+            at if at < RULE_MASK_EXTENSION => words[at],
+            at if words[RULE_FLOW] & (FLOW_EXTENDED | FLOW_MAC_EXTENDED) != 0 => words[at],
+            _ => 0,
+        };
+        let is_same = |idx: usize| {
+            let (our_mask, their_mask) = (mask(&ours, idx), mask(theirs, idx));
+            our_mask == their_mask && (ours[RULE_FIELDS + idx] ^ theirs[RULE_FIELDS + idx]) & our_mask == 0
+        };
+        ours[RULE_FLOW] & KINDS == theirs[RULE_FLOW] & KINDS && (0..RULE_MASKS - RULE_FIELDS).all(is_same)
+    }
+}
+
+impl FlowAction {
+    fn of(words: &[u32; FIXED_WORDS]) -> Self {
+        let [first, second] = [words[RULE_QUEUE], words[RULE_QUEUE + 1]];
+        match (value([first, second]), words[RULE_FLOW] & FLOW_RSS) {
+            (queue @ 0..=0xffff, 0) => Self::Queue(queue as u16),
+            _ => Self::Other,
+        }
     }
 }
 
@@ -436,6 +501,45 @@ mod tests {
         assert_eq!((bytes[82..84].to_vec(), bytes[154..156].to_vec()), (vec![0x0a, 0xbc], vec![0x0f, 0xff]));
         assert_eq!(bytes[168..176], 3_u64.to_ne_bytes());
         assert_eq!((words[0], words[4], words[44]), (SRXCLSRLINS, FLOW_TCP | FLOW_EXTENDED, u32::MAX));
+    }
+
+    #[test]
+    fn rule_that_stands_in_a_nic_is_known_by_what_it_compares_and_does() {
+        let rule = FlowRule {
+            is_tcp: false,
+            source: None,
+            destination: Some(Ipv4Addr::new(239, 1, 1, 1)),
+            source_port: None,
+            destination_port: Some(9_000),
+            vlan: None,
+            queue: 3,
+        };
+        let changed = |at: usize, word: u32| {
+            let mut words = rule.words();
+            words[at] = word;
+            words
+        };
+        assert!(rule.compares_as(&rule.words()));
+        // A driver may set the flag of the extension without one, and leave anything behind masks.
+        assert!(rule.compares_as(&changed(RULE_FLOW, FLOW_UDP | FLOW_EXTENDED)));
+        assert!(rule.compares_as(&changed(RULE_FIELDS, 7)));
+        assert!(rule.compares_as(&changed(RULE_MASK_EXTENSION, 7)), "without the flag");
+        for (at, word) in [(RULE_FLOW, FLOW_TCP), (RULE_FIELDS + 1, 7), (RULE_MASKS, u32::MAX), (RULE_MASKS + 3, 7)] {
+            assert!(!rule.compares_as(&changed(at, word)), "word {at}");
+        }
+        let on_vlan = FlowRule { vlan: Some(5), ..rule };
+        assert!(!rule.compares_as(&on_vlan.words()) && on_vlan.compares_as(&on_vlan.words()));
+        assert!(!on_vlan.compares_as(&FlowRule { vlan: Some(6), ..rule }.words()));
+        assert_eq!(FlowAction::of(&rule.words()), FlowAction::Queue(3));
+        // RX_CLS_FLOW_DISC; a virtual function.
+        for cookie in [u64::MAX, 1 << 32] {
+            let mut words = rule.words();
+            let bytes = cookie.to_ne_bytes();
+            words[RULE_QUEUE] = u32::from_ne_bytes(*bytes.first_chunk().unwrap());
+            words[RULE_QUEUE + 1] = u32::from_ne_bytes(*bytes.last_chunk().unwrap());
+            assert_eq!(FlowAction::of(&words), FlowAction::Other);
+        }
+        assert_eq!(FlowAction::of(&changed(RULE_FLOW, FLOW_UDP | FLOW_RSS)), FlowAction::Other);
     }
 
     #[test]

@@ -93,6 +93,7 @@ struct RxCounters {
     /// Counted per port: each of its queues reports them.
     program_put_back: Counter,
     rules_unsteered: Counter,
+    rules_elsewhere: Counter,
     /// Refills that found the pool empty while the fill ring had room.
     nombuf: Counter,
     /// Times that the kernel found the fill ring empty.
@@ -125,6 +126,7 @@ impl AfXdpRx {
             wakeups: scope.counter("wakeups", Unit::Events),
             program_put_back: scope.counter("program_put_back", Unit::Events),
             rules_unsteered: scope.counter("rules_unsteered", Unit::Events),
+            rules_elsewhere: scope.counter("rules_elsewhere", Unit::Events),
             nombuf: scope.counter("nombuf", Unit::Events),
             kernel_fill_empty: scope.counter("kernel_fill_empty", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
@@ -169,6 +171,7 @@ impl AfXdpRx {
         self.port.reattach_if_lost();
         self.counters.program_put_back.add(self.port.reattached_count() - self.counters.program_put_back.get());
         self.counters.rules_unsteered.add(self.port.unsteered_rules() - self.counters.rules_unsteered.get());
+        self.counters.rules_elsewhere.add(self.port.rules_elsewhere() - self.counters.rules_elsewhere.get());
         self.gate.open();
     }
 

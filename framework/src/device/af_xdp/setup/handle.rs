@@ -120,6 +120,11 @@ impl PortHandle {
         self.own().map_or(0, Port::unsteered_rules)
     }
 
+    /// Rules that someone else's rule in the NIC precedes ([`Port::rules_elsewhere`]).
+    pub(in crate::device::af_xdp) fn rules_elsewhere(&self) -> u64 {
+        self.own().map_or(0, Port::rules_elsewhere)
+    }
+
     /// Whether the program is detached for good.
     pub(in crate::device::af_xdp) fn is_lost(&self) -> bool {
         match self {

@@ -8,8 +8,9 @@
 //! it is asked no more until a rule of ours has left it, except now and then: where the driver
 //! chooses no place, each question looks at the whole table.
 //!
-//! The rules stay in the NIC when a process is killed. The next one that wants the same finds them
-//! there (EEXIST); `ethtool -n IF` lists them.
+//! The rules stay in the NIC when a process is killed; `ethtool -n IF` lists them. The next process
+//! that wants the same finds them there (EEXIST), and leaves them, because they may be the
+//! operator's: one that leads to the same queue serves as well, any other is counted.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::device::steering::Rule;
-use crate::sys::interface::{Ethtool, FlowRule};
+use crate::sys::interface::{Ethtool, FlowAction, FlowRule};
 use crate::wire::{EtherType, Protocol};
 
 /// A full NIC is asked again at each of so many rules: others may have removed theirs.
@@ -31,12 +32,16 @@ pub(super) struct NicRules<N: FlowClassifier = Ethtool> {
     last: AtomicU32,
     is_full: AtomicBool,
     refused: AtomicU64,
+    elsewhere: AtomicU64,
 }
 
 /// A NIC that takes rules (receive flow classification, `rxnfc` in linux/ethtool.h).
 pub(super) trait FlowClassifier {
     /// Inserts a rule; returns its location, best below `below`.
     fn insert(&self, rule: &FlowRule, below: u32) -> io::Result<u32>;
+
+    /// What it does with the frames of a rule that it has; `None` where it shows none like that.
+    fn action_of(&self, rule: &FlowRule) -> io::Result<Option<FlowAction>>;
 
     /// Removes the rule at a location.
     fn delete(&self, location: u32) -> io::Result<()>;
@@ -71,6 +76,7 @@ impl<N: FlowClassifier> NicRules<N> {
             last: AtomicU32::new(u32::MAX),
             is_full: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            elsewhere: AtomicU64::new(0),
         }
     }
 
@@ -101,6 +107,11 @@ impl<N: FlowClassifier> NicRules<N> {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Rules whose frames the NIC sends elsewhere, because a rule of someone else says so.
+    pub(super) fn elsewhere(&self) -> u64 {
+        self.elsewhere.load(Ordering::Relaxed)
+    }
+
     /// Has the NIC's rule where one queue alone has ours, and only then.
     fn settle(&self, rule: &Rule, entry: &mut Placed) {
         let first = entry.queues.first().copied();
@@ -122,7 +133,11 @@ impl<N: FlowClassifier> NicRules<N> {
                 entry.in_nic = Some((flow.queue, Some(location)));
             }
             // One that was killed, or the operator, has left it there.
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => entry.in_nic = Some((flow.queue, None)),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => match self.nic.action_of(&flow) {
+                Ok(Some(FlowAction::Queue(queue))) if queue == flow.queue => entry.in_nic = Some((queue, None)),
+                Ok(Some(_)) => _ = self.elsewhere.fetch_add(1, Ordering::Relaxed),
+                Ok(None) | Err(_) => _ = self.refused.fetch_add(1, Ordering::Relaxed),
+            },
             Err(error) => {
                 self.is_full.store(error.raw_os_error() == Some(libc::ENOSPC), Ordering::Relaxed);
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -154,6 +169,10 @@ impl<N: FlowClassifier> Drop for NicRules<N> {
 impl FlowClassifier for Ethtool {
     fn insert(&self, rule: &FlowRule, below: u32) -> io::Result<u32> {
         self.insert_flow_rule(rule, below)
+    }
+
+    fn action_of(&self, rule: &FlowRule) -> io::Result<Option<FlowAction>> {
+        Ethtool::action_of(self, rule)
     }
 
     fn delete(&self, location: u32) -> io::Result<()> {
@@ -200,6 +219,7 @@ mod tests {
     struct Nic {
         rules: RefCell<Vec<Option<FlowRule>>>,
         refuses: Cell<i32>,
+        stands: Cell<Option<FlowAction>>,
         asked: Cell<u64>,
     }
 
@@ -214,6 +234,10 @@ mod tests {
                 }
                 error => Err(io::Error::from_raw_os_error(error)),
             }
+        }
+
+        fn action_of(&self, _: &FlowRule) -> io::Result<Option<FlowAction>> {
+            Ok(self.stands.get())
         }
 
         fn delete(&self, location: u32) -> io::Result<()> {
@@ -249,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn rule_that_stands_in_the_nic_is_left_and_counts_by_where_it_leads() {
+        let nic = Nic::default();
+        let rules = NicRules::over(&nic);
+        nic.refuses.set(libc::EEXIST);
+        let count_with = |stands| {
+            nic.stands.set(stands);
+            rules.add(&Rule::udp(GROUP, 9), 2);
+            let is_in_nic = rules.placed().values().all(|entry| entry.in_nic == Some((2, None)));
+            rules.remove(&Rule::udp(GROUP, 9), 2);
+            (is_in_nic, rules.elsewhere(), rules.refused())
+        };
+        assert_eq!(count_with(Some(FlowAction::Queue(2))), (true, 0, 0));
+        assert_eq!(count_with(Some(FlowAction::Queue(3))), (false, 1, 0));
+        assert_eq!(count_with(Some(FlowAction::Other)), (false, 2, 0));
+        assert_eq!(count_with(None), (false, 2, 1), "which rule it has, it does not show");
+    }
+
+    #[test]
     fn refused_rule_is_counted_and_one_that_was_left_there_is_not_deleted() {
         let nic = Nic::default();
         let rules = NicRules::over(&nic);
@@ -257,6 +299,7 @@ mod tests {
         rules.remove(&Rule::udp(GROUP, 9), 0);
         assert_eq!(rules.refused(), 1);
         nic.refuses.set(libc::EEXIST);
+        nic.stands.set(Some(FlowAction::Queue(0)));
         rules.add(&Rule::udp(GROUP, 9), 0);
         rules.remove(&Rule::udp(GROUP, 9), 0);
         assert_eq!((rules.refused(), nic.queues().len()), (1, 0));

@@ -206,6 +206,11 @@ impl Port {
         self.nic_rules.as_ref().and_then(|nic| nic.as_ref().ok()).map_or(0, NicRules::refused)
     }
 
+    /// Rules whose frames the NIC sends elsewhere, because a rule of someone else says so.
+    pub(in crate::device::af_xdp) fn rules_elsewhere(&self) -> u64 {
+        self.nic_rules.as_ref().and_then(|nic| nic.as_ref().ok()).map_or(0, NicRules::elsewhere)
+    }
+
     /// Adds the rule's group or station to the NIC's address filter.
     fn let_through(&self, rule: &Rule) -> Result<(), SteerError> {
         let Some(wanted) = Wanted::by(rule, self.interface.mac) else { return Ok(()) };
