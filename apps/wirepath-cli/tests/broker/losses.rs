@@ -2,12 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufReader, Write};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use wirepath_tests::live::{NEAR, OURS, THEIRS, has_program, wait_until};
 
-use super::{Ended, Rig, SERVED, echo, next_line};
+use super::{Ended, Rig, SERVED, STRANGER, echo, next_line};
 
 /// Has a connection from one port and datagrams at another one, waits for both, and says how each
 /// receive ends.
@@ -132,4 +133,42 @@ fn killed_program_of_many_flows_leaves_its_queue_and_all_ports_to_the_next() {
         }
         assert_eq!(super::received_by_kernel(&rig.wire, "Udp:", "InDatagrams"), 0, "{options:?}");
     }
+}
+
+/// A member of a group, which says what it receives.
+const MEMBER: &str = "\
+import socket, sys
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+made.bind(('239.1.1.1', 7033))
+group = socket.inet_aton('239.1.1.1') + socket.inet_aton(sys.argv[1])
+made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+print('member', flush=True)
+print(made.recv(8).decode(), flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn members_of_two_users_each_receive_the_datagrams_of_a_group_where_frames_are_passed_on() {
+    let test = "members_of_two_users_each_receive_the_datagrams_of_a_group_where_frames_are_passed_on";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward", "--uid", &STRANGER.to_string()]) else { return };
+    let mut members: Vec<_> = [SERVED, STRANGER]
+        .iter()
+        .map(|&uid| {
+            let mut child = rig.start(uid, &["python3", "-c", MEMBER, &OURS.to_string()]);
+            let mut said = BufReader::new(child.stdout.take().unwrap());
+            let line = next_line(&mut said);
+            assert!(line == "member\n", "{uid}: {}", String::from_utf8_lossy(&super::end(child).stderr));
+            (Ended(child), said)
+        })
+        .collect();
+    let sender = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    sender.send_to(b"to all", ("239.1.1.1", 7_033)).unwrap();
+    for (_, said) in &mut members {
+        assert_eq!(next_line(said), "to all\n");
+    }
+    assert_eq!(super::received_by_kernel(&rig.wire, "Udp:", "InDatagrams"), 0);
 }

@@ -1,8 +1,9 @@
-//! The flows of all clients. A flow belongs to one client, or to several of one user that share it.
+//! The flows of all clients. A flow belongs to one client, or to several of one user that share it;
+//! one to a group, to clients of any users.
 
 use core::hash::Hash;
 use core::net::SocketAddrV4;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::error::Refusal;
 use super::leaving::LeavingCounts;
@@ -106,7 +107,12 @@ impl FlowTable {
             return Err(Refusal::new(libc::ENOBUFS, sentence));
         }
         let is_taken = |held: &&Held| {
-            let may_share = self.is_shared && held.uid == uid && !(is_exact(flow) && held.flow == *flow);
+            let is_group = flow.destination.ip().is_multicast();
+            let may_share = match self.is_shared {
+                true if is_group => true,
+                true => held.uid == uid && !(is_exact(flow) && held.flow == *flow),
+                false => false,
+            };
             held.client != client && overlaps(&held.flow, flow) && !may_share
         };
         match self.held.get(&destination_of(flow)).into_iter().flatten().find(is_taken) {
@@ -117,6 +123,19 @@ impl FlowTable {
             }
             None => Ok(()),
         }
+    }
+
+    /// The users who have flows to groups at the port of this one, and share it: each client of a
+    /// group gets its frames.
+    pub(super) fn users_of_groups(&self, flow: &Flow) -> BTreeSet<u32> {
+        if !self.is_shared || !flow.destination.ip().is_multicast() {
+            return BTreeSet::new();
+        }
+        let is_other = |held: &&Held| {
+            let destination = held.flow.destination;
+            destination.ip().is_multicast() && destination.port() == flow.destination.port()
+        };
+        self.iter().filter(is_other).map(|held| held.uid).collect()
     }
 
     /// Whether there are rules left for another flow of user `uid`, beside those of ports that
@@ -399,5 +418,23 @@ mod tests {
         table.check(SECOND, 1000, &from(flow(6000), PEER, 444)).unwrap();
         table.check(SECOND, 1000, &from(flow(6000), PEER, 443)).unwrap_err();
         table.check(SECOND, 1001, &flow(5000)).unwrap_err();
+    }
+
+    #[test]
+    fn group_is_shared_by_clients_of_all_users_where_frames_are_passed_on() {
+        let group = |last: u8, port| Flow {
+            protocol: Protocol::UDP,
+            destination: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, last), port),
+            ..flow(0)
+        };
+        for is_shared in [true, false] {
+            let mut table = FlowTable::new(is_shared, RuleBudget::default());
+            table.add(FIRST, 1000, group(1, 9000), vec![rule()]);
+            assert_eq!(table.check(SECOND, 1001, &group(1, 9000)).is_ok(), is_shared);
+            let users = |flow: &Flow| table.users_of_groups(flow).into_iter().collect::<Vec<_>>();
+            let expected = if is_shared { vec![1000] } else { vec![] };
+            assert_eq!([users(&group(1, 9000)), users(&group(2, 9000))], [expected.clone(), expected]);
+            assert_eq!([users(&group(1, 9001)), users(&flow(9000))], [vec![], vec![]]);
+        }
     }
 }

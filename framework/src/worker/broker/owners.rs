@@ -6,7 +6,7 @@
 //! not tell a socket of IPv6 alone from one of both families.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use super::error::Refusal;
@@ -141,14 +141,23 @@ pub(super) fn listeners(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> impl
 
 /// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another
 /// user receives frames of the flow. Root needs no socket. For a socket that is bound but in no
-/// table (`is_bound`), the owner is known only once it listens.
-pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: bool) -> Result<(), Refusal> {
+/// table (`is_bound`), the owner is known only once it listens. Users who share the flow with this
+/// one are no others.
+pub(super) fn check(
+    flow: &Flow,
+    uid: u32,
+    sharers: &BTreeSet<u32>,
+    sockets: &[KernelSocket],
+    is_bound: bool,
+) -> Result<(), Refusal> {
     let port = flow.destination;
-    if let Some(other) = other_owner(flow, uid, sockets) {
+    let mut others = sockets.iter().filter(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid);
+    if let Some(other) = others.find(|other| !sharers.contains(other)) {
         let sentence = format!("port {port} is user {other}'s in the kernel: take another");
         return Err(Refusal::new(libc::EADDRINUSE, sentence));
     }
-    if uid != 0 && !is_bound && !sockets.iter().any(|socket| socket.gets(flow)) {
+    let has_one = || sockets.iter().any(|socket| socket.uid == uid && socket.gets(flow));
+    if uid != 0 && !is_bound && !has_one() {
         let sentence =
             format!("no socket of user {uid} has {port} in the kernel: bind one first, so that nobody else can");
         return Err(Refusal::new(libc::EACCES, sentence));
@@ -156,16 +165,12 @@ pub(super) fn check(flow: &Flow, uid: u32, sockets: &[KernelSocket], is_bound: b
     Ok(())
 }
 
-/// Another user with a socket that receives frames of `flow`.
-fn other_owner(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> Option<u32> {
-    sockets.iter().find(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid)
-}
-
 /// Whether a flow that user `uid` has is another user's by now: one whose socket receives its
 /// frames, while none of the user's own does. While one does, the kernel let the other bind the
 /// port beside it, and the flow was there first.
 pub(super) fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
-    other_owner(flow, uid, sockets).is_some() && !sockets.iter().any(|socket| socket.uid == uid && socket.holds(flow))
+    let is_anothers = |socket: &KernelSocket| socket.uid != uid && socket.gets(flow);
+    sockets.iter().any(is_anothers) && !sockets.iter().any(|socket| socket.uid == uid && socket.holds(flow))
 }
 
 /// Whether a flow that user `uid` has needs a socket of the user, and there is none: the kernel may
@@ -276,33 +281,50 @@ mod tests {
     }
 
     const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::UNSPECIFIED, 0);
+    const ALONE: BTreeSet<u32> = BTreeSet::new();
 
     #[test]
     fn flow_is_for_who_has_the_port_in_the_kernel() {
-        let refusal = check(&flow(None), 1000, &[], false).unwrap_err();
+        let refusal = check(&flow(None), 1000, &ALONE, &[], false).unwrap_err();
         assert!(refusal.errno == libc::EACCES && refusal.sentence.contains("bind one first"), "{refusal:?}");
-        check(&flow(None), 0, &[], false).unwrap();
-        check(&flow(None), 1000, &[], true).unwrap();
+        check(&flow(None), 0, &ALONE, &[], false).unwrap();
+        check(&flow(None), 1000, &ALONE, &[], true).unwrap();
         for local in [(OWN, 5000), (Ipv4Addr::UNSPECIFIED, 5000)] {
-            check(&flow(None), 1000, &[of(1000, local, NOBODY)], false).unwrap();
+            check(&flow(None), 1000, &ALONE, &[of(1000, local, NOBODY)], false).unwrap();
             let both = [of(1000, local, NOBODY), of(7, local, NOBODY)];
-            let refusal = check(&flow(None), 1000, &both, false).unwrap_err();
+            let refusal = check(&flow(None), 1000, &ALONE, &both, false).unwrap_err();
             assert!(refusal.errno == libc::EADDRINUSE && refusal.sentence.contains("user 7's"), "{refusal:?}");
-            check(&flow(None), 0, &both, false).unwrap_err();
+            check(&flow(None), 0, &ALONE, &both, false).unwrap_err();
         }
         for elsewhere in [(OWN, 5001), (PEER, 5000)] {
-            check(&flow(None), 1000, &[of(1000, elsewhere, NOBODY)], false).unwrap_err();
+            check(&flow(None), 1000, &ALONE, &[of(1000, elsewhere, NOBODY)], false).unwrap_err();
         }
+    }
+
+    #[test]
+    fn socket_of_a_user_who_shares_the_flow_is_no_owners_and_the_user_needs_one_of_his_own() {
+        let group = Flow {
+            protocol: Protocol::UDP,
+            destination: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 5000),
+            ..flow(None)
+        };
+        let [own, sharers, others] = [1000, 7, 8].map(|uid| of(uid, (Ipv4Addr::UNSPECIFIED, 5000), NOBODY));
+        let check = |sockets: &[KernelSocket]| {
+            check(&group, 1000, &BTreeSet::from([7]), sockets, false).map_err(|refusal| refusal.errno)
+        };
+        assert_eq!(check(&[own, sharers]), Ok(()));
+        assert_eq!(check(&[sharers]), Err(libc::EACCES));
+        assert_eq!(check(&[own, sharers, others]), Err(libc::EADDRINUSE));
     }
 
     #[test]
     fn connection_of_another_user_counts_where_it_is_the_same() {
         let ours = of(1000, (OWN, 5000), NOBODY);
         let theirs = of(7, (OWN, 5000), (PEER, 443));
-        check(&flow(Some((PEER, 443))), 1000, &[ours, theirs], false).unwrap_err();
-        check(&flow(Some((PEER, 444))), 1000, &[ours, theirs], false).unwrap();
-        check(&flow(Some((OWN, 443))), 1000, &[ours, theirs], false).unwrap();
-        check(&flow(None), 1000, &[ours, theirs], false).unwrap_err();
+        check(&flow(Some((PEER, 443))), 1000, &ALONE, &[ours, theirs], false).unwrap_err();
+        check(&flow(Some((PEER, 444))), 1000, &ALONE, &[ours, theirs], false).unwrap();
+        check(&flow(Some((OWN, 443))), 1000, &ALONE, &[ours, theirs], false).unwrap();
+        check(&flow(None), 1000, &ALONE, &[ours, theirs], false).unwrap_err();
     }
 
     #[test]

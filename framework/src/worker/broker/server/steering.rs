@@ -34,7 +34,7 @@ impl Broker {
         let sockets = owners::sockets_of(&flow, &devices);
         let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow, &devices).map_err(|error| system("a look at the port", &error))?;
-        owners::check(&flow, uid, &sockets, is_bound)?;
+        owners::check(&flow, uid, &self.flows.users_of_groups(&flow), &sockets, is_bound)?;
         let rules = self.install(&flow, queue)?;
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
     }
