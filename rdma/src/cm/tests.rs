@@ -56,6 +56,10 @@ fn local(device: &Device, qp: QpHandle) -> LocalQp {
 
 impl End {
     fn new(seed: u64, traffic_class: u8) -> Self {
+        Self::with(&CmConfig { seed, connections: 4, traffic_class, ..CmConfig::default() })
+    }
+
+    fn with(config: &CmConfig) -> Self {
         let mut device = Device::new(&DeviceConfig::default());
         let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(16).unwrap());
         let options = QpOptions {
@@ -76,8 +80,7 @@ impl End {
             ..QpAttributes::to(QpState::Init)
         };
         device.modify_qp(qp, &init).unwrap();
-        let config = CmConfig { seed, connections: 4, traffic_class, ..CmConfig::default() };
-        Self { device, manager: Manager::new(&config), qp }
+        Self { device, manager: Manager::new(config), qp }
     }
 
     fn events(&mut self) -> Vec<CmEvent> {
@@ -356,20 +359,46 @@ fn requests_beyond_the_backlog_lack_resources() {
     assert_eq!(pair.ends[0].events(), [CmEvent::Rejected(ids[2], RejectReason::NoResources)]);
 }
 
+/// The message that a connection manager sends next.
+fn sent_by(cm: &mut Cm) -> [u8; MAD_LEN] {
+    let mut sent = None;
+    cm.transmit(0, |_, mad| {
+        sent = Some(*mad);
+        Delivery::Sent
+    });
+    sent.expect("a message")
+}
+
 #[test]
 fn refusals_of_requests_from_addresses_to_which_no_way_leads_leave_room_for_a_connection() {
     let mut pair = Pair::new();
     pair.connect(b"");
-    let mut req = None;
-    pair.ends[0].manager.cm_mut().transmit(0, |_, mad| {
-        req = Some(*mad);
-        Delivery::Sent
-    });
-    let req = req.expect("a REQ");
+    answers_leave_room_for_a_connection(&sent_by(pair.ends[0].manager.cm_mut()));
+}
+
+#[test]
+fn answers_to_unknown_services_of_datagrams_leave_room_for_a_connection() {
+    let mut pair = Pair::new();
+    let cm = pair.ends[0].manager.cm_mut();
+    cm.resolve(0, addresses(0), PORT, b"").unwrap();
+    answers_leave_room_for_a_connection(&sent_by(cm));
+}
+
+#[test]
+fn answers_to_ends_of_unknown_connections_leave_room_for_a_connection() {
+    let (mut pair, ids) = Pair::established();
+    let cm = pair.ends[0].manager.cm_mut();
+    cm.disconnect(0, ids[0]).unwrap();
+    answers_leave_room_for_a_connection(&sent_by(cm));
+}
+
+/// A request comes from 256 addresses to which no way leads.
+fn answers_leave_room_for_a_connection(request: &[u8; MAD_LEN]) {
+    let pair = Pair::new();
     let mut cm = Cm::new(&CmConfig::default());
     let stranger =
         |number| Addresses::Ipv4 { source: Ipv4Addr::new(10, 0, 0, 2), destination: Ipv4Addr::new(10, 0, 1, number) };
-    (0..=u8::MAX).for_each(|number| cm.receive(0, stranger(number), &req));
+    (0..=u8::MAX).for_each(|number| cm.receive(0, stranger(number), request));
     let options = ConnectOptions {
         addresses: addresses(1),
         port: PORT,
@@ -387,6 +416,27 @@ fn refusals_of_requests_from_addresses_to_which_no_way_leads_leave_room_for_a_co
         if is_known { Delivery::Sent } else { Delivery::Wait }
     });
     assert_eq!(sent, 1);
+}
+
+#[test]
+fn queue_pair_of_a_peer_that_names_no_timeout_has_our_own() {
+    let mut pair = Pair::new();
+    pair.ends[0] = End::with(&CmConfig { seed: 1, connections: 4, ack_timeout: 0, ..CmConfig::default() });
+    pair.connect(b"");
+    pair.carry(|_| false);
+    let request = pair.request().id;
+    let agreed = pair.ends[1].manager.cm_mut().agreed(request).unwrap();
+    assert_eq!(agreed.timeout, CmConfig::default().ack_timeout);
+}
+
+#[test]
+fn connection_takes_the_place_of_one_whose_end_the_peer_does_not_confirm() {
+    let (mut pair, ids) = Pair::established();
+    let cm = pair.ends[0].manager.cm_mut();
+    cm.destroy(0, ids[0]).unwrap();
+    (0..4).for_each(|_| {
+        pair.connect(b"");
+    });
 }
 
 #[test]

@@ -14,15 +14,15 @@ use crate::roce::Addresses;
 pub(super) const NEVER: u64 = u64::MAX;
 /// Messages that wait for their way; each is repeated anyway.
 const OUTGOING_MAX: usize = 256;
-/// Of those, refusals of messages without a connection. Whoever forges a REQ names an address to
-/// which there may be no way, and must not take the places of connections.
+/// Of those, answers to messages without a connection. Whoever forges a REQ, a DREQ or a SIDR_REQ
+/// names an address to which there may be no way, and must not take the places of connections.
 const REFUSALS_MAX: usize = 64;
 /// How long a message waits for its way.
 const WAY_NS: u64 = 3_000_000_000;
 /// Events of a connection until it is destroyed: request or response, the end, one between them.
 const EVENTS_PER_CONNECTION: usize = 5;
 /// The longest time that a peer's code stands for, 69 s: it says up to two hours.
-const CODE_MAX: u8 = 24;
+pub(super) const CODE_MAX: u8 = 24;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,13 @@ impl Io {
         self.push(Outgoing { addresses, expires: now.saturating_add(WAY_NS), is_refusal: false, mad });
     }
 
+    /// Answers a message that belongs to no connection, which anybody may send from an address that
+    /// never answers: only so many of these wait for their way, so that those of connections have
+    /// one.
+    pub(super) fn answer(&mut self, now: u64, addresses: Addresses, mad: [u8; MAD_LEN]) {
+        self.push(Outgoing { addresses, expires: now.saturating_add(WAY_NS), is_refusal: true, mad });
+    }
+
     fn push(&mut self, message: Outgoing) {
         let is_full = message.is_refusal && self.refusals == REFUSALS_MAX;
         if is_full || self.outgoing.len() == OUTGOING_MAX {
@@ -98,8 +105,7 @@ impl Io {
         // A timeout names the adapter, so that a receiver without our name of it finds its own.
         let guid = self.config.ca_guid.to_be_bytes();
         let info: &[u8] = if fields.reason == RejectReason::Timeout { &guid } else { &[] };
-        let mad = emit(&Rej::new(fields, info, &[]));
-        self.push(Outgoing { addresses, expires: now.saturating_add(WAY_NS), is_refusal: true, mad });
+        self.answer(now, addresses, emit(&Rej::new(fields, info, &[])));
     }
 
     /// Refuses a REQ without asking our program.

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, State};
 use super::event::{CmEvent, ConnectRequest, ListenOptions, LocalQp};
-use super::io::nanos;
+use super::io::{CODE_MAX, nanos};
 use super::slots::{CmId, ListenerId};
 use super::{Cm, CmError, gids, mtu_of};
 use crate::cm::message::{Req, ReqFields, SIDR_REP_DATA_LEN, SidrRep, SidrReq, emit};
@@ -125,7 +125,7 @@ impl Cm {
         self.check_backlog(listener, &options)?;
         let id = self.insert(State::ReqReceived, addresses, LocalQp::NONE).map_err(|_| RejectReason::NoResources)?;
         let (io, connection) = self.parts(id).map_err(|_| RejectReason::NoResources)?;
-        connection.learn(fields, listener, transport, mtu);
+        connection.learn(fields, listener, (transport, mtu), io.config.ack_timeout);
         connection.keep_data(&req.private_data()[IpHeader::LEN..]);
         connection.wait_until(io, now.saturating_add(io.config.accept_ns));
         io.tell(CmEvent::ConnectRequest(ConnectRequest {
@@ -184,7 +184,7 @@ impl Cm {
         if let Err(status) = self.begin_sidr(now, addresses, request) {
             self.io.counters.rejected += 1;
             let request = (request.transaction(), request.request_id(), request.service_id());
-            self.io.send(now, addresses, emit(&SidrRep::new(request, status, Qpn::new(0), 0, &[])));
+            self.io.answer(now, addresses, emit(&SidrRep::new(request, status, Qpn::new(0), 0, &[])));
         }
     }
 
@@ -237,7 +237,7 @@ fn check(addresses: Addresses, fields: &ReqFields) -> Result<(Transport, Mtu), R
 
 impl Connection {
     /// Takes over what a REQ says.
-    fn learn(&mut self, fields: &ReqFields, listener: ListenerId, transport: Transport, mtu: Mtu) {
+    fn learn(&mut self, fields: &ReqFields, listener: ListenerId, (transport, mtu): (Transport, Mtu), own_timeout: u8) {
         (self.listener, self.remote_comm_id) = (Some(listener), fields.local_comm_id);
         (self.transaction, self.service_id) = (fields.transaction, fields.service_id);
         self.retries = fields.cm_retries;
@@ -249,6 +249,8 @@ impl Connection {
         agreed.max_dest_rd_atomic = fields.initiator_depth;
         agreed.max_rd_atomic = fields.responder_resources;
         (agreed.retry_cnt, agreed.rnr_retry) = (fields.retry_cnt, fields.rnr_retry);
-        (agreed.timeout, agreed.traffic_class) = (fields.ack_timeout, fields.traffic_class);
+        // 0 is no timeout at all, and a peer that dies must not hold our requests for ever.
+        agreed.timeout = if fields.ack_timeout == 0 { own_timeout } else { fields.ack_timeout.min(CODE_MAX) };
+        agreed.traffic_class = fields.traffic_class;
     }
 }

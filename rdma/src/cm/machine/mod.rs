@@ -360,8 +360,12 @@ impl Cm {
     fn insert(&mut self, state: State, addresses: Addresses, qp: LocalQp) -> Result<CmId, CmError> {
         let config = self.io.config;
         if self.slots.is_full() {
-            // One that our program has refused answers a peer who asks again: it is worth less.
-            self.slots.remove_one(|connection| connection.state == State::Refused);
+            // One that our program has refused answers a peer who asks again, and one that it has
+            // destroyed waits for the answer to its DREQ as long as the peer said: both are worth
+            // less.
+            self.slots.remove_one(|connection| {
+                connection.state == State::Refused || connection.is_orphan && connection.state == State::DreqSent
+            });
         }
         let made = self.slots.insert_with(|id| {
             let mut connection = Connection::new(id, state, addresses, qp);
@@ -417,7 +421,7 @@ impl Io {
                 };
                 self.reject(now, addresses, &rej);
             }
-            Message::Dreq(dreq) => self.send(now, addresses, emit(&drep_of(dreq))),
+            Message::Dreq(dreq) => self.answer(now, addresses, emit(&drep_of(dreq))),
             _ => {}
         }
     }
