@@ -194,6 +194,8 @@ struct Counters {
     delivered: Counter,
     sent: Counter,
     sleeps: Counter,
+    /// Connections that gave way to others while they waited.
+    parked_displaced: Counter,
     drops: Drops<ForwardDrop>,
 }
 
@@ -240,6 +242,7 @@ impl<Q: Queue> Work<Q> {
             delivered: scope.counter("delivered", Unit::Frames),
             sent: scope.counter("sent", Unit::Frames),
             sleeps: scope.counter("sleeps", Unit::Events),
+            parked_displaced: scope.counter("parked_displaced", Unit::Number),
             drops: scope.drops(),
         };
         Ok(Self {
@@ -374,21 +377,25 @@ impl<Q: Queue> Work<Q> {
             false => self.dispatch.has_handed_over(place, &ends),
         };
         let next = next.filter(|next| self.user_of(*next) == self.user_of(place));
-        let is_kept = match (next, handover.begins) {
+        let displaced = match (next, handover.begins) {
             (Some(next), _) => return self.deliver_own(next, frame),
             (None, true) => self.park(place, ends, frame, now),
             (None, false) => self.parked.add(place, &ends, frame),
         };
-        if !is_kept {
-            self.counters.drops.count(ForwardDrop::NoClient);
+        match displaced {
+            Some(displaced) => displaced.into_iter().for_each(|parked| {
+                self.counters.parked_displaced.inc();
+                self.return_parked(parked);
+            }),
+            None => self.counters.drops.count(ForwardDrop::NoClient),
         }
     }
 
-    /// Makes a connection wait for a client that listens; `false` if it is not the client's, or too
-    /// many wait.
-    fn park(&mut self, from: ClientIdx, ends: Ends, frame: &[u8], since: Instant) -> bool {
-        let user = self.user_of(from).filter(|_| self.dispatch.may_hand_over(from, &ends));
-        user.is_some_and(|user| self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
+    /// Makes a connection wait for a client that listens; returns those that give way to it. `None`
+    /// if it is not the client's.
+    fn park(&mut self, from: ClientIdx, ends: Ends, frame: &[u8], since: Instant) -> Option<Vec<Parked>> {
+        let user = self.user_of(from).filter(|_| self.dispatch.may_hand_over(from, &ends))?;
+        Some(self.parked.begin(Parked { from, user, ends, since, frames: vec![frame.to_vec()] }))
     }
 
     /// Passes on the connections that waited for a client that listens, as many as its rings have
@@ -429,18 +436,18 @@ impl<Q: Queue> Work<Q> {
     /// Returns connections that no client has accepted to their last client, which no longer
     /// listens and resets them.
     fn end_parked(&mut self, now: Instant) {
-        for mut parked in self.parked.take_if(|parked| parked.is_late(now)) {
-            parked.frames.iter_mut().for_each(|frame| handover::mark_last(frame));
-            self.deliver_parked(parked.from, &parked);
+        self.parked.take_if(|parked| parked.is_late(now)).into_iter().for_each(|parked| self.return_parked(parked));
+    }
+
+    fn return_parked(&mut self, mut parked: Parked) {
+        for frame in &mut parked.frames {
+            handover::mark_last(frame);
+            self.deliver_own(parked.from, frame);
         }
     }
 
     fn user_of(&self, place: ClientIdx) -> Option<u32> {
         Some(self.clients.get(place)?.as_ref()?.user)
-    }
-
-    fn deliver_parked(&mut self, place: ClientIdx, parked: &Parked) {
-        parked.frames.iter().for_each(|frame| self.deliver_own(place, frame));
     }
 
     fn deliver_own(&mut self, place: ClientIdx, frame: &[u8]) {

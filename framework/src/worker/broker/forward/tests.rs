@@ -139,6 +139,17 @@ fn connections_that_waited_come_as_the_client_that_listens_has_room_for_them() {
     assert_eq!((rig.drops("no_client"), rig.work.pass_parked_at), (0, None));
 }
 
+#[test]
+fn connection_that_gives_way_to_another_is_counted_and_goes_back_to_its_client() {
+    let mut rig = Rig::new(1);
+    rig.work.obey_one(Command::AddFlow { place: 0, flow: Flow { protocol: Protocol::TCP, ..flow() } });
+    rig.client.receive(0);
+    (1..=1_026).for_each(|port| rig.work.hand_over(0, &handed_over(port), Instant::now()));
+    let count = |name| rig.block.snapshot().count(name).unwrap();
+    assert_eq!((count("forward/parked_displaced"), count("forward/delivered")), (2, 2));
+    assert_eq!(rig.drops("no_client"), 0);
+}
+
 /// Another client, at place 1.
 fn second(rig: &mut Rig) -> HostileClient {
     let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
