@@ -26,8 +26,8 @@ const MESSAGES: u64 = 2_000;
 const CAPACITY: Capacity = Capacity { books: 64, orders: 4_096, levels: 4_096 };
 const LOGIN: &str = "session = \"0001\"\nuser = \"USER\"\npassword = \"SECRET\"\n";
 
-fn add(order: u64) -> Vec<u8> {
-    let add = AddLong {
+fn add_long(order: u64) -> AddLong {
+    AddLong {
         head: Head::new(AddLong::LEN, AddLong::KIND, 0),
         order: order.into(),
         side: if order.is_multiple_of(2) { b'B' } else { b'S' },
@@ -35,8 +35,11 @@ fn add(order: u64) -> Vec<u8> {
         symbol: if order.is_multiple_of(3) { *b"AAA   " } else { *b"BBB   " },
         price: (if order.is_multiple_of(2) { 10_000 } else { 20_000 } + order % 50 * 100).into(),
         flags: 1,
-    };
-    add.as_bytes().to_vec()
+    }
+}
+
+fn add(order: u64) -> Vec<u8> {
+    add_long(order).as_bytes().to_vec()
 }
 
 /// A time, then orders, of which each fifth message removes an earlier one.
@@ -149,18 +152,40 @@ fn gap_responses_of_cboe_bring_what_both_lines_lost_but_for_a_refused_request() 
     }
     let venue = Venue::new(pitch_messages());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!(
+    let servers = proxy(&listener);
+    let summary = play(&venue, "cboe-pitch", &servers, unit_packet, || venue.serve_gaps(&listener, &[]));
+    // The refused request was for one packet of four messages.
+    assert_eq!((summary.messages, summary.missing), (MESSAGES - 4, 4), "{summary}");
+    assert_eq!(recovery(&summary).recovered, venue.lost() - 4, "{summary}");
+    assert_eq!(summary.failures, Vec::<String>::new());
+}
+
+/// A gap request proxy, and the group of its responses.
+fn proxy(listener: &TcpListener) -> String {
+    format!(
         "[channels.rerequest]\nserver = \"{}\"\ngroup = \"{}\"\nport = {}\ninterface = \"127.0.0.1\"\n{LOGIN}\
          attempts = 50\ntimeout_ms = 100\n",
         listener.local_addr().unwrap(),
         GAP_GROUP.ip(),
         GAP_GROUP.port()
-    );
-    let summary = play(&venue, "cboe-pitch", &servers, unit_packet, || venue.serve_gaps(&listener));
-    // The refused request was for one packet of four messages.
-    assert_eq!((summary.messages, summary.missing), (MESSAGES - 4, 4), "{summary}");
+    )
+}
+
+#[test]
+fn forged_gap_responses_of_cboe_change_no_book() {
+    if !is_inside("forged_gap_responses_of_cboe_change_no_book") {
+        return;
+    }
+    let venue = Venue::new(pitch_messages());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{}sources = [\"127.0.0.1\"]\n", proxy(&listener));
+    // Orders of an instrument that the venue does not have.
+    let forged = (0..40).map(|number| AddLong { symbol: *b"ZZZ   ", ..add_long(1_000_000 + number) });
+    let forged: Vec<_> = forged.map(|add| add.as_bytes().to_vec()).collect();
+    let summary = play(&venue, "cboe-pitch", &servers, unit_packet, || venue.serve_gaps(&listener, &forged));
     assert_eq!(recovery(&summary).recovered, venue.lost() - 4, "{summary}");
     assert_eq!(summary.failures, Vec::<String>::new());
+    assert_eq!(summary.channels[0].books.instruments, 2, "{summary}");
 }
 
 #[test]

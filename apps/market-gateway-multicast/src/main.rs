@@ -214,7 +214,7 @@ fn print_counts(receiver: &Receiver) {
     let malformed: u64 = refused.malformed.iter().sum();
     println!(
         "refused: {malformed} malformed packets, {} answers to no request, {} messages of doubtful packets",
-        refused.unasked, sequence.doubted
+        answers.unasked, sequence.doubted
     );
 }
 

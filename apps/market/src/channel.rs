@@ -98,8 +98,6 @@ pub struct AbCounts {
     pub other_channel: u64,
     /// Longer than [`AbConfig::packet_len_max`], where they should have waited.
     pub not_kept: u64,
-    /// Answers to no request of ours: forged, of another session, or too late.
-    pub unasked: u64,
 }
 
 /// The lines of one channel. [`new`](Self::new) allocates all memory.
@@ -252,13 +250,14 @@ impl<F: Framing> AbChannel<F> {
         let header = &parsed.header;
         let is_ours =
             self.arbiter.session() == Some(header.session) && self.number.is_none_or(|number| number == header.channel);
-        let Some(requests) = self.requests.as_mut().filter(|_| is_ours) else { return self.counts.unasked += 1 };
-        let is_asked = match header.kind {
+        let requests = self.requests.as_mut().filter(|_| is_ours);
+        let is_asked = requests.is_some_and(|requests| match header.kind {
             PacketKind::Heartbeat => requests.refused_below(header.seq),
             _ => requests.is_asked(header),
-        };
+        });
         if !is_asked {
-            return self.counts.unasked += 1;
+            _ = self.arbiter.refuse_answer(header);
+            return;
         }
         if header.count == 0 {
             return;
@@ -666,7 +665,7 @@ mod tests {
         play.answer(&packet(1, 7, 2)).answer(&packet(1, 3, 3)).check("1 2 3 4 5");
         assert_eq!(play.requests(30), [(6, 1)]);
         play.answer(&packet(1, 6, 1)).check("1 2 3 4 5 6 7 8 9 10");
-        assert_eq!(play.channel.counts().unasked, 0);
+        assert_eq!(play.channel.arbiter().answers().unasked, 0);
     }
 
     #[test]
@@ -699,7 +698,7 @@ mod tests {
         .enumerate()
         {
             play.answer(forged).check("1 2");
-            assert_eq!(play.channel.counts().unasked, idx as u64 + 1);
+            assert_eq!(play.channel.arbiter().answers().unasked, idx as u64 + 1);
         }
         assert_eq!(play.requests(30), []);
     }

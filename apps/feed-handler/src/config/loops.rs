@@ -12,7 +12,7 @@ use super::recovery::Megabytes;
 use super::{ConfigProblem, Port, Sender};
 use crate::feed::LINES_MAX;
 use crate::format::Format;
-use crate::recovery::{LoopLine, LoopPlan};
+use crate::recovery::{LoopPlan, RecoveryGroup};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,14 +67,14 @@ pub(super) fn plan(section: &Spanned<LoopsSection>, format: Format) -> Result<Lo
     })
 }
 
-fn lines(given: &Spanned<Vec<LoopLineSection>>, what: &str) -> Result<Vec<LoopLine>, ConfigProblem> {
+fn lines(given: &Spanned<Vec<LoopLineSection>>, what: &str) -> Result<Vec<RecoveryGroup>, ConfigProblem> {
     let lines = given.get_ref();
     if lines.is_empty() || lines.len() > LINES_MAX {
         let what = format!("the loop of {what} has {} lines: give it 1 to {LINES_MAX}", lines.len());
         return Err(ConfigProblem::new(given.span(), what));
     }
-    let line = |line: &LoopLineSection| LoopLine {
-        group: line.address(),
+    let line = |line: &LoopLineSection| RecoveryGroup {
+        address: line.address(),
         senders: line.sources.iter().map(|sender| sender.0).collect(),
     };
     Ok(lines.iter().map(line).collect())

@@ -11,9 +11,9 @@ use order_entry::soupbin::Credentials;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ConfigProblem, Port, within};
+use super::{ConfigProblem, Port, Sender, within};
 use crate::format::Format;
-use crate::recovery::{ImagePlan, ImageSource, ProxyPlan, RequestPlan};
+use crate::recovery::{ImagePlan, ImageSource, ProxyPlan, RecoveryGroup, RequestPlan};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +32,7 @@ pub(super) struct RerequestSection {
     password: Option<Spanned<String>>,
     group: Option<Spanned<Group>>,
     port: Option<Port>,
+    sources: Option<Spanned<Vec<Sender>>>,
     interface: Option<Ipv4Addr>,
 }
 
@@ -159,13 +160,17 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
         };
         Some(ProxyPlan {
             login,
-            group: SocketAddrV4::new(group.get_ref().address(), port.0),
+            group: RecoveryGroup {
+                address: SocketAddrV4::new(group.get_ref().address(), port.0),
+                senders: own.sources.iter().flat_map(Spanned::get_ref).map(|sender| sender.0).collect(),
+            },
             interface: own.interface.unwrap_or(Ipv4Addr::UNSPECIFIED),
         })
     } else {
         for (name, value) in [("session", &own.session), ("user", &own.user), ("password", &own.password)] {
             key(section, name, value, format, false)?;
         }
+        key(section, "sources", &own.sources, format, false)?;
         None
     };
     let most = match format {

@@ -301,6 +301,11 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         counters: &mut FeedCounters,
     ) {
         self.expire(now_ns, counters);
+        let requests = self.recovery.as_ref().and_then(|recovery| recovery.requests.as_ref());
+        if !requests.is_some_and(|requests| requests.is_asked(&packet.header)) {
+            _ = self.arbiter.refuse_answer(&packet.header);
+            return counters.answers_refused.inc();
+        }
         self.builder.sink.packet(now_ns);
         match self.arbiter.offer_answer(&packet.header) {
             Verdict::Deliver { skip } => self.build(packet, skip, counters),

@@ -2,6 +2,7 @@
 //! place. Sockets belong to [another thread](crate::recovery).
 
 use market::Books;
+use market::framing::Header;
 use market::image::{ImageCounts, ImageRecovery};
 use market::{AnswerCounts, Gap, RerequestCounts, Rerequester, Slots, Window};
 
@@ -39,10 +40,20 @@ pub(super) struct ChannelLoops<L> {
 /// The requests of a channel.
 pub(super) struct Requests {
     pub(super) machine: Rerequester,
+    /// Answers come on a group, to all who have asked.
+    is_shared: bool,
     /// A wider hole is left to the image, where there is one.
     pub(super) hole_max: u64,
     /// Holes that were.
     pub(super) too_wide: u64,
+}
+
+impl Requests {
+    /// Whether a packet may be an answer. It came from the server's address, or by its group, which
+    /// anybody may forge.
+    pub(super) fn is_asked(&self, header: &Header) -> bool {
+        if self.is_shared { self.machine.is_asked_in_part(header) } else { self.machine.is_asked(header) }
+    }
 }
 
 /// The outcome of a channel's recovery.
@@ -72,6 +83,7 @@ impl<L> ChannelRecovery<L> {
         }
         let requests = plan.requests.as_ref().map(|requests| Requests {
             machine: Rerequester::new(requests.retry),
+            is_shared: requests.proxy.is_some(),
             hole_max: requests.hole_max,
             too_wide: 0,
         });

@@ -9,16 +9,11 @@ use market::Line;
 use market::framing::Framing;
 use market::framing::mdp3::Mdp3Packet;
 use market::mdp3::LoopLines;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use wirepath::counters::{Counter, Scope, Unit};
 
 use super::link::PACKET_LEN_MAX;
-use super::plan::LoopLine;
+use super::plan::RecoveryGroup;
 
-/// Bytes that wait in the kernel while the worker is busy: 50 ms of a loop of 4,000 packets a
-/// second. The kernel allows less where `net.core.rmem_max` is lower, and then the next loop brings
-/// what was dropped.
-const SOCKET_LEN: usize = 1 << 19;
 /// Time between two attempts to join.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Datagrams of no use that are read before others are served.
@@ -30,8 +25,10 @@ pub(super) struct LoopCounters {
     joined: Counter,
     /// Packets that were passed to the worker.
     packets: Counter,
-    /// Copies of the other line.
+    /// Copies of packets that were passed.
     duplicates: Counter,
+    /// Packets that one line alone has brought: lost on the others, or forged.
+    unconfirmed: Counter,
     /// Packets of senders that are none of the line's.
     other_sender: Counter,
     /// Packets that are none of MDP 3.0, or too long for one.
@@ -45,6 +42,7 @@ impl LoopCounters {
             joined: scope.counter("joined", Unit::Events),
             packets: scope.counter("packets", Unit::Datagrams),
             duplicates: scope.counter("duplicates", Unit::Datagrams),
+            unconfirmed: scope.counter("unconfirmed", Unit::Datagrams),
             other_sender: scope.counter("other_sender", Unit::Datagrams),
             malformed: scope.counter("malformed", Unit::Datagrams),
         }
@@ -53,7 +51,7 @@ impl LoopCounters {
 
 /// The lines of one loop.
 pub(super) struct JoinedLoop {
-    lines: Vec<LoopLine>,
+    lines: Vec<RecoveryGroup>,
     interface: Ipv4Addr,
     /// For each line, while the loop is wanted.
     sockets: Vec<UdpSocket>,
@@ -65,8 +63,8 @@ pub(super) struct JoinedLoop {
 
 impl JoinedLoop {
     /// A loop that is not joined.
-    pub(super) fn new(lines: &[LoopLine], interface: Ipv4Addr) -> Self {
-        let (sockets, merged) = (Vec::with_capacity(lines.len()), LoopLines::new());
+    pub(super) fn new(lines: &[RecoveryGroup], interface: Ipv4Addr) -> Self {
+        let (sockets, merged) = (Vec::with_capacity(lines.len()), LoopLines::new(lines.len()));
         Self { lines: lines.to_vec(), interface, sockets, merged, not_before_ns: 0, turn: 0 }
     }
 
@@ -78,9 +76,10 @@ impl JoinedLoop {
         self.not_before_ns = now_ns.saturating_add(RETRY_NS);
         self.sockets.clear();
         for line in &self.lines {
-            self.sockets.push(member(line, self.interface)?);
+            self.sockets.push(line.join(self.interface)?);
             counters.joined.inc();
         }
+        self.merged.join(now_ns);
         Ok(())
     }
 
@@ -90,15 +89,14 @@ impl JoinedLoop {
         self.not_before_ns = 0;
     }
 
-    /// The next packet that no line has brought before. `None` where none came, or too many that
-    /// are of no use.
-    pub(super) fn next(&mut self, counters: &mut LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
+    /// The next packet that its lines agree on. `None` where none came, or too many that are of no
+    /// use.
+    pub(super) fn next(&mut self, now_ns: u64, counters: &LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
         // One byte more than a packet shows that one is too long.
         let mut bytes = [0; PACKET_LEN_MAX + 1];
         for _ in 0..LOOKS_MAX {
             let (idx, len, sender) = self.receive(&mut bytes)?;
-            let senders = &self.lines[idx].senders;
-            if !senders.is_empty() && !senders.iter().any(|&own| sender == IpAddr::V4(own)) {
+            if !self.lines[idx].takes(sender) {
                 counters.other_sender.inc();
                 continue;
             }
@@ -106,11 +104,14 @@ impl JoinedLoop {
                 counters.malformed.inc();
                 continue;
             };
-            if self.merged.is_new(Line(idx), &packet.raw) {
+            let before = *self.merged.counts();
+            let passes = self.merged.offer(Line(idx), &packet.raw, &bytes[..len], now_ns);
+            counters.duplicates.add(self.merged.counts().duplicates - before.duplicates);
+            counters.unconfirmed.add(self.merged.counts().unconfirmed - before.unconfirmed);
+            if passes {
                 counters.packets.inc();
                 return Some(copy);
             }
-            counters.duplicates.inc();
         }
         None
     }
@@ -125,22 +126,4 @@ impl JoinedLoop {
         }
         None
     }
-}
-
-/// A socket that is a member of the line's group. Other processes of this host may be too, which
-/// the standard library does not allow (`SO_REUSEADDR`).
-fn member(line: &LoopLine, interface: Ipv4Addr) -> io::Result<UdpSocket> {
-    let flags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_recv_buffer_size(&socket, SOCKET_LEN)?;
-    rustix::net::bind(&socket, &line.group)?;
-    let group = line.group.ip();
-    if line.senders.is_empty() {
-        sockopt::set_ip_add_membership(&socket, group, &interface)?;
-    }
-    for sender in &line.senders {
-        sockopt::set_ip_add_source_membership(&socket, group, &interface, sender)?;
-    }
-    Ok(socket.into())
 }

@@ -59,8 +59,8 @@ impl LoopService {
     }
 
     /// The next packet of either loop. The loop of definitions is left with the last of them.
-    pub(super) fn next(&mut self, counters: &mut LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
-        if let Some(packet) = self.definitions.next(counters) {
+    pub(super) fn next(&mut self, now_ns: u64, counters: &LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
+        if let Some(packet) = self.definitions.next(now_ns, counters) {
             if let Ok(parsed) = Mdp3Packet::parse(&packet) {
                 parsed.messages().for_each(|message| _ = self.defined.take(message));
             }
@@ -70,6 +70,6 @@ impl LoopService {
             }
             return Some(packet);
         }
-        self.snapshots.next(counters)
+        self.snapshots.next(now_ns, counters)
     }
 }

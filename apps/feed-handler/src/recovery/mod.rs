@@ -14,7 +14,8 @@
 //!
 //! The loops of MDP 3.0 are groups that bring each book's snapshot, and each instrument's
 //! definition, again and again. The thread joins them with kernel sockets while the worker wants
-//! them, drops the second line's copies ([`market::mdp3::LoopLines`]), and passes packets on. The
+//! them, and passes those packets on of which two lines have brought the same bytes
+//! ([`market::mdp3::LoopLines`]). The
 //! worker applies each snapshot, and what it has queued behind it, to one book
 //! ([`market::mdp3::Recovery`]): one packet in each turn.
 //!
@@ -26,6 +27,7 @@
 
 mod connection;
 mod glimpse;
+mod group;
 mod image;
 mod link;
 mod loop_lines;
@@ -40,5 +42,5 @@ mod unit_stream;
 pub(crate) use link::{Answer, Command, PACKET_LEN_MAX, WorkerEnd};
 #[cfg(test)]
 pub(crate) use link::{ThreadEnd, link};
-pub use plan::{ImagePlan, ImageSource, LoopLine, LoopPlan, ProxyPlan, RecoveryPlan, RequestPlan};
+pub use plan::{ImagePlan, ImageSource, LoopPlan, ProxyPlan, RecoveryGroup, RecoveryPlan, RequestPlan};
 pub(crate) use thread::{RecoveryThread, start};

@@ -26,10 +26,10 @@ pub struct RecoveryPlan {
 #[derive(Clone, Debug)]
 pub struct LoopPlan {
     /// The lines of the snapshots (market recovery).
-    pub snapshots: Vec<LoopLine>,
+    pub snapshots: Vec<RecoveryGroup>,
     /// The lines of the definitions (replay). By default none: how many levels the venue publishes
     /// of an instrument is then known only where the live feed says it.
-    pub definitions: Vec<LoopLine>,
+    pub definitions: Vec<RecoveryGroup>,
     /// The address of the interface that joins them. By default 0.0.0.0: the kernel's routes
     /// decide.
     pub interface: Ipv4Addr,
@@ -37,11 +37,11 @@ pub struct LoopPlan {
     pub limits: RecoveryConfig,
 }
 
-/// One line of a loop.
+/// A group that brings messages again: a line of a loop, or gap responses.
 #[derive(Clone, Debug)]
-pub struct LoopLine {
-    /// Its group and port.
-    pub group: SocketAddrV4,
+pub struct RecoveryGroup {
+    /// Its address and port.
+    pub address: SocketAddrV4,
     /// The only accepted senders; empty for any.
     pub senders: Vec<Ipv4Addr>,
 }
@@ -63,12 +63,13 @@ pub struct RequestPlan {
 }
 
 /// Cboe's gap request proxy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ProxyPlan {
     /// The login.
     pub login: Login,
-    /// The group of the gap responses.
-    pub group: SocketAddrV4,
+    /// The group of the gap responses. Each comes once and on no other line, so its messages are
+    /// believed where they were requested: who can send as one of the senders can forge them.
+    pub group: RecoveryGroup,
     /// The address of the interface that joins it. By default 0.0.0.0: the kernel's routes decide.
     pub interface: Ipv4Addr,
 }

@@ -19,7 +19,8 @@ const AWAITED_MAX: usize = 64;
 pub(super) struct Proxy {
     server: SocketAddrV4,
     plan: ProxyPlan,
-    /// Brings the messages. Anybody may send to a group: the worker takes only what is missing.
+    /// Brings the messages. Anybody may send to a group: the worker takes only what it has
+    /// requested.
     group: UdpSocket,
     stream: Option<UnitStream>,
     is_logged_in: bool,
@@ -31,9 +32,7 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Joins the group. The proxy itself is connected to when it is first polled.
     pub(super) fn open(server: SocketAddrV4, plan: ProxyPlan) -> io::Result<Self> {
-        let group = UdpSocket::bind(plan.group)?;
-        group.join_multicast_v4(plan.group.ip(), &plan.interface)?;
-        group.set_nonblocking(true)?;
+        let group = plan.group.join(plan.interface)?;
         let awaited = Vec::with_capacity(AWAITED_MAX);
         Ok(Self { server, plan, group, stream: None, is_logged_in: false, not_before_ns: 0, awaited })
     }
@@ -92,6 +91,6 @@ impl Proxy {
     }
 
     pub(super) fn receive(&self) -> Received {
-        receive(&self.group)
+        receive(&self.group, |sender| self.plan.group.takes(sender))
     }
 }

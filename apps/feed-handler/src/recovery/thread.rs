@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use market::Capacity;
-use wirepath::counters::Scope;
+use wirepath::counters::{Counter, Scope, Unit};
 
 use super::image::{ImageBooks, ImageClient, ImageJob, ImageStep};
 use super::link::{Answer, Command, ThreadEnd, WorkerEnd, link};
@@ -59,7 +59,9 @@ pub(crate) fn start<P: Protocol>(
     let spare = has_images.then(|| Box::new(P::Books::allocate(capacity)));
     let (worker, thread) = link();
     let (jobs, loop_counters) = (VecDeque::new(), LoopCounters::new(scope));
-    let service = Service::<P> { services, link: thread, spare, jobs, current: None, loop_counters, events };
+    let other_sender = scope.scope("answers").counter("other_sender", Unit::Datagrams);
+    let service =
+        Service::<P> { services, link: thread, spare, jobs, current: None, other_sender, loop_counters, events };
     let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
     let handle = handle.map_err(|error| Error::Failed(format!("cannot start the recovery thread: {error}")))?;
     Ok(Some((worker, RecoveryThread(handle))))
@@ -87,6 +89,8 @@ struct Service<P: Protocol> {
     spare: Option<Box<P::Books>>,
     jobs: VecDeque<ImageJob>,
     current: Option<Image<P>>,
+    /// Packets of a group of answers whose senders are none of its own.
+    other_sender: Counter,
     loop_counters: LoopCounters,
     events: Sender<Event>,
 }
@@ -116,7 +120,7 @@ impl SetService {
         };
         let requests = match &set.recovery.requests {
             None => None,
-            Some(plan) => Some(match plan.proxy {
+            Some(plan) => Some(match plan.proxy.clone() {
                 None => {
                     let requests = UdpRequests::open(plan, format).map_err(|error| failed(plan.server, error))?;
                     RequestService::Udp(requests)
@@ -205,7 +209,7 @@ impl<P: Protocol> Service<P> {
                 if link.answers.is_full() {
                     break;
                 }
-                let Some(bytes) = loops.next(loop_counters) else { break };
+                let Some(bytes) = loops.next(now_ns, loop_counters) else { break };
                 has_worked = true;
                 let _ = link.answers.push(Answer::LoopPacket { set, bytes });
             }
@@ -217,7 +221,7 @@ impl<P: Protocol> Service<P> {
     }
 
     fn poll_requests(&mut self, now_ns: u64) -> bool {
-        let Self { services, link, events, .. } = self;
+        let Self { services, link, events, other_sender, .. } = self;
         let mut has_worked = false;
         for (set, service) in (0_u16..).zip(services) {
             let outcome = match &mut service.requests {
@@ -248,6 +252,7 @@ impl<P: Protocol> Service<P> {
                     Received::TooLong => {
                         service.tell("an answer is longer than any packet of the feed, and is dropped".into(), events);
                     }
+                    Received::Foreign => other_sender.inc(),
                     Received::Nothing => break,
                 }
             }

@@ -2,7 +2,7 @@
 //! socket that asked.
 
 use std::io::{self, ErrorKind};
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 
 use arrayvec::ArrayVec;
 use market::RerequestRange;
@@ -26,6 +26,8 @@ pub(super) enum Received {
     Packet(ArrayVec<u8, PACKET_LEN_MAX>),
     /// Longer than any packet of the feed.
     TooLong,
+    /// From a sender that is none of the group's.
+    Foreign,
     Nothing,
 }
 
@@ -55,16 +57,18 @@ impl UdpRequests {
     }
 
     pub(super) fn receive(&self) -> Received {
-        receive(&self.socket)
+        receive(&self.socket, |_| true)
     }
 }
 
-/// The next datagram of a socket that does not block.
-pub(super) fn receive(socket: &UdpSocket) -> Received {
+/// The next datagram of a socket that does not block. One whose sender is none that `takes` accepts
+/// is [`Received::Foreign`].
+pub(super) fn receive(socket: &UdpSocket, takes: impl Fn(IpAddr) -> bool) -> Received {
     // One byte more than a packet shows that one is too long.
     let mut bytes = [0; PACKET_LEN_MAX + 1];
-    match socket.recv(&mut bytes) {
-        Ok(len) => match bytes[..len].try_into() {
+    match socket.recv_from(&mut bytes) {
+        Ok((_, sender)) if !takes(sender.ip()) => Received::Foreign,
+        Ok((len, _)) => match bytes[..len].try_into() {
             Ok(packet) => Received::Packet(packet),
             Err(_) => Received::TooLong,
         },

@@ -105,15 +105,21 @@ impl Venue {
     }
 
     /// Cboe's gap request proxy: refuses the first request for want of quota, and sends the others'
-    /// messages to the gap group.
-    pub(crate) fn serve_gaps(&self, listener: &TcpListener) {
+    /// messages to the gap group. Before each answer somebody else sends one with other messages
+    /// there, where he has any.
+    pub(crate) fn serve_gaps(&self, listener: &TcpListener, forged: &[Vec<u8>]) {
         let group = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let forger = UdpSocket::bind("127.0.0.9:0").unwrap();
         let mut is_first = true;
         self.serve(listener, |message, client| match message {
             ClientMessage::Login(_) => answer(client, &[ServerMessage::LoginReply { status: b'A' }.emit().to_vec()]),
             ClientMessage::GapRequest { unit, first, count } => {
                 let status = if std::mem::take(&mut is_first) { b'S' } else { b'A' };
                 answer(client, &[ServerMessage::GapResponse { unit, first, count, status }.emit().to_vec()]);
+                if status == b'A' && !forged.is_empty() {
+                    let count = usize::from(count).min(forged.len());
+                    forger.send_to(&unit_packet(first.into(), &forged[..count]), GAP_GROUP).unwrap();
+                }
                 if status == b'A' {
                     let packet = unit_packet(first.into(), self.wanted(first.into(), count.into()));
                     group.send_to(&packet, GAP_GROUP).unwrap();

@@ -25,8 +25,8 @@ pub struct AnswerCounts {
     pub messages: u64,
     /// Messages that filled a hole.
     pub delivered: u64,
-    /// Packets that brought nothing missing: of another session, without messages, beyond all known
-    /// numbers.
+    /// Packets that nobody has asked for: of another session, without messages, beyond all known
+    /// numbers, outside of the requests under way.
     pub unasked: u64,
     /// Packets that found the window full, and have to be requested again.
     pub full: u64,
@@ -60,21 +60,16 @@ impl<H> Arbiter<H> {
     pub fn offer_answer(&mut self, header: &Header) -> Verdict {
         assert!(self.restarting.is_none(), "poll until it gives None before an answer is offered");
         self.offered = None;
+        if header.kind != PacketKind::Data || self.session() != Some(header.session) {
+            return self.refuse_answer(header);
+        }
+        let place = self.place_answer(header);
+        if header.end() > self.next_seq() && place.is_none() {
+            return self.refuse_answer(header);
+        }
         self.answers.packets += 1;
         self.answers.messages += u64::from(header.count);
-        if header.kind != PacketKind::Data || self.session() != Some(header.session) {
-            self.answers.unasked += 1;
-            self.answers.dropped += u64::from(header.count);
-            return Verdict::Discard;
-        }
-        if header.end() <= self.next_seq() {
-            return self.refuse(header);
-        }
-        let Some(arrival) = self.place_answer(header) else {
-            self.answers.unasked += 1;
-            self.answers.dropped += u64::from(header.count);
-            return Verdict::Discard;
-        };
+        let Some(arrival) = place.filter(|_| header.end() > self.next_seq()) else { return self.refuse(header) };
         if header.seq <= self.next_seq() {
             return self.take(arrival);
         }
@@ -88,6 +83,16 @@ impl<H> Arbiter<H> {
         }
         self.offered = Some(Offered::BehindHole(arrival));
         Verdict::Keep
+    }
+
+    /// Counts a packet that answers no request, and is [not](crate::Rerequester::is_asked) to be
+    /// offered.
+    pub fn refuse_answer(&mut self, header: &Header) -> Verdict {
+        self.answers.packets += 1;
+        self.answers.messages += u64::from(header.count);
+        self.answers.unasked += 1;
+        self.answers.dropped += u64::from(header.count);
+        Verdict::Discard
     }
 
     /// Makes the oldest hole a gap at once: no answer will fill it. [`Arbiter::poll`] reports it.

@@ -37,7 +37,8 @@
 //! ```
 //!
 //! Answers are parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
-//! server's address only), and reported with [`Rerequester::answer_received`]. On
+//! server's address only, and where they [were requested](Rerequester::is_asked): anybody may send
+//! packets with that address), and reported with [`Rerequester::answer_received`]. On
 //! [`Output::Restart`] call
 //! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it as
 //! long as [`RetryPolicy::wait_ns`], and large enough for the packets that arrive meanwhile.
@@ -228,6 +229,13 @@ impl Rerequester {
     pub fn is_asked(&self, header: &Header) -> bool {
         let is_within = |range: Gap| range.from <= header.seq && header.end() <= range.to.saturating_add(1);
         header.count > 0 && self.outstanding.iter().any(|pending| is_within(pending.range))
+    }
+
+    /// Whether a packet of a group on which all requests are answered, in the packets of the feed,
+    /// has a message of a request that is under way.
+    pub fn is_asked_in_part(&self, header: &Header) -> bool {
+        let overlaps = |range: Gap| header.seq <= range.to && range.from < header.end();
+        self.outstanding.iter().any(|pending| overlaps(pending.range))
     }
 
     /// The server has no message before `seq` any more: requests that begin before it are refused,

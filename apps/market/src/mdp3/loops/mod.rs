@@ -3,9 +3,11 @@
 //! Their numbers begin at 1 with each loop, so [`crate::AbChannel`] would take a new loop for late
 //! packets. What they carry needs no order either: a snapshot says itself of which live packet it
 //! is, and a definition is the same in each loop. So the lines are merged by what makes a packet
-//! one of its kind, its number and its send time, which both lines share: the first copy passes at
-//! once, the second is dropped, and nothing waits. A forged packet can displace none, because it
-//! would have to know a send time to the nanosecond.
+//! one of its kind, its number, its send time and its bytes, which both lines share.
+//!
+//! Anybody may send to a group. So a packet passes when two lines have brought the same bytes; one
+//! that a line lost comes with the next loop. Where all other lines are silent, or there is none,
+//! a packet passes at once: then who can send as one of the line's senders is believed.
 //!
 //! Whether a loop is whole is not asked of the packets' numbers: [`super::Recovery`] and
 //! [`DefinitionLoop`] count the instruments, because those that one loop loses come with the next.
@@ -14,20 +16,32 @@ mod definitions;
 
 pub use definitions::DefinitionLoop;
 
+use core::hash::BuildHasher;
+use std::hash::RandomState;
+
 use crate::arbitration::Line;
 use crate::framing::mdp3::Mdp3Header;
 
-/// Packets that are remembered: the slower line may be so many packets behind. A copy that is
+/// Numbers that are remembered: the slower line may be so many packets behind. A copy that is
 /// farther behind passes as new, and costs its messages again.
 const REMEMBERED: usize = 1_024;
+/// Packets of one number that are remembered, so that a forged one does not displace the other
+/// line's.
+const WAYS: usize = 4;
+/// Lines that bring nothing for so long do not confirm anything: loops are never silent, because
+/// they have heartbeats.
+const SILENT_NS: u64 = 3_000_000_000;
 
 /// The counts of a loop's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounts {
-    /// Packets that passed, by line: A, then B, then all others.
-    pub first: [u64; 3],
-    /// Copies of packets that had passed.
+    /// Packets that passed, by the line that brought the last copy they needed: A, then B, then all
+    /// others.
+    pub passed: [u64; 3],
+    /// Copies of packets that had passed, or of the same line.
     pub duplicates: u64,
+    /// Packets that no other line has brought: lost there, or forged.
+    pub unconfirmed: u64,
     /// Loops that began: packets with number 1.
     pub begun: u64,
     /// Packets that no line had brought when one with a later number of their loop came. Some may
@@ -42,50 +56,94 @@ pub struct LoopCounts {
 /// use market::framing::mdp3::Mdp3Header;
 /// use market::mdp3::LoopLines;
 ///
-/// let mut lines = LoopLines::new();
-/// let packet = |seq, sent_ns| Mdp3Header { seq, sent_ns };
-/// assert!(lines.is_new(Line::A, &packet(1, 10)));
-/// assert!(!lines.is_new(Line::B, &packet(1, 10)), "the other line's copy");
-/// assert!(lines.is_new(Line::B, &packet(2, 20)), "lost on line A");
-/// assert!(lines.is_new(Line::A, &packet(1, 90)), "the next loop");
+/// let mut lines = LoopLines::new(2);
+/// lines.join(0);
+/// let packet = |seq| Mdp3Header { seq, sent_ns: 10 };
+/// assert!(!lines.offer(Line::A, &packet(1), b"bytes", 0), "it waits for the other line's copy");
+/// assert!(lines.offer(Line::B, &packet(1), b"bytes", 0));
+/// assert!(!lines.offer(Line::B, &packet(2), b"forged", 0));
+/// assert!(!lines.offer(Line::A, &packet(2), b"other bytes", 0));
 /// ```
 #[derive(Debug)]
 pub struct LoopLines {
-    /// Number and send time of the last packet in each place, which its number chooses.
-    recent: Box<[(u32, u64)]>,
+    /// The last packets of each place, which their number chooses; the newest first.
+    recent: Box<[[Seen; WAYS]]>,
+    /// When each line brought something last.
+    heard_ns: Vec<u64>,
+    /// Drawn, so that nobody can make other bytes of the same digest.
+    digests: RandomState,
     last: u32,
     counts: LoopCounts,
 }
 
-impl Default for LoopLines {
-    fn default() -> Self {
-        Self::new()
-    }
+/// A packet that came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    seq: u32,
+    sent_ns: u64,
+    digest: u64,
+    line: Line,
+    has_passed: bool,
 }
 
 impl LoopLines {
-    /// Lines without a packet yet: on the way into their group, and after it was left.
-    pub fn new() -> Self {
-        Self { recent: vec![(0, 0); REMEMBERED].into(), last: 0, counts: LoopCounts::default() }
+    /// So many lines, without a packet yet.
+    pub fn new(lines: usize) -> Self {
+        Self {
+            recent: vec![[Seen::default(); WAYS]; REMEMBERED].into(),
+            heard_ns: vec![0; lines],
+            digests: RandomState::new(),
+            last: 0,
+            counts: LoopCounts::default(),
+        }
     }
 
-    /// Whether no line has brought this packet. Costs a look into memory of 16 KiB.
-    pub fn is_new(&mut self, line: Line, packet: &Mdp3Header) -> bool {
-        let Mdp3Header { seq, sent_ns } = *packet;
+    /// Their groups are joined: none of them is silent so far.
+    pub fn join(&mut self, now_ns: u64) {
+        self.heard_ns.fill(now_ns);
+    }
+
+    /// Whether a packet, all of whose bytes are given, passes now. Costs a digest of the bytes, and
+    /// a look into memory of 160 KiB.
+    ///
+    /// Panics where there is no such line.
+    pub fn offer(&mut self, line: Line, header: &Mdp3Header, bytes: &[u8], now_ns: u64) -> bool {
+        self.heard_ns[line.0] = now_ns;
+        let is_silent = |&heard_ns: &u64| now_ns.saturating_sub(heard_ns) >= SILENT_NS;
+        let mut others = self.heard_ns.iter().enumerate().filter(|&(idx, _)| idx != line.0);
+        let is_alone = others.all(|(_, heard_ns)| is_silent(heard_ns));
+        let Mdp3Header { seq, sent_ns } = *header;
+        let digest = self.digests.hash_one(bytes);
         let place = &mut self.recent[seq as usize % REMEMBERED];
-        if *place == (seq, sent_ns) {
-            self.counts.duplicates += 1;
-            return false;
-        }
-        *place = (seq, sent_ns);
-        self.counts.first[line.0.min(2)] += 1;
+        let is_same = |seen: &&mut Seen| (seen.seq, seen.sent_ns, seen.digest) == (seq, sent_ns, digest);
+        let passes = match place.iter_mut().find(is_same) {
+            Some(seen) => {
+                let passes = !seen.has_passed && (seen.line != line || is_alone);
+                seen.has_passed |= passes;
+                self.counts.duplicates += u64::from(!passes);
+                passes
+            }
+            None => {
+                place.rotate_right(1);
+                let displaced =
+                    core::mem::replace(&mut place[0], Seen { seq, sent_ns, digest, line, has_passed: is_alone });
+                self.counts.unconfirmed += u64::from(displaced.sent_ns > 0 && !displaced.has_passed);
+                self.follow(seq);
+                is_alone
+            }
+        };
+        self.counts.passed[line.0.min(2)] += u64::from(passes);
+        passes
+    }
+
+    /// Counts loops, and numbers that no line has brought.
+    fn follow(&mut self, seq: u32) {
         self.counts.begun += u64::from(seq == 1);
         // The first packet is any of its loop, and one that goes back begins another, or is late.
         if self.last > 0 && seq > self.last {
             self.counts.skipped += u64::from(seq - self.last - 1);
         }
         self.last = seq;
-        true
     }
 
     /// The counts so far.

@@ -3,36 +3,62 @@ use super::super::layout::{AdminHeartbeat, FutureDefinitionRoot, emit_head};
 use super::*;
 use crate::sbe::Block;
 
-/// Brings packets, each of a line with a number of loop 1, 2 …, and returns which were new.
+const LATER_NS: u64 = 2 * SILENT_NS;
+
+/// Two lines that are joined.
+fn lines() -> LoopLines {
+    let mut lines = LoopLines::new(2);
+    lines.join(LATER_NS);
+    lines
+}
+
+/// Brings packets, each of a line with a number of loop 1, 2 …, and returns which passed.
 fn bring(lines: &mut LoopLines, packets: &[(Line, u64, u32)]) -> Vec<bool> {
     let header = |round: u64, seq: u32| Mdp3Header { seq, sent_ns: round * 1_000 + u64::from(seq) };
-    packets.iter().map(|&(line, round, seq)| lines.is_new(line, &header(round, seq))).collect()
+    packets.iter().map(|&(line, round, seq)| lines.offer(line, &header(round, seq), b"true", LATER_NS)).collect()
 }
 
 #[test]
-fn packets_of_the_next_loop_are_new_although_their_numbers_came_before() {
-    let mut lines = LoopLines::new();
+fn packet_passes_with_its_second_line_in_each_loop() {
+    let mut lines = lines();
     let packets =
         [(Line::A, 1, 1), (Line::A, 1, 2), (Line::B, 1, 1), (Line::A, 2, 1), (Line::B, 1, 2), (Line::B, 2, 1)];
-    assert_eq!(bring(&mut lines, &packets), [true, true, false, true, false, false]);
-    assert_eq!(*lines.counts(), LoopCounts { first: [3, 0, 0], duplicates: 3, begun: 2, skipped: 0 });
+    assert_eq!(bring(&mut lines, &packets), [false, false, true, false, true, true]);
+    assert_eq!(lines.counts().passed, [0, 3, 0]);
+    assert_eq!((lines.counts().begun, lines.counts().skipped, lines.counts().duplicates), (2, 0, 0));
+    assert_eq!(bring(&mut lines, &packets), [false; 6]);
+    assert_eq!(lines.counts().duplicates, 6);
 }
 
 #[test]
-fn packet_that_one_line_lost_passes_from_the_other_even_when_it_is_late() {
-    let mut lines = LoopLines::new();
-    let packets =
-        [(Line::A, 1, 4), (Line::A, 1, 7), (Line::B, 1, 4), (Line::B, 1, 5), (Line::B, 1, 6), (Line::B, 1, 7)];
-    assert_eq!(bring(&mut lines, &packets), [true, true, false, true, true, false]);
-    assert_eq!((lines.counts().first, lines.counts().skipped), ([2, 2, 0], 2));
+fn packet_that_one_line_lost_comes_with_the_next_loop() {
+    let mut lines = lines();
+    let packets = [(Line::A, 1, 4), (Line::B, 1, 4), (Line::B, 1, 5), (Line::B, 2, 5), (Line::A, 2, 5)];
+    assert_eq!(bring(&mut lines, &packets), [false, true, false, false, true]);
 }
 
 #[test]
-fn forged_packet_displaces_none() {
-    let mut lines = LoopLines::new();
-    let forged = Mdp3Header { seq: 1, sent_ns: u64::MAX };
-    assert!(lines.is_new(Line::A, &forged) && !lines.is_new(Line::A, &forged));
-    assert_eq!(bring(&mut lines, &[(Line::A, 1, 1), (Line::B, 1, 2), (Line::A, 1, 3)]), [true; 3]);
+fn forged_packet_passes_nothing_and_displaces_none() {
+    let mut lines = lines();
+    let header = Mdp3Header { seq: 1, sent_ns: 1_001 };
+    assert_eq!(bring(&mut lines, &[(Line::A, 1, 1)]), [false]);
+    // With the true number and time too, on either line, and again and again.
+    for line in [Line::A, Line::B, Line::A] {
+        assert!(!lines.offer(line, &header, if line == Line::A { b"forged" } else { b"other" }, LATER_NS));
+    }
+    assert!(!lines.offer(Line::B, &Mdp3Header { seq: 1, sent_ns: u64::MAX }, b"forged", LATER_NS));
+    assert_eq!(bring(&mut lines, &[(Line::B, 1, 1)]), [true]);
+}
+
+#[test]
+fn line_is_believed_alone_when_the_others_are_silent_and_no_sooner() {
+    let header = Mdp3Header { seq: 1, sent_ns: 1 };
+    let mut lines = lines();
+    assert!(!lines.offer(Line::A, &header, b"true", LATER_NS + SILENT_NS - 1));
+    assert!(lines.offer(Line::A, &header, b"true", LATER_NS + SILENT_NS));
+    let mut one = LoopLines::new(1);
+    one.join(0);
+    assert!(one.offer(Line::A, &header, b"true", 0) && !one.offer(Line::A, &header, b"true", 0));
 }
 
 fn definition(security_id: i32, total: u32) -> Vec<u8> {
