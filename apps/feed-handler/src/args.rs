@@ -45,6 +45,10 @@ pub struct RunArgs {
     /// Stop after this many seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) seconds: Option<Duration>,
+    /// Let other machines read the books by RDMA, with `wirepath rdma books`: over this port of the
+    /// machine, which is another one than the feed's.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) expose: Option<String>,
     #[command(flatten)]
     pub(crate) worker: WorkerArgs,
     /// The options of the output.

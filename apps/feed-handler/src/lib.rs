@@ -6,6 +6,7 @@
 //!  live port, one worker a queue ──────┴▶ intake ─▶ Ethernet ─▶ IPv4 ─▶ join ─▶ UDP ─▶ feed ─▶ books
 //!  [device]                                                            [join]       [feed] ⇅ rings
 //!                                                     servers ◀── kernel sockets ──▶ [recovery] thread
+//!                               other machines ◀── RDMA READ ── slots ── [expose] thread
 //! ```
 //!
 //! The binary is a thin command line over this library. A user's request is a [`ReplayPlan`] or a
@@ -24,6 +25,9 @@ pub mod format;
 pub mod join;
 pub mod recovery;
 
+pub mod expose;
+
+mod channels;
 mod event;
 mod memory;
 mod watch;
@@ -36,6 +40,7 @@ pub mod report;
 
 mod error;
 
+pub use channels::{Channels, Place};
 pub use error::Error;
 pub use event::{Event, Progress};
 pub use format::Format;

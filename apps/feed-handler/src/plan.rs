@@ -16,6 +16,7 @@ use wirepath::worker::live::LiveConfig;
 use crate::args::{OutputArgs, ReplayArgs, RunArgs, WorkerArgs};
 use crate::config::Config;
 use crate::error::Error;
+use crate::expose::ExposePlan;
 use crate::feed::{GROUPS_MAX, SetConfig, Tops};
 use crate::format::Format;
 use crate::values::{CapacityPlan, WorkerPlan};
@@ -73,6 +74,8 @@ pub struct RunPlan {
     pub live: LiveConfig,
     /// Its length; `None` until a signal.
     pub duration: Option<Duration>,
+    /// Where other machines read the books; `None` for nowhere.
+    pub expose: Option<ExposePlan>,
 }
 
 impl FeedPlan {
@@ -213,7 +216,8 @@ impl RunArgs {
         if let Some(interface) = &self.interface {
             live.port.set_interface(interface);
         }
-        Ok(RunPlan { feed: feed_plan(format, &config, &self.worker, &self.output), live, duration: self.seconds })
+        let feed = feed_plan(format, &config, &self.worker, &self.output);
+        Ok(RunPlan { feed, live, duration: self.seconds, expose: config.expose(self.expose.as_deref()) })
     }
 }
 

@@ -2,6 +2,7 @@
 //! events until a signal or the end of its time, and the sum of the results. The workers of a
 //! replay are the same: only the source of their frames, their clock and their nodes differ.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +18,7 @@ use wirepath::worker::{Ended, HostProvider, StopFlag, WorkerBuilder};
 use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
+use crate::expose::Exposure;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
 use crate::format::{AllocatedBooks, CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
 use crate::plan::{FeedPlan, RunPlan};
@@ -34,6 +36,19 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, report: impl FnMut(Event)) -> Result
 /// The same; each worker passes the events of its channels to clones of the sink that `sinks` makes
 /// for it, on the worker's thread and before its first packet.
 pub fn run_with<S: EventSink + Clone>(
+    plan: &RunPlan,
+    stop: &StopFlag,
+    mut report: impl FnMut(Event),
+    sinks: impl Fn(&SinkContext) -> Result<S, Error> + Send + Sync + 'static,
+) -> Result<Summary, Error> {
+    let Some(expose) = &plan.expose else { return run_to_end(plan, stop, report, sinks) };
+    let exposure = Arc::new(Exposure::open(expose, &plan.live.queues)?);
+    report(Event::Notice(exposure.notice(expose)));
+    let exposed = Arc::clone(&exposure);
+    run_to_end(plan, stop, report, move |context| Ok((sinks(context)?, exposed.sink(context)?)))
+}
+
+fn run_to_end<S: EventSink + Clone>(
     plan: &RunPlan,
     stop: &StopFlag,
     mut report: impl FnMut(Event),

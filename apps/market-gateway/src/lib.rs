@@ -12,7 +12,6 @@
 //! worker's thread, and waits for nobody.
 #![forbid(unsafe_code)]
 
-mod channels;
 mod counts;
 mod sink;
 

@@ -18,12 +18,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use feed_handler::{Error, SinkContext};
+use feed_handler::{Channels, Error, Place, SinkContext};
 use market::event::{Add, Clear, Event};
 use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
 use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingWriter};
 
-use crate::channels::{Channels, Place};
 use crate::counts::GatewayCounts;
 
 /// Quotes that one turn marks: some microseconds.
@@ -208,7 +207,7 @@ impl RingSink {
     fn publish_event<B: Books>(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &B, flags: Flags) {
         let book = change.map(|change| change.book).or_else(|| books.find(event.symbol()?));
         let is_stale = book.map_or(self.is_stale, |book| books.is_stale(book)) || self.image.is_some();
-        let is_end = ends_event(event, books);
+        let is_end = B::ends_event(event);
         let flags = if is_end { flags.and(Flags::END_OF_EVENT) } else { flags };
         let exchange_ns = self.publish(seq, *event, if is_stale { flags.and(Flags::STALE) } else { flags });
         match event {
@@ -317,22 +316,6 @@ fn marks(book: BookIdx, books: &impl Books) -> Flags {
         (true, _) => Flags::END_OF_EVENT.and(Flags::STALE),
         (false, true) => Flags::END_OF_EVENT.and(Flags::UNCONFIRMED),
         (false, false) => Flags::END_OF_EVENT,
-    }
-}
-
-/// Whether books may be acted on after this event. Feeds by position say so by an event of its own,
-/// IEX by a flag; in the others each message is whole.
-fn ends_event<B: Books>(event: &Event, _: &B) -> bool {
-    match event {
-        Event::PriceLevel(level) => level.complete,
-        Event::BookReset(_) => !B::BY_EVENT,
-        Event::Depth(_)
-        | Event::Order(_)
-        | Event::TradeSummary(_)
-        | Event::Numbered(_)
-        | Event::Snapshot(_)
-        | Event::OrderSnapshot(_) => false,
-        _ => true,
     }
 }
 

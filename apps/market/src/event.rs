@@ -95,6 +95,37 @@ impl Event {
             Self::Other(_) | Self::EndOfEvent(_) => return None,
         })
     }
+
+    /// Its time at the exchange, in ns.
+    pub const fn at_ns(&self) -> u64 {
+        match self {
+            Self::Add(of) => of.at_ns,
+            Self::Execute(of) => of.at_ns,
+            Self::Cancel(of) => of.at_ns,
+            Self::Delete(of) => of.at_ns,
+            Self::Replace(of) => of.at_ns,
+            Self::Modify(of) => of.at_ns,
+            Self::Trade(of) => of.at_ns,
+            Self::TradeBreak(of) => of.at_ns,
+            Self::Quote(of) => of.at_ns,
+            Self::PriceLevel(of) => of.at_ns,
+            Self::Directory(of) => of.at_ns,
+            Self::Status(of) => of.at_ns,
+            Self::System(of) => of.at_ns,
+            Self::Clear(of) => of.at_ns,
+            Self::Clock(of) => of.at_ns,
+            Self::Other(of) => of.at_ns,
+            Self::Depth(of) => of.at_ns,
+            Self::Order(of) => of.at_ns,
+            Self::TradeSummary(of) => of.at_ns,
+            Self::Numbered(of) => of.at_ns,
+            Self::BookReset(of) => of.at_ns,
+            Self::Snapshot(of) | Self::OrderSnapshot(of) => of.at_ns,
+            Self::SnapshotEnd(of) => of.at_ns,
+            Self::Instrument(of) => of.at_ns,
+            Self::EndOfEvent(of) => of.at_ns,
+        }
+    }
 }
 
 /// See [`Event::Add`].

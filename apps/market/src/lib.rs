@@ -79,8 +79,9 @@ pub use arbitration::{
 };
 pub use book::levels;
 pub use book::{
-    BookCounts, BookIdx, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop,
-    HealingBooks, LevelBooks, OrderBooks, Quotes, TopOfBook, Trust, prefetch,
+    BookCounts, BookIdx, BookSnapshot, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel,
+    DepthTop, HealingBooks, LastEvent, LevelBooks, OrderBooks, Quotes, SNAPSHOT_LEVELS, SnapshotError, TopOfBook,
+    Trust, prefetch,
 };
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, Decoder, MessageCounts, MessageError};

@@ -66,3 +66,60 @@ pub trait EventSink {
 }
 
 impl EventSink for () {}
+
+/// Two sinks, one after the other.
+impl<A: EventSink, B: EventSink> EventSink for (A, B) {
+    #[inline]
+    fn opened(&mut self, set: u16, number: u32) {
+        self.0.opened(set, number);
+        self.1.opened(set, number);
+    }
+
+    #[inline]
+    fn packet(&mut self, now_ns: u64) {
+        self.0.packet(now_ns);
+        self.1.packet(now_ns);
+    }
+
+    #[inline]
+    fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        self.0.event(seq, event, change, books);
+        self.1.event(seq, event, change, books);
+    }
+
+    fn recovered(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        self.0.recovered(seq, event, change, books);
+        self.1.recovered(seq, event, change, books);
+    }
+
+    fn gap(&mut self, gap: Gap, books: &impl Books) {
+        self.0.gap(gap, books);
+        self.1.gap(gap, books);
+    }
+
+    fn doubted(&mut self, books: &impl Books) {
+        self.0.doubted(books);
+        self.1.doubted(books);
+    }
+
+    fn rebuilt(&mut self, books: &impl Books) {
+        self.0.rebuilt(books);
+        self.1.rebuilt(books);
+    }
+
+    fn restart(&mut self) {
+        self.0.restart();
+        self.1.restart();
+    }
+
+    fn end_of_session(&mut self) {
+        self.0.end_of_session();
+        self.1.end_of_session();
+    }
+
+    #[inline]
+    fn turn<T: Books>(&mut self, books: &T, now_ns: u64) {
+        self.0.turn(books, now_ns);
+        self.1.turn(books, now_ns);
+    }
+}

@@ -2,18 +2,13 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rdma::mirror::MirrorOptions;
-use rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
+use rdma::port::{PathError, PathState, RoceNode, mtu_of, subscription};
 use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle, QpHandle};
-use rdma::wire::psn::Psn;
 use wirepath::port::{EmbeddedPort, Port};
 
 use crate::error::Error;
-
-/// A frame must fit into one buffer of the port, whatever the interface's MTU.
-const MTU_MAX: Mtu = Mtu::B2048;
 
 /// The port and its device.
 pub struct RdmaPort {
@@ -95,22 +90,6 @@ impl fmt::Debug for RdmaPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RdmaPort").field("mtu", &self.mtu).finish_non_exhaustive()
     }
-}
-
-/// The number of a first packet: another one each time, so that packets of an earlier connection
-/// are not taken for ours.
-pub(crate) fn first_psn() -> Psn {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Psn::new((now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff)
-}
-
-/// The largest payload on the port's link: 1024 bytes where the kernel knows no such interface.
-fn mtu_of(via: &str) -> Result<Mtu, String> {
-    let interface = via.rsplit(':').next().unwrap_or(via);
-    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
-    let Some(mtu) = text.and_then(|text| text.trim().parse().ok()) else { return Ok(Mtu::B1024) };
-    let largest = largest_mtu(mtu).map(|largest| largest.min(MTU_MAX));
-    largest.ok_or_else(|| format!("it has an MTU of {mtu}: RoCE needs 336 at least"))
 }
 
 /// The MTU of a code on the wire.

@@ -25,12 +25,13 @@ use wirepath_benches::tcp::orders::{self, BATCH, Mlx5Orders, Orders};
 use wirepath_benches::tcp::pair::{Cuts, PairConfig, Role, TcpPair};
 use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 use wirepath_benches::trading::depth_feed::DepthFeed;
-use wirepath_benches::trading::itch_day::{DaySize, ItchDay};
+use wirepath_benches::trading::itch_day::{DaySize, ExposedDay, ItchDay};
 
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
-    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500, itch-books, mdp3-books, \
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, \
+    feed-1, feed-500, feed-idle-500, itch-books, itch-books-exposed, mdp3-books, \
     rdma-send, rdma-write, rdma-bulk-4096, rdma-bulk-1024, rdma-order, rdma-order-posted, rdma-order-framed";
 
 fn main() -> ExitCode {
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         "host-tcp" => host_tcp(rounds),
         "sockets-tcp" => sockets_tcp(rounds),
         "itch-books" => itch_books(rounds),
+        "itch-books-exposed" => itch_books_exposed(rounds),
         "mdp3-books" => mdp3_books(rounds),
         "rdma-send" => rdma_messages(measured_rdma_sends, rounds),
         "rdma-write" => rdma_messages(measured_rdma_writes, rounds),
@@ -148,6 +150,16 @@ fn itch_books(rounds: usize) {
     let end = day.messages() + (rounds * ROUND) as u64;
     while day.messages() < end {
         measured_itch_books(&mut day);
+    }
+}
+
+/// As [`itch_books`].
+fn itch_books_exposed(rounds: usize) {
+    let mut day = ExposedDay::expose(DaySize::CHANNEL);
+    day.packets(3_000);
+    let end = day.messages() + (rounds * ROUND) as u64;
+    while day.messages() < end {
+        measured_itch_books_exposed(&mut day);
     }
 }
 
@@ -474,6 +486,11 @@ fn measured_rdma_bulk(pair: &mut RdmaPair) {
 
 #[inline(never)]
 fn measured_itch_books(day: &mut ItchDay) {
+    day.packets(1);
+}
+
+#[inline(never)]
+fn measured_itch_books_exposed(day: &mut ExposedDay) {
     day.packets(1);
 }
 

@@ -3,24 +3,31 @@
 use std::time;
 
 use market::framing::Framing;
-use market::{AbChannel, AbConfig, BookBuilder, Books, Decoder, Line};
+use market::{AbChannel, AbConfig, BookBuilder, Books, Decoder, EventSink, Line};
 
 /// Packets of a sample: some 20,000 messages.
 const SAMPLE: usize = 500;
 
-/// One line's packets through arbitration and a decoder into books, from the first message on.
-pub struct Replayed<F: Framing, C, B> {
+/// One line's packets through arbitration and a decoder into books, from the first message on; a
+/// sink has a turn behind each packet.
+pub struct Replayed<F: Framing, C, B, S = ()> {
     packets: Vec<Vec<u8>>,
     next: usize,
     channel: AbChannel<F>,
-    builder: BookBuilder<C, B>,
+    builder: BookBuilder<C, B, S>,
     /// What must hold of the books after the last packet.
     check: fn(&B),
 }
 
 impl<F: Framing, C: Decoder + Default, B: Books> Replayed<F, C, B> {
-    pub(super) fn new(packets: Vec<Vec<u8>>, (codec, books): (C, B), check: fn(&B)) -> Self {
-        let (channel, builder) = (AbChannel::new(AbConfig::default()), BookBuilder::new(codec, books));
+    pub(super) fn new(packets: Vec<Vec<u8>>, books: (C, B), check: fn(&B)) -> Self {
+        Self::with_sink(packets, books, (), check)
+    }
+}
+
+impl<F: Framing, C: Decoder + Default, B: Books, S: EventSink> Replayed<F, C, B, S> {
+    pub(super) fn with_sink(packets: Vec<Vec<u8>>, (codec, books): (C, B), sink: S, check: fn(&B)) -> Self {
+        let (channel, builder) = (AbChannel::new(AbConfig::default()), BookBuilder::with_sink(codec, books, sink));
         Self { packets, next: 0, channel, builder, check }
     }
 
@@ -39,6 +46,7 @@ impl<F: Framing, C: Decoder + Default, B: Books> Replayed<F, C, B> {
                 self.begin();
             }
             self.channel.on_packet(Line::A, &self.packets[self.next], 0, &mut self.builder);
+            self.builder.sink.turn(&self.builder.books, 0);
             self.next += 1;
         }
     }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::Ipv4Addr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wirepath::pipeline::Cx;
 use wirepath::proto::{NeighborRequest, Resolution, ResolutionCause};
@@ -9,10 +10,14 @@ use wirepath::proto::{NeighborRequest, Resolution, ResolutionCause};
 use super::node::RoceNode;
 use crate::cm::Resolved;
 use crate::roce::{Addresses, Link, Mtu, Path};
+use crate::wire::psn::Psn;
 
 /// Bytes that a packet may have around its payload: IPv6, UDP and all headers of RoCE (Linux rxe
 /// and the drivers of RNICs reserve as much).
 const OVERHEAD: usize = 80;
+
+/// The largest payload on a port, whatever the link's MTU: a frame must fit into one buffer.
+pub const MTU_MAX: Mtu = Mtu::B2048;
 
 /// The way to a peer, or that it is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +95,26 @@ pub(super) fn resolve(addresses: Addresses, cx: &mut Cx<'_>) -> Resolved {
 pub fn largest_mtu(link_mtu: usize) -> Option<Mtu> {
     let sizes = [Mtu::B4096, Mtu::B2048, Mtu::B1024, Mtu::B512, Mtu::B256];
     sizes.into_iter().find(|mtu| mtu.bytes() as usize + OVERHEAD <= link_mtu)
+}
+
+/// The largest payload that fits into one buffer of a port, on the link of the port `via`, as
+/// `wirepath rdma --via` names it; 1024 bytes where the kernel knows no such interface.
+///
+/// # Errors
+/// The link carries no RoCE, in a sentence.
+pub fn mtu_of(via: &str) -> Result<Mtu, String> {
+    let interface = via.rsplit(':').next().unwrap_or(via);
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
+    let Some(mtu) = text.and_then(|text| text.trim().parse().ok()) else { return Ok(Mtu::B1024) };
+    let largest = largest_mtu(mtu).map(|largest| largest.min(MTU_MAX));
+    largest.ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
+}
+
+/// The number of a first packet: another one each time, so that packets of an earlier connection
+/// are not taken for ours.
+pub fn first_psn() -> Psn {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Psn::new((now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff)
 }
 
 impl fmt::Display for PathError {

@@ -42,6 +42,16 @@ impl Publisher {
         Region::from(&self.memory)
     }
 
+    /// The same memory, for a reader on this machine.
+    pub fn memory(&self) -> &Buffer {
+        &self.memory
+    }
+
+    /// How many slots there are.
+    pub const fn slots(&self) -> usize {
+        self.versions.len()
+    }
+
     /// Where the slot `idx` begins in that memory.
     pub const fn position(&self, idx: usize) -> usize {
         idx * slot_len(self.value_len)

@@ -17,6 +17,7 @@ use wirepath::pipeline::ChecksumPolicy;
 use wirepath::worker::live::LiveConfig;
 
 use crate::error::Error;
+use crate::expose::ExposePlan;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
 use crate::format::Format;
 use crate::recovery::RecoveryPlan;
@@ -33,6 +34,7 @@ pub struct Config {
     checksums: ChecksumsSection,
     arbitration: ArbitrationSection,
     books: BooksSection,
+    expose: ExposeSection,
     channels: Vec<Spanned<ChannelSection>>,
 }
 
@@ -143,10 +145,12 @@ macro_rules! checked {
     )* };
 }
 
+mod expose;
 mod loops;
 mod port;
 mod recovery;
 
+use expose::ExposeSection;
 use loops::LoopsSection;
 use port::{HostSection, PortSection};
 use recovery::{ImageSection, RerequestSection};
@@ -406,6 +410,11 @@ impl Config {
             orders: count(self.books.orders),
             levels: count(self.books.levels),
         }
+    }
+
+    /// Where other machines read the books: over `via`, or the file's port.
+    pub fn expose(&self, via: Option<&str>) -> Option<ExposePlan> {
+        self.expose.plan(via)
     }
 
     /// The channels and their lines.

@@ -6,7 +6,7 @@
 use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, Total};
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
+use super::{BookCounts, BookIdx, Books, Change, DepthLevel, TopOfBook, by_symbols, fill};
 use crate::event::{Event, PriceLevel};
 use crate::units::{Price, Side, Symbol};
 
@@ -50,6 +50,12 @@ impl Books for LevelBooks {
     /// The top as of the last completed event.
     fn top(&self, book: BookIdx) -> TopOfBook {
         self.books.get(book.0 as usize).published
+    }
+
+    #[inline]
+    fn levels(&self, book: BookIdx, side: Side, levels: &mut [DepthLevel]) -> usize {
+        let depth = self.depth(book, side);
+        fill(levels, depth.map(|(price, qty)| DepthLevel { price: price.into(), qty, orders: 0 }))
     }
 
     fn is_stale(&self, book: BookIdx) -> bool {

@@ -29,6 +29,7 @@ mod order_books;
 mod orders;
 mod prefetch;
 mod quotes;
+mod snapshot;
 mod symbols;
 
 pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, Trust};
@@ -36,9 +37,10 @@ pub use level_books::LevelBooks;
 pub use order_books::{Capacity, OrderBooks};
 pub use prefetch::prefetch;
 pub use quotes::Quotes;
+pub use snapshot::{BookSnapshot, LastEvent, SNAPSHOT_LEVELS, SnapshotError};
 
 use crate::event::{Add, Event};
-use crate::units::{OrderRef, Price, Symbol};
+use crate::units::{OrderRef, Price, Side, Symbol};
 
 /// All books of one channel, built from orders or from levels: the interface for a feed handler.
 pub trait Books {
@@ -73,6 +75,33 @@ pub trait Books {
 
     /// Best bid and offer.
     fn top(&self, book: BookIdx) -> TopOfBook;
+
+    /// Puts the best levels of a side into `levels`, the best first, as many as there are and have
+    /// room, and returns how many. Within an event of the venue they may be between two states.
+    /// Where orders at a price are not counted, there are 0. Books of quotes have one level; of
+    /// books by position it is the direct levels.
+    fn levels(&self, book: BookIdx, side: Side, levels: &mut [DepthLevel]) -> usize {
+        let TopOfBook { bid_px, bid_qty, ask_px, ask_qty } = self.top(book);
+        let (price, qty) = if side == Side::Buy { (bid_px, bid_qty) } else { (ask_px, ask_qty) };
+        let best = (qty > 0).then_some(DepthLevel { price: price.into(), qty, orders: 0 });
+        fill(levels, best.into_iter())
+    }
+
+    /// Whether books may be acted on behind this event. Feeds by position say so by an event of its
+    /// own, IEX by a flag; in the others each message is whole.
+    fn ends_event(event: &Event) -> bool {
+        match event {
+            Event::PriceLevel(level) => level.complete,
+            Event::BookReset(_) => !Self::BY_EVENT,
+            Event::Depth(_)
+            | Event::Order(_)
+            | Event::TradeSummary(_)
+            | Event::Numbered(_)
+            | Event::Snapshot(_)
+            | Event::OrderSnapshot(_) => false,
+            _ => true,
+        }
+    }
 
     /// The book may be wrong, because messages of its channel are missing, or because an order or a
     /// level of it found no place.
@@ -155,6 +184,12 @@ pub trait HealingBooks: Books {
 
     /// Publishes the best prices of one book, as at the end of an event that was about it alone.
     fn publish_book(&mut self, book: BookIdx);
+}
+
+/// Puts levels where they are wanted, as many as have room.
+#[inline]
+fn fill(to: &mut [DepthLevel], levels: impl Iterator<Item = DepthLevel>) -> usize {
+    to.iter_mut().zip(levels).map(|(to, level)| *to = level).count()
 }
 
 /// In an implementation of [`Books`]: the methods that its fields `symbols` and `counts` answer.

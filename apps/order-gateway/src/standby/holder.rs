@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use order_entry::journal::{HEADER_LEN, Records};
 use rdma::mirror::{Peer, connect};
+use rdma::port::first_psn;
 use rdma::roce::{Access, CqHandle, Mr, QpHandle, QpOptions};
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
@@ -18,7 +19,7 @@ use super::promise::{Followed, Promise, SILENCE_NS};
 use crate::host::{Host, Listener, Stream, is_nothing};
 use crate::kernel::{Kernel, listen};
 use crate::memory::{MappedFile, SharedFile};
-use crate::rdma_port::{RdmaPort, first_psn, mtu_of_code};
+use crate::rdma_port::{RdmaPort, mtu_of_code};
 
 /// How long ARP may take.
 const NEIGHBOR_SPAN: Duration = Duration::from_secs(2);

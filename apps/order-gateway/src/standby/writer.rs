@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use order_entry::journal::{Journal, JournalMemory};
 use rdma::mirror::{LogMirror, MirrorCounters, MirrorOptions, Peer, connect};
+use rdma::port::first_psn;
 use rdma::roce::{Access, Remote};
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
@@ -11,7 +12,7 @@ use rdma::wire::qpn::Qpn;
 use super::frame::{Frame, RdmaEnd};
 use super::primary::{Memory, NEAR, Primary};
 use crate::error::Error;
-use crate::rdma_port::{RdmaPort, first_psn, mtu_of_code};
+use crate::rdma_port::{RdmaPort, mtu_of_code};
 
 /// What becomes of orders while the copy is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

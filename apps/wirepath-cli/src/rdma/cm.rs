@@ -26,8 +26,9 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Connects to a peer that listens at `port`; receives are posted.
-    pub(super) fn connect(end: &mut End, peer: Ipv4Addr, port: u16) -> Result<Self, Box<dyn Error>> {
+    /// Connects to a peer that listens at `port`; receives are posted. `other` is how the other end
+    /// is started.
+    pub(super) fn connect(end: &mut End, peer: Ipv4Addr, port: u16, other: &str) -> Result<Self, Box<dyn Error>> {
         let addresses = end.path(peer)?.addresses;
         let (qp, local, mtu) = (end.qp(), local(end), end.mtu());
         let options = ConnectOptions {
@@ -43,7 +44,7 @@ impl Connected {
         match event(end)? {
             CmEvent::Established(_) => Ok(Self::new(id, peer)),
             CmEvent::Rejected(_, reason) => {
-                Err(format!("{peer}, port {port} of RDMA_CM: {reason}; start the other end there first, with --serve")
+                Err(format!("{peer}, port {port} of RDMA_CM: {reason}; start the other end there first, with {other}")
                     .into())
             }
             CmEvent::Unreachable(_) => Err(format!("{peer} does not answer by RDMA_CM: is RDMA up there?").into()),
@@ -72,6 +73,11 @@ impl Connected {
             CmEvent::ConnectError(_, error) => Err(format!("{peer}: {error}").into()),
             other => Err(format!("{peer} asked, and was not connected: {other:?}").into()),
         }
+    }
+
+    /// What the peer's program said when it granted the connection.
+    pub(super) fn private_data(&self, end: &mut End) -> Vec<u8> {
+        end.with_manager(|_, manager, _| manager.cm().private_data(self.id).map(<[u8]>::to_vec)).unwrap_or_default()
     }
 
     const fn new(id: CmId, peer: Ipv4Addr) -> Self {

@@ -29,7 +29,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
     let mut connected = match options.peer {
-        Some(peer) => Connected::connect(&mut end, peer, port)?,
+        Some(peer) => Connected::connect(&mut end, peer, port, "--serve")?,
         None => Connected::accept(&mut end, port)?,
     };
     if options.peer.is_some() {

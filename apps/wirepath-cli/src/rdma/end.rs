@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use ::rdma::cm::{CmConfig, Manager};
-use ::rdma::port::{PathError, PathState, RoceNode, largest_mtu, subscription};
+use ::rdma::port::{PathError, PathState, RoceNode, first_psn, mtu_of, subscription};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
     Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
@@ -31,8 +31,6 @@ const NEIGHBOR_SPAN: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The same of a service that sends nothing again: one lost packet ends the game.
 const SILENCE_MAX_UNRELIABLE: Duration = Duration::from_secs(10);
-/// The largest payload, whatever the interface's MTU: a frame must fit into one buffer of the port.
-pub(super) const MTU_MAX: Mtu = Mtu::B2048;
 // The values of ibv_rc_pingpong: 0.64 ms for a peer without a receive, 67 ms for an
 // acknowledgment, and as many retries as there can be.
 const MIN_RNR_TIMER: u8 = 12;
@@ -90,7 +88,7 @@ impl End {
         let link_mbps = of_interface(via, "speed").unwrap_or(config.link_mbps);
         let psn = first_psn();
         // By the time too, so that no message to an earlier process names a connection of ours.
-        let manager = CmConfig { connections: 8, seed: psn.into(), traffic_class, ..CmConfig::default() };
+        let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
         let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
         let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
         let mut port = port.embed(node)?;
@@ -116,7 +114,6 @@ impl End {
             signals_all: true,
         })?;
         device.modify_qp(qp, &init(service))?;
-        let psn = Psn::new(psn);
         // Before the first turn the kernel has the frames, and refuses them: the peer, once it
         // knows us, may send while we wait for its word.
         port.poll();
@@ -365,29 +362,11 @@ fn remote_access() -> Access {
     Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// The largest payload on the port's link: 1024 bytes where the kernel knows no such interface.
-fn mtu_of(via: &str) -> Result<Mtu, String> {
-    match of_interface(via, "mtu") {
-        None => Ok(Mtu::B1024),
-        Some(mtu) => {
-            let largest = largest_mtu(mtu as usize).map(|mtu| mtu.min(MTU_MAX));
-            largest.ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
-        }
-    }
-}
-
 /// A number that the kernel has of the port's interface; none where it knows no such interface, or
 /// says -1.
 fn of_interface(via: &str, file: &str) -> Option<u32> {
     let interface = via.rsplit(':').next().unwrap_or(via);
     fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?.trim().parse().ok()
-}
-
-/// The number of the first packet: another one each time, so that packets of an earlier connection
-/// are not taken for ours.
-fn first_psn() -> u32 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    (now.as_nanos() as u32 ^ std::process::id() << 8) & 0xff_ffff
 }
 
 /// Why no test can go on behind this event; `None` where it can.

@@ -4,6 +4,7 @@
 //! The queue pairs of both ends are told by TCP over the kernel's sockets; the packets of RoCE go
 //! past the kernel.
 
+mod books;
 mod cm;
 mod cmatose;
 mod devices;
@@ -35,6 +36,7 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
     wirepath rdma send --serve --via eth1 --cm --count 10        the peer is ucmatose -s ADDRESS\n  \
+    wirepath rdma books 10.0.0.1 --via eth1 --symbol AAPL        a book of a feed handler, from its memory\n  \
     ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
 The peer's address is that of its port; both ends listen and connect by TCP port 18515, or with --cm by\n\
 RDMA_CM, where the port is that of rping (7174) or of ucmatose (7471).\n\
@@ -56,6 +58,9 @@ enum Verb {
     Read(EndOptions),
     /// Adds to a number of the peer; speaks with ib_atomic_bw
     Atomic(EndOptions),
+    /// Shows the books of a feed handler that exposes them (feed-handler run --expose): reads them
+    /// from its memory, without its worker
+    Books(books::BooksOptions),
     /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD
     /// and shared receive queues; by --cm with rping
     Pingpong(PingpongOptions),
@@ -143,6 +148,7 @@ pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
         Verb::Write(options) => (Operation::Write, options),
         Verb::Read(options) => (Operation::Read, options),
         Verb::Atomic(options) => (Operation::Atomic, &EndOptions { size: 8, ..options.clone() }),
+        Verb::Books(options) => return books::run(options, &StopFlag::on_signals()?),
         Verb::Pingpong(options) => return pingpong::run(options, &StopFlag::on_signals()?),
     };
     let stop = StopFlag::on_signals()?;

@@ -35,7 +35,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     let begun = Instant::now();
     let (connected, count) = match options.peer {
         Some(peer) => {
-            let mut connected = Connected::connect(&mut end, peer, port)?;
+            let mut connected = Connected::connect(&mut end, peer, port, "--serve")?;
             for number in 0..options.count {
                 ask(&mut end, &mut connected, options.size, number)?;
             }

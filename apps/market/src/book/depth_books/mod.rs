@@ -24,7 +24,7 @@ pub use side::{DEPTH_MAX, DepthLevel};
 
 use super::lazy_table::LazyTable;
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols};
+use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols, fill};
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
 use definitions::Definitions;
@@ -162,6 +162,11 @@ impl Books for DepthBooks {
             ask_px: ask.price.rounded(Side::Sell),
             ask_qty: ask.qty,
         }
+    }
+
+    #[inline]
+    fn levels(&self, book: BookIdx, side: Side, levels: &mut [DepthLevel]) -> usize {
+        fill(levels, self.depth(book, Liquidity::Direct, side).iter().copied())
     }
 
     fn published(&self) -> &[BookIdx] {

@@ -9,7 +9,7 @@ use super::lazy_table::LazyTable;
 use super::levels::{Ladder, Levels, NONE, Total};
 use super::orders::{Order, Orders, Position, Vacant};
 use super::symbols::Symbols;
-use super::{BookCounts, BookIdx, Books, Change, TopOfBook, by_symbols};
+use super::{BookCounts, BookIdx, Books, Change, DepthLevel, TopOfBook, by_symbols, fill};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
@@ -111,6 +111,12 @@ impl Books for OrderBooks {
     #[inline]
     fn top(&self, book: BookIdx) -> TopOfBook {
         self.levels.top(self.books.get(book.0 as usize))
+    }
+
+    #[inline]
+    fn levels(&self, book: BookIdx, side: Side, levels: &mut [DepthLevel]) -> usize {
+        let depth = self.depth(book, side);
+        fill(levels, depth.map(|(price, qty, orders)| DepthLevel { price: price.into(), qty, orders }))
     }
 
     fn is_stale(&self, book: BookIdx) -> bool {

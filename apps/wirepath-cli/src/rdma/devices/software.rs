@@ -2,11 +2,10 @@
 
 use std::error::Error;
 
-use rdma::port::largest_mtu;
+use rdma::port::{MTU_MAX, largest_mtu};
 use wirepath::counters::Block;
 use wirepath::worker::kernel::Mirror;
 
-use super::super::end::MTU_MAX;
 use super::{Gid, Mode, RdmaDevice};
 use crate::interface::{Interface, LinkState};
 

@@ -1,15 +1,14 @@
-//! How the channels of a worker are numbered in its ring: those of the whole configuration in its
-//! order, one after the other, so that a number means the same after a restart, and no two rings of
-//! one gateway have a channel of the same number. Channels that a replay learns are numbered as
-//! they come.
+//! How the channels of a worker are numbered for others: those of the whole configuration in its
+//! order, one after the other, so that a number means the same after a restart, and no two workers
+//! have a channel of the same number. Channels that a replay learns are numbered as they come.
 
 use core::cell::Cell;
 
-use feed_handler::feed::SetConfig;
+use crate::feed::SetConfig;
 
 /// The channels of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Channels {
+pub struct Channels {
     sets: Vec<Set>,
     learned: Cell<u16>,
     count: usize,
@@ -27,16 +26,16 @@ struct Set {
 
 /// A channel that opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// Its number in records.
-    pub(crate) number: u16,
+    pub number: u16,
     /// Its place among those of this worker.
-    pub(crate) place: usize,
+    pub place: usize,
 }
 
 impl Channels {
     /// Of sets whose first channels have these numbers.
-    pub(crate) fn new(sets: &[SetConfig], first_channels: &[usize]) -> Self {
+    pub fn new(sets: &[SetConfig], first_channels: &[usize]) -> Self {
         let mut count = 0;
         let numbered = sets.iter().zip(first_channels).map(|(set, &number)| {
             let place = count;
@@ -47,12 +46,12 @@ impl Channels {
     }
 
     /// Channels that are configured, one where none is.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count.max(1)
     }
 
     /// The place of a channel that opens.
-    pub(crate) fn place(&self, set: u16, number: u32) -> Place {
+    pub fn place(&self, set: u16, number: u32) -> Place {
         match self.sets.get(usize::from(set)) {
             Some(set) => {
                 let idx = set.numbers.iter().position(|&one| one == number).unwrap_or(0);

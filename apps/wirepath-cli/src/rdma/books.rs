@@ -1,0 +1,285 @@
+//! The books of a feed handler, READ from its memory: it answers without its worker.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use ::rdma::roce::{Remote, SendOperation};
+use ::rdma::snapshot::{OFFER_PORT, Offer, SlotError, parse, slot_len};
+use clap::Args;
+use market::{BookSnapshot, LastEvent, Price9, Side, Symbol};
+use serde_json::json;
+use wirepath::worker::StopFlag;
+
+use super::cm::Connected;
+use super::end::End;
+use super::{EndOptions, Service};
+
+const VALUE_LEN: usize = BookSnapshot::LEN;
+const SLOT_LEN: usize = slot_len(VALUE_LEN);
+/// Slots that one READ fetches: 24 packets of 1024 bytes.
+const TOGETHER: u32 = 64;
+/// Times that a slot is read again whose value was being written. The writer takes less than a
+/// microsecond, and a READ more: a slot that is torn so often is none of a publisher.
+const TORN_MAX: u32 = 100;
+
+/// What is read, and how it is shown.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BooksOptions {
+    /// The address of the host that exposes them
+    peer: Ipv4Addr,
+    /// The port: eth1 (AF_XDP), mlx5:eth1
+    #[arg(long, value_name = "PORT")]
+    via: String,
+    /// Only this instrument; may be repeated. One without a name is #NUMBER
+    #[arg(long = "symbol", value_name = "S", value_parser = parse_symbol)]
+    symbols: Vec<Symbol>,
+    /// Go on, and show each of these books again when it has changed, until Ctrl-C
+    #[arg(long)]
+    follow: bool,
+    /// With --follow: milliseconds between two looks
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    interval: u32,
+    /// One object on one line for each book
+    #[arg(long)]
+    json: bool,
+    /// DSCP in the upper six bits and ECN in the lower two
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    traffic_class: u8,
+    /// The port of RDMA_CM
+    #[arg(short, long, value_name = "PORT", default_value_t = OFFER_PORT)]
+    port: u16,
+}
+
+fn parse_symbol(text: &str) -> Result<Symbol, String> {
+    let number = text.strip_prefix('#').and_then(|number| number.parse().ok());
+    let symbol = number.map(Symbol::from_number).or_else(|| Symbol::new(text));
+    symbol.ok_or_else(|| format!("{text:?} is longer than the eight bytes of a symbol"))
+}
+
+/// Reads the books once, or again and again.
+pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+    let mut end = End::open(&options.end(), Service::Rc, TOGETHER * SLOT_LEN as u32, 1, stop)?;
+    let connected = Connected::connect(&mut end, options.peer, options.port, "feed-handler run --expose")?;
+    let offer = connected.private_data(&mut end);
+    let offer = Offer::parse(&offer).map_err(|why| format!("{}: {why}", options.peer))?;
+    if (offer.schema, offer.value_len) != (BookSnapshot::SCHEMA, VALUE_LEN as u32) {
+        return Err(
+            format!("{} exposes something else than books in the layout that is known here", options.peer).into()
+        );
+    }
+    let mut reader = Reader { end, connected, shown: Vec::new(), counts: Counts::default() };
+    let outcome = reader.show_all(&offer, options);
+    let Reader { mut end, connected, counts, .. } = reader;
+    eprintln!("wirepath: {counts}");
+    // Always, or the peer takes the next reader of this host for this one still.
+    let ended = connected.end(&mut end);
+    match outcome {
+        // A signal, and no failure.
+        _ if end.is_stopping() => Ok(()),
+        outcome => outcome.and(ended),
+    }
+}
+
+impl BooksOptions {
+    fn end(&self) -> EndOptions {
+        EndOptions {
+            peer: Some(self.peer),
+            serve: false,
+            via: self.via.clone(),
+            size: TOGETHER * SLOT_LEN as u32,
+            count: 1,
+            depth: 1,
+            traffic_class: self.traffic_class,
+            cm: true,
+            port: Some(self.port),
+        }
+    }
+
+    fn wants(&self, symbol: Symbol) -> bool {
+        symbol != Symbol::NONE && (self.symbols.is_empty() || self.symbols.contains(&symbol))
+    }
+}
+
+struct Reader {
+    end: End,
+    connected: Connected,
+    /// The slots that are of interest, where they are, and the versions that were shown.
+    shown: Vec<(Remote, u64)>,
+    counts: Counts,
+}
+
+/// What happened beside what is shown.
+#[derive(Default)]
+struct Counts {
+    reads: u64,
+    books: u64,
+    torn: u64,
+    /// Slots that were torn [`TORN_MAX`] times.
+    given_up: u64,
+    /// Values that are no books.
+    unknown: u64,
+}
+
+impl Reader {
+    /// Looks at all slots, and then, if wanted, at those of interest again and again.
+    fn show_all(&mut self, offer: &Offer, options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+        for table in &offer.tables {
+            for first in (0..table.slots).step_by(TOGETHER as usize) {
+                let count = TOGETHER.min(table.slots - first);
+                let remote = Remote { address: table.slot_address(first, offer.value_len), rkey: table.rkey };
+                self.read(remote, count)?;
+                let bytes = self.bytes(count);
+                for (idx, slot) in (0..).zip(bytes.chunks_exact(SLOT_LEN)) {
+                    let address = table.slot_address(first + idx, offer.value_len);
+                    self.look(Remote { address, ..remote }, slot, options)?;
+                }
+            }
+        }
+        if !options.symbols.is_empty() && self.shown.is_empty() {
+            return Err("no book of these instruments is exposed".into());
+        }
+        if options.follow { self.follow(options) } else { Ok(()) }
+    }
+
+    /// Looks at the slots of interest until it is stopped.
+    fn follow(&mut self, options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+        loop {
+            self.rest(Duration::from_millis(options.interval.into()))?;
+            for idx in 0..self.shown.len() {
+                let (remote, shown) = self.shown[idx];
+                self.read(remote, 1)?;
+                let slot = self.bytes(1);
+                if let Some((version, book)) = self.whole(remote, slot)?
+                    && version != shown
+                {
+                    self.shown[idx].1 = version;
+                    self.counts.books += 1;
+                    show(&book, options.json)?;
+                }
+            }
+        }
+    }
+
+    /// Shows the book of a slot, if it is of interest.
+    fn look(&mut self, remote: Remote, slot: &[u8], options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+        match self.whole(remote, slot.to_vec())? {
+            Some((version, book)) if options.wants(book.symbol()) => {
+                self.shown.push((remote, version));
+                self.counts.books += 1;
+                show(&book, options.json)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The book in a slot; reads it again while it is being written.
+    fn whole(&mut self, remote: Remote, mut slot: Vec<u8>) -> Result<Option<(u64, BookSnapshot)>, Box<dyn Error>> {
+        for _ in 0..TORN_MAX {
+            match parse(&slot, VALUE_LEN) {
+                Ok((version, value)) => {
+                    let book = BookSnapshot::parse(value).ok();
+                    self.counts.unknown += u64::from(book.is_none());
+                    return Ok(book.map(|book| (version, book)));
+                }
+                Err(SlotError::Torn) => {
+                    self.counts.torn += 1;
+                    self.read(remote, 1)?;
+                    slot = self.bytes(1);
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+        self.counts.given_up += 1;
+        Ok(None)
+    }
+
+    fn read(&mut self, remote: Remote, slots: u32) -> Result<(), Box<dyn Error>> {
+        self.end.post_at(SendOperation::Read(remote), 0, slots * SLOT_LEN as u32)?;
+        self.counts.reads += 1;
+        self.connected.sent(&mut self.end)
+    }
+
+    /// What the last READ brought.
+    fn bytes(&mut self, slots: u32) -> Vec<u8> {
+        let mut bytes = vec![0; slots as usize * SLOT_LEN];
+        self.end.memory().read(0, &mut bytes);
+        bytes
+    }
+
+    /// Turns the worker for a while.
+    fn rest(&mut self, span: Duration) -> Result<(), Box<dyn Error>> {
+        let begun = Instant::now();
+        while begun.elapsed() < span {
+            if self.end.is_stopping() {
+                return Err("stopped".into());
+            }
+            self.end.turn();
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { reads, books, torn, given_up, unknown } = self;
+        write!(f, "{books} books shown of {reads} READs, {torn} torn and read again")?;
+        if *given_up > 0 {
+            write!(f, ", {given_up} slots torn {TORN_MAX} times and left out")?;
+        }
+        if *unknown > 0 {
+            write!(f, ", {unknown} values that are no books")?;
+        }
+        Ok(())
+    }
+}
+
+fn show(book: &BookSnapshot, is_json: bool) -> Result<(), Box<dyn Error>> {
+    let text = if is_json { json_of(book) } else { table_of(book) };
+    let mut stdout = io::stdout().lock();
+    Ok(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?)
+}
+
+fn json_of(book: &BookSnapshot) -> String {
+    let levels = |side| -> Vec<_> {
+        book.levels(side).map(|(price, qty)| json!({ "price": price.to_string(), "qty": qty })).collect()
+    };
+    let LastEvent { seq, exchange_ns, receive_ns } = book.last();
+    let object = json!({
+        "symbol": book.symbol().to_string(),
+        "channel": book.channel(),
+        "seq": seq,
+        "exchange_ns": exchange_ns,
+        "receive_ns": receive_ns,
+        "stale": book.is_stale(),
+        "unconfirmed": book.is_unconfirmed(),
+        "bids": levels(Side::Buy),
+        "asks": levels(Side::Sell),
+    });
+    format!("{object}\n")
+}
+
+fn table_of(book: &BookSnapshot) -> String {
+    let LastEvent { seq, exchange_ns, .. } = book.last();
+    let worth = match (book.is_stale(), book.is_unconfirmed()) {
+        (true, _) => "  STALE",
+        (false, true) => "  unconfirmed",
+        (false, false) => "",
+    };
+    let mut text =
+        format!("{}  channel {}  seq {seq}  exchange {exchange_ns} ns{worth}\n", book.symbol(), book.channel());
+    let (mut bids, mut asks) = (book.levels(Side::Buy), book.levels(Side::Sell));
+    let cells = |level: Option<(Price9, u64)>| {
+        level.map_or_else(Default::default, |(price, qty)| (price.to_string(), qty.to_string()))
+    };
+    loop {
+        let (bid, ask) = (bids.next(), asks.next());
+        if bid.is_none() && ask.is_none() {
+            return text;
+        }
+        let ((bid_px, bid_qty), (ask_px, ask_qty)) = (cells(bid), cells(ask));
+        let _ = writeln!(text, "{bid_qty:>12} {bid_px:>14}   {ask_px:<14} {ask_qty}");
+    }
+}
