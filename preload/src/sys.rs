@@ -401,7 +401,16 @@ pub(crate) fn set_signal_mask(how: c_int, mask: u64) -> u64 {
 
 /// Sends this thread a signal that it has caught, with its `siginfo_t` (`rt_tgsigqueueinfo`).
 pub(crate) fn raise_again(signal: c_int, info: &libc::siginfo_t) {
-    let _ = call!(libc::SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &raw const *info);
+    let mut info = *info;
+    let raise = |info: &libc::siginfo_t| {
+        call!(libc::SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &raw const *info).is_ok()
+    };
+    if !raise(&info) {
+        // The user has as many pending as he may (`RLIMIT_SIGPENDING`): as one of kill(2) it comes
+        // without its value.
+        info.si_code = libc::SI_USER;
+        raise(&info);
+    }
 }
 
 /// Sends this thread `SIGPIPE`, as a write to a closed stream does.

@@ -20,7 +20,7 @@ use super::descriptors::close;
 use super::receive::read;
 use super::send::write;
 use super::{is_ours, made, may_be_ours};
-use crate::engine::{signals, table, thread};
+use crate::engine::{table, thread};
 use crate::real::{self, Count, fail};
 
 symbols! {
@@ -193,7 +193,7 @@ impl Drop for StreamTable {
 fn with_streams<T>(act: impl FnOnce(&mut Streams) -> T) -> T {
     thread::enter();
     let done = act(&mut lock_streams().0);
-    signals::leave();
+    thread::leave();
     done
 }
 

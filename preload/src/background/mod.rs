@@ -16,7 +16,7 @@ use crate::background::listing::{PartialListing, Published};
 use crate::engine::group::EngineMask;
 use crate::engine::table::ENGINES_MAX;
 use crate::engine::wait::readable;
-use crate::engine::{Engine, signals, thread as thread_state};
+use crate::engine::{Engine, thread as thread_state};
 use crate::{engine, sys};
 
 mod listing;
@@ -64,7 +64,7 @@ fn start() {
     let wakes = thread_state::wake_descriptor().ok();
     let routes = sys::route_events().ok().map(thread_state::move_high);
     let published = Published::new();
-    signals::leave();
+    thread_state::leave();
     let use_of = [Use { turns: 0, quiet_ns: 0, knows_old_routes: false }; ENGINES_MAX];
     let thread = BackgroundThread { wakes, routes, use_of, published, collected: None, written: None };
     let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));

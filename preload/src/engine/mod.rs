@@ -212,7 +212,7 @@ pub(crate) fn try_enter_at(number: usize) -> Option<EngineGuard> {
             Some(engine)
         }
         Err(_) => {
-            signals::leave();
+            thread::leave();
             None
         }
     }
@@ -491,7 +491,7 @@ impl EngineGuard {
         if let Some(doorbell) = doorbell {
             doorbell.ring();
         }
-        signals::leave();
+        thread::leave();
     }
 }
 

@@ -20,7 +20,7 @@ use sockets::{Errno, SocketId};
 use crate::engine::file::{FileKind, OpenFiles};
 use crate::engine::group::EngineMask;
 use crate::engine::table::{self, ENGINES_MAX, FileId};
-use crate::engine::{signals, thread};
+use crate::engine::thread;
 use crate::{config, sys};
 
 /// The number of a set in each engine; made with the first offloaded socket there.
@@ -166,7 +166,7 @@ pub(crate) fn with<T>(act: impl FnOnce(&mut OpenFiles) -> T) -> T {
         thread::refuse_cancel();
         act(&mut sets)
     };
-    signals::leave();
+    thread::leave();
     done
 }
 

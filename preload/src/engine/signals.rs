@@ -4,12 +4,12 @@
 //! leaves; elsewhere it runs the program's handler.
 //!
 //! Invariants:
-//! 1. The program passed each stored handler for its signal, with the flags that are stored beside
-//!    it: the handler is called as these flags say (man 2 sigaction).
+//! 1. The program passed each stored handler for its signal, with the flags that are stored in the
+//!    same word: the handler is called as these flags say (man 2 sigaction).
 //! 2. Our handler touches only atomics, and cells of its own thread that are never borrowed.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::group::EngineMask;
 use crate::engine::{self, sets, thread};
@@ -18,9 +18,47 @@ use crate::{probe, real, sys};
 /// Signals of Linux (`_NSIG`).
 const SIGNALS: usize = 65;
 
-/// The program's handlers; 0 where it has none.
-static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
-static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
+/// The program's handlers; [`Action::NONE`] where it has none.
+static ACTIONS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(Action::NONE.0) }; SIGNALS];
+
+/// A handler of the program, and those of its flags that the kernel does not have as the program
+/// has given them: one word, because a signal may come between two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Action(usize);
+
+impl Action {
+    const NONE: Self = Self(libc::SIG_DFL);
+    /// Flags in the highest bits: no address of a program has these.
+    const FLAGS: [(usize, c_int); 3] =
+        [(1 << 61, libc::SA_SIGINFO), (1 << 62, libc::SA_RESTART), (1 << 63, libc::SA_RESETHAND)];
+    const HANDLER: usize = (1 << 61) - 1;
+
+    /// `None`: there is no function at this address.
+    fn new(action: &libc::sigaction) -> Option<Self> {
+        let bits: usize = Self::FLAGS.iter().filter(|(_, flag)| action.sa_flags & flag != 0).map(|(bit, _)| bit).sum();
+        (action.sa_sigaction <= Self::HANDLER).then_some(Self(action.sa_sigaction | bits))
+    }
+
+    fn of(place: usize) -> Self {
+        Self(ACTIONS[place].load(Ordering::Acquire))
+    }
+
+    fn handler(self) -> usize {
+        self.0 & Self::HANDLER
+    }
+
+    fn has(self, flag: c_int) -> bool {
+        Self::FLAGS.iter().any(|(bit, its)| *its == flag && self.0 & bit != 0)
+    }
+
+    /// Makes of what the kernel has installed what the program has.
+    fn describe(self, installed: &mut libc::sigaction) {
+        installed.sa_sigaction = self.handler();
+        for (_, flag) in Self::FLAGS {
+            installed.sa_flags = if self.has(flag) { installed.sa_flags | flag } else { installed.sa_flags & !flag };
+        }
+    }
+}
 
 /// `sigaction` of the program.
 ///
@@ -36,19 +74,14 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
         // SAFETY: as the caller promises.
         return unsafe { real::sigaction(signal, action, before) };
     };
-    let (handler_before, flags_before) =
-        (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
     // SAFETY: null, or a structure of the caller's.
     let mut ours = unsafe { action.as_ref() }.copied();
-    let mut installs = None;
-    if let Some(action) = &mut ours
-        && action.sa_sigaction != libc::SIG_DFL
-        && action.sa_sigaction != libc::SIG_IGN
-    {
-        installs = Some((action.sa_sigaction, action.sa_flags));
+    let has_handler = |action: &&libc::sigaction| ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+    let installs = ours.as_ref().filter(has_handler).and_then(Action::new);
+    let mut known = Action::of(place);
+    if let (Some(action), Some(installs)) = (&mut ours, installs) {
         // Stored first, because the signal may arrive as soon as the kernel has our handler.
-        FLAGS[place].store(action.sa_flags, Ordering::Release);
-        HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
+        known = Action(ACTIONS[place].swap(installs.0, Ordering::AcqRel));
         let handler: extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
         action.sa_sigaction = handler as usize;
         // We implement `SA_RESETHAND` ourselves, because a kept signal is raised twice.
@@ -59,20 +92,18 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
     let done = unsafe { real::sigaction(signal, passed, before) };
     if done != 0 {
         if installs.is_some() {
-            HANDLERS[place].store(handler_before, Ordering::Release);
-            FLAGS[place].store(flags_before, Ordering::Release);
+            ACTIONS[place].store(known.0, Ordering::Release);
         }
         return done;
     }
     if ours.is_some() && installs.is_none() {
-        HANDLERS[place].store(0, Ordering::Release);
+        ACTIONS[place].store(Action::NONE.0, Ordering::Release);
     }
     // SAFETY: null, or a structure that the kernel has just filled in.
     if let Some(before) = unsafe { before.as_mut() }
-        && handler_before != 0
+        && known != Action::NONE
     {
-        before.sa_sigaction = handler_before;
-        before.sa_flags = flags_before;
+        known.describe(before);
     }
     done
 }
@@ -84,13 +115,12 @@ pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, be
 /// As libc's.
 unsafe fn action_of_fault(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
     let place = signal as usize;
-    let (handler_before, flags_before) =
-        (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
+    let known = Action::of(place);
     // SAFETY: null, or a structure of the caller's.
     let mut ours = unsafe { action.as_ref() }.copied();
     if let Some(action) = &mut ours {
-        FLAGS[place].store(action.sa_flags, Ordering::Release);
-        HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
+        // Without a function there, the process ends as by the default action.
+        ACTIONS[place].store(Action::new(action).unwrap_or(Action::NONE).0, Ordering::Release);
         let handler: extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle_fault;
         action.sa_sigaction = handler as usize;
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
@@ -100,8 +130,7 @@ unsafe fn action_of_fault(signal: c_int, action: *const libc::sigaction, before:
     let done = unsafe { real::sigaction(signal, passed, before) };
     // SAFETY: null, or a structure that the kernel has just filled in.
     if let (0, Some(before)) = (done, unsafe { before.as_mut() }) {
-        before.sa_sigaction = handler_before;
-        before.sa_flags = flags_before;
+        known.describe(before);
     }
     done
 }
@@ -130,19 +159,17 @@ pub(crate) fn adopt() {
     }
 }
 
-/// Delivers the kept signals when the thread leaves the engine.
-pub(crate) fn leave() {
-    thread::leave(|info| sys::raise_again(info.si_signo, info));
-}
-
 /// The handler that the kernel calls.
 extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: libc's `errno` of this thread. The handler must leave it as it was.
     let errno = unsafe { *libc::__errno_location() };
-    // Without room the handler runs at once.
-    // SAFETY: the kernel passes it, because we set `SA_SIGINFO`.
-    let is_kept = thread::is_inside() && unsafe { info.as_ref() }.is_some_and(thread::keep);
-    if !is_kept {
+    if thread::keeps_signals() {
+        // SAFETY: the kernel passes both, because we set `SA_SIGINFO`; its mask is the first word of
+        // libc's.
+        let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+        // SAFETY: as above.
+        thread::keep(info, unsafe { &mut *(&raw mut context.uc_sigmask).cast() });
+    } else {
         run(signal, info, context);
     }
     // SAFETY: as above.
@@ -159,7 +186,7 @@ extern "C-unwind" fn handle_fault(signal: c_int, info: *mut libc::siginfo_t, con
         *instruction = continuation as _;
         return;
     }
-    match HANDLERS[signal as usize % SIGNALS].load(Ordering::Acquire) {
+    match Action::of(signal as usize % SIGNALS).handler() {
         libc::SIG_IGN if !is_of_instruction => (),
         libc::SIG_DFL | libc::SIG_IGN => {
             // The process ends by the signal: the instruction faults again, or the signal comes
@@ -197,12 +224,12 @@ fn is_of_probes(signal: c_int) -> bool {
 
 fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let place = signal as usize % SIGNALS;
-    let (handler, flags) = (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
-    if handler == 0 {
+    let action = Action::of(place);
+    if action == Action::NONE {
         return;
     }
-    if flags & libc::SA_RESETHAND != 0 {
-        HANDLERS[place].store(0, Ordering::Release);
+    if action.has(libc::SA_RESETHAND) {
+        ACTIONS[place].store(Action::NONE.0, Ordering::Release);
         if !is_of_probes(signal) {
             // SAFETY: a structure of ours; all zero is the default action with an empty mask.
             unsafe {
@@ -219,15 +246,15 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         sets::forget_sleeper(thread::known_eventfd());
     }
     engines.iter().for_each(|number| engine::enter_at(number).leave_wait());
-    let interruption = thread::note_handler(flags & libc::SA_RESTART != 0);
+    let interruption = thread::note_handler(action.has(libc::SA_RESTART));
     // SAFETY: invariant 1.
     unsafe {
-        if flags & libc::SA_SIGINFO != 0 {
-            core::mem::transmute::<usize, extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(handler)(
-                signal, info, context,
-            );
+        if action.has(libc::SA_SIGINFO) {
+            core::mem::transmute::<usize, extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(
+                action.handler(),
+            )(signal, info, context);
         } else {
-            core::mem::transmute::<usize, extern "C-unwind" fn(c_int)>(handler)(signal);
+            core::mem::transmute::<usize, extern "C-unwind" fn(c_int)>(action.handler())(signal);
         }
     }
     // Calls that the handler has made were interrupted or not by themselves.
@@ -235,9 +262,9 @@ fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 }
 
 /// Signals that an instruction of the thread causes: they cannot be kept.
+pub(crate) const FAULTS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
 fn is_fault(signal: c_int) -> bool {
-    matches!(
-        signal,
-        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGABRT | libc::SIGSYS
-    )
+    FAULTS.contains(&signal)
 }

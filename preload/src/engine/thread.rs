@@ -8,11 +8,11 @@ use std::time::Duration;
 use sockets::Errno;
 
 use crate::engine::group::EngineMask;
+use crate::engine::signals::FAULTS;
 use crate::engine::table::{self, FileId};
 use crate::{config, sys};
 
-/// The most signals that are kept while a thread is within the engine. The kernel also merges
-/// signals of one number, except real-time ones.
+/// The most signals that are kept while a thread is within the engine; the kernel keeps all others.
 pub(crate) const KEPT_MAX: usize = 16;
 
 pub(crate) struct Thread {
@@ -27,6 +27,8 @@ pub(crate) struct Thread {
     /// Signals that arrived within the engine, and whether there are any.
     kept: [Cell<Option<libc::siginfo_t>>; KEPT_MAX],
     has_kept: Cell<bool>,
+    /// What it has blocked itself, while it blocks all signals because there is no room for more.
+    mask_before: Cell<Option<u64>>,
     /// Written to in order to wake the thread; 0 before its first sleep.
     eventfd: Cell<i32>,
     /// The number of its own engine, and whether it has one yet.
@@ -53,6 +55,7 @@ thread_local! {
             restarts: Cell::new(true),
             kept: [const { Cell::new(None) }; KEPT_MAX],
             has_kept: Cell::new(false),
+            mask_before: Cell::new(None),
             eventfd: Cell::new(0),
             own_engine: Cell::new(None),
             waits_in: Cell::new(EngineMask::NONE),
@@ -81,9 +84,9 @@ pub(crate) fn enter() {
     with(|thread| thread.inside.set(thread.inside.get() + 1));
 }
 
-/// The thread leaves. If it is now outside, it can be canceled as before, and `raise` gets the
-/// signals that were kept.
-pub(crate) fn leave(raise: impl Fn(&libc::siginfo_t)) {
+/// The thread leaves. If it is now outside, it can be canceled as before, and gets the signals that
+/// were kept.
+pub(crate) fn leave() {
     with(|thread| {
         let left = thread.inside.get() - 1;
         thread.inside.set(left);
@@ -93,30 +96,64 @@ pub(crate) fn leave(raise: impl Fn(&libc::siginfo_t)) {
         if let Some(state) = thread.cancel_state.take() {
             sys::set_cancel_state(state);
         }
-        // A signal that arrives from here on is not kept.
+        // A signal that arrives from here on is not kept, unless one before it was.
         compiler_fence(Ordering::SeqCst);
-        while thread.has_kept.get() {
-            let next = thread.kept.iter().find_map(Cell::take);
-            // A handler that leaves by `siglongjmp` does not return here: the next call raises the
-            // others.
-            thread.has_kept.set(thread.kept.iter().any(|kept| kept.get().is_some()));
-            if let Some(info) = next {
-                raise(&info);
-            }
+        if thread.has_kept.get() {
+            thread.raise_kept();
         }
     });
 }
 
-/// Keeps a signal until the thread leaves the engine. Returns whether there was room.
-pub(crate) fn keep(info: &libc::siginfo_t) -> bool {
+impl Thread {
+    /// Sends the thread the signals that were kept, all of them before one runs: a handler may
+    /// leave by `siglongjmp`.
+    #[cold]
+    fn raise_kept(&self) {
+        let mask = sys::set_signal_mask(libc::SIG_BLOCK, KEPT_SIGNALS);
+        let mask = self.mask_before.take().unwrap_or(mask);
+        // One of a fault's number runs at once, because it is not blocked.
+        self.has_kept.set(false);
+        let kept = self.kept.iter().filter_map(Cell::take);
+        kept.for_each(|info| sys::raise_again(info.si_signo, &info));
+        sys::set_signal_mask(libc::SIG_SETMASK, mask);
+    }
+}
+
+/// All signals but those that an instruction may cause: the kernel ends a process which blocks
+/// these.
+const KEPT_SIGNALS: u64 = {
+    let (mut signals, mut idx) = (sys::SIGNALS_OF_PROGRAMS, 0);
+    while idx < FAULTS.len() {
+        signals &= !(1 << (FAULTS[idx] - 1));
+        idx += 1;
+    }
+    signals
+};
+
+/// Whether a signal that arrives now is to be kept.
+pub(crate) fn keeps_signals() -> bool {
+    with(|thread| thread.inside.get() > 0 || thread.has_kept.get()).unwrap_or(false)
+}
+
+/// Keeps a signal until the thread leaves the engine. `mask` is what the thread blocks when it goes
+/// on: where this was the last room, all signals, so that the kernel keeps the others.
+pub(crate) fn keep(info: &libc::siginfo_t, mask: &mut u64) {
+    // From here on no other one comes in between. One that came before is kept by now: its handler
+    // ran on top of this one.
+    sys::set_signal_mask(libc::SIG_BLOCK, KEPT_SIGNALS);
     with(|thread| {
-        let free = thread.kept.iter().find(|kept| kept.get().is_none());
-        free.map(|free| free.set(Some(*info))).is_some_and(|()| {
-            thread.has_kept.set(true);
-            true
-        })
-    })
-    .unwrap_or(false)
+        match thread.kept.iter().find(|kept| kept.get().is_none()) {
+            Some(free) => free.set(Some(*info)),
+            // The one on top took the last room. This one is pending from now on.
+            None => sys::raise_again(info.si_signo, info),
+        }
+        thread.has_kept.set(true);
+        if thread.kept.iter().all(|kept| kept.get().is_some()) {
+            // What is on top was interrupted with more blocked than what is below.
+            thread.mask_before.set(Some(thread.mask_before.get().unwrap_or(u64::MAX) & *mask));
+            *mask |= KEPT_SIGNALS;
+        }
+    });
 }
 
 /// A thread of the process was canceled once: from then on those within the engine cannot be.

@@ -97,6 +97,11 @@ fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
 }
 
 #[test]
+fn signals_of_a_storm_reach_their_handlers_once_and_outside_of_calls() {
+    says_the_same("signals_of_a_storm_reach_their_handlers_once_and_outside_of_calls", "storms.c");
+}
+
+#[test]
 fn datagrams_follow_a_route_that_changes() {
     let test = "datagrams_follow_a_route_that_changes";
     let Some(wire) = wire(test, &["python3"]) else { return };
