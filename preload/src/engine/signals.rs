@@ -164,8 +164,8 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     // SAFETY: libc's `errno` of this thread. The handler must leave it as it was.
     let errno = unsafe { *libc::__errno_location() };
     if thread::keeps_signals() {
-        // SAFETY: the kernel passes both, because we set `SA_SIGINFO`; its mask is the first word of
-        // libc's.
+        // SAFETY: the kernel passes both, because we set `SA_SIGINFO`. Its mask is the first word
+        // of libc's.
         let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
         // SAFETY: as above.
         thread::keep(info, unsafe { &mut *(&raw mut context.uc_sigmask).cast() });
