@@ -105,7 +105,8 @@ layouts! {
         time_in_force: u8,
         /// 1 by hand, 0 by a machine.
         manual: u8,
-        /// 1: the quantity goes to the market as it is, without a reduction by fills.
+        /// In-flight mitigation. 1: the quantity is a total, of which fills are taken off. 0: all
+        /// of it is open. The first replace says so for the life of its order.
         ofm_override: u8,
         /// Instructions, a bit each.
         exec_inst: u8,

@@ -11,13 +11,11 @@ use zerocopy::little_endian::{I64, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::super::named::{Answer, NamedOrder, OrderRefusal, OrderStatus as Status, Refused, Told};
-use super::{Echo, UNIT};
+use super::{Echo, NONE, UNIT};
 
 /// An empty group, two times or one: bytes of an entry, and how many.
 const TWO_GROUPS: [u8; 6] = [0; 6];
 const ORDERS_GROUP: [u8; 3] = [32, 0, 0];
-/// No value, of fields that may have none.
-const NONE: u8 = u8::MAX;
 /// Of orders that were canceled because their connection is gone, or traded with their own group.
 const DISCONNECT: u8 = 100;
 const SELF_MATCH: u8 = 103;

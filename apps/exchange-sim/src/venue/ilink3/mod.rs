@@ -18,6 +18,8 @@ pub(crate) use answers::write_answer;
 pub(crate) const PROTOCOL: Protocol = Protocol::Ilink3;
 /// Nine decimals of a price in our four.
 const UNIT: i64 = 100_000;
+/// No value, of fields that may have none.
+const NONE: u8 = u8::MAX;
 
 /// What answers repeat of a request.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -32,6 +34,8 @@ struct Echo {
     time_in_force: u8,
     /// Of a cancel of many.
     scope: u8,
+    /// In-flight mitigation (OFMOverride) of an order's first replace; [`NONE`] before it.
+    mitigation: u8,
 }
 
 /// Takes a message of a client.
@@ -57,6 +61,7 @@ fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, now_ns: u64) ->
         order_type: order.order_type,
         time_in_force: order.time_in_force,
         scope: 0,
+        mitigation: NONE,
     };
     let request = OrderRequest {
         cl_ord_id: order.cl_ord_id.trimmed(),
@@ -73,7 +78,9 @@ fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, now_ns: u64) ->
 }
 
 fn take_replace(venue: &mut Venue, account: usize, replace: &ReplaceOrder, now_ns: u64) -> Effect {
-    let (qty, price) = (replace.quantity.get(), Price(replace.price.get() / UNIT));
+    let target = Target::OrderId(replace.order_id.get());
+    let mitigation = mitigation_of(venue, account, target).unwrap_or(replace.ofm_override);
+    let traded = venue.traded_of_named(account, PROTOCOL, target).unwrap_or(0);
     let echo = Echo {
         sender: replace.sender,
         party_details: replace.party_details,
@@ -83,12 +90,20 @@ fn take_replace(venue: &mut Venue, account: usize, replace: &ReplaceOrder, now_n
         order_type: replace.order_type,
         time_in_force: replace.time_in_force,
         scope: 0,
+        mitigation,
     };
     let change = ChangeRequest {
         cl_ord_id: Some(replace.cl_ord_id.trimmed()),
-        target: Target::OrderId(replace.order_id.get()),
+        target,
         cancels_on_refusal: false,
         echo: echo.as_bytes(),
+    };
+    let (quantity, price) = (replace.quantity.get(), Price(replace.price.get() / UNIT));
+    let qty = match mitigation {
+        1 if (1..=traded).contains(&quantity) => return venue.cancel_named(account, PROTOCOL, &change, now_ns),
+        1 => quantity,
+        // All of it is open. The engine takes totals.
+        _ => quantity.saturating_add(traded),
     };
     let order = OrderRequest {
         cl_ord_id: replace.cl_ord_id.trimmed(),
@@ -103,6 +118,13 @@ fn take_replace(venue: &mut Venue, account: usize, replace: &ReplaceOrder, now_n
     venue.replace_named(account, PROTOCOL, (&change, &order), now_ns)
 }
 
+/// What the first replace of an order has said of in-flight mitigation.
+fn mitigation_of(venue: &Venue, account: usize, target: Target<'_>) -> Option<u8> {
+    let order = venue.accounts()[account].named_order(PROTOCOL, target)?;
+    let echo = Echo::read_from_bytes(&order.request).ok()?;
+    (echo.mitigation != NONE).then_some(echo.mitigation)
+}
+
 fn take_cancel(venue: &mut Venue, account: usize, cancel: &CancelOrder, now_ns: u64) -> Effect {
     let echo = Echo {
         sender: cancel.sender,
@@ -113,6 +135,7 @@ fn take_cancel(venue: &mut Venue, account: usize, cancel: &CancelOrder, now_ns: 
         order_type: 0,
         time_in_force: 0,
         scope: 0,
+        mitigation: NONE,
     };
     let request = ChangeRequest {
         cl_ord_id: Some(cancel.cl_ord_id.trimmed()),
@@ -134,6 +157,7 @@ fn take_mass_action(venue: &mut Venue, account: usize, action: &MassAction, now_
         order_type: action.order_type,
         time_in_force: action.time_in_force,
         scope: action.scope,
+        mitigation: NONE,
     };
     let (symbol, unsupported) = match action.scope {
         1 => (Some(symbol_of(venue, action.security_id.get()).unwrap_or(Symbol::NONE)), None),
@@ -180,3 +204,6 @@ fn symbol_of(venue: &Venue, security_id: i32) -> Option<Symbol> {
     let at = usize::try_from(security_id).ok()?.checked_sub(1)?;
     venue.listing().get(at).map(|&(symbol, _)| symbol)
 }
+
+#[cfg(test)]
+mod tests;

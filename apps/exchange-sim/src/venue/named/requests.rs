@@ -213,6 +213,12 @@ impl Venue {
         Some(Terms { pricing: if is_stop { live.pricing } else { terms.pricing }, ..terms })
     }
 
+    /// Shares that a live order and those whose place it took have traded.
+    pub fn traded_of_named(&self, account: usize, protocol: Protocol, target: Target<'_>) -> Option<u32> {
+        let order = self.accounts[account].named[protocol as usize].get(target)?;
+        Some(self.engine.order(order.id?)?.state.executed)
+    }
+
     /// Refuses a new order without a look at it.
     pub fn refuse_new_named(
         &mut self,

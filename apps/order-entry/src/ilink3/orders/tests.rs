@@ -4,8 +4,8 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::*;
 use crate::Text;
 use crate::ilink3::{
-    BusinessReject, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled, Server,
-    ServerConfig, ServerEvent, TradeAddendum,
+    BusinessReject, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled, ReplaceOrder,
+    Server, ServerConfig, ServerEvent, TradeAddendum,
 };
 use crate::orders::{ExecId, OrderKey, VenueEvent};
 use crate::risk::InstrumentIdx;
@@ -160,6 +160,60 @@ fn order_has_its_number_as_id_and_nine_decimals() {
     assert!(
         matches!(said(&events)[0], (1, VenueMessage::Answer { key: OrderKey::Client(1), event: it, .. }) if it == event)
     );
+}
+
+/// The venue takes off what has traded, also on the way of the replace: our quantity is a total.
+#[test]
+fn replace_has_the_venue_take_off_what_has_traded() {
+    let mut line = Line::open();
+    let id = line.order();
+    line.report(OrderAccepted::KIND, accepted("1").as_bytes());
+    let wire = wire(VenueSession::next_id(&line.client));
+    line.client.replace_order(1, &target(id, Some(77)), &wire).unwrap();
+    line.deliver();
+    let replace = <ReplaceOrder as zerocopy::FromBytes>::read_from_bytes(&line.arrived[1].1).unwrap();
+    assert_eq!((replace.order_id.get(), replace.quantity.get(), replace.ofm_override), (77, 3, 1));
+}
+
+/// CME's largest number (9726) is 999,999,999.
+#[test]
+fn numbers_end_a_million_before_the_last_of_the_venue() {
+    for (next_id, may_send) in [(998_999_999, Ok(())), (999_000_000, Err(SendError::Ids))] {
+        let mut first = client();
+        VenueSession::resume(&mut first, &SessionMark { session: *b"BOE 2     ", next_inbound: 0, next_id });
+        let mut line = Line::new(first);
+        line.log_in();
+        assert_eq!(VenueSession::may_send(&line.client, 1, Price::from_cents(1_000)), may_send);
+        assert_eq!(VenueSession::may_cancel(&line.client), Ok(()));
+    }
+}
+
+/// It names no message of ours, so that nobody knows which order never lived.
+#[test]
+fn refusal_without_our_number_is_passed_over_on_the_third_connection() {
+    let mut line = Line::open();
+    line.order();
+    line.deliver();
+    let reject = BusinessReject { ref_seq: u32::MAX.into(), ..BusinessReject::new_zeroed() };
+    let say = |server: &mut Server, output: &mut Output<'_>| {
+        assert_eq!(server.send(1, BusinessReject::KIND, reject.as_bytes(), &[], output).unwrap(), 1);
+    };
+    assert!(line.try_say(say).is_err());
+    for attempt in 2..=3 {
+        line.break_off();
+        line.log_in();
+        let request = line.asked.take().unwrap();
+        let events = line.try_say(|server, output| {
+            server.begin_retransmission(1, &request, output).unwrap();
+            server.send_again(1, 1, BusinessReject::KIND, reject.as_bytes(), &[], output).unwrap();
+        });
+        match (attempt, events) {
+            (2, events) => assert!(events.is_err()),
+            (_, events) => assert!(events.unwrap().contains(&SessionEvent::Unread { number: 1 })),
+        }
+    }
+    assert!(line.client.is_open());
+    assert_eq!(VenueSession::unread(&line.client).len(), reject.as_bytes().len());
 }
 
 #[test]

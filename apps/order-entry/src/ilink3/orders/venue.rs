@@ -18,8 +18,9 @@ const MESSAGE_LEN: usize = HEADER_LEN + ReplaceOrder::LEN + 32;
 const SPARE: usize = 512;
 /// Nine decimals of a price in our four.
 const UNIT: i64 = 100_000;
-/// Numbers, less those that cancels may take after the last order.
-const NUMBER_MAX: u64 = u32::MAX as u64 - 1_000_000;
+/// The largest number that the venue takes (9726), less those that cancels may take after the last
+/// order.
+const NUMBER_MAX: u64 = 999_999_999 - 1_000_000;
 /// No value, of fields that may have none.
 const NONE: u8 = u8::MAX;
 
@@ -109,8 +110,8 @@ impl Ilink3Client {
             order_type: b'2',
             time_in_force: 0,
             manual: 0,
-            // Fills that cross the change on its way are within its quantity.
-            ofm_override: 0,
+            // The quantity is a total: the venue takes off what has traded, also on the way of this.
+            ofm_override: 1,
             exec_inst: 0,
             execution_mode: 0,
             liquidity_flag: NONE,
