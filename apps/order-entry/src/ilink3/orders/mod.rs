@@ -371,10 +371,9 @@ impl Ilink3Client {
         }
         let event = match said {
             Ok(Said::Message(message)) => SessionEvent::Message { number: number.into(), message },
-            Ok(Said::Uncounted) => return Err(IlinkClientError::Unreadable),
-            Ok(Said::Unknown) => SessionEvent::Unread { number: number.into() },
-            Err(_) if is_passed_over => SessionEvent::Unread { number: number.into() },
+            _ if is_passed_over => SessionEvent::Unread { number: number.into() },
             // The next login asks for it again.
+            Ok(_) => return Err(IlinkClientError::Unreadable),
             Err(error) => return Err(error.into()),
         };
         self.delivered = after;
@@ -422,15 +421,14 @@ impl Ilink3Client {
     }
 }
 
-/// Whether a message is passed over because it cannot be read, or is not read here. Its bytes are
-/// kept for a person.
+/// Whether a message is passed over because it cannot be read, is not read here, or names no
+/// message of ours. Its bytes are kept for a person.
 fn is_passed_over(said: &Result<Said, IlinkError>, unread: &mut Unread, number: u32, frame: &Frame<'_>) -> bool {
-    let is_unknown = matches!(said, Ok(Said::Unknown));
-    if !is_unknown && said.is_ok() {
+    if matches!(said, Ok(Said::Message(_))) {
         return false;
     }
     let has_come_often = unread.is_to_be_passed_over(number.into(), frame.block);
-    is_unknown || has_come_often
+    has_come_often || matches!(said, Ok(Said::Unknown))
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ pub(super) enum Said {
     /// Something of an order that is not read here: spreads, crosses, and what a later version of
     /// the schema has.
     Unknown,
-    /// A message of ours had no number that the venue could read, so it did not count it.
+    /// A message of ours had no number that the venue could read, so it did not count it. The next
+    /// login tells that it was not applied.
     Uncounted,
 }
 
