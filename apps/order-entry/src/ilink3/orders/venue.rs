@@ -110,7 +110,7 @@ impl Ilink3Client {
             order_type: b'2',
             time_in_force: 0,
             manual: 0,
-            // The quantity is a total: the venue takes off what has traded, also on the way of this.
+            // The quantity is a total: the venue takes off what has traded, on the way too.
             ofm_override: 1,
             exec_inst: 0,
             execution_mode: 0,
