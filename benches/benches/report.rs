@@ -36,9 +36,11 @@ const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
 const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
 /// The binary that runs under the preload library.
 const CALLER: &str = env!("CARGO_BIN_EXE_caller");
+/// The trader of the libraries' example.
+const TRADER: &str = env!("CARGO_BIN_EXE_trader");
 
 /// The parts that may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
     ("sockets", "calls of sockets in memory"),
@@ -49,6 +51,7 @@ const PARTS: [(&str, &str); 12] = [
     ("live", "AF_XDP on a veth pair, and live-tcp"),
     ("live-tcp", "TCP to a kernel over a veth pair"),
     ("live-orders", "of that orders behind a burst"),
+    ("live-trade", "of that a tick and its order, as the venue sees them"),
     ("live-sockets", "unmodified programs on wirepath, and on the kernel, over a veth pair"),
     ("live-echo", "TCP over a wire that loses much, ten minutes; only where it is asked for"),
 ];
@@ -148,6 +151,7 @@ impl Report {
         }
         match part {
             Some("live-orders") => self.live(Section::LiveTcp, |live| live.orders()),
+            Some("live-trade") => self.live(Section::LiveTcp, |live| live.trades()),
             Some("live-echo") => self.live(Section::LiveEcho, |live| live.echoes()),
             _ => (),
         }
@@ -283,7 +287,7 @@ impl Report {
     fn live(&mut self, section: Section, measure: fn(&mut Live<'_>)) {
         self.section = section;
         let cores = self.cores;
-        measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS, caller: CALLER });
+        measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS, caller: CALLER, trader: TRADER });
     }
 
     /// The hand-off, between two measurements of the cores' distance. Returns those, in ns one way.

@@ -15,7 +15,7 @@ use order_entry::risk::{InstrumentIdx, Market, NewOrder, SingleLimits};
 use order_entry::{ManagerConfig, journal::Journal, soupbin::ClientConfig, soupbin::Credentials};
 use wirepath::prelude::*;
 
-const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
+pub(crate) const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
 const WIRE: (Symbol, InstrumentIdx) = (Symbol(*b"WIRE    "), InstrumentIdx(0));
 const QTY: u32 = 100;
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::measure::outside::{Missing, Subject};
+use crate::measure::outside::{Missing, Subject, output};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connectx/dpdk.c");
 
@@ -25,15 +25,4 @@ fn compile(directory: &Path) -> Result<std::path::PathBuf, Missing> {
     compiler.args(["-O2", "-o"]).arg(&program).arg(SOURCE).args(flags.split_whitespace());
     output(&mut compiler, "apt-get install gcc libc6-dev libdpdk-dev")?;
     Ok(program)
-}
-
-/// The output of a command; where it fails, the remedy.
-fn output(command: &mut Command, remedy: &str) -> Result<String, Missing> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().map_err(|error| format!("{name} does not start ({error}): {remedy}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("{name}: {}: {remedy}", said.lines().next().unwrap_or("failed")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -83,7 +83,8 @@ impl Section {
             }
             Self::LiveTcp => {
                 "A kernel's client or sender in the other namespace, a kernel in our place in the same run. As root, \
-                 `PART=live-tcp`; of it the orders alone: `PART=live-orders`."
+                 `PART=live-tcp`; of it the orders alone: `PART=live-orders`; ticks and their orders: \
+                 `PART=live-trade`."
             }
             Self::Sockets => {
                 "What the calls of [sockets](sockets.md) add to the framework's own API: both on one core over a \

@@ -9,6 +9,7 @@ use super::order::{self, Order, Verb};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind, Times};
 use super::tcp_round_trip::{Server, exchange};
+use super::trading::{self, TickTimes, Trader, tick_to_trade};
 use super::{forwarding, testpmd};
 use crate::is_quick;
 use crate::measure::outside::Subject;
@@ -25,6 +26,8 @@ pub struct Live<'a> {
     pub packets: &'a str,
     /// The binary that runs on the kernel's sockets and on ours.
     pub caller: &'a str,
+    /// The trader on wirepath.
+    pub trader: &'a str,
 }
 
 /// Pairs of runs.
@@ -45,6 +48,7 @@ impl Live<'_> {
     pub fn tcp(&mut self) {
         self.exchanges();
         self.orders();
+        self.trades();
         self.goodputs();
     }
 
@@ -65,6 +69,31 @@ impl Live<'_> {
         let (fired, posted, _) = apart(&found, |order: &Order| order.call);
         self.add(Line::new("  within the call of fire, its system call included, p50", "ns", fired));
         self.add(Line::new("  within the call of post, p50", "ns", posted));
+    }
+
+    /// A tick and its order as the venue sees them, of our trader and of one over kernel sockets.
+    pub fn trades(&mut self) {
+        let (rounds, count) = if is_quick() { (2, 300) } else { (5, 1_000) };
+        let found = self.cores().and_then(|cores| {
+            let incumbent = trading::incumbent(&std::env::temp_dir().join("wirepath-bench"))?;
+            let run = |trader| tick_to_trade(cores, trader, count);
+            let both = || Ok([run(Trader::Ours(self.trader))?, run(Trader::Bare(self.trader))?]);
+            turns(rounds, both, || run(Trader::Incumbent(&incumbent)).map(|times| [times; 2]))
+        });
+        let (ours, theirs, ratio) = apart(&found, |[times, _]: &[TickTimes; 2]| times.order.p50);
+        self.add(Line::new("a tick to its order over veth, seen by a venue on kernel sockets, p50", "ns", ours));
+        self.add(Line::new("  a C program over kernel sockets in the same run, p50", "ns", theirs));
+        self.add(Line::new("  wirepath over the C program, p50", "x", ratio).at_most(0.65).hoping(0.55));
+        let (ours, theirs, ratio) = apart(&found, |[times, _]: &[TickTimes; 2]| times.order.p99);
+        self.add(Line::new("  p99", "ns", ours));
+        self.add(Line::new("  the C program, p99", "ns", theirs));
+        self.add(Line::new("  wirepath over the C program, p99", "x", ratio).at_most(0.7));
+        let (bare, _, ratio) = apart(&found, |[_, bare]: &[TickTimes; 2]| bare.order.p50);
+        self.add(Line::new("  the floor: an order at once, without feed, books, checks and journal, p50", "ns", bare));
+        self.add(Line::new("  the floor over the C program, p50", "x", ratio));
+        let (ours, theirs, _) = apart(&found, |[times, _]: &[TickTimes; 2]| times.send.p50);
+        self.add(Line::new("  of each, the venue's call that sends the tick, to our trader, p50", "ns", ours));
+        self.add(Line::new("  of each, the venue's call that sends the tick, to the C program, p50", "ns", theirs));
     }
 
     fn forwarding(&mut self) {

@@ -26,5 +26,6 @@ pub mod turnaround;
 
 mod lines;
 mod sockets;
+mod trading;
 
 pub use lines::Live;

@@ -136,6 +136,17 @@ fn calls_between_marks(output: &str) -> Result<usize, Missing> {
     if is_measured || marker.is_none() { Err("strace printed no marks".to_owned()) } else { Ok(count) }
 }
 
+/// The output of a command; where it fails, the remedy.
+pub fn output(command: &mut Command, remedy: &str) -> Result<String, Missing> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().map_err(|error| format!("{name} does not start ({error}): {remedy}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("{name}: {}: {remedy}", said.lines().next().unwrap_or("failed")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// The numbers behind `name` at the beginning of a line, at least one.
 pub fn numbers(output: &str, name: &str) -> Result<Vec<f64>, Missing> {
     let text = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,5 +1,7 @@
 //! A day of the example's trader over a wire of plain memory, tick by tick.
 
+#[allow(dead_code)] // what the bench over a veth asks, which has this file too
+pub(crate) mod exchange;
 mod observed;
 mod peer;
 pub(crate) mod stamps;
@@ -23,11 +25,12 @@ use wirepath::proto::{Group, HashSeed, Ipv4Prefix};
 use wirepath::wire::MacAddr;
 use wirepath::worker::{Worker, WorkerBuilder};
 
+use exchange::{Exchange, LINE_A};
 use observed::{Observed, ObservedTx};
 use peer::{Peer, Replay};
 use stamps::{Notes, PostStamp};
 use trader::Trader;
-use venue::{LINE_A, VENUE, Venue};
+use venue::{VENUE, Venue};
 
 pub(crate) use peer::{Tape, TapeWriter};
 
@@ -112,7 +115,7 @@ impl Day {
         let group = Group::new(*LINE_A.ip(), LINE_A.port());
         day.trader.with_app(day.now, |_, cx| cx.sockets.join(ConsumerId(0), group)).unwrap();
         day.settle();
-        for from in (0..Venue::RESTING_ORDERS).step_by(32) {
+        for from in (0..=Exchange::RESTING_ORDERS).step_by(32) {
             day.peer.act(day.now, |venue, cx| venue.fill(from, 32, cx));
             day.settle();
         }
