@@ -170,7 +170,15 @@ impl Flows {
     /// These flows, which no socket has any more.
     pub(crate) fn take_lost(&mut self) -> Vec<(FlowSpec, Errno)> {
         let lost = self.steering.take_lost_flows();
-        lost.iter().for_each(|(flow, _)| _ = self.held.remove(flow));
+        if lost.is_empty() {
+            return lost;
+        }
+        for (flow, _) in &lost {
+            self.held.remove(flow);
+        }
+        // A closed connection would otherwise release the flow of its next holder.
+        let is_kept = |flow: &FlowSpec| lost.iter().all(|(other, _)| other != flow);
+        self.closing.iter_mut().chain(&mut self.in_time_wait).for_each(|leaving| leaving.flows.retain(is_kept));
         lost
     }
 

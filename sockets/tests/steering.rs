@@ -128,6 +128,29 @@ fn socket_whose_flow_is_taken_back_says_so_once_and_sends_nothing_until_it_has_a
 }
 
 #[test]
+fn flow_that_is_taken_back_stays_with_its_next_holder_when_a_closed_connection_ends() {
+    let port = Lent::default();
+    let wire = steered_wire(port.clone());
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let mut far = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    drop(accepted);
+    assert_eq!(far.read(&mut [0; 8]).unwrap(), 0);
+    port.take_back(Errno::EADDRINUSE);
+    wire.settle();
+    drop(listener);
+    let _next = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let standing = port.rules.standing();
+    assert_eq!(standing.len(), 1);
+    drop(far);
+    for _ in 0..4 {
+        wire.settle();
+        wire.clock.advance(Duration::from_secs(60));
+    }
+    assert_eq!(port.rules.standing(), standing);
+}
+
+#[test]
 fn group_that_is_taken_back_leaves_the_socket_its_port() {
     let port = Lent::default();
     let wire = steered_wire(port.clone());
