@@ -138,7 +138,7 @@ fn stack_does_not_sleep_before_it_has_looked_at_each_throttled_stream() {
         accept(&wire, listener).unwrap();
         ours
     };
-    let ours: Vec<SocketId> = (0..40).map(connected).collect();
+    let ours: Vec<SocketId> = (0..20).map(connected).collect();
     for id in &ours {
         set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 1_000);
         while wire.left.call(|sockets, cx| sockets.send(*id, &[7; 10_000], cx)).is_ok() {}
@@ -147,12 +147,27 @@ fn stack_does_not_sleep_before_it_has_looked_at_each_throttled_stream() {
         || (0..100).take_while(|_| wire.left.sleep_until(None).is_none() && wire.left.turn() == 0).count();
     turns_before_sleep();
     ours.iter().for_each(|id| set(&wire.left, *id, TCP, TCP_NOTSENT_LOWAT, 0));
-    assert_eq!(turns_before_sleep(), 3);
+    assert_eq!(turns_before_sleep(), 2);
     assert!(ours.iter().all(|id| ready(&wire.left, *id).has(Ready::OUT)));
 }
 
 #[test]
-fn stream_takes_no_more_than_its_low_water_of_unsent_bytes_and_wakes_below_half() {
+fn low_water_of_a_byte_leaves_segments_whole() {
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let ours = call(&wire);
+    let theirs = accept(&wire, listener).unwrap();
+    set(&wire.left, ours, TCP, TCP_NOTSENT_LOWAT, 1);
+    assert_eq!(wire.left.call(|sockets, cx| sockets.send(ours, &[7; 1_000], cx)), Ok(1_000));
+    // No acknowledgment of a first small segment has come.
+    for host in [&wire.left, &wire.right] {
+        host.turn();
+    }
+    assert_eq!(wire.right.call(|sockets, cx| sockets.recv(theirs, &mut [0; 2_000], cx)), Ok(1_000));
+}
+
+#[test]
+fn stream_takes_its_low_water_of_unsent_bytes_and_few_more_and_wakes_below_half() {
     const LOW_WATER: usize = 10_000;
     let wire = wire();
     let listener = listener(&wire, 0);
@@ -169,7 +184,8 @@ fn stream_takes_no_more_than_its_low_water_of_unsent_bytes_and_wakes_below_half(
     }
     assert_eq!(send(), Err(Errno::EAGAIN));
     let unsent = u32::from_ne_bytes(info(&wire.left, ours)[144..148].try_into().unwrap());
-    assert!(sent < 100_000 && unsent as usize == LOW_WATER, "{sent} sent, {unsent} not");
+    let few = LOW_WATER..LOW_WATER + 4 * 1_460;
+    assert!(sent < 100_000 && few.contains(&(unsent as usize)), "{sent} sent, {unsent} not");
     let mut events = [EpollEvent { ready: Ready::NONE, data: 0 }; 2];
     assert_eq!(wire.left.call(|sockets, _| sockets.epoll_wait(set_of, &mut events)), Ok(0));
     let mut got = 0;

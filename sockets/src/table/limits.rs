@@ -7,6 +7,7 @@ use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::ConnectionId;
 use wirepath::time::Instant;
 
+use super::message::mss_of;
 use super::{SocketId, Sockets};
 use crate::errno::Errno;
 use crate::ready::Ready;
@@ -17,8 +18,13 @@ use crate::socket::{Socket, State};
 /// Throttled streams that a turn looks at: of each it reads the connection, some 50 ns.
 const LOOKS_MAX: usize = 16;
 
+/// Segments that a stream takes below its low water, although they exceed it.
+const SEGMENTS_AT_LEAST: usize = 4;
+
 impl Sockets {
-    /// Sends bytes of a stream until `low_water` are unsent (Linux `sk_stream_memory_free`).
+    /// Sends bytes of a stream until `low_water` are unsent (Linux `sk_stream_memory_free`). While
+    /// fewer are, some whole segments are taken, as Linux takes a whole `sk_buff`: otherwise a
+    /// small low water would cut the bytes into small segments.
     pub(super) fn send_above_low_water(
         &mut self,
         id: SocketId,
@@ -27,6 +33,7 @@ impl Sockets {
         low_water: u32,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
+        let at_least = SEGMENTS_AT_LEAST * mss_of(connection, cx);
         let mut sent = 0;
         let mut has_room = true;
         'parts: for part in parts {
@@ -37,7 +44,7 @@ impl Sockets {
                     self.throttle(id)?;
                     return if sent > 0 { Ok(sent) } else { Err(Errno::EAGAIN) };
                 }
-                let piece = &rest[..rest.len().min(room)];
+                let piece = &rest[..rest.len().min(room.max(at_least))];
                 match cx.tcp().send(connection, piece) {
                     Ok(taken) => {
                         (sent, rest) = (sent + taken, &rest[taken..]);
