@@ -8,7 +8,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use common::{at, errno, wire};
 use sockets::net::UdpSocket;
-use sockets::{Errno, Kind, Ready, SendFlags};
+use sockets::{Errno, Kind, Ready, SendControl, SendFlags};
+use wirepath::mem::Mbuf;
 use wirepath::time::{Clock, Duration};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
@@ -48,6 +49,29 @@ fn datagram_longer_than_the_buffer_is_cut_and_its_length_known() {
     assert_eq!((count, info.len, &word), (4, 15, b"a lo"));
     server.recv(&mut word).unwrap();
     assert_eq!(&word, b"next");
+}
+
+#[test]
+fn segments_of_a_send_leave_all_or_none() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    // The neighbor is known before.
+    client.send_to(b"word", at(2, 7)).unwrap();
+    server.recv(&mut [0; 4]).unwrap();
+    let (parts, flags) = ([IoSlice::new(b"wordword")], SendFlags::default());
+    let control = SendControl { segment_len: Some(4), ..SendControl::default() };
+    let send = || {
+        let to = Some(at(2, 7));
+        wire.left.call(|sockets, cx| sockets.send_controlled(client.id(), &parts, to, flags, &control, cx))
+    };
+    let mut all: Vec<Mbuf> = wire.left.call(|_, cx| std::iter::from_fn(|| cx.pool.alloc()).collect());
+    all.pop().unwrap().free();
+    assert_eq!(send(), Err(Errno::EAGAIN));
+    all.pop().unwrap().free();
+    assert_eq!(send(), Ok(8));
+    (0..2).for_each(|_| assert_eq!(server.recv(&mut [0; 8]).unwrap(), 4));
+    all.into_iter().for_each(Mbuf::free);
 }
 
 #[test]

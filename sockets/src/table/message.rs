@@ -188,8 +188,8 @@ impl Sockets {
         sent
     }
 
-    /// Sends datagrams of `len` bytes each, the last one shorter (`UDP_SEGMENT`). The call fails by
-    /// the first alone: later ones for which there is no room are lost, as on Linux.
+    /// Sends datagrams of `len` bytes each, the last one shorter (`UDP_SEGMENT`): none before there
+    /// is room for all of them. After that the call fails by the first alone.
     fn send_segments(
         &mut self,
         id: SocketId,
@@ -201,7 +201,8 @@ impl Sockets {
     ) -> Result<usize, Errno> {
         let whole = gather(parts)?;
         let (first, rest) = whole.split_at(whole.len().min(len));
-        if rest.len().div_ceil(len) >= SEGMENTS_MAX {
+        let count = 1 + rest.len().div_ceil(len);
+        if count > SEGMENTS_MAX {
             return Err(Errno::EINVAL);
         }
         self.send_parts(id, &[IoSlice::new(first)], to, flags, cx)?;
