@@ -287,11 +287,20 @@ fn receive_messages(
             Some(Ok(len)) => entry.msg_len = len as c_uint,
             Some(Err(error)) if count == 0 => return Some(Err(error)),
             None if count == 0 => return None,
-            Some(Err(_)) | None => break,
+            Some(Err(error)) => {
+                data::report_after_others(file, error);
+                break;
+            }
+            None => break,
         }
         count += 1;
         if flags & (libc::MSG_ERRQUEUE | libc::MSG_PEEK | libc::MSG_WAITALL) == 0 {
-            count += receive_waiting(file, &mut list[count..], flags);
+            let (more, error) = receive_waiting(file, &mut list[count..], flags);
+            count += more;
+            if let Some(error) = error {
+                data::report_after_others(file, error);
+                break;
+            }
         }
         // As on Linux, the deadline is checked after a datagram, never before.
         let is_over = deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline);
@@ -302,24 +311,27 @@ fn receive_messages(
     Some(Ok(count))
 }
 
-/// Receives datagrams that have arrived, under one lock. Returns how many. What is odd about a
-/// message is left to the call for that message.
-fn receive_waiting(file: FileId, list: &mut [libc::mmsghdr], flags: c_int) -> usize {
+/// Receives datagrams that have arrived, under one lock. Returns how many, and the error that ends
+/// the call. What is odd about a message is left to the call for that message.
+fn receive_waiting(file: FileId, list: &mut [libc::mmsghdr], flags: c_int) -> (usize, Option<Errno>) {
     if list.is_empty() {
-        return 0;
+        return (0, None);
     }
-    let Some(mut batch) = Batch::begin(file) else { return 0 };
+    let Some(mut batch) = Batch::begin(file) else { return (0, None) };
     for (idx, entry) in list.iter_mut().enumerate() {
         let header = &mut entry.msg_hdr;
-        let Ok(mut parts) = memory::parts_mut(header.msg_iov, header.msg_iovlen) else { return idx };
-        let Ok(received) = batch.receive(&mut parts, flags) else { return idx };
+        let Ok(mut parts) = memory::parts_mut(header.msg_iov, header.msg_iovlen) else { return (idx, None) };
+        let received = match batch.receive(&mut parts, flags) {
+            Ok(received) => received,
+            Err(error) => return (idx, Some(error).filter(|error| *error != Errno::EAGAIN)),
+        };
         let control = if received.has_control { batch.control(&received) } else { Vec::new() };
         if store_message(header, &received, &control).is_err() {
-            return idx;
+            return (idx, None);
         }
         entry.msg_len = received.len as c_uint;
     }
-    list.len()
+    (list.len(), None)
 }
 
 fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {

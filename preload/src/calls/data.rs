@@ -741,6 +741,18 @@ fn report_later(file: FileId, target: &Target, error: Errno) {
     }
 }
 
+/// `recvmmsg` has received messages before this error, which the next call reports (Linux
+/// `do_recvmmsg`).
+pub(crate) fn report_after_others(file: FileId, error: Errno) {
+    if error == Errno::EAGAIN || error == Errno(libc::EINTR) {
+        return;
+    }
+    let mut engine = engine::enter(file);
+    if let Ok(target) = target(&mut engine, file) {
+        let _ = engine.call(|sockets, _| sockets.restore_error(target.id, error));
+    }
+}
+
 /// Binds a datagram socket that sends before it is bound, and offloads it if the destination is
 /// reached by our interface.
 fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(), Errno> {

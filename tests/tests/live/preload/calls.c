@@ -223,6 +223,13 @@ static void datagrams(void) {
     usleep(50000);
     say("recvmmsg", recvmmsg(fd, many, 3, 0, NULL));
     printf("%d %d %d\n", many[0].msg_len, many[1].msg_len, many[2].msg_len);
+    // An error behind the first message is the next call's.
+    send(fd, "d", 1, 0), send(fd, "e", 1, 0);
+    parts[1].iov_base = (void *)8;
+    usleep(50000);
+    say("recvmmsg", recvmmsg(fd, many, 2, MSG_DONTWAIT, NULL));
+    say("its error", recv(fd, bytes, 8, MSG_DONTWAIT));
+    say("nothing left", recv(fd, bytes, 8, MSG_DONTWAIT));
     close(fd);
     fd = socket(AF_INET, SOCK_DGRAM, 0);
     address.sin_port = htons(7002);
