@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use sockets::Errno;
 
-use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, ppoll, pselect};
+use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 #[cfg(target_arch = "x86_64")]
-use super::polling::{epoll_wait, poll, select};
+use super::polling::{epoll_create, epoll_wait, poll, select};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
@@ -254,6 +254,7 @@ symbols! {
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
             libc::SYS_epoll_pwait => i64::from(pass!(epoll_pwait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int, e as *const c_void))),
+            libc::SYS_epoll_pwait2 => i64::from(pass!(epoll_pwait2(a as c_int, b as *mut libc::epoll_event, c as c_int, d as *const libc::timespec, e as *const c_void))),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => i64::from(pass!(epoll_wait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int))),
             #[cfg(target_arch = "x86_64")]
@@ -292,6 +293,8 @@ symbols! {
             libc::SYS_dup => i64::from(pass!(dup(a as c_int))),
             libc::SYS_fcntl => i64::from(pass!(fcntl(a as c_int, b as c_int, c))),
             libc::SYS_ioctl => i64::from(pass!(ioctl(a as c_int, b, c))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_create => i64::from(pass!(epoll_create(a as c_int))),
             libc::SYS_epoll_create1 => i64::from(pass!(epoll_create1(a as c_int))),
             libc::SYS_read => pass!(read(a as c_int, b as *mut c_void, c) as i64),
             libc::SYS_write => pass!(write(a as c_int, b as *const c_void, c) as i64),
@@ -300,6 +303,8 @@ symbols! {
                 process::given(made as c_int);
                 made
             }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => i64::from(pass!(dup2(a as c_int, b as c_int))),
             libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
             _ => pass!(real::syscall(number, a, b, c, d, e, f)),
         }

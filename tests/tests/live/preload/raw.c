@@ -78,7 +78,13 @@ static void numbers(void) {
     say("pselect6", syscall(SYS_pselect6, fd + 1, &reads, NULL, NULL, &long_time, NULL));
     say("epoll_wait", syscall(SYS_epoll_wait, set, &event, 1, 20000));
     say("value", event.data.u64);
+    say("epoll_pwait2", syscall(SYS_epoll_pwait2, set, &event, 1, &long_time, NULL, 8));
+    int another = syscall(SYS_epoll_create, 1);
+    epoll_ctl(another, EPOLL_CTL_ADD, fd, &of);
+    say("a set of epoll_create", epoll_wait(another, &event, 1, 20000)), close(another);
     recv(fd, bytes, 1, 0);
+    say("dup2", syscall(SYS_dup2, fd, 99));
+    say("write", write(99, "y", 1)), echoed(fd, 1), puts(""), close(99);
     char path[] = "/tmp/wirepath-raw-XXXXXX";
     int file = mkstemp(path);
     unlink(path);
