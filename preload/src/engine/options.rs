@@ -67,6 +67,7 @@ pub(crate) enum HandledBy {
 const SO_BINDTOIFINDEX: c_int = 62;
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
+const SO_TIMESTAMPING_NEW: c_int = 65;
 const SO_RCVMARK: c_int = 75;
 const SO_RCVPRIORITY: c_int = 82;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
@@ -80,6 +81,8 @@ const IPV6_TRANSPARENT: c_int = 75;
 pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) -> HandledBy {
     const IP_PMTUDISC_WANT: u32 = 1;
     const IP_PMTUDISC_DO: u32 = 2;
+    const OPT_STATS: u32 = 1 << 12;
+    const BIND_PHC: u32 = 1 << 15;
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => HandledBy::Device,
         // A stream of ours always discovers the path's MTU.
@@ -95,6 +98,13 @@ pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) ->
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if kind == Kind::Stream && !is_congestion_of_ours(value) => {
             HandledBy::Kernel
         }
+        // The twin takes these flags, and the engine refuses them.
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
+            if number(value).is_some_and(|flags| flags & (OPT_STATS | BIND_PHC) != 0) =>
+        {
+            HandledBy::Kernel
+        }
+        (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) if number(value) == Some(0) => HandledBy::Kernel,
         _ if Sockets::has_option(kind, level, name) => HandledBy::Engine,
         _ if is_without_effect(level, name) || is_default(level, name, value) => HandledBy::Twin,
         _ => HandledBy::Kernel,
@@ -106,6 +116,8 @@ pub(crate) fn refusal(level: c_int, name: c_int) -> Errno {
     match (level, name) {
         // A congestion control that is not loaded.
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Errno::ENOENT,
+        // Values of options that we have otherwise.
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW | libc::SO_MAX_PACING_RATE) => Errno::EINVAL,
         _ => Errno::ENOPROTOOPT,
     }
 }
@@ -217,6 +229,22 @@ mod tests {
         }
         assert_eq!(handled_by(Kind::Datagram, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), HandledBy::Kernel);
         assert_eq!(handled_by(Kind::Stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &ONE), HandledBy::Engine);
+    }
+
+    #[test]
+    fn value_that_only_the_twin_takes_keeps_a_socket_on_the_kernel() {
+        let stamps = |bit: u32| (8_u32 | 1 << bit).to_ne_bytes();
+        for (name, value) in [
+            (libc::SO_TIMESTAMPING, stamps(12)),
+            (SO_TIMESTAMPING_NEW, stamps(15)),
+            (libc::SO_MAX_PACING_RATE, [0; 4]),
+        ] {
+            assert_eq!(handled_by(Kind::Stream, libc::SOL_SOCKET, name, &value), HandledBy::Kernel, "{name}");
+        }
+        assert_eq!(
+            handled_by(Kind::Stream, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &stamps(4)),
+            HandledBy::Engine
+        );
     }
 
     #[test]
