@@ -283,8 +283,8 @@ impl Engine {
         self.ask(act)
     }
 
-    /// A call that receives: as [`call`](Self::call), by the clock's last reading. It sets no
-    /// timer.
+    /// A call that receives: as [`call`](Self::call), by the clock's last reading. It sets a timer
+    /// only where it has made room for data that waits.
     #[inline]
     pub(crate) fn receive<T>(
         &mut self,
@@ -292,7 +292,11 @@ impl Engine {
     ) -> Result<T, Errno> {
         self.has_moved = true;
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        let done = catch_unwind(AssertUnwindSafe(|| stack.call_without_clock(act))).unwrap_or_else(|_| self.fail());
+        let received = catch_unwind(AssertUnwindSafe(|| {
+            stack.call_without_clock(|sockets, cx| (act(sockets, cx), sockets.take_resumed()))
+        }));
+        let (done, has_resumed) = received.unwrap_or_else(|_| (self.fail(), false));
+        self.may_have_timer |= has_resumed;
         self.note_frames();
         done
     }

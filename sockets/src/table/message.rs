@@ -98,6 +98,7 @@ impl Sockets {
         if stream.is_paused && stream.charge() <= resume_at {
             stream.is_paused = false;
             if let Some(connection) = stream.connection {
+                self.has_resumed = true;
                 cx.tcp().resume(connection)?;
             }
         }
@@ -204,6 +205,9 @@ impl Sockets {
         let count = 1 + rest.len().div_ceil(len);
         if count > SEGMENTS_MAX {
             return Err(Errno::EINVAL);
+        }
+        if cx.tx.room() < count || cx.pool.available() < count {
+            return Err(Errno::EAGAIN);
         }
         self.send_parts(id, &[IoSlice::new(first)], to, flags, cx)?;
         for segment in rest.chunks(len) {

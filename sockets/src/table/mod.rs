@@ -94,6 +94,8 @@ pub struct Sockets {
     woken: Vec<usize>,
     /// A socket may be ready for something else since [`Sockets::take_moved`].
     has_moved: bool,
+    /// A read has made the TCP machine deliver data again, in its next turn.
+    has_resumed: bool,
     flows: Flows,
     /// Memberships of all sockets.
     members: usize,
@@ -138,6 +140,7 @@ impl Sockets {
             sets: Vec::new(),
             woken: Vec::new(),
             has_moved: false,
+            has_resumed: false,
             flows: Flows::new(Box::new(steering)),
             members: 0,
             by_port: ByPort::default(),
@@ -420,6 +423,13 @@ impl Sockets {
     #[inline]
     pub fn take_moved(&mut self) -> bool {
         core::mem::take(&mut self.has_moved)
+    }
+
+    /// Whether a call that reads has given the next turn data to deliver, since the last call of
+    /// this.
+    #[inline]
+    pub fn take_resumed(&mut self) -> bool {
+        core::mem::take(&mut self.has_resumed)
     }
 
     fn insert(&mut self, socket: Socket) -> Result<SocketId, Errno> {
