@@ -247,10 +247,15 @@ fn disconnect(file: FileId) -> Outcome<()> {
     let replicas = core::mem::take(&mut socket.replicas);
     let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
     let is_stream = socket.kind == Kind::Stream;
+    let has_named_port = socket.has_named_port;
     let done = engine.call(|sockets, cx| sockets.disconnect(id, cx)).and_then(|()| sys::connect(twin, &unspecified));
     if is_stream {
         epoll_twins::hear_twin(&mut engine, file, false);
         ports::keep_a_port(&mut engine, file, twin);
+    } else if done.is_ok() && !has_named_port {
+        // The twin has given its port up (Linux `__udp_disconnect`): the next call that names an
+        // address, or sends, decides again.
+        offload::give_back(&mut engine, file);
     }
     drop(engine);
     listener::close_replicas(&replicas);

@@ -566,6 +566,23 @@ static void bound_again(void) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &resets, sizeof resets);
         close(fd);
     }
+    // Of a datagram socket, when it is no longer connected.
+    for (int way = 0; way < 3; way++) {
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        struct sockaddr_in to = at("0.0.0.0", way == 1 ? 7096 : 0), own;
+        socklen_t len = sizeof own;
+        char byte = 0;
+        say("connect", connect(fd, (struct sockaddr *)&echoes, sizeof echoes));
+        say("dissolve", connect(fd, (struct sockaddr *)&none, sizeof none));
+        getsockname(fd, (struct sockaddr *)&own, &len);
+        printf("port %d\n", ntohs(own.sin_port));
+        if (way < 2) say("bind", bind(fd, (struct sockaddr *)&to, sizeof to));
+        say("sendto", sendto(fd, "x", 1, 0, (struct sockaddr *)&echoes, sizeof echoes));
+        say("recv", recv(fd, &byte, 1, 0));
+        getsockname(fd, (struct sockaddr *)&own, &len);
+        printf("%c %d\n", byte, way == 1 ? ntohs(own.sin_port) : own.sin_port != 0);
+        close(fd);
+    }
 }
 
 // What is shut before a socket is connected stays shut.
