@@ -43,12 +43,15 @@ pub(crate) fn begin() {
 
 /// When the program ends, data that its sockets have taken is sent first, as the kernel would, and
 /// its files in shared memory are removed, because the engine in its static is never dropped.
-/// `_exit` skips this.
+/// Other threads go on in their calls meanwhile. `_exit` skips this.
 extern "C" fn at_exit() {
     if !is_owner_by_pid() || thread::is_inside() {
         return;
     }
+    // libc writes what its streams hold after these handlers, when it could be sent no more.
+    stdio::flush_streams();
     send_the_rest();
+    let _ = HAS_SENT_ALL.try_with(|has_sent| has_sent.set(true));
     background::end();
     unpublish();
 }
@@ -56,7 +59,8 @@ extern "C" fn at_exit() {
 fn send_the_rest() {
     let began = Instant::now();
     let (mut last, mut left) = (began, engine::all());
-    while last.elapsed() < QUIET_AT_EXIT && began.elapsed() < LONGEST_EXIT && left != EngineMask::NONE {
+    let mut quiet = QUIET_AT_EXIT;
+    while last.elapsed() < quiet && began.elapsed() < LONGEST_EXIT && left != EngineMask::NONE {
         for number in left.iter() {
             let Some(mut engine) = engine::try_enter_at(number) else {
                 // Another thread is in there, usually our own in the background, and soon leaves.
@@ -68,16 +72,37 @@ fn send_the_rest() {
                 }
                 continue;
             };
-            if !engine.close_streams() {
-                left = left.without(number);
-            } else if engine.turn() > 0 {
+            engine.send_ends();
+            if engine.turn() > 0 {
                 last = Instant::now();
             }
+            match engine.longest_end() {
+                // A lost segment is sent again after this time, and answered before it is over
+                // twice.
+                Some(timeout) => quiet = quiet.max(timeout * 2),
+                None => left = left.without(number),
+            }
+        }
+    }
+    for number in engine::all().iter() {
+        if let Some(mut engine) = engine::try_enter_at(number) {
+            engine.reset_unread();
         }
     }
 }
 
-/// Silence of the peers after which an exiting process stops waiting for ACKs.
+thread_local! {
+    /// This thread ends the process, and has sent the FIN of each stream.
+    static HAS_SENT_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is about to end the process, so that no call of it may wait until a stream
+/// takes further bytes.
+pub(crate) fn has_sent_all() -> bool {
+    HAS_SENT_ALL.try_with(Cell::get).unwrap_or(false)
+}
+
+/// The least silence of the peers after which an exiting process stops waiting for ACKs.
 const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
 /// How long an exiting process waits for a thread that is in an engine; one that the program has
 /// stopped would never leave.

@@ -294,6 +294,11 @@ impl Flows {
         self.closing.len() + self.in_time_wait.len()
     }
 
+    /// Closed connections that were not in TIME-WAIT at their last look.
+    pub(crate) fn closing(&self) -> impl Iterator<Item = ConnectionId> {
+        self.closing.iter().map(|leaving| leaving.connection)
+    }
+
     /// The time at which a closed connection is next looked for; `Instant::MAX` if there is none.
     pub(crate) fn next_deadline(&self) -> Instant {
         let next = |queue: &VecDeque<Leaving>| queue.front().map_or(Instant::MAX, |leaving| leaving.next_look);

@@ -9,6 +9,7 @@
 //!    copy of the list (`va_copy`).
 //! 3. The functions of a stream get the cookie that the stream was made with, its descriptor, and
 //!    buffers of libc's own.
+//! 4. A stream is in the table until it is closed, and libc locks it before it closes it.
 
 #[cfg(target_arch = "x86_64")]
 use core::arch::naked_asm;
@@ -167,6 +168,8 @@ struct Functions {
 
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut libc::FILE;
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
 }
 
 /// Streams over descriptors that may be offloaded, and the descriptor of each.
@@ -195,6 +198,28 @@ fn with_streams<T>(act: impl FnOnce(&mut Streams) -> T) -> T {
     let done = act(&mut lock_streams().0);
     thread::leave();
     done
+}
+
+/// Writes what the streams hold. One that another thread is within is left out: it may wait there
+/// for input.
+pub(crate) fn flush_streams() {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    // Locked before the table is left, so that no other thread closes one of them.
+    let locked: Vec<usize> = with_streams(|streams| {
+        let all = streams.iter().map(|(stream, _)| *stream);
+        // SAFETY: invariant 4.
+        all.filter(|stream| unsafe { ftrylockfile(*stream as *mut libc::FILE) } == 0).collect()
+    });
+    for stream in locked {
+        let stream = stream as *mut libc::FILE;
+        // SAFETY: invariant 4; this thread has locked the stream.
+        unsafe {
+            libc::fflush(stream);
+            funlockfile(stream);
+        }
+    }
 }
 
 fn descriptor_of(stream: *mut libc::FILE) -> Option<c_int> {

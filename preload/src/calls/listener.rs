@@ -15,6 +15,7 @@ use core::ffi::c_int;
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs;
+use std::time::{Duration, Instant};
 
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
@@ -251,6 +252,9 @@ pub(crate) fn leave_listeners(engines: &mut Engines) {
     if engines.iter_mut().any(|engine| engine.files.idle_listeners().is_none()) {
         return;
     }
+    if !have_sent_all(engines) {
+        return;
+    }
     for engine in engines.iter_mut() {
         for file in engine.files.idle_listeners().unwrap_or_default() {
             offload::give_back(engine, file);
@@ -266,6 +270,22 @@ pub(crate) fn leave_listeners(engines: &mut Engines) {
     }
     engines.iter_mut().for_each(Engine::close);
 }
+
+/// Turns the engines until the peers have acknowledged what closed connections have sent, which
+/// would be lost with the engines; `false` where they do not do so soon.
+fn have_sent_all(engines: &mut Engines) -> bool {
+    let began = Instant::now();
+    while engines.iter_mut().any(|engine| engine.longest_end().is_some()) {
+        if began.elapsed() >= SENT_WITHIN {
+            return false;
+        }
+        engines.iter_mut().for_each(|engine| _ = engine.turn());
+    }
+    true
+}
+
+/// The longest delay of a `fork`.
+const SENT_WITHIN: Duration = Duration::from_millis(50);
 
 /// Linux `__sys_listen`: a negative one is a large one.
 fn backlog_of(backlog: c_int) -> usize {

@@ -15,7 +15,7 @@ use crate::engine::options::HandledBy;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking};
 use crate::engine::{self, Engine, WaitFor, options, thread};
-use crate::{config, sys};
+use crate::{config, process, sys};
 
 pub(crate) mod data;
 pub(crate) mod epoll;
@@ -501,7 +501,8 @@ pub(crate) enum Direction {
 pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Blocking, Errno> {
     thread::begin_call();
     let mut engine = engine::enter(file);
-    let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file);
+    let is_last = direction == Direction::Send && process::has_sent_all();
+    let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file) || is_last;
     let timeout = engine.look(|sockets| {
         sockets.option(id, |options| match direction {
             Direction::Receive => options.receive_timeout,

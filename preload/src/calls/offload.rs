@@ -212,7 +212,6 @@ pub(crate) fn take(
             let _ = engine.call(|sockets, cx| sockets.shutdown(id, how, cx));
         }
     }
-    engine.had_streams |= kind == Kind::Stream;
     engine.gathering.has_datagrams |= kind == Kind::Datagram;
     if let Ok(twin) = engine.files.twin(file) {
         options.iter().for_each(|call| error_queue::withdraw(twin, call.level, call.name, &call.value));

@@ -236,19 +236,13 @@ impl OpenFiles {
         self.files.iter().enumerate().filter_map(|(idx, file)| Some((idx, file.as_ref()?)))
     }
 
-    /// Removes and returns all offloaded connections; their files are left to their twins.
-    pub(crate) fn take_streams(&mut self) -> Vec<SocketId> {
-        let mut taken = Vec::new();
-        for file in self.files.iter_mut().flatten() {
-            if let FileKind::Socket(socket) = &mut file.what
-                && socket.kind == Kind::Stream
-                && !socket.is_listener
-                && let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Undecided)
-            {
-                taken.push(id);
-            }
-        }
-        taken
+    /// All offloaded connections.
+    pub(crate) fn streams(&self) -> Vec<SocketId> {
+        let streams = self.files.iter().flatten().filter_map(|file| match &file.what {
+            FileKind::Socket(socket) if socket.kind == Kind::Stream && !socket.is_listener => socket.ours(),
+            FileKind::Socket(_) | FileKind::Set(_) => None,
+        });
+        streams.collect()
     }
 
     /// The listeners that no thread has waited on, as in a server that leaves the work to its

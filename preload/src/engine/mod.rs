@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
 use wirepath::device::Doorbell;
@@ -90,8 +90,6 @@ pub(crate) struct Engine {
     pub(crate) is_gone: bool,
     /// A socket of the kernel's that asks for the interface, as long as the worker runs.
     pub(crate) asks: Option<c_int>,
-    /// A stream was offloaded: its last data may be unacknowledged.
-    pub(crate) had_streams: bool,
     /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
     /// kernel sees that one of them has become ours.
     pub(crate) offloads: u64,
@@ -245,7 +243,6 @@ impl Engine {
             turns: 0,
             is_gone: false,
             asks: None,
-            had_streams: false,
             offloads: 0,
             sleeps: 0,
             wakeups: 0,
@@ -397,15 +394,26 @@ impl Engine {
         }
     }
 
-    /// Closes all streams that the program has left open, as the kernel does for a process that
-    /// ends. Returns whether any stream was ever offloaded.
-    pub(crate) fn close_streams(&mut self) -> bool {
-        let open = self.files.take_streams();
-        self.had_streams |= !open.is_empty();
-        for id in open {
-            let _ = self.call(|sockets, cx| sockets.close(id, cx));
+    /// All streams that the program has left open send what they have, and their end, as the
+    /// kernel's do when a process ends. They stay what they are for threads that still run.
+    pub(crate) fn send_ends(&mut self) {
+        for id in self.files.streams() {
+            let _ = self.call(|sockets, cx| sockets.send_end(id, cx));
         }
-        self.had_streams && self.is_open()
+    }
+
+    /// Resets those whose bytes nobody has read.
+    pub(crate) fn reset_unread(&mut self) {
+        for id in self.files.streams() {
+            let _ = self.call(|sockets, cx| sockets.reset_if_unread(id, cx));
+        }
+    }
+
+    /// The longest retransmission timeout of the streams that were closed, or end with the process,
+    /// and whose peers have not acknowledged all of it yet; `None` if there are none.
+    pub(crate) fn longest_end(&mut self) -> Option<Duration> {
+        let longest = self.ask(|sockets, cx| Ok(sockets.longest_end(cx))).ok().flatten();
+        longest.map(|rto| Duration::from_nanos(rto.as_nanos()))
     }
 
     /// Ends all sockets of an interface that is gone, or whose frames come no more because its

@@ -276,7 +276,9 @@ impl Stream {
     pub(crate) fn sends_by(&self) -> Result<ConnectionId, Errno> {
         match (self.phase, self.connection) {
             (Phase::Connecting, _) => Err(Errno::EAGAIN),
-            (Phase::Open, Some(connection)) if !self.is_write_shut => Ok(connection),
+            (Phase::Open, Some(connection)) if !(self.is_write_shut | self.sends_fin) => Ok(connection),
+            // The process ends: a call that sends goes on until then.
+            (Phase::Open, Some(_)) if !self.is_write_shut => Err(Errno::EAGAIN),
             _ => Err(Errno::EPIPE),
         }
     }

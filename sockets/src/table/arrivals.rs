@@ -118,7 +118,7 @@ impl App for Sockets {
                 stream.is_writable = true;
             }
             TcpEvent::Writable => {
-                stream.is_writable = !stream.is_throttled;
+                stream.is_writable = !(stream.is_throttled | stream.sends_fin);
                 if !stream.pending.is_empty() {
                     // Bytes whose cork was over before there was room leave whole.
                     let is_corked = socket.options.cork && stream.corked_until.is_some();

@@ -7,7 +7,7 @@ use wirepath::time::Duration;
 use super::{NONE, SocketId, Sockets};
 use crate::errno::Errno;
 use crate::options::Options;
-use crate::socket::State;
+use crate::socket::{Socket, State};
 use crate::socket::stream::{Phase, Stream};
 
 impl Sockets {
@@ -17,7 +17,7 @@ impl Sockets {
         if let Some(slot) = self.by_connection.get_mut(connection.slot()) {
             *slot = NONE;
         }
-        if stream.len() > 0 || options.linger.is_some_and(|linger| linger == Duration::ZERO) {
+        if stream.is_reset_by_end(options) {
             return self.refuse(connection, cx);
         }
         if stream.phase == Phase::Open && !stream.send_last(connection, cx) {
@@ -26,6 +26,54 @@ impl Sockets {
         }
         // An error means that it is gone already.
         let _ = cx.tcp().close(connection);
+    }
+
+    /// The process is about to end, and other threads may be in calls on this socket until then: a
+    /// connection sends all that it has, and its FIN, and the socket stays as it is. One with
+    /// unread bytes waits for [`reset_if_unread`](Self::reset_if_unread).
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn send_end(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let Socket { state: State::Stream(stream), options, .. } = self.find(id)? else { return Ok(()) };
+        if let (Phase::Open, Some(connection)) = (stream.phase, stream.connection)
+            && !stream.sends_fin
+            && !stream.is_reset_by_end(options)
+        {
+            stream.is_writable = false;
+            // An error means that the connection is gone already.
+            let _ = stream.send_fin(connection, cx);
+        }
+        Ok(())
+    }
+
+    /// The process ends now: resets a connection whose bytes nobody has read.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn reset_if_unread(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let Socket { state: State::Stream(stream), options, .. } = self.find(id)? else { return Ok(()) };
+        if let Some(connection) = stream.connection.filter(|_| stream.is_reset_by_end(options)) {
+            self.refuse(connection, cx);
+        }
+        Ok(())
+    }
+
+    /// The longest retransmission timeout of the connections that have sent a FIN, or are to send
+    /// it, and whose peers have not acknowledged it yet; `None` if there are none.
+    pub fn longest_end(&self, cx: &mut Cx<'_>) -> Option<Duration> {
+        let open = self.slots.iter().filter_map(|slot| match &slot.socket.as_ref()?.state {
+            State::Stream(stream) if stream.sends_fin && stream.len() == 0 => stream.connection,
+            _ => None,
+        });
+        let closed = self.closing.iter().map(|(connection, _)| *connection);
+        let mut longest = None;
+        for connection in open.chain(closed).chain(self.flows.closing()) {
+            if let Some(info) = cx.tcp().info(connection).filter(|info| !is_sent(info.state)) {
+                longest = longest.max(Some(info.rto));
+            }
+        }
+        longest
     }
 
     /// An event of a connection whose socket was closed before all of its bytes had room.
@@ -77,7 +125,19 @@ impl Sockets {
     /// `sk_stream_wait_close`).
     pub fn is_closing(&self, closing: Closing, cx: &mut Cx<'_>) -> bool {
         let state = cx.tcp().info(closing.0).map(|info| info.state);
-        state.is_some_and(|state| !matches!(state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed))
+        state.is_some_and(|state| !is_sent(state))
+    }
+}
+
+/// Whether the peer has acknowledged all data and the FIN.
+fn is_sent(state: TcpState) -> bool {
+    matches!(state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed)
+}
+
+impl Stream {
+    /// Whether `close` and the end of the process reset the connection instead of sending a FIN.
+    fn is_reset_by_end(&self, options: &Options) -> bool {
+        self.len() > 0 || options.linger.is_some_and(|linger| linger == Duration::ZERO)
     }
 }
 

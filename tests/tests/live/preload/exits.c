@@ -1,14 +1,22 @@
-// A process that ends while another thread of it is in calls: exits ADDRESS-OF-THE-PEER.
+// A process that ends: exits ADDRESS-OF-THE-PEER WHAT.
+//
+// looks: while another thread of it looks at the stream
+// waits: while one waits for bytes of a peer that sends none, and one for room
+// prints: with text in a stream of stdio
+// forks: after a fork, before which it has closed the stream, and listens elsewhere
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LEN 400000
 static int stream;
+static char bytes[LEN];
 
 static void *looks(void *unused) {
     char byte;
@@ -17,18 +25,58 @@ static void *looks(void *unused) {
     return NULL;
 }
 
-int main(int argc, char **argv) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7300)};
+static void *receives(void *unused) {
+    char byte;
+    (void)unused;
+    if (recv(stream, &byte, 1, 0) < 0) perror("recv");
+    return NULL;
+}
+
+static void *sends(void *unused) {
+    (void)unused;
+    while (send(stream, bytes, LEN, MSG_NOSIGNAL) > 0) continue;
+    perror("send");
+    return NULL;
+}
+
+static int in_thread(void *(*what)(void *)) {
     pthread_t thread;
-    char *bytes = calloc(1, LEN);
-    if (argc < 2 || bytes == NULL || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) return 2;
-    stream = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(stream, (struct sockaddr *)&address, sizeof address) < 0) return perror("connect"), 1;
-    if (pthread_create(&thread, NULL, looks, NULL) != 0) return 1;
+    return pthread_create(&thread, NULL, what, NULL);
+}
+
+static int send_all(void) {
     for (size_t sent = 0; sent < LEN;) {
-        ssize_t len = send(stream, bytes + sent, LEN - sent, 0);
+        ssize_t len = send(stream, bytes, LEN - sent, 0);
         if (len < 0) return perror("send"), 1;
         sent += len;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7300)}, own = address;
+    if (argc < 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) return 2;
+    const char *what = argv[2];
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (strcmp(what, "forks") == 0) {
+        if (bind(listener, (struct sockaddr *)&own, sizeof own) < 0 || listen(listener, 5) < 0) return perror("listen"), 1;
+    }
+    stream = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(stream, (struct sockaddr *)&address, sizeof address) < 0) return perror("connect"), 1;
+    if (strcmp(what, "looks") == 0) {
+        if (in_thread(looks) != 0 || send_all() != 0) return 1;
+    } else if (strcmp(what, "waits") == 0) {
+        if (in_thread(receives) != 0 || in_thread(sends) != 0) return 1;
+        usleep(100000);
+    } else if (strcmp(what, "prints") == 0) {
+        FILE *file = fdopen(stream, "w");
+        fprintf(file, "the last words");
+    } else {
+        if (send_all() != 0) return 1;
+        close(stream);
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        waitpid(child, NULL, 0);
     }
     exit(0);
 }

@@ -62,20 +62,59 @@ fn sockets_of_an_interface_that_vanishes_end_with_enetdown() {
     assert_eq!(gone.len(), 1, "{text}");
 }
 
+/// Plays `exits.c` some times; returns for each how many bytes its peer has received by the end of
+/// the stream, `None` where it was reset, and what it has printed. The peer begins to read when the
+/// process is over, or at once.
+fn exits(test: &str, what: &str, times: usize, reads_at_once: bool) -> Vec<(Option<usize>, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "exits.c", folder.path()) else { return Vec::new() };
+    let Some(wire) = wire(test, &[]) else { return Vec::new() };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_300)).unwrap());
+    let play = |_| {
+        let process = start(&wire, &program, &[&THEIRS.to_string(), what]);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut read = || stream.read_to_end(&mut Vec::new()).ok();
+        if reads_at_once {
+            let received = read();
+            (received, process.finish())
+        } else {
+            let said = process.finish();
+            (read(), said)
+        }
+    };
+    (0..times).map(play).collect()
+}
+
 #[test]
 fn what_was_sent_arrives_though_a_thread_is_in_a_call_when_the_process_ends() {
     let test = "what_was_sent_arrives_though_a_thread_is_in_a_call_when_the_process_ends";
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile(test, "exits.c", folder.path()) else { return };
-    let Some(wire) = wire(test, &[]) else { return };
-    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_300)).unwrap());
-    for _ in 0..10 {
-        let process = start(&wire, &program, &[&THEIRS.to_string()]);
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let mut bytes = Vec::new();
-        let received = stream.read_to_end(&mut bytes);
-        assert_eq!((received.ok(), process.finish().as_str()), (Some(400_000), ""));
+    for ended in exits(test, "looks", 10, true) {
+        assert_eq!(ended, (Some(400_000), String::new()));
+    }
+}
+
+#[test]
+fn threads_wait_on_in_their_calls_while_the_process_ends() {
+    let test = "threads_wait_on_in_their_calls_while_the_process_ends";
+    for (_, said) in exits(test, "waits", 1, false) {
+        assert_eq!(said, "");
+    }
+}
+
+#[test]
+fn text_in_a_stream_of_stdio_leaves_when_the_process_ends() {
+    let test = "text_in_a_stream_of_stdio_leaves_when_the_process_ends";
+    for ended in exits(test, "prints", 1, true) {
+        assert_eq!(ended, (Some(14), String::new()));
+    }
+}
+
+#[test]
+fn what_a_closed_stream_has_sent_arrives_though_the_process_forks() {
+    let test = "what_a_closed_stream_has_sent_arrives_though_the_process_forks";
+    for ended in exits(test, "forks", 5, true) {
+        assert_eq!(ended, (Some(400_000), String::new()));
     }
 }
 
