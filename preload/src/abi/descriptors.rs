@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use sockets::Errno;
 
-use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 #[cfg(target_arch = "x86_64")]
 use super::polling::{epoll_create, epoll_wait, poll, select};
+use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};

@@ -234,17 +234,12 @@ mod tests {
     #[test]
     fn value_that_only_the_twin_takes_keeps_a_socket_on_the_kernel() {
         let stamps = |bit: u32| (8_u32 | 1 << bit).to_ne_bytes();
-        for (name, value) in [
-            (libc::SO_TIMESTAMPING, stamps(12)),
-            (SO_TIMESTAMPING_NEW, stamps(15)),
-            (libc::SO_MAX_PACING_RATE, [0; 4]),
-        ] {
+        for (name, value) in
+            [(libc::SO_TIMESTAMPING, stamps(12)), (SO_TIMESTAMPING_NEW, stamps(15)), (libc::SO_MAX_PACING_RATE, [0; 4])]
+        {
             assert_eq!(handled_by(Kind::Stream, libc::SOL_SOCKET, name, &value), HandledBy::Kernel, "{name}");
         }
-        assert_eq!(
-            handled_by(Kind::Stream, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &stamps(4)),
-            HandledBy::Engine
-        );
+        assert_eq!(handled_by(Kind::Stream, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &stamps(4)), HandledBy::Engine);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use wirepath::time::Duration;
 use super::{NONE, SocketId, Sockets};
 use crate::errno::Errno;
 use crate::options::Options;
-use crate::socket::{Socket, State};
 use crate::socket::stream::{Phase, Stream};
+use crate::socket::{Socket, State};
 
 impl Sockets {
     /// Ends the connection of a socket that was closed.
