@@ -254,7 +254,10 @@ symbols! {
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
             libc::SYS_epoll_pwait => i64::from(pass!(epoll_pwait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int, e as *const c_void))),
-            libc::SYS_epoll_pwait2 => i64::from(pass!(epoll_pwait2(a as c_int, b as *mut libc::epoll_event, c as c_int, d as *const libc::timespec, e as *const c_void))),
+            libc::SYS_epoll_pwait2 => {
+                let (events, timeout) = (b as *mut libc::epoll_event, d as *const libc::timespec);
+                i64::from(pass!(epoll_pwait2(a as c_int, events, c as c_int, timeout, e as *const c_void)))
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => i64::from(pass!(epoll_wait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int))),
             #[cfg(target_arch = "x86_64")]
