@@ -103,8 +103,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Ends the connection so that nothing of ours leaves behind this: the standby may have taken
-    /// over by then.
+    /// Ends the connection so that nothing of ours leaves behind this: by then the standby may have
+    /// taken over, or another connection have told what came of our orders.
     fn reset(&mut self, report: &mut impl FnMut(&str)) {
         if let Some(Err(error)) = self.stream.take().map(Stream::reset) {
             report(&format!("the venue's connection is closed, and not reset: {error}"));
@@ -224,7 +224,6 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             self.connection.attempt = None;
         }
         if !may_send && self.connection.stream.is_some() {
-            self.connection.reset(report);
             self.close(FENCED, report);
         }
         may_send
@@ -308,9 +307,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
+    /// Orders that the kernel still holds must not leave minutes later, when nobody counts on them.
     fn close(&mut self, why: &str, report: &mut impl FnMut(&str)) {
         report(why);
-        self.connection.stream = None;
+        self.connection.reset(report);
         self.connection.is_secondary_next = !self.connection.is_secondary_next;
         self.gateway.disconnected(self.host.now_ns());
         if let Some(link) = &mut self.standby {

@@ -173,13 +173,20 @@ fn datagrams_that_are_not_the_feeds_do_not_keep_a_dead_feed_alive() {
     }
 }
 
-/// A connection that notes how it ends.
+/// A connection that notes how it ends, and breaks when it is told to.
 #[derive(Debug)]
-struct Noted(Rc<Cell<u32>>);
+struct Noted(Ends);
+
+/// The resets of a machine's connections, and whether they are broken.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    resets: Rc<Cell<u32>>,
+    is_broken: Rc<Cell<bool>>,
+}
 
 impl Read for Noted {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        Err(ErrorKind::WouldBlock.into())
+        Err(if self.0.is_broken.get() { ErrorKind::BrokenPipe } else { ErrorKind::WouldBlock }.into())
     }
 }
 
@@ -195,14 +202,14 @@ impl Write for Noted {
 
 impl Stream for Noted {
     fn reset(self: Box<Self>) -> io::Result<()> {
-        self.0.set(self.0.get() + 1);
+        self.0.resets.set(self.0.resets.get() + 1);
         Ok(())
     }
 }
 
 /// A machine with a venue, whose connections count their resets.
 #[derive(Debug)]
-struct Resets(Rc<Cell<u32>>);
+struct Resets(Ends);
 
 impl Host for Resets {
     fn now_ns(&self) -> u64 {
@@ -262,7 +269,7 @@ impl Host for Silent {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(Begun(Noted(Rc::default()))))
+        Ok(Box::new(Begun(Noted(Ends::default()))))
     }
 }
 
@@ -318,17 +325,32 @@ impl Listener for Nobody {
     }
 }
 
-#[test]
-fn gateway_without_grants_resets_its_connection_to_the_venue() {
+/// A run with a connection to its venue, and how that ends.
+fn connected() -> (TestRun<Buyer>, Ends) {
     let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
     let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
-    let resets = Rc::new(Cell::new(0));
+    let ends = Ends::default();
     let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
-    let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Resets(resets.clone())));
+    let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Resets(ends.clone())));
     assert!(turn(&mut run)[0].contains("connected"));
+    (run, ends)
+}
+
+#[test]
+fn gateway_without_grants_resets_its_connection_to_the_venue() {
+    let (mut run, ends) = connected();
     run.standby = Some(StandbyLink::new(Box::new(Nobody), Duration::from_secs(1), 7));
     assert!(turn(&mut run)[0].contains("the standby grants nothing"));
-    assert_eq!(resets.get(), 1);
+    assert_eq!(ends.resets.get(), 1);
+}
+
+/// What the kernel still holds would reach the venue minutes later, behind the next login.
+#[test]
+fn connection_that_ends_with_an_error_is_reset() {
+    let (mut run, ends) = connected();
+    ends.is_broken.set(true);
+    assert!(turn(&mut run)[0].contains("the connection is broken"));
+    assert_eq!(ends.resets.get(), 1);
 }
 
 #[test]
