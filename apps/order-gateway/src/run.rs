@@ -371,6 +371,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 self.standby.iter_mut().for_each(StandbyLink::alone);
             }
             Command::HandOver => {
+                // The standby goes on by the journal: what disarms must be in it.
+                core.poll(now_ns);
                 let (connection, host, journal) = (&mut self.connection, &*self.host, core.journal());
                 let silence = || connection.reset(report);
                 if self.standby.as_mut().is_some_and(|link| link.hand_over(host, journal, silence)) {

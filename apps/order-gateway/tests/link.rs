@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, config};
-use order_entry::journal::{Journal, JournalMemory};
+use order_entry::journal::{Journal, JournalMemory, Rebuild};
 use order_entry::risk::KillSwitch;
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
-use order_gateway::standby::{Follower, StandbyLink};
+use order_gateway::standby::{Followed, Follower, StandbyLink};
 use order_gateway::{Core, Gateway, LineConfig, Run};
 
 const LEASE_NS: u64 = SECOND;
@@ -59,6 +59,70 @@ impl Write for HalfOpen {
 impl Stream for HalfOpen {
     fn reset(self: Box<Self>) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A standby that answers at once, while its socket takes bytes.
+#[derive(Clone, Debug)]
+struct Answering {
+    standby: Rc<RefCell<Follower<Vec<u8>>>>,
+    is_full: Rc<Cell<bool>>,
+}
+
+impl Answering {
+    fn new() -> Self {
+        let mut standby = Follower::new(77, vec![0; 1 << 16]).unwrap();
+        standby.connected();
+        Self { standby: Rc::new(RefCell::new(standby)), is_full: Rc::default() }
+    }
+
+    /// The gateway that takes over with its copy.
+    fn core(&self) -> (Core<Line, Vec<u8>>, Rebuild) {
+        let memory = self.standby.borrow().journal().unwrap().memory().clone();
+        Core::recover(config(&KillSwitch::new()), Line::new(), memory, RESERVE).unwrap()
+    }
+
+    fn has_taken_over(&self) -> bool {
+        self.standby.borrow_mut().poll(SECOND) == Some(Followed::TakeOver)
+    }
+}
+
+impl Read for Answering {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut standby = self.standby.borrow_mut();
+        let len = HalfOpen(standby.to_send().to_vec()).read(buffer)?;
+        standby.sent(len);
+        Ok(len)
+    }
+}
+
+impl Write for Answering {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_full.get() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.standby.borrow_mut().receive(bytes, SECOND).unwrap();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Answering {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Has one standby connect.
+#[derive(Debug)]
+struct Once(RefCell<Option<Answering>>);
+
+impl Listener for Once {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.0.borrow_mut().take()?))
     }
 }
 
@@ -118,6 +182,7 @@ impl JournalMemory for Disk {
 /// A run with its standby's connections.
 struct World {
     run: Run<Buyer, Line, Disk>,
+    kill: KillSwitch,
     fails: Rc<Cell<bool>>,
     clock: Rc<Cell<u64>>,
     waiting: Waiting,
@@ -126,16 +191,33 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(1 << 16)
+    }
+
+    /// With a standby that has granted, and answers.
+    fn followed(len: usize) -> (Self, Answering) {
+        let (mut world, standby) = (Self::with(len), Answering::new());
+        let listener = Box::new(Once(RefCell::new(Some(standby.clone()))));
+        world.run.standby = Some(StandbyLink::new(listener, Duration::from_nanos(LEASE_NS), 0));
+        world.run.gateway.core_mut().arm(SECOND);
+        (0..4).for_each(|_| drop(world.turn(0)));
+        assert!(standby.core().1.is_armed());
+        (world, standby)
+    }
+
+    /// With a journal of `len` bytes.
+    fn with(len: usize) -> Self {
         let fails = Rc::new(Cell::new(false));
-        let disk = Disk { bytes: vec![0; 1 << 16], fails: fails.clone() };
+        let disk = Disk { bytes: vec![0; len], fails: fails.clone() };
         let journal = Journal::create(disk, 7, 0, RESERVE).unwrap();
-        let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+        let kill = KillSwitch::new();
+        let core = Core::new(config(&kill), Line::new(), journal);
         let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
         let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
         let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Machine(clock.clone())));
         run.commands = Some(receiver);
         run.standby = Some(StandbyLink::new(Box::new(waiting.clone()), Duration::from_nanos(LEASE_NS), 0));
-        Self { run, fails, clock, waiting, commands }
+        Self { run, kill, fails, clock, waiting, commands }
     }
 
     /// One turn a while later, and what it says.
@@ -204,4 +286,40 @@ fn standby_that_the_disk_cannot_take_down_stops_orders() {
     world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
     assert!(!world.turn(SECOND - 1).contains("no standby is taken"));
     assert!(world.turn(1).contains("no standby is taken"));
+}
+
+/// The standby goes on as the journal says: it would arm itself, and trade.
+#[test]
+fn standby_that_is_handed_over_to_knows_a_switch_that_was_thrown_just_before() {
+    let (mut world, standby) = World::followed(1 << 16);
+    world.kill.throw();
+    world.commands.send(Command::HandOver).unwrap();
+    world.turn(0);
+    assert!(standby.has_taken_over());
+    let (core, rebuild) = standby.core();
+    assert!(core.killed().is_some() && !rebuild.is_armed());
+}
+
+#[test]
+fn standby_that_is_handed_over_to_knows_what_was_written_down_just_before() {
+    let (mut world, standby) = World::followed(1 << 16);
+    world.run.gateway.core_mut().disarm(SECOND);
+    world.commands.send(Command::HandOver).unwrap();
+    world.turn(0);
+    assert!(standby.has_taken_over() && !standby.core().1.is_armed());
+}
+
+/// Its connection has no room for the last of them.
+#[test]
+fn standby_that_is_far_behind_is_handed_nothing() {
+    let (mut world, standby) = World::followed(1 << 20);
+    standby.is_full.set(true);
+    let core = world.run.gateway.core_mut();
+    while core.journal().end() < 1 << 19 {
+        core.arm(SECOND);
+        core.disarm(SECOND);
+    }
+    world.commands.send(Command::HandOver).unwrap();
+    let said = world.turn(0);
+    assert!(said.contains("nobody can take over"), "{said}");
 }

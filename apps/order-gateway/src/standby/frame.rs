@@ -31,6 +31,8 @@ pub(super) enum Frame<'a> {
     Queue(RdmaEnd),
     /// To the primary: the standby's queue pair answers.
     Ready,
+    /// To the standby: the primary lives, and asks for nothing.
+    Alive,
 }
 
 /// The last record of a copy: its sum tells one history of a journal from another. Zeros where
@@ -87,6 +89,7 @@ impl<'a> Frame<'a> {
                 (b'Q', &end_words[..2], &[])
             }
             Self::Ready => (b'K', &[], &[]),
+            Self::Alive => (b'V', &[], &[]),
         };
         let len = numbers.len() * 8 + bytes.len();
         out.extend_from_slice(&(len as u32).to_le_bytes());
@@ -125,6 +128,7 @@ impl<'a> Frame<'a> {
             }
             (b'Q', 16, (Some(numbers), Some(place), _)) => Self::Queue(RdmaEnd::of([numbers, place])),
             (b'K', 0, _) => Self::Ready,
+            (b'V', 0, _) => Self::Alive,
             _ => return Err(format!("the standby link has no frame {kind:#04x} of {len} bytes")),
         };
         Ok(Some((frame, HEAD + len)))

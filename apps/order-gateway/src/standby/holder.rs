@@ -239,6 +239,7 @@ impl Holder {
             Frame::HandOver | Frame::Leave if !self.has_granted => {
                 return Err("it has left, and had asked for no grant: the copy waits for the next primary".to_owned());
             }
+            Frame::Alive => (),
             Frame::HandOver => self.promise.say(Followed::TakeOver),
             Frame::Leave => self.promise.say(Followed::Ended),
             frame => return Err(format!("it sent {frame:?}, which is none of the messages of a mirrored primary")),

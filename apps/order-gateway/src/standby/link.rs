@@ -240,7 +240,7 @@ impl StandbyLink {
 
     /// The standby takes over now, and nothing is sent to the venue any more: `silence` ends the
     /// line to the venue, before the standby is told. False where none has a grant in force, or
-    /// its memory has not all records of `journal` within a lease.
+    /// its copy has not all records of `journal` within a lease.
     pub fn hand_over<M: JournalMemory>(
         &mut self,
         host: &dyn Host,
@@ -256,10 +256,10 @@ impl StandbyLink {
         is_there
     }
 
-    /// Has WRITEs take all that is in `journal` to the standby's memory. Frames arrive in order,
-    /// and WRITEs go another way than the word to take over. No order leaves meanwhile.
+    /// Has all that is in `journal` reach the standby before the word to take over. Frames arrive
+    /// in front of it; WRITEs go another way, and are waited for. No order leaves meanwhile.
     fn drain<M: JournalMemory>(&mut self, host: &dyn Host, journal: &Journal<M>) -> bool {
-        let Some(writer) = &mut self.writer else { return true };
+        let Some(writer) = &mut self.writer else { return self.primary.frame_all(journal) };
         let begun_ns = host.now_ns();
         while !self.primary.has(journal.end()) {
             let is_late = host.now_ns().saturating_sub(begun_ns) >= self.primary.lease_ns();

@@ -3,7 +3,7 @@
 use order_entry::journal::{HEADER_LEN, Journal};
 
 use super::frame::{CONTENT_MAX, Frame, LastRecord, RdmaEnd, take_frames};
-use super::promise::SILENCE_NS;
+use super::promise::{ALIVE_NS, SILENCE_NS};
 use order_entry::journal::JournalMemory;
 
 /// A standby whose copy lacks no more than this is near enough to be waited for.
@@ -58,6 +58,8 @@ struct Follows {
     acknowledged: usize,
     /// The last question.
     asked_ns: u64,
+    /// The last word that this process lives, where nothing is asked.
+    alive_ns: u64,
     /// It has granted, so it takes over by itself when nothing more comes.
     has_promised: bool,
     /// Where it is written into, until somebody has taken that.
@@ -266,14 +268,15 @@ impl Primary {
 
     /// Asks for grants and sends records. Call it in each turn.
     pub fn poll<M: JournalMemory>(&mut self, now_ns: u64, journal: &Journal<M>) -> Option<PrimaryEvent> {
-        let follows = self.follows.as_mut()?;
-        while self.way == Way::Frames && self.out.len() < OUT_MAX && follows.sent < journal.end() {
-            let records = journal.written(follows.sent);
-            let records = &records[..records.len().min(CONTENT_MAX)];
-            follows.sent += records.len();
-            Frame::Records(records).emit(&mut self.out);
+        if self.way == Way::Frames {
+            self.frame_all(journal);
         }
+        let follows = self.follows.as_mut()?;
         if !self.way.may_ask(follows) {
+            if self.out.is_empty() && now_ns.saturating_sub(follows.alive_ns) >= ALIVE_NS {
+                follows.alive_ns = now_ns;
+                Frame::Alive.emit(&mut self.out);
+            }
             return None;
         }
         if self.standby == follows.standby {
@@ -288,6 +291,19 @@ impl Primary {
             return Some(PrimaryEvent::Attached(self.standby));
         }
         None
+    }
+
+    /// Puts the records that the standby lacks into frames. False where not all have room, or
+    /// nobody follows.
+    pub(super) fn frame_all<M: JournalMemory>(&mut self, journal: &Journal<M>) -> bool {
+        let Some(follows) = &mut self.follows else { return false };
+        while self.out.len() < OUT_MAX && follows.sent < journal.end() {
+            let records = journal.written(follows.sent);
+            let records = &records[..records.len().min(CONTENT_MAX)];
+            follows.sent += records.len();
+            Frame::Records(records).emit(&mut self.out);
+        }
+        follows.sent == journal.end()
     }
 
     /// Sends nothing to the venue any more, and has the standby take over. False where none has a
@@ -474,6 +490,41 @@ mod tests {
         }
     }
 
+    /// How many words there are for the standby that the primary lives, where they are all.
+    fn alive(primary: &mut Primary) -> usize {
+        let mut count = 0;
+        take_frames(&mut primary.to_send().to_vec(), |frame| {
+            count += 1;
+            assert_eq!(frame, Frame::Alive, "a standby that has promised nothing takes nothing over");
+            Ok(())
+        })
+        .expect("whole frames");
+        primary.sent(primary.to_send().len());
+        count
+    }
+
+    /// A mirror ends a connection that is silent.
+    #[test]
+    fn primary_that_asks_for_no_grants_says_each_second_that_it_lives() {
+        let mut journal = journal();
+        let before = journal.end();
+        journal.append(11, order_entry::journal::Stamp::default(), b"an order").expect("room for a record");
+        for (is_fenced, has) in [(false, journal.end()), (false, before), (true, before)] {
+            let mut primary = Primary::writing(LEASE_NS, 0, is_fenced);
+            followed(&mut primary, &journal);
+            for at_ns in [1, ALIVE_NS, ALIVE_NS + 1, 2 * ALIVE_NS] {
+                assert_eq!(primary.poll(at_ns, &journal), None);
+            }
+            say(&mut primary, Frame::Ready, &journal);
+            primary.wrote(journal.end(), has);
+            assert_eq!(alive(&mut primary), 1, "its connection takes nothing");
+            for (at_ns, count) in [(3 * ALIVE_NS, 1), (4 * ALIVE_NS - 1, 0), (4 * ALIVE_NS, 1)] {
+                assert_eq!(primary.poll(at_ns, &journal), None);
+                assert_eq!(alive(&mut primary), count, "at {at_ns}");
+            }
+        }
+    }
+
     #[test]
     fn primary_that_goes_on_without_its_mirror_asks_for_no_grants() {
         let (journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 0, false));
@@ -482,7 +533,7 @@ mod tests {
         say(&mut primary, Frame::Ready, &journal);
         primary.wrote(journal.end(), journal.end());
         assert_eq!(primary.poll(u64::MAX / 2, &journal), None);
-        assert!(primary.to_send().is_empty(), "a standby that has promised nothing takes nothing over");
+        alive(&mut primary);
         assert!(primary.may_send(u64::MAX / 2));
     }
 
@@ -493,7 +544,8 @@ mod tests {
         followed(&mut primary, &journal);
         say(&mut primary, Frame::Ready, &journal);
         assert_eq!(primary.poll(u64::MAX / 2, &journal), None);
-        assert!(primary.to_send().is_empty() && !primary.may_send(u64::MAX / 2));
+        alive(&mut primary);
+        assert!(!primary.may_send(u64::MAX / 2));
         primary.alone();
         assert!(primary.may_send(u64::MAX / 2));
     }

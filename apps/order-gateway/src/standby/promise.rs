@@ -5,6 +5,9 @@ use std::time::Duration;
 /// After this silence of a peer of whom no grant tells sooner that it is gone, its connection ends.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
+/// A primary that asks for no grants says so often that it lives: four of five may be late.
+pub(super) const ALIVE_NS: u64 = 1_000_000_000;
+
 /// A lease has this length at most: nobody trades for so long when a primary dies, and whoever
 /// reaches a mirror's port could have it wait for ever.
 pub const LEASE_MAX: Duration = Duration::from_secs(60);

@@ -220,11 +220,13 @@ fn mirror_obeys_nobody_who_has_asked_for_no_grant() {
     let theirs = config(directory.path(), "theirs", "");
     let (mirror, said) = program(&wire, false, &["mirror", &theirs, "10.9.0.2", "--via", "veth1"]);
     wait_for(&said, "holds a mirror at rdma://10.9.0.2:9301");
-    // Frames without content: hand over, leave. The last asks for a lease of 584 years.
+    // Frames without content: that the primary lives and hands over, that it leaves. The last asks
+    // for a lease of 584 years.
     let lease = [&[16, 0, 0, 0, b'R'][..], &[0; 8], &[0xff; 8]].concat();
     // What is said twice in a row is said once.
     let told = [Some("had asked for no grant"), None, Some("60 s at most")];
-    for (frame, words) in [&[0, 0, 0, 0, b'T'][..], &[0, 0, 0, 0, b'L'], &lease].into_iter().zip(told) {
+    for (frame, words) in [&[0, 0, 0, 0, b'V', 0, 0, 0, 0, b'T'][..], &[0, 0, 0, 0, b'L'], &lease].into_iter().zip(told)
+    {
         let mut stream = TcpStream::connect("10.9.0.2:9301").unwrap();
         stream.write_all(frame).unwrap();
         // It ends the connection, or resets it.
