@@ -1,11 +1,12 @@
 //! The end of an engine by a panic of its own code: its sockets end, the device goes back to the
 //! kernel, and the program goes on.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::panic::{self, catch_unwind};
-use std::sync::{Mutex, Once, PoisonError};
+use std::panic::{self, PanicHookInfo, catch_unwind};
+use std::sync::Once;
 
 use sockets::Errno;
 
@@ -30,8 +31,8 @@ impl Engine {
         let words = last_panic();
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
             // Peers are reset, if it can do that still.
-            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, cx| sockets.reset_all(cx))));
-            let _ = catch_unwind(AssertUnwindSafe(|| stack.call(|sockets, _| sockets.give_port_back())));
+            let _ = guard(|| stack.call(|sockets, cx| sockets.reset_all(cx)));
+            let _ = guard(|| stack.call(|sockets, _| sockets.give_port_back()));
             // Its memory may be inconsistent, so it is not dropped. What it has of the kernel is
             // given back all the same, so that frames are the kernel's, and the queue is free.
             core::mem::forget(stack);
@@ -75,25 +76,114 @@ pub(crate) fn guard<T>(act: impl FnOnce() -> T) -> Result<T, String> {
         // A panic within the engine becomes one sentence of ours, and not several lines of std's.
         let default = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if thread::is_inside() {
-                let words = info.to_string().replace('\n', " ");
-                *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = words;
+            let before = last_panic();
+            // Unwinding may have left the engine before it came to where it must not go on.
+            if !thread::is_inside() && before.is_empty() {
+                return default(info);
+            }
+            let words = info.to_string().replace('\n', " ");
+            let words = if before.is_empty() { words } else { format!("{before}; then {words}") };
+            if is_the_end(info) {
+                config::say(format_args!("wirepath has failed, and the program ends ({words})"));
             } else {
-                default(info);
+                let _ = LAST_PANIC.try_with(|last| last.set(words));
             }
         }));
     });
     catch_unwind(AssertUnwindSafe(act)).map_err(|_| last_panic())
 }
 
-/// The words of the last panic within the engine.
-static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+/// Whether nobody will catch the panic: where one must not unwind, std panics once more, in these
+/// words, and aborts.
+fn is_the_end(info: &PanicHookInfo<'_>) -> bool {
+    let words = info.payload_as_str().unwrap_or_default();
+    words == "panic in a function that cannot unwind" || words == "panic in a destructor during cleanup"
+}
+
+thread_local! {
+    /// The words of the panics within the engine since the last one that was caught: several, if
+    /// destructors panicked while one unwound.
+    static LAST_PANIC: Cell<String> = const { Cell::new(String::new()) };
+}
 
 fn last_panic() -> String {
-    core::mem::take(&mut *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner))
+    LAST_PANIC.try_with(Cell::take).unwrap_or_default()
 }
 
 /// Panics where a test asks for it.
 pub(crate) fn panic_in_tests(place: &str) {
     assert!(!(cfg!(feature = "testing") && config::is_panic_asked_for(place)), "a test asks for it");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Panics where it cannot unwind: in a function of C's, or in a destructor during the unwinding
+    /// of another panic. As a process of its own, because it ends that.
+    fn end_of(test: &str, panics: fn()) -> Option<String> {
+        if env::var_os("PANICS").is_some() {
+            config::note_standard_error();
+            thread::enter();
+            let _ = guard(panics);
+            return None;
+        }
+        let mut child = Command::new(env::current_exe().unwrap());
+        let child = child.args(["--exact", test, "--nocapture"]).env("PANICS", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&child.stderr).into_owned();
+        assert_eq!(child.status.signal(), Some(libc::SIGABRT), "{said}");
+        Some(said.lines().filter(|line| line.starts_with("wirepath: ")).collect())
+    }
+
+    #[test]
+    fn panic_in_a_function_of_c_is_said_before_the_program_ends() {
+        extern "C" fn callback() {
+            panic!("one of two");
+        }
+        let test = "engine::failure::tests::panic_in_a_function_of_c_is_said_before_the_program_ends";
+        let Some(said) = end_of(test, || callback()) else { return };
+        assert!(said.starts_with("wirepath: wirepath has failed, and the program ends ("), "{said}");
+        assert!(said.contains("one of two") && said.contains("cannot unwind"), "{said}");
+    }
+
+    #[test]
+    fn both_panics_of_a_destructor_during_a_panic_are_said_before_the_program_ends() {
+        struct Panics;
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("two of two");
+            }
+        }
+        let test =
+            "engine::failure::tests::both_panics_of_a_destructor_during_a_panic_are_said_before_the_program_ends";
+        let panics = || {
+            let _panics = Panics;
+            panic!("one of two");
+        };
+        let Some(said) = end_of(test, panics) else { return };
+        assert!(said.starts_with("wirepath: wirepath has failed, and the program ends ("), "{said}");
+        assert!(said.contains("one of two") && said.contains("two of two"), "{said}");
+    }
+
+    #[test]
+    fn panic_that_a_destructor_catches_does_not_replace_the_first() {
+        struct Catches;
+        impl Drop for Catches {
+            fn drop(&mut self) {
+                let _ = catch_unwind(|| panic!("two of two"));
+            }
+        }
+        thread::enter();
+        let words = guard(|| {
+            let _catches = Catches;
+            panic!("one of two");
+        });
+        thread::leave();
+        let words = words.map(|()| String::new()).unwrap_err();
+        assert!(words.contains("one of two") && words.contains("two of two"), "{words}");
+    }
 }

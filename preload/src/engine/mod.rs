@@ -448,7 +448,7 @@ impl Engine {
     /// Closes the stack, which gives the queue back.
     pub(crate) fn close(&mut self) {
         if let State::Open(stack) = core::mem::replace(&mut self.state, State::Closed) {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
+            let _ = guard(|| drop(stack));
         }
         if let Some(asks) = self.asks.take() {
             thread::give_back(asks);
