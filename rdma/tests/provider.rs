@@ -5,6 +5,7 @@
 use core::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
+use rdma::mirror::{LogMirror, MirrorOptions};
 use rdma::provider::{OpenError, Provider, RdmaCore};
 use rdma::roce::*;
 use rdma::wire::opcode::Transport;
@@ -102,7 +103,7 @@ fn run<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             turn(ends);
-            if let Some(done) = ends[end].poll_cq(own[end].cq) {
+            if let Some(done) = ends[end].poll_cq(own[end].cq).unwrap() {
                 return done;
             }
             assert!(Instant::now() < until, "no completion within a minute");
@@ -120,7 +121,7 @@ fn run<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(
     a.memory.write(0, &[1; 3000]);
     ends[1].post_recv(b.qp, 6, &[b.sge(8192, 3000)]).unwrap();
     check(post(&mut ends, SendOperation::SendImm(*b"tick"), 0, 3000), CompletionKind::Send);
-    let done = ends[1].poll_cq(b.cq).unwrap();
+    let done = ends[1].poll_cq(b.cq).unwrap().unwrap();
     let found = (done.wr_id, done.status, done.kind, done.byte_len, done.imm, done.qpn);
     let receive = CompletionKind::Receive;
     assert_eq!(found, (6, Status::Success, receive, 3000, Some(*b"tick"), numbers[1]));
@@ -197,4 +198,42 @@ fn what_the_nic_does_not_do_yet_is_refused() {
     assert_eq!(nic.post_send(own.qp, &inline), Err(PostError::Operation));
     let invalidate = SendRequest::new(1, SendOperation::Invalidate(5), Data::Sges(&[]));
     assert_eq!(nic.post_send(own.qp, &invalidate), Err(PostError::Operation));
+}
+
+#[test]
+fn failed_receive_of_a_nic_is_not_reported_as_a_send() {
+    let test = "failed_receive_of_a_nic_is_not_reported_as_a_send";
+    if !is_inside(test, &["--strict", "--devices", "2"]) {
+        return;
+    }
+    let mut nic = RdmaCore::open("mlx5_0").unwrap();
+    let own = Own::new(&mut nic);
+    let gid = nic.gids().next().unwrap();
+    own.connect(&mut nic, Qpn::new(9), Addresses::Ipv6 { source: gid, destination: gid });
+    nic.post_recv(own.qp, 6, &[own.sge(0, 8)]).unwrap();
+    nic.modify_qp(own.qp, &QpAttributes::to(QpState::Err)).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let done = loop {
+        if let Some(done) = nic.poll_cq(own.cq).unwrap() {
+            break done;
+        }
+        assert!(Instant::now() < until, "no completion within a minute");
+    };
+    assert_eq!((done.wr_id, done.status, done.kind), (6, Status::Flushed, CompletionKind::Unknown));
+}
+
+#[test]
+fn mirror_ends_when_its_completion_queue_has_failed() {
+    let test = "mirror_ends_when_its_completion_queue_has_failed";
+    if !is_inside(test, &["--strict", "--devices", "2"]) {
+        return;
+    }
+    let [mut nic, mut other] = ["mlx5_0", "mlx5_1"].map(|name| RdmaCore::open(name).unwrap());
+    let pd = nic.create_pd().unwrap();
+    let mut mirror = LogMirror::new(&mut nic, pd, &MirrorOptions::default()).unwrap();
+    mirror.poll(&mut nic);
+    assert_eq!(mirror.failure(), None);
+    // Of this one the queue is not, as if it had failed.
+    mirror.poll(&mut other);
+    assert_eq!(mirror.failure(), Some(Status::General));
 }

@@ -3,7 +3,7 @@
 use crate::provider::Provider;
 use crate::roce::{
     Access, Buffer, CqHandle, Data, DeviceError, Mr, PdHandle, PostError, QpHandle, QpOptions, Region, Remote,
-    SendOperation, SendRequest, Sge, Status,
+    SendOperation, SendRequest, Sge, Status, WorkCompletion,
 };
 use crate::wire::opcode::Transport;
 
@@ -187,7 +187,7 @@ impl LogMirror {
     /// asks for one. Call it in each turn.
     #[inline]
     pub fn poll<P: Provider>(&mut self, provider: &mut P) {
-        while let Some(completion) = provider.poll_cq(self.cq) {
+        while let Some(completion) = self.next_completion(provider) {
             if completion.status != Status::Success {
                 self.failure.get_or_insert(completion.status);
                 continue;
@@ -202,6 +202,14 @@ impl LogMirror {
         if self.signaled <= self.done && self.acknowledged < self.posted && self.failure.is_none() {
             self.counters.asks += u64::from(self.write(provider, &[], self.posted));
         }
+    }
+
+    #[inline]
+    fn next_completion<P: Provider>(&mut self, provider: &mut P) -> Option<WorkCompletion> {
+        provider.poll_cq(self.cq).unwrap_or_else(|_| {
+            self.failure.get_or_insert(Status::General);
+            None
+        })
     }
 
     /// Bytes of the log before this position are in WRITEs.
@@ -232,7 +240,7 @@ impl LogMirror {
     pub fn renew<P: Provider>(&mut self, provider: &mut P) -> Result<(), DeviceError> {
         provider.destroy_qp(self.qp)?;
         // Those of the queue pair before.
-        while provider.poll_cq(self.cq).is_some() {}
+        while provider.poll_cq(self.cq)?.is_some() {}
         self.qp = provider.create_qp(&qp_options(self.pd, self.cq, self.ends.len() as u32))?;
         (self.posted, self.acknowledged, self.failure) = (0, 0, None);
         (self.next, self.done, self.signaled) = (0, 0, 0);

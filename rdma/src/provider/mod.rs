@@ -39,7 +39,7 @@ pub trait Provider {
     /// Ends a registration.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or a NIC refuses: the region is never freed then.
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError>;
 
     /// Makes a completion queue of `depth` entries, or more.
@@ -82,7 +82,10 @@ pub trait Provider {
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError>;
 
     /// Takes the oldest completion.
-    fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion>;
+    ///
+    /// # Errors
+    /// A NIC's queue has failed, or there is none: nothing more completes there.
+    fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError>;
 }
 
 impl Provider for Device {
@@ -129,7 +132,7 @@ impl Provider for Device {
     }
 
     #[inline]
-    fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
-        Self::poll_cq(self, cq)
+    fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
+        Ok(Self::poll_cq(self, cq))
     }
 }

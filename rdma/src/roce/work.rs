@@ -248,6 +248,8 @@ pub enum CompletionKind {
     Receive,
     /// A receive, by the immediate data of a WRITE.
     ReceiveWriteImm,
+    /// A send or a receive that failed: a NIC says of neither which it was.
+    Unknown,
 }
 
 /// An entry of a completion queue. If the status is not [`Status::Success`], only it, `wr_id` and

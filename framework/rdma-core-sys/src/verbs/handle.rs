@@ -9,24 +9,33 @@
 //!    to no thread.
 //! 4. This crate never forms a reference to an object: the library may write to it at any time.
 
+use core::any::Any;
 use core::ffi::c_int;
 use core::fmt;
+use core::mem::{ManuallyDrop, forget};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of objects of this process that could not be destroyed: the device was removed, or
 /// they are still in use. They stay in the kernel until their context is closed, at the latest when
-/// the process ends.
+/// the process ends. Memory that the NIC reaches by one of them is never freed.
 pub fn failed_destructions() -> usize {
     FAILED.load(Ordering::Relaxed)
 }
+
+/// The owner of memory: it remains valid until the keeper is dropped.
+pub type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// An owned object.
 pub(super) struct Handle<T> {
     raw: NonNull<T>,
     destroy: unsafe extern "C" fn(*mut T) -> c_int,
+    /// Of the memory that the NIC reaches by the object. It is leaked if the object cannot be
+    /// destroyed: a NIC would write into what is somebody else's by then.
+    memory_owner: Option<MemoryOwner>,
 }
 
 impl<T> Handle<T> {
@@ -35,7 +44,38 @@ impl<T> Handle<T> {
     /// # Safety
     /// Invariant 1; and the field must be declared in the order of invariant 2.
     pub(super) unsafe fn new(raw: NonNull<T>, destroy: unsafe extern "C" fn(*mut T) -> c_int) -> Self {
-        Self { raw, destroy }
+        Self { raw, destroy, memory_owner: None }
+    }
+
+    /// Takes ownership of an object by which the NIC reaches memory.
+    ///
+    /// # Safety
+    /// As of [`Handle::new`].
+    pub(super) unsafe fn over(
+        raw: NonNull<T>,
+        destroy: unsafe extern "C" fn(*mut T) -> c_int,
+        memory_owner: MemoryOwner,
+    ) -> Self {
+        Self { raw, destroy, memory_owner: Some(memory_owner) }
+    }
+
+    /// Destroys the object. Returns what the call did, which is 0 for success.
+    pub(super) fn destroy(self) -> c_int {
+        let mut this = ManuallyDrop::new(self);
+        let answer = this.end();
+        drop(this.memory_owner.take());
+        answer
+    }
+
+    /// Called once (1).
+    fn end(&mut self) -> c_int {
+        // SAFETY: 1, 2.
+        let answer = unsafe { (self.destroy)(self.raw.as_ptr()) };
+        if answer != 0 {
+            FAILED.fetch_add(1, Ordering::Relaxed);
+            forget(self.memory_owner.take());
+        }
+        answer
     }
 
     /// For calls; valid as long as the handle lives.
@@ -52,10 +92,7 @@ impl<T> fmt::Debug for Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // SAFETY: 1, 2.
-        if unsafe { (self.destroy)(self.raw.as_ptr()) } != 0 {
-            FAILED.fetch_add(1, Ordering::Relaxed);
-        }
+        self.end();
     }
 }
 

@@ -6,24 +6,20 @@
 //! they like.
 //!
 //! Invariants:
-//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's
-//!    before the domains that it was made of, and those before its context.
+//! 1. A region's handle stands before its protection domain, a domain's before the domains that it
+//!    was made of, and those before its context.
 //! 2. The range is never read or written here.
 //! 3. Requests are plain C data, and the data that they point to lives until the call returns.
 
-use core::any::Any;
 use core::mem::zeroed;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::context::Context;
 use super::error::VerbsError;
-use super::handle::Handle;
+use super::handle::{Handle, MemoryOwner};
 use crate::bindings::*;
 use crate::inline;
-
-/// The owner of memory: it remains valid until the keeper is dropped.
-pub type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// A protection domain: a QP can access only memory of its own domain. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -161,7 +157,6 @@ pub struct MemoryRegion(Arc<MrInner>);
 struct MrInner {
     handle: Handle<ibv_mr>,
     pd: ProtectionDomain,
-    _memory_owner: MemoryOwner,
 }
 
 impl MemoryRegion {
@@ -193,8 +188,8 @@ impl MemoryRegion {
         };
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
-        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _memory_owner: keeper })))
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
     /// Registers memory that the NIC may write, and peers may reach by the region's
@@ -219,8 +214,17 @@ impl MemoryRegion {
         let raw = unsafe { (verbs.ibv_reg_mr)(pd.as_ptr(), start.as_ptr().cast(), len, flags) };
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, verbs.ibv_dereg_mr) };
-        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _memory_owner: keeper })))
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
+    }
+
+    /// Ends the registration, unless a clone of the handle lives on.
+    ///
+    /// # Errors
+    /// The device refuses, and may use the memory still: that is never freed then.
+    pub fn deregister(self) -> Result<(), VerbsError> {
+        let answer = Arc::into_inner(self.0).map_or(0, |region| region.handle.destroy());
+        VerbsError::check("ibv_dereg_mr", answer)
     }
 
     /// The region's key in requests of peers.

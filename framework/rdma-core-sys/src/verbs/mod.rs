@@ -59,8 +59,8 @@ pub use context::{AsyncEvent, ClockInfo, Context, Element, EventKind};
 pub use device::{Device, DeviceList};
 pub use error::VerbsError;
 pub use flow::Flow;
-pub use handle::failed_destructions;
-pub use memory::{Access, MemoryOwner, MemoryRegion, ProtectionDomain, RemoteAccess, ThreadDomain};
+pub use handle::{MemoryOwner, failed_destructions};
+pub use memory::{Access, MemoryRegion, ProtectionDomain, RemoteAccess, ThreadDomain};
 pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRing, QpRings, QpState, QueuePair, RateLimit, RssRequest};
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
 pub use service::{

@@ -158,6 +158,21 @@ fn memory_is_kept_until_its_region_is_gone() {
 }
 
 #[test]
+fn memory_of_a_region_that_the_device_keeps_is_never_freed() {
+    let (_context, pd) = fake::open();
+    fake::refuse("ibv_dereg_mr", libc::EBUSY);
+    let memory: MemoryOwner = Arc::new([0_u8; 64]);
+    let register =
+        |memory| MemoryRegion::register(&pd, NonNull::dangling(), 64, Access::default(), Arc::clone(memory)).unwrap();
+    let before = failed_destructions();
+    drop(register(&memory));
+    assert_eq!(Arc::strong_count(&memory), 2);
+    assert_eq!(register(&memory).deregister(), Err(VerbsError::new("ibv_dereg_mr", libc::EBUSY)));
+    assert_eq!(Arc::strong_count(&memory), 3);
+    assert!(failed_destructions() >= before + 2);
+}
+
+#[test]
 fn refusal_says_call_and_reason() {
     let (context, pd) = fake::open();
     let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. The bytes of a [`Region`] are valid until it is dropped, and nobody reaches them but by
 //!    atomic accesses ([`crate::roce::Region`], invariants of its own file). A registration owns
-//!    its region, and is the only source of keys for posts: a NIC refuses any other.
+//!    its region, and is the only source of keys for posts: a NIC refuses any other. A region whose
+//!    registration cannot be ended is never dropped.
 //! 2. The queues of a provider are its own: nobody drives their rings by their addresses.
 
 use std::sync::Arc;
@@ -60,11 +61,11 @@ pub(super) fn post_receive(qp: &QueuePair, wr_id: u64, sges: &[Sge]) -> Result<(
     unsafe { qp.post_receive(&receive) }.map_err(|error| not_posted(&error))
 }
 
-/// The next completion. A queue that has failed has none.
-pub(super) fn poll(cq: &CompletionQueue) -> Option<WorkCompletion> {
+/// The next completion, if there is one.
+pub(super) fn poll(cq: &CompletionQueue) -> Result<Option<WorkCompletion>, DeviceError> {
     // SAFETY: 2.
-    let done = unsafe { cq.poll() }.ok()??;
-    Some(words::completion(&done))
+    let done = unsafe { cq.poll() }.map_err(|error| refused(&error))?;
+    Ok(done.as_ref().map(words::completion))
 }
 
 type Pieces = [rdma_core_sys::verbs::Sge; SGES_MAX];

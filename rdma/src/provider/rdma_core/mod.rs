@@ -108,7 +108,8 @@ impl Provider for RdmaCore {
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
-        self.mrs.remove(mr).map(drop).ok_or(DeviceError::Unknown("memory region"))
+        let mr = self.mrs.remove(mr).ok_or(DeviceError::Unknown("memory region"))?;
+        mr.deregister().map_err(|error| refused(&error))
     }
 
     fn create_cq(&mut self, depth: u32) -> Result<CqHandle, DeviceError> {
@@ -172,8 +173,8 @@ impl Provider for RdmaCore {
         memory_and_queues::post_receive(qp, wr_id, sges)
     }
 
-    fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
-        memory_and_queues::poll(self.cqs.get(cq)?)
+    fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
+        memory_and_queues::poll(self.cq(cq)?)
     }
 }
 

@@ -123,7 +123,8 @@ pub(super) const fn completion(done: &Completion) -> WorkCompletion {
     WorkCompletion {
         wr_id: done.wr_id,
         status: status(done.status),
-        kind: kind(done.opcode),
+        // The opcode of a request that failed is undefined (`ibv_poll_cq(3)`).
+        kind: if done.status == IBV_WC_SUCCESS { kind(done.opcode) } else { CompletionKind::Unknown },
         byte_len: done.byte_len,
         qpn: Qpn::new(done.qp),
         imm: done.imm,
