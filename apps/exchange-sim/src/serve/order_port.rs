@@ -270,8 +270,10 @@ impl<S: OrderSession + Send> AnyPort for OrderPort<S> {
 }
 
 impl Connection {
+    /// Reads where there is room for what is read and for its answers: who asks on without reading
+    /// the answers waits.
     fn read(&mut self) -> Result<bool, End> {
-        if self.input.len() >= INPUT_MAX {
+        if self.input.len() >= INPUT_MAX || self.output.len() >= OUTPUT_MAX {
             return Ok(false);
         }
         let mut buffer = [0; READ_LEN];
@@ -296,5 +298,25 @@ impl Connection {
             Err(_) => return Err(End(None)),
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_read_the_answers_is_not_read() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        peer.write_all(b"more").expect("it is open");
+        let (stream, _) = listener.accept().expect("it has come");
+        let (input, output) = (Vec::new(), vec![0; OUTPUT_MAX]);
+        let mut connection = Connection { stream, input, output, account: None, since_ns: 0, silent_ns: None };
+        assert!(matches!(connection.read(), Ok(false)));
+        connection.output.clear();
+        assert!(matches!(connection.read(), Ok(true)));
     }
 }
