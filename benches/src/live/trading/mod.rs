@@ -9,6 +9,9 @@
 //! The venue's clock runs from before the call that sends the tick until the call that read the
 //! order has returned, so the kernel's share of the venue's end is in both figures. That of the
 //! send alone is reported too: it is the least that any trader could add to.
+//!
+//! Both spin, a core each, as ordinary threads: the kernel stops a real-time one for 50 ms of each
+//! second where others wait, which would be the slowest hundredth. So the machine must be quiet.
 
 #[path = "../../../../apps/order-entry/benches/trade/exchange.rs"]
 #[allow(clippy::unwrap_used, reason = "a bench may unwrap: a panic is the report")]
@@ -19,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::pair::{FAR, NEAR, Pair};
-use super::round_trip::begin;
 use super::sys;
+use crate::measure::cores::pin;
 use crate::measure::outside::{Missing, output};
 use venue::Venue;
 
@@ -62,18 +65,18 @@ pub(super) fn tick_to_trade(cores: [usize; 2], trader: Trader<'_>, count: usize)
         trader.start()
     })?;
     pair.near.run(|| {
-        begin(cores[0]);
+        pin(cores[0]);
         venue.wait_for_trader()?;
         venue.trade(count)
     })
 }
 
 impl Trader<'_> {
-    /// Gives the calling thread, from which the trader inherits them, its cores and priority. A
-    /// port pins its worker to the last core and needs the other one for the thread that mirrors
-    /// the kernel's state.
+    /// Gives the calling thread, from which the trader inherits them, its cores. A port pins its
+    /// worker to the last core and needs the other one for the thread that mirrors the kernel's
+    /// state.
     fn take_cores(self, cores: [usize; 2]) {
-        begin(cores[1]);
+        pin(cores[1]);
         if !matches!(self, Self::Incumbent(_))
             && let Err(error) = sys::run_on(&cores)
         {
@@ -81,7 +84,7 @@ impl Trader<'_> {
         }
     }
 
-    /// Starts it in the namespace, on the core and with the priority of the calling thread.
+    /// Starts it in the namespace and on the cores of the calling thread.
     fn start(self) -> Result<Running, String> {
         let venue = NEAR.address.to_string();
         let mut command = match self {

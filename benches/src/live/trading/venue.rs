@@ -123,9 +123,8 @@ impl Venue {
         gone.iter().chain(others.iter().flatten()).try_for_each(|packet| self.publish(packet))
     }
 
-    /// The session's turns for that long: asleep in between, and awake at the end, with what a
-    /// tick needs in the caches. A real-time thread that never sleeps is stopped for 50 ms of each
-    /// second where others wait.
+    /// The session's turns for that long: asleep in between, so that what else the core has to do
+    /// is done then, and awake at the end, with what a tick needs in the caches.
     fn rest(&mut self, time: Duration) -> Result<(), String> {
         let start = Instant::now();
         while start.elapsed() < time {
