@@ -171,6 +171,20 @@ fn file_of_rules_gives_a_program_its_engines() {
 }
 
 #[test]
+fn program_behind_env_and_a_shell_has_the_engines_of_its_own_name() {
+    let test = "program_behind_env_and_a_shell_has_the_engines_of_its_own_name";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "threads.c", directory.path()) else { return };
+    let Some(rig) = Rig::new(test) else { return };
+    let rules = rig.folder.path().join("rules.toml");
+    fs::write(&rules, "[[programs]]\nname = \"threads\"\nengines = 4\n").unwrap();
+    let words = ["env", "WORD=1", "sh", "-c", "exec \"$0\" \"$@\"", &program, &THEIRS.to_string(), "sets"];
+    let mut command = rig.command_with(["--rules", rules.to_str().unwrap()], &words);
+    let _program = Ended(rig.wire.near.run(|| command.spawn()).unwrap());
+    rig.until_it_listens(7_100);
+}
+
+#[test]
 fn memcached_with_four_threads_and_engines_answers_forty_connections() {
     let test = "memcached_with_four_threads_and_engines_answers_forty_connections";
     if !has_program(test, "memcached") {

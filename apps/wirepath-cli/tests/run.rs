@@ -347,3 +347,17 @@ fn doctor_says_whether_a_program_will_be_seen() {
         "wirepath: there is no interface not-there in this network namespace, and no program of that name in PATH: ";
     assert!(!done && error.starts_with(sentence), "{error}");
 }
+
+#[test]
+fn doctor_says_by_which_names_rules_know_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = fs::canonicalize("/bin/sh").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+    let script = write(&folder, "script", format!("#!{} -e\n", link.display()).as_bytes(), 0o755);
+    let line = format!("its rules know it by the name link, a broker's by {}\n", shell.display());
+    for program in [link.to_str().unwrap(), &script] {
+        let text = out(&wirepath(&["doctor", program]).output().unwrap());
+        assert!(text.contains(&line), "{line:?} is not in {text}");
+    }
+}

@@ -88,6 +88,11 @@ impl Rules {
         self.sections_of(program, application_id).find_map(|section| section.engines)
     }
 
+    /// The most engines that the file gives to any program.
+    pub fn engines_max(&self) -> usize {
+        self.sections.iter().filter_map(|section| section.engines).max().unwrap_or(1)
+    }
+
     /// Ports to which a program's datagrams may be another's than ours, by a rule or by a default:
     /// all from the lowest to the highest, empty if there are none. Only for these need each
     /// destination be asked about. The names are those of [`Query`].

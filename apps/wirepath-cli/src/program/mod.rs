@@ -49,7 +49,7 @@ impl Program {
 
     /// The checks of a program, each with its name.
     pub(crate) fn findings(&self) -> Vec<(&'static str, Finding)> {
-        let mut findings = vec![("program", self.kind())];
+        let mut findings = vec![("program", self.kind()), ("rules", self.names())];
         if let Some(rights) = self.rights {
             let what =
                 format!("{} gets rights from its file ({rights}), so the loader ignores LD_PRELOAD", self.name());
@@ -117,9 +117,19 @@ impl Program {
         }
     }
 
-    /// The program's name in sentences and in rules: of a script, that of its interpreter, which
-    /// the library finds in `argv[0]`.
-    pub(crate) fn name(&self) -> String {
+    /// The names by which rules will know the process: the library asks them by the last part of
+    /// `argv[0]`, as VMA does, and a broker by the file behind `/proc/PID/exe`, which is no link.
+    fn names(&self) -> Finding {
+        let path = fs::canonicalize(&self.runs).unwrap_or_else(|_| self.runs.clone());
+        Finding {
+            severity: Severity::Good,
+            what: format!("its rules know it by the name {}, a broker's by {}", self.name(), path.display()),
+            remedy: None,
+        }
+    }
+
+    /// The program's name in sentences: of a script, that of its interpreter.
+    fn name(&self) -> String {
         self.runs.file_name().unwrap_or(self.runs.as_os_str()).to_string_lossy().into_owned()
     }
 }

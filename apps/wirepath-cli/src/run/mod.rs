@@ -44,7 +44,6 @@ const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const GATHER_US: &str = "WIREPATH_GATHER_US";
 const ENGINES: &str = "WIREPATH_ENGINES";
-const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
@@ -263,9 +262,9 @@ impl RunOptions {
         let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
         let interface = interface::choose(&root, wanted.as_deref())?;
         let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
-        let (rules, engines) = rules.map(|path| self.check_rules(&path, program)).transpose()?.unzip();
+        let (rules, engines_max) = rules.map(|path| check_rules(&path)).transpose()?.unzip();
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
-        let new = self.new_broker(user, engines.flatten());
+        let new = self.new_broker(&interface, user, engines_max.unwrap_or(1));
         let broker = privilege::broker(&root, &interface, broker, new)?;
         let own = self.address.map(|address| address.to_string());
         if let (Some(_), Some(path)) = (&own, &broker) {
@@ -293,29 +292,30 @@ impl RunOptions {
         Ok(Settings { library, rules, variables: settings })
     }
 
-    /// The broker to start where none listens, if one is wanted.
-    fn new_broker(&self, user: Option<&User>, engines_by_rules: Option<usize>) -> Option<NewBroker> {
-        let engines = self.engines.or(engines_by_rules.map(|engines| engines as i64));
-        let forward = self.share || engines.is_some_and(|engines| engines > 1);
-        (forward || user.is_some()).then(|| NewBroker { forward, uid: user.map(|user| user.uid) })
+    /// The broker to start where none listens, if one is wanted. The rules of any program count,
+    /// because the one named here may start others, as `env` and scripts do; each asks the rules by
+    /// its own name, and is refused there what the broker cannot give.
+    fn new_broker(&self, interface: &str, user: Option<&User>, engines_by_rules: usize) -> Option<NewBroker> {
+        let needs_forward = self.share || self.engines.is_some_and(|engines| engines > 1);
+        let by_rules = self.engines.is_none() && engines_by_rules > 1 && !interface.starts_with("mlx5:");
+        let forward = needs_forward || by_rules;
+        (forward || user.is_some()).then(|| NewBroker { forward, needs_forward, uid: user.map(|user| user.uid) })
     }
+}
 
-    /// Checks the file and returns its absolute path, because the program may change its directory
-    /// before its first socket, and the engines that the file asks for.
-    fn check_rules(&self, path: &Path, program: &Program) -> Result<(PathBuf, Option<usize>), Obstacle> {
-        // Each program reads the file anew, and of a pipe only the first would find the rules.
-        if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
-            return Err(Obstacle::new(
-                format!("{} is no regular file, and each program reads its rules anew", path.display()),
-                "write the rules to a file",
-            ));
-        }
-        let rules = Rules::load(path);
-        let rules = rules.map_err(|error| Obstacle::new(error.to_string(), "correct the file, or omit --rules"))?;
-        let id = environment(APPLICATION_ID);
-        let engines = rules.engines(&program.name(), id.as_deref().map(OsStr::to_string_lossy).as_deref());
-        Ok((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), engines))
+/// Checks the file and returns its absolute path, because the program may change its directory
+/// before its first socket, and the most engines that the file gives to a program.
+fn check_rules(path: &Path) -> Result<(PathBuf, usize), Obstacle> {
+    // Each program reads the file anew, and of a pipe only the first would find the rules.
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return Err(Obstacle::new(
+            format!("{} is no regular file, and each program reads its rules anew", path.display()),
+            "write the rules to a file",
+        ));
     }
+    let rules = Rules::load(path);
+    let rules = rules.map_err(|error| Obstacle::new(error.to_string(), "correct the file, or omit --rules"))?;
+    Ok((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), rules.engines_max()))
 }
 
 /// The broker that lends queues to this user's programs: the one that the environment names, or
@@ -350,8 +350,6 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Obstacle>
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use clap::Parser;
 
     use super::*;
@@ -374,18 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_asked_by_the_name_that_the_library_finds_of_a_script_its_interpreters() {
+    fn broker_passes_frames_on_where_rules_give_any_program_engines() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::write(path("rules.toml"), "[[programs]]\nname = 'sh'\nengines = 4\n").unwrap();
-        fs::write(path("server.py"), "#!/bin/sh\n").unwrap();
-        fs::set_permissions(path("server.py"), fs::Permissions::from_mode(0o755)).unwrap();
-        for (program, expected) in [(path("server.py"), Some(4)), ("/bin/sh".into(), Some(4)), ("/bin/ls".into(), None)]
-        {
-            let Line { options } = Line::parse_from([OsStr::new("run"), program.as_os_str()]);
-            let program = Program::find(&options.program, None).unwrap();
-            assert_eq!(options.check_rules(&path("rules.toml"), &program).unwrap().1, expected);
-        }
+        let rules = folder.path().join("rules.toml");
+        fs::write(&rules, "[[programs]]\nname = 'other'\nengines = 4\n").unwrap();
+        let (_, engines) = check_rules(&rules).unwrap();
+        let forwards = |words: &[&str], interface: &str| {
+            let Line { options } = Line::parse_from(["run"].iter().chain(words).chain(&["env"]));
+            options.new_broker(interface, None, engines).is_some_and(|new| new.forward && !new.needs_forward)
+        };
+        assert!(forwards(&[], "eth1"));
+        assert!(!forwards(&["--engines", "1"], "eth1"));
+        assert!(!forwards(&[], "mlx5:eth1"));
     }
 
     #[test]

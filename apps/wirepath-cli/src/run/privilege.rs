@@ -82,9 +82,9 @@ pub(super) fn broker(
         }
     };
     match does_broker_forward(&path, interface) {
-        Ok(false) if new.is_some_and(|new| new.forward) => Err(Obstacle::new(
+        Ok(false) if new.is_some_and(|new| new.needs_forward) => Err(Obstacle::new(
             format!("the broker at {} lends queues, of which each is one program's and one engine's", path.display()),
-            "start the broker with --forward, or omit --share, --engines and the line engines of the rules",
+            "start the broker with --forward, or omit --share and --engines",
         )),
         Ok(_) => Ok(Some(path)),
         Err(error) => Err(refused(&error)),
@@ -109,6 +109,8 @@ fn refused(error: &DeviceError) -> Obstacle {
 pub(super) struct NewBroker {
     /// It passes frames on, so that further programs share the interface.
     pub(super) forward: bool,
+    /// One that listens already is refused unless it passes frames on.
+    pub(super) needs_forward: bool,
     /// The user that it serves beside root.
     pub(super) uid: Option<u32>,
 }
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn program_that_drives_a_connectx_itself_is_refused_a_broker() {
-        let new = NewBroker { forward: true, uid: None };
+        let new = NewBroker { forward: true, needs_forward: true, uid: None };
         let all = format!("Uid:\t0\t0\t0\t0\nCapBnd:\t{ALL}\n");
         for (wanted, new) in [(None, Some(new)), (Some("/run/socket".into()), None)] {
             let refused = by(&all, |root| broker(root, "mlx5:eth1", wanted, new)).unwrap_err();
@@ -287,7 +289,7 @@ mod tests {
     fn way_on_without_rights_is_a_broker_that_passes_frames_on_where_the_program_needs_one() {
         let none = format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{NONE}\n");
         for (forward, way_on) in [(false, "--uid USER` as root"), (true, "--uid USER --forward` as root")] {
-            let new = Some(NewBroker { forward, uid: None });
+            let new = Some(NewBroker { forward, needs_forward: forward, uid: None });
             let refused = by(&none, |root| broker(root, "no-such-eth1", None, new)).unwrap_err();
             assert!(refused.remedy.contains(way_on), "{refused:?}");
         }
