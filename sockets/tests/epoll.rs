@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use common::{Wire, at, wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
 use sockets::{EpollEvent, Errno, Interest, Ready, SocketId, Trigger};
+use wirepath::mem::Mbuf;
 use wirepath::time::Duration;
 
 const LEVEL: Interest =
@@ -71,6 +72,28 @@ fn edge_is_reported_once_for_each_arrival() {
     assert_eq!([scene.wait(), scene.wait()], [vec![DATA], vec![]]);
     scene.say(b"c");
     assert_eq!(scene.wait(), [DATA], "though the first bytes were not read");
+}
+
+#[test]
+fn edge_follows_a_datagram_for_which_there_was_no_room() {
+    let wire = wire();
+    let ours = UdpSocket::bind(&wire.right, at(2, 9)).unwrap();
+    let set = wire.right.call(|sockets, _| sockets.epoll_create());
+    let interest = Interest { ready: Ready::OUT, ..EDGE };
+    wire.right.call(|sockets, _| sockets.epoll_add(set, ours.id(), 5, interest)).unwrap();
+    let mut events = [DATA; 8];
+    let mut wait = || wire.right.epoll_wait(set, &mut events, Some(Duration::from_millis(5))).unwrap();
+    // The first is for the room that there is; the datagram finds the way to its neighbor.
+    assert_eq!(wait(), 1);
+    ours.send_to(b"one", at(1, 9)).unwrap();
+    wire.settle();
+    assert_eq!(wait(), 1);
+    let all: Vec<Mbuf> = wire.right.call(|_, cx| core::iter::from_fn(|| cx.pool.alloc()).collect());
+    let refused = wire.right.call(|sockets, cx| sockets.send_to(ours.id(), b"two", at(1, 9), cx));
+    assert_eq!(refused, Err(Errno::EAGAIN));
+    assert_eq!(wait(), 0);
+    all.into_iter().for_each(Mbuf::free);
+    assert_eq!(wait(), 1);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl App for Sockets {
             .min(self.stamps.next_deadline(cx.now))
             .min(self.accepts_overdue_at())
             .min(self.throttled_at(cx.now))
+            .min(self.starved_at(cx.now))
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
@@ -178,8 +179,8 @@ impl Sockets {
     #[inline]
     fn has_waiting_work(&self) -> bool {
         let lost = usize::from(self.flows.has_lost());
-        let counts =
-            [self.flows.leaving(), lost, self.corked.len(), self.stamps.len(), self.throttled.len(), self.deferred];
+        let sends = self.corked.len() | self.throttled.len() | self.starved.len();
+        let counts = [self.flows.leaving(), lost, sends, self.stamps.len(), self.deferred];
         counts.into_iter().fold(0, |all, count| all | count) != 0
     }
 
@@ -197,6 +198,9 @@ impl Sockets {
         }
         if !self.throttled.is_empty() {
             self.release_throttled(cx);
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved(cx);
         }
         if self.deferred > 0 {
             self.accept_overdue(cx.now);

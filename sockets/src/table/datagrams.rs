@@ -96,6 +96,20 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
+        let sent = self.try_transmit(id, bytes, remote, cx);
+        if sent == Err(Errno::EAGAIN) {
+            self.await_room(id);
+        }
+        sent
+    }
+
+    fn try_transmit(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        remote: SocketAddrV4,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
         if let Some(error) = self.lost {
             return Err(error);
         }

@@ -1,11 +1,11 @@
-//! What waits by an option: a stream until few of its bytes are unsent (`TCP_NOTSENT_LOWAT`), an
-//! accepted connection for its first data (`TCP_DEFER_ACCEPT`).
+//! What waits: by an option, a stream until few of its bytes are unsent (`TCP_NOTSENT_LOWAT`), and
+//! an accepted connection for its first data (`TCP_DEFER_ACCEPT`); a datagram socket for room.
 
 use std::io::IoSlice;
 
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::ConnectionId;
-use wirepath::time::Instant;
+use wirepath::time::{Duration, Instant};
 
 use super::message::mss_of;
 use super::{SocketId, Sockets};
@@ -17,6 +17,9 @@ use crate::socket::{Socket, State};
 
 /// Throttled streams that a turn looks at: of each it reads the connection, some 50 ns.
 const LOOKS_MAX: usize = 16;
+
+/// The time from one look for room to the next, for datagram sockets that wait for it.
+const STARVED_LOOK: Duration = Duration::from_millis(1);
 
 /// Segments that a stream takes below its low water, although they exceed it.
 const SEGMENTS_AT_LEAST: usize = 4;
@@ -101,6 +104,30 @@ impl Sockets {
     #[inline]
     pub(crate) fn look_at_throttled(&mut self) {
         self.throttled_looks = self.throttled.len();
+    }
+
+    /// A send of this socket has found no room: a turn that finds some says so, as Linux does when
+    /// its buffers are free again (`sock_def_write_space`). An edge-triggered program waits for it.
+    #[cold]
+    pub(super) fn await_room(&mut self, id: SocketId) {
+        if !self.starved.contains(&id) {
+            self.starved.push(id);
+        }
+    }
+
+    /// Tells the sockets that wait for room, if there is some: for one datagram at least.
+    #[cold]
+    pub(super) fn feed_starved(&mut self, cx: &mut Cx<'_>) {
+        if cx.tx.room() > 0 && cx.pool.available() > 0 {
+            for id in core::mem::take(&mut self.starved) {
+                self.wake_for(id, Ready::OUT);
+            }
+        }
+    }
+
+    /// When the next look for room is due.
+    pub(super) fn starved_at(&self, now: Instant) -> Instant {
+        if self.starved.is_empty() { Instant::MAX } else { now + STARVED_LOOK }
     }
 
     /// When the next look at the throttled streams is due.

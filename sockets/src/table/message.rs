@@ -207,6 +207,7 @@ impl Sockets {
             return Err(Errno::EINVAL);
         }
         if cx.tx.room() < count || cx.pool.available() < count {
+            self.await_room(id);
             return Err(Errno::EAGAIN);
         }
         self.send_parts(id, &[IoSlice::new(first)], to, flags, cx)?;

@@ -108,6 +108,8 @@ pub struct Sockets {
     /// The kernel's settings that options by number depend on.
     pub(crate) system: System,
     stamps: error_queue::Stamps,
+    /// Datagram sockets of which a send has found no room: they are told when there is some.
+    starved: Vec<SocketId>,
     /// Streams that are not writable because enough of their bytes are unsent.
     throttled: VecDeque<SocketId>,
     /// How many of them are to be looked at before the worker may sleep.
@@ -149,6 +151,7 @@ impl Sockets {
             lost: None,
             system: System::default(),
             stamps: error_queue::Stamps::new(),
+            starved: Vec::new(),
             throttled: VecDeque::new(),
             throttled_looks: 0,
             deferred: 0,
