@@ -184,9 +184,9 @@ fn rdma_messages(measured: fn(&mut RdmaPair), rounds: usize) {
 /// A packet is an order.
 fn rdma_orders(reach: Reach, rounds: usize) {
     const _: () = assert!(ROUND == ORDERS);
-    let mut orders = MirroredOrders::new(reach);
+    let mut orders = MirroredOrders::new();
     for _ in 0..rounds {
-        measured_rdma_orders(&mut orders);
+        measured_rdma_orders(&mut orders, reach);
         orders.settle();
     }
 }
@@ -475,8 +475,8 @@ fn measured_rdma_writes(pair: &mut RdmaPair) {
 }
 
 #[inline(never)]
-fn measured_rdma_orders(orders: &mut MirroredOrders) {
-    (0..ORDERS).for_each(|_| orders.order());
+fn measured_rdma_orders(orders: &mut MirroredOrders, reach: Reach) {
+    (0..ORDERS).for_each(|_| orders.order(reach));
 }
 
 #[inline(never)]

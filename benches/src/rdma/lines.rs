@@ -79,14 +79,17 @@ fn bulk(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut imp
 
 /// The frame leaves in the turn of the port behind the order, or before it where the order waits.
 fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
-    let [mut plain, mut posted, mut framed] = [Reach::Journal, Reach::Posted, Reach::Framed].map(MirroredOrders::new);
-    let sample = |orders: &mut MirroredOrders| {
-        let spent = time(ORDERS, || orders.order());
+    let orders = core::cell::RefCell::new(MirroredOrders::new());
+    let sample = |reach| {
+        let mut orders = orders.borrow_mut();
+        let spent = time(ORDERS, || orders.order(reach));
         orders.settle();
         spent
     };
-    let [plain, posted, framed] =
-        interleave(samples, [&mut || sample(&mut plain), &mut || sample(&mut posted), &mut || sample(&mut framed)]);
+    let [plain, posted, framed] = interleave(
+        samples,
+        [&mut || sample(Reach::Journal), &mut || sample(Reach::Posted), &mut || sample(Reach::Framed)],
+    );
     add(Line::new("an order's states, risk checks and record, without a mirror", "ns", plain.spread()));
     add(Line::new("  instructions", "instr", instructions("rdma-order")));
     let what = "journal mirrored by WRITE, added to an order's path: its WRITE posted";
