@@ -22,7 +22,7 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add:
         "ns",
         exposed.minus(&channel),
     ));
-    add(Line::new("  instructions a message", "instr", instructions("itch-books-exposed")));
+    add(Line::new("  instructions a message, with the books exposed", "instr", instructions("itch-books-exposed")));
     add(Line::new("  of 9,000 instruments, in books of the default size", "M/s", venue.rate()));
     let what = "MDP 3.0 incremental to books by position, changes for the most part";
     add(Line::new(what, "M/s", depth.rate()).at_least(10.0).hoping(20.0));
