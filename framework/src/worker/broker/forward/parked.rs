@@ -28,14 +28,19 @@ pub(super) struct Parked {
 /// All connections that wait, the oldest first. Each user has a share: where there are too many, or
 /// they have too many bytes, those of the user who has most give way, the oldest first.
 #[derive(Default)]
-pub(super) struct ParkedFrames(Vec<Parked>);
+pub(super) struct ParkedFrames {
+    connections: Vec<Parked>,
+    /// Of all their frames: counted anew for each frame that comes, they would take longer than it.
+    bytes: usize,
+}
 
 impl ParkedFrames {
     /// Makes a connection wait; returns those that give way.
     #[must_use]
     pub(super) fn begin(&mut self, parked: Parked) -> Vec<Parked> {
-        self.0.retain(|other| other.ends != parked.ends);
-        self.0.push(parked);
+        _ = self.take_if(|other| other.ends == parked.ends);
+        self.bytes += parked.bytes();
+        self.connections.push(parked);
         self.make_room(BYTES_MAX)
     }
 
@@ -43,34 +48,44 @@ impl ParkedFrames {
     /// wait, or has too many frames.
     #[must_use]
     pub(super) fn add(&mut self, from: ClientIdx, ends: &Ends, frame: &[u8]) -> Option<Vec<Parked>> {
-        let found = self.0.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
+        let found = self.connections.iter_mut().find(|parked| parked.from == from && parked.ends == *ends);
         found.filter(|parked| parked.frames.len() < FRAMES_MAX)?.frames.push(frame.to_vec());
+        self.bytes += frame.len();
         Some(self.make_room(BYTES_MAX))
     }
 
     /// Removes connections until the others have this many bytes at most.
     fn make_room(&mut self, bytes_max: usize) -> Vec<Parked> {
         let mut removed = Vec::new();
-        loop {
-            let mut bytes = BTreeMap::<u32, usize>::new();
-            self.0.iter().for_each(|parked| *bytes.entry(parked.user).or_default() += parked.bytes());
-            if self.0.len() <= CONNECTIONS_MAX && bytes.values().sum::<usize>() <= bytes_max {
-                return removed;
-            }
-            let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(user, _)| user);
-            let Some(oldest) = self.0.iter().position(|parked| Some(parked.user) == most) else { return removed };
-            removed.push(self.0.remove(oldest));
+        while self.connections.len() > CONNECTIONS_MAX || self.bytes > bytes_max {
+            let Some(oldest) = self.oldest_of_who_has_most() else { break };
+            let parked = self.connections.remove(oldest);
+            self.bytes -= parked.bytes();
+            removed.push(parked);
         }
+        removed
+    }
+
+    fn oldest_of_who_has_most(&self) -> Option<usize> {
+        let mut bytes = BTreeMap::<u32, usize>::new();
+        self.connections.iter().for_each(|parked| *bytes.entry(parked.user).or_default() += parked.bytes());
+        let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(user, _)| user);
+        self.connections.iter().position(|parked| Some(parked.user) == most)
     }
 
     /// Removes a client, whose index may become another client's.
     pub(super) fn forget(&mut self, place: ClientIdx) {
-        self.0.iter_mut().filter(|parked| parked.from == place).for_each(|parked| parked.from = ClientIdx::MAX);
+        self.connections
+            .iter_mut()
+            .filter(|parked| parked.from == place)
+            .for_each(|parked| parked.from = ClientIdx::MAX);
     }
 
     /// Removes the connections that `wanted` selects.
     pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Parked) -> bool) -> Vec<Parked> {
-        self.0.extract_if(.., |parked| wanted(parked)).collect()
+        let taken: Vec<_> = self.connections.extract_if(.., |parked| wanted(parked)).collect();
+        self.bytes -= taken.iter().map(Parked::bytes).sum::<usize>();
+        taken
     }
 }
 
