@@ -74,7 +74,7 @@ pub struct RunPlan {
     pub live: LiveConfig,
     /// Its length; `None` until a signal.
     pub duration: Option<Duration>,
-    /// Where other machines read the books; `None` for nowhere.
+    /// How other machines read the books; `None` if they cannot.
     pub expose: Option<ExposePlan>,
 }
 

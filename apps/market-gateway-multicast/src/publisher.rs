@@ -132,7 +132,7 @@ impl Publisher {
         Some(Outgoing::Data(packet.finish().into()))
     }
 
-    /// What the ring says next; `None` where it is empty for now, or over.
+    /// The next message of the ring; `None` while it is empty, and once it has ended.
     fn read(&mut self, ring: &mut RingReader, now_ns: u64) -> Option<Message> {
         if self.end.is_some() {
             return None;

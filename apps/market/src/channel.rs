@@ -218,9 +218,8 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
-    /// What the server is to be asked for now, and the session that it is of: call it in each turn
-    /// until it returns `None`, as [`tick`](Self::tick). A hole for which no request is left
-    /// becomes a gap.
+    /// The next request that is due, and its session. Call it in each turn until it returns `None`,
+    /// as [`tick`](Self::tick). A hole for which no request is left becomes a gap.
     pub fn next_request(
         &mut self,
         now_ns: u64,

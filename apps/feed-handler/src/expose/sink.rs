@@ -19,8 +19,8 @@ use crate::channels::Channels;
 const PUBLISHED_PER_TURN: usize = 8;
 /// Books that one turn marks, where all are to be published anew.
 const RENEWED_PER_TURN: usize = 64;
-/// Books whose worth one turn compares with what was published, where some may have become whole
-/// without an event.
+/// Books whose flags one turn compares with those that were published, where some may have become
+/// whole without an event.
 const SWEPT_PER_TURN: usize = 8;
 
 /// Publishes the books of a channel. Clones share the slots of their worker.
@@ -56,7 +56,7 @@ struct Exposed {
     last: LastEvent,
     is_marked: bool,
     /// Stale and unconfirmed, as they were published.
-    worth: (bool, bool),
+    flags: (bool, bool),
 }
 
 /// The books that are to be published, each once, the oldest first.
@@ -124,7 +124,7 @@ impl ExposeSink {
         }
     }
 
-    /// All books are published anew, and from now on some may change their worth without an event.
+    /// All books are published anew, and from now on flags may change without an event.
     #[cold]
     fn renew(&mut self) {
         (self.renewed, self.swept) = (0, Some(self.swept.unwrap_or(0)));
@@ -143,7 +143,7 @@ impl ExposeSink {
     fn sweep(&mut self, from: usize, books: &impl Books) {
         let count = books.len().min(self.used);
         for book in from..count.min(from + SWEPT_PER_TURN) {
-            if self.books[book].worth != worth(books, book) {
+            if self.books[book].flags != flags_of(books, book) {
                 self.mark(book);
             }
         }
@@ -170,7 +170,7 @@ impl ExposeSink {
         let exposed = &mut self.books[book];
         exposed.is_marked = false;
         let snapshot = if book < books.len() {
-            exposed.worth = worth(books, book);
+            exposed.flags = flags_of(books, book);
             BookSnapshot::of(books, BookIdx(book as u32), self.channel, exposed.last)
         } else {
             // Its instrument has another place since the books were rebuilt.
@@ -188,7 +188,7 @@ impl Clone for ExposeSink {
 }
 
 #[inline]
-fn worth(books: &impl Books, book: usize) -> (bool, bool) {
+fn flags_of(books: &impl Books, book: usize) -> (bool, bool) {
     let book = BookIdx(book as u32);
     (books.is_stale(book), books.is_unconfirmed(book))
 }
