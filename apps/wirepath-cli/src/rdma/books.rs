@@ -24,6 +24,12 @@ const TOGETHER: u32 = 64;
 /// Times that a slot is read again whose value was being written. The writer takes less than a
 /// microsecond, and a READ more: a slot that is torn so often is none of a publisher.
 const TORN_MAX: u32 = 100;
+/// Slots that are given up so before the peer is: one that tears them all would keep us for hours.
+const GIVEN_UP_MAX: u64 = 16;
+const NO_PUBLISHER: &str = "the peer's slots were torn in each of a hundred READs: no publisher of ours writes there";
+/// Slots that are read, unless `--slots-max` allows more. A feed handler has 16,384 for each worker
+/// by default, and an offer names eleven tables at most.
+const SLOTS_MAX: u64 = 16 * 16_384;
 
 /// What is read, and how it is shown.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +57,10 @@ pub(crate) struct BooksOptions {
     /// The port of RDMA_CM
     #[arg(short, long, value_name = "PORT", default_value_t = OFFER_PORT)]
     port: u16,
+    /// Slots that a peer may offer: each is read, and one that has a book is remembered. By default
+    /// 262,144, which are 100 MB, and more than a feed handler has for eleven workers by default
+    #[arg(long, value_name = "N", default_value_t = SLOTS_MAX)]
+    slots_max: u64,
 }
 
 fn parse_symbol(text: &str) -> Result<Symbol, String> {
@@ -70,6 +80,7 @@ pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn
             format!("{} exposes something else than books in the layout that is known here", options.peer).into()
         );
     }
+    check_slots(&offer, options.slots_max).map_err(|why| format!("{}: {why}", options.peer))?;
     let mut reader = Reader { end, connected, shown: Vec::new(), counts: Counts::default() };
     let outcome = reader.show_all(&offer, options);
     let Reader { mut end, connected, counts, .. } = reader;
@@ -81,6 +92,15 @@ pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn
         _ if end.is_stopping() => Ok(()),
         outcome => outcome.and(ended),
     }
+}
+
+/// The number of slots is the peer's word: without a limit it would keep this end reading for days.
+fn check_slots(offer: &Offer, slots_max: u64) -> Result<(), String> {
+    let slots: u64 = offer.tables.iter().map(|table| u64::from(table.slots)).sum();
+    if slots <= slots_max {
+        return Ok(());
+    }
+    Err(format!("the peer offers {slots} slots, more than {slots_max}: if it is trusted, --slots-max {slots}"))
 }
 
 impl BooksOptions {
@@ -193,7 +213,7 @@ impl Reader {
             }
         }
         self.counts.given_up += 1;
-        Ok(None)
+        if self.counts.given_up < GIVEN_UP_MAX { Ok(None) } else { Err(NO_PUBLISHER.into()) }
     }
 
     fn read(&mut self, remote: Remote, slots: u32) -> Result<(), Box<dyn Error>> {
@@ -281,5 +301,36 @@ fn table_of(book: &BookSnapshot) -> String {
         }
         let ((bid_px, bid_qty), (ask_px, ask_qty)) = (cells(bid), cells(ask));
         let _ = writeln!(text, "{bid_qty:>12} {bid_px:>14}   {ask_px:<14} {ask_qty}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::rdma::snapshot::{TABLES_MAX, Table};
+
+    use super::*;
+
+    fn offer(slots: u32, tables: usize) -> Offer {
+        let table = Table { address: 0x1000, rkey: 1, slots };
+        Offer { schema: BookSnapshot::SCHEMA, value_len: VALUE_LEN as u32, tables: vec![table; tables] }
+    }
+
+    #[test]
+    fn peer_that_offers_more_slots_than_are_allowed_is_refused_with_the_option_that_allows_them() {
+        assert_eq!(check_slots(&offer(SLOTS_MAX as u32, 1), SLOTS_MAX), Ok(()));
+        assert_eq!(check_slots(&offer(16_384, TABLES_MAX), SLOTS_MAX), Ok(()));
+        let all = u64::from(u32::MAX) * TABLES_MAX as u64;
+        for (offer, slots, slots_max) in [
+            (offer(SLOTS_MAX as u32 + 1, 1), SLOTS_MAX + 1, SLOTS_MAX),
+            (offer(3, 2), 6, 5),
+            // The sum does not fit 32 bits.
+            (offer(u32::MAX, TABLES_MAX), all, u32::MAX.into()),
+        ] {
+            let why = check_slots(&offer, slots_max).unwrap_err();
+            assert_eq!(
+                why,
+                format!("the peer offers {slots} slots, more than {slots_max}: if it is trusted, --slots-max {slots}")
+            );
+        }
     }
 }
