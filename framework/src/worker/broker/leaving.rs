@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::ended::REMOVED_A_TURN;
 use super::flows::ROOT;
 use super::owners::{self, KernelSocket};
 use crate::device::af_xdp::broker::message::Flow;
@@ -50,14 +51,27 @@ impl LeavingPorts {
         if self.0.len() <= LEAVING_MAX { None } else { self.take_oldest_of(self.user_with_most()?) }
     }
 
-    /// Removes those whose next look is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<LeavingPort> {
-        self.0.extract_if(.., |port| port.next_look <= now).collect()
+    /// Whether the next look at one of them is due.
+    pub(super) fn has_due(&self, now: Instant) -> bool {
+        self.0.iter().any(|port| port.is_due(now))
     }
 
-    /// Keeps one for another while.
-    pub(super) fn keep(&mut self, port: LeavingPort) {
-        self.0.push(port);
+    /// Looks at those whose next look is due, given the kernel's TCP sockets of `devices`.
+    pub(super) fn look(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) {
+        for port in self.0.iter_mut().filter(|port| port.is_due(now)) {
+            port.has_left = !port.stays(sockets, devices, now);
+        }
+    }
+
+    /// Removes ports that are the kernel's from now on: some in a turn, because a NIC may take a
+    /// millisecond for a rule.
+    pub(super) fn take_left(&mut self) -> Vec<LeavingPort> {
+        self.0.extract_if(.., |port| port.has_left).take(REMOVED_A_TURN).collect()
+    }
+
+    /// Whether there are more of them.
+    pub(super) fn has_left(&self) -> bool {
+        self.0.iter().any(|port| port.has_left)
     }
 
     /// Removes the port that leaves at once because user `uid` wants a rule: the oldest one that
@@ -99,6 +113,8 @@ pub(super) struct LeavingPort {
     is_servers_next: bool,
     /// Since when one of them does.
     listens_since: Option<Instant>,
+    /// Its frames are the kernel's as soon as its rules are removed.
+    has_left: bool,
 }
 
 /// Who has a leaving port in the kernel.
@@ -115,14 +131,18 @@ enum Holder {
 impl LeavingPort {
     /// A port that its last client, of user `uid`, has just given up.
     pub(super) fn new(flow: Flow, uid: u32, rules: Vec<RuleId>, now: Instant) -> Self {
-        let (listeners, is_servers_next, listens_since) = (Vec::new(), true, None);
-        Self { flow, uid, rules, since: now, next_look: now, listeners, is_servers_next, listens_since }
+        let (listeners, is_servers_next, listens_since, has_left) = (Vec::new(), true, None, false);
+        Self { flow, uid, rules, since: now, next_look: now, listeners, is_servers_next, listens_since, has_left }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        !self.has_left && self.next_look <= now
     }
 
     /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first
     /// look comes at once: a socket of the server's user that listens then is the server's, and so
     /// is one that had the port before it listened.
-    pub(super) fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
+    fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
         let listening: Vec<u32> = owners::listeners(&self.flow, self.uid, sockets).collect();
         if self.is_servers_next {
@@ -187,6 +207,22 @@ mod tests {
     }
 
     #[test]
+    fn ports_that_a_client_has_given_up_at_once_leave_by_turns_and_count_until_then() {
+        let (begin, mut all) = (Instant::now(), LeavingPorts::default());
+        (0..200).for_each(|_| _ = all.add(port(begin)));
+        all.look(&[], &[], begin);
+        assert!(all.take_left().is_empty() && !all.has_due(begin));
+        let now = begin + LEAVES_AFTER;
+        assert!(all.has_due(now));
+        all.look(&[], &[], now);
+        let mut turn = || (all.has_left(), all.counts(1000).of_user, all.take_left().len());
+        assert_eq!(
+            [(); 5].map(|()| turn()),
+            [(true, 200, 64), (true, 136, 64), (true, 72, 64), (true, 8, 8), (false, 0, 0)]
+        );
+    }
+
+    #[test]
     fn port_of_a_server_that_replaces_its_processes_is_kept_from_the_kernel_for_a_while() {
         use Holder::{Listening, Other, Waiting};
         let begin = Instant::now();
@@ -219,6 +255,7 @@ mod tests {
             assert!(!replaced.stays(&[listener(8)], &[], begin + Duration::from_secs(1)));
         }
     }
+
     #[test]
     fn port_on_which_another_user_listens_is_the_kernels_after_half_a_second() {
         let begin = Instant::now();

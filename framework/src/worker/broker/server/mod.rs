@@ -247,10 +247,10 @@ impl Broker {
         Ok(())
     }
 
-    /// How long the loop waits for requests: not at all while an order has not been tried, or a
-    /// client that has ended has rules.
+    /// How long the loop waits for requests: not at all while an order has not been tried, or
+    /// rules are to be removed.
     fn wait_at_most(&self) -> Duration {
-        if !self.ended.is_empty() {
+        if !self.ended.is_empty() || self.leaving.has_left() {
             return Duration::ZERO;
         }
         match self.clients.iter().filter_map(|client| client.waits).map(|waiting| waiting.tries).min() {

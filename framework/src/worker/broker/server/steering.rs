@@ -120,22 +120,18 @@ impl Broker {
         }
     }
 
-    /// Gives ports that no client has any more to the kernel.
+    /// Gives ports that no client has any more to the kernel, some in a turn.
     pub(super) fn let_ports_leave(&mut self) {
         let now = Instant::now();
-        let due = self.leaving.take_due(now);
-        if due.is_empty() {
-            return;
+        if self.leaving.has_due(now) {
+            // Once for all of them, because a client may give up a thousand ports at once, and the
+            // kernel's list is long on a busy machine.
+            let devices = self.devices();
+            let sockets = owners::sockets(Protocol::TCP, &devices).unwrap_or_default();
+            self.leaving.look(&sockets, &devices, now);
         }
-        // Once for all of them, because a client may give up a thousand ports at once, and the
-        // kernel's list is long on a busy machine.
-        let devices = self.devices();
-        let sockets = owners::sockets(Protocol::TCP, &devices).unwrap_or_default();
-        for mut port in due {
-            match port.stays(&sockets, &devices, now) {
-                true => self.leaving.keep(port),
-                false => self.remove_rules(&port.rules),
-            }
+        for port in self.leaving.take_left() {
+            self.remove_rules(&port.rules);
         }
     }
 
