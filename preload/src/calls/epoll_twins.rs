@@ -72,7 +72,7 @@ pub(crate) fn find_reported(mut watches: Vec<Watch>) -> Vec<Watch> {
             && let Ok(epfd) = sets::twin(watch.set)
             && let Ok(table) = fs::read_to_string(format!("/proc/thread-self/fdinfo/{epfd}"))
         {
-            watch.is_off = is_off(&table, watch.fd, watch.event.u64);
+            watch.is_off |= is_off(&table, watch.fd, watch.event.u64);
         }
     }
     watches

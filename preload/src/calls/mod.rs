@@ -21,6 +21,7 @@ pub(crate) mod data;
 pub(crate) mod epoll;
 pub(crate) mod epoll_twins;
 pub(crate) mod error_queue;
+mod fresh_twin;
 pub(crate) mod groups;
 pub(crate) mod listener;
 mod member;

@@ -7,7 +7,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Sockets};
 
-use super::{IPV6, groups, has_lost_interface, keep, offload};
+use super::{IPV6, fresh_twin, groups, has_lost_interface, keep, offload};
 use crate::address::{self, Address, Family};
 use crate::engine::file::ANY;
 use crate::engine::table::FileId;
@@ -40,11 +40,16 @@ pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
         return Ok(());
     }
     socket.has_named_port = is_named;
-    let Some(local) = offload::name_of(twin) else { return keep(&mut engine, file, IPV6) };
-    let by_address = offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)?;
-    if by_address || groups::one_is_ours(&mut engine, file)? {
-        match offload::take(&mut engine, file, Some(local), true) {
-            Err(error) if has_lost_interface(&mut engine, file, error) => (),
+    bind_datagrams(&mut engine, file, twin).inspect_err(|_| fresh_twin::replace_twin(&mut engine, file))
+}
+
+/// Decides whose a datagram socket is whose twin was bound.
+fn bind_datagrams(engine: &mut Engine, file: FileId, twin: c_int) -> Result<(), Errno> {
+    let Some(local) = offload::name_of(twin) else { return keep(engine, file, IPV6) };
+    let by_address = offload::is_ours(engine, file, Traffic::UdpReceiver, local, None)?;
+    if by_address || groups::one_is_ours(engine, file)? {
+        match offload::take(engine, file, Some(local), true) {
+            Err(error) if has_lost_interface(engine, file, error) => (),
             done => _ = done?,
         }
     }

@@ -89,6 +89,42 @@ fn refused_group_is_joined_by_no_socket() {
 }
 
 #[test]
+fn failed_bind_leaves_a_datagram_socket_unbound_with_its_options_and_its_epoll_sets() {
+    let test = "failed_bind_leaves_a_datagram_socket_unbound_with_its_options_and_its_epoll_sets";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let refused = "[[rules]]\nuse = \"refuse\"\ntraffic = \"udp-receiver\"\nlocal = \"*:30010\"\n";
+    let rules = rules(folder.path(), refused);
+    let body = python(
+        "import fcntl, select\n\
+         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+         made.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 9)\n\
+         join(made, '239.1.1.1')\n\
+         same = made.dup()\n\
+         os.set_inheritable(same.fileno(), True)\n\
+         made.setblocking(False)\n\
+         waits = select.epoll()\n\
+         for each in (made, same): waits.register(each.fileno(), select.EPOLLIN)\n\
+         tells('refused', lambda: made.bind(('0.0.0.0', 30010)))\n\
+         print('name', made.getsockname()[1], same.getsockname()[1])\n\
+         another = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         tells('the port is free', lambda: another.bind(('127.0.0.1', 30010)))\n\
+         print('TTL', made.getsockopt(socket.IPPROTO_IP, socket.IP_TTL))\n\
+         print('inheritable', made.get_inheritable(), same.get_inheritable())\n\
+         print('blocks', os.get_blocking(same.fileno()))\n\
+         tells('loopback', lambda: same.bind(('127.0.0.1', 30011)))\n\
+         made.sendto(b'self', ('127.0.0.1', 30011))\n\
+         print('events', len(waits.poll(10)))\n\
+         tells('heard', lambda: made.recv(20))\n",
+    );
+    let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &OURS.to_string()];
+    let expected = "refused EACCES\nname 0 0\nthe port is free None\nTTL 9\ninheritable False True\nblocks False\n\
+                    loopback None\nevents 2\nheard b'self'\n";
+    assert_eq!(said(&run(&wire, "env", &words)), expected);
+}
+
+#[test]
 fn rule_of_senders_is_asked_for_each_destination() {
     let test = "rule_of_senders_is_asked_for_each_destination";
     let folder = tempfile::tempdir().unwrap();
