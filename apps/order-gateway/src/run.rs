@@ -32,6 +32,8 @@ const DISK: &str = "the journal's disk failed: no order passes until the gateway
 
 const THROWN: &str = "the kill switch was thrown after `arm` was said: it stays thrown until `arm` is said again";
 
+const NOBODY: &str = "no standby has a grant in force and all records: nobody can take over, and orders go on";
+
 /// How the thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineConfig {
@@ -152,10 +154,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// One turn over all that a run is made of.
     pub fn turn(&mut self, report: &mut impl FnMut(&str)) -> Turn {
-        let mut is_busy = match self.commands(report) {
-            Commanded::End => return Turn::HandedOver,
-            commanded => commanded == Commanded::Something,
-        };
+        let mut is_busy = self.commands(report);
+        if self.hand_over(report) {
+            return Turn::HandedOver;
+        }
         self.mind_disk(report);
         self.reconcile(report);
         while let Some(notice) = self.gateway.core_mut().take_notice() {
@@ -349,9 +351,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         was_busy
     }
 
-    fn commands(&mut self, report: &mut impl FnMut(&str)) -> Commanded {
+    /// One command of a person. True where there was one.
+    fn commands(&mut self, report: &mut impl FnMut(&str)) -> bool {
         let command = self.commands.as_ref().and_then(|commands| commands.try_recv().ok());
-        let Some(command) = command else { return Commanded::Nothing };
+        let Some(command) = command else { return false };
         let now_ns = self.host.now_ns();
         let core = self.gateway.core_mut();
         match command {
@@ -371,14 +374,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 self.standby.iter_mut().for_each(StandbyLink::alone);
             }
             Command::HandOver => {
-                // The standby goes on by the journal: what disarms must be in it.
-                core.poll(now_ns);
-                let (connection, host, journal) = (&mut self.connection, &*self.host, core.journal());
-                let silence = || connection.reset(report);
-                if self.standby.as_mut().is_some_and(|link| link.hand_over(host, journal, silence)) {
-                    return Commanded::End;
+                if !self.standby.as_mut().is_some_and(|link| link.want_hand_over(now_ns)) {
+                    report(NOBODY);
                 }
-                report("no standby has a grant in force and all records: nobody can take over");
             }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {
@@ -387,7 +385,22 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 Err((why, _)) => report(&why.to_string()),
             },
         }
-        Commanded::Something
+        true
+    }
+
+    /// Goes on with a handover that a person wants. True where the standby takes over.
+    fn hand_over(&mut self, report: &mut impl FnMut(&str)) -> bool {
+        let Some(link) = &mut self.standby else { return false };
+        let (now_ns, core, connection) = (self.host.now_ns(), self.gateway.core_mut(), &mut self.connection);
+        if link.hands_over() {
+            // The standby goes on by the journal: what disarms must be in it.
+            core.poll(now_ns);
+        }
+        let handed = link.hand_over(now_ns, core.journal(), || connection.reset(report));
+        if handed == Some(false) {
+            report(NOBODY);
+        }
+        handed == Some(true)
     }
 }
 
@@ -395,13 +408,4 @@ fn record(audit: &mut Option<Audit>, host: &dyn Host, direction: Direction, byte
     if let Some(audit) = audit {
         audit.record(direction, bytes, host.now_ns().saturating_add(host.epoch_offset_ns()));
     }
-}
-
-/// What became of the commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Commanded {
-    Nothing,
-    Something,
-    /// The standby takes over.
-    End,
 }

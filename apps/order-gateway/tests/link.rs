@@ -70,8 +70,9 @@ struct Answering {
 }
 
 impl Answering {
-    fn new() -> Self {
-        let mut standby = Follower::new(77, vec![0; 1 << 16]).unwrap();
+    /// With a copy of at most `len` bytes.
+    fn new(len: usize) -> Self {
+        let mut standby = Follower::new(77, vec![0; len]).unwrap();
         standby.connected();
         Self { standby: Rc::new(RefCell::new(standby)), is_full: Rc::default() }
     }
@@ -196,7 +197,7 @@ impl World {
 
     /// With a standby that has granted, and answers.
     fn followed(len: usize) -> (Self, Answering) {
-        let (mut world, standby) = (Self::with(len), Answering::new());
+        let (mut world, standby) = (Self::with(len), Answering::new(len));
         let listener = Box::new(Once(RefCell::new(Some(standby.clone()))));
         world.run.standby = Some(StandbyLink::new(listener, Duration::from_nanos(LEASE_NS), 0));
         world.run.gateway.core_mut().arm(SECOND);
@@ -321,5 +322,28 @@ fn standby_that_is_far_behind_is_handed_nothing() {
     }
     world.commands.send(Command::HandOver).unwrap();
     let said = world.turn(0);
+    assert!(said.is_empty(), "its records are on their way: {said}");
+    let said = world.turn(LEASE_NS);
     assert!(said.contains("nobody can take over"), "{said}");
+    assert!(!standby.has_taken_over());
+}
+
+/// While its copy is waited for, cancels, the kill switch and the venue are served.
+#[test]
+fn gateway_turns_on_while_the_copy_of_the_standby_that_is_handed_over_to_is_waited_for() {
+    let (mut world, standby) = World::followed(1 << 20);
+    standby.is_full.set(true);
+    let core = world.run.gateway.core_mut();
+    while core.journal().end() < 1 << 19 {
+        core.arm(SECOND);
+        core.disarm(SECOND);
+    }
+    world.commands.send(Command::HandOver).unwrap();
+    assert_eq!(world.turn(0), "");
+    world.kill.throw();
+    world.turn(1);
+    assert!(world.run.gateway.core().killed().is_some());
+    standby.is_full.set(false);
+    (0..8).for_each(|_| drop(world.turn(1)));
+    assert!(standby.has_taken_over() && standby.core().0.killed().is_some(), "with what came meanwhile");
 }

@@ -50,6 +50,8 @@ pub struct StandbyLink {
     ended: String,
     /// So many bytes of the output may leave when the standby has the records before this position.
     barrier: Option<(usize, usize)>,
+    /// Since when a person waits for the standby to take over.
+    hands_over: Option<u64>,
 }
 
 impl StandbyLink {
@@ -79,7 +81,8 @@ impl StandbyLink {
 
     fn over(listener: Box<dyn Listener>, primary: Primary, writer: Option<Writer>) -> Self {
         let (heard_at_ns, retry_at_ns, ended) = (0, 0, String::new());
-        Self { listener, stream: None, primary, writer, losses: 0, heard_at_ns, retry_at_ns, ended, barrier: None }
+        let (stream, losses, barrier, hands_over) = (None, 0, None, None);
+        Self { listener, stream, primary, writer, losses, heard_at_ns, retry_at_ns, ended, barrier, hands_over }
     }
 
     /// What was written into a standby's memory, and how often its connection was lost.
@@ -95,7 +98,7 @@ impl StandbyLink {
     /// How many of the `len` bytes that wait for the venue may leave: those whose records, which
     /// end where the journal does at the latest, the standby has.
     pub fn sendable<M: JournalMemory>(&mut self, len: usize, journal: &Journal<M>, now_ns: u64) -> usize {
-        if !self.primary.may_send(now_ns) || len == 0 {
+        if !self.primary.may_send(now_ns) || len == 0 || self.hands_over.is_some() {
             return 0;
         }
         let (bytes, records) = *self.barrier.get_or_insert((len, journal.end()));
@@ -238,36 +241,51 @@ impl StandbyLink {
         Ok(())
     }
 
-    /// The standby takes over now, and nothing is sent to the venue any more: `silence` ends the
-    /// line to the venue, before the standby is told. False where none has a grant in force, or
-    /// its copy has not all records of `journal` within a lease.
-    pub fn hand_over<M: JournalMemory>(
-        &mut self,
-        host: &dyn Host,
-        journal: &Journal<M>,
-        silence: impl FnOnce(),
-    ) -> bool {
-        let is_there = self.drain(host, journal) && self.primary.hand_over(host.now_ns());
+    /// Wants the standby to take over. From now on no order leaves, until [`StandbyLink::hand_over`]
+    /// says what became of it. False where none has a grant in force.
+    pub fn want_hand_over(&mut self, now_ns: u64) -> bool {
+        let is_there = self.primary.can_hand_over(now_ns);
         if is_there {
-            silence();
+            self.hands_over.get_or_insert(now_ns);
         }
-        // What is lost here is done at the end of the standby's promise.
-        let _ = self.flush();
         is_there
     }
 
-    /// Has all that is in `journal` reach the standby before the word to take over. Frames arrive
-    /// in front of it; WRITEs go another way, and are waited for. No order leaves meanwhile.
-    fn drain<M: JournalMemory>(&mut self, host: &dyn Host, journal: &Journal<M>) -> bool {
-        let Some(writer) = &mut self.writer else { return self.primary.frame_all(journal) };
-        let begun_ns = host.now_ns();
-        while !self.primary.has(journal.end()) {
-            let is_late = host.now_ns().saturating_sub(begun_ns) >= self.primary.lease_ns();
-            if is_late || writer.turn(&mut self.primary, journal).is_err() {
-                return false;
-            }
+    /// Whether a person waits for the standby to take over.
+    pub const fn hands_over(&self) -> bool {
+        self.hands_over.is_some()
+    }
+
+    /// Has the standby take over, where that is wanted, as soon as it has all of `journal`: frames
+    /// arrive in front of the word, WRITEs go another way and are waited for. Nothing is sent to
+    /// the venue any more then: `silence` ends the line to it before the standby is told. Call it
+    /// in each turn, because grants are asked for meanwhile, and cancels and the kill switch obeyed.
+    ///
+    /// True where it takes over, false where it does not: its grant is over, or it has not all
+    /// records within a lease. `None` before, and where nothing is wanted.
+    pub fn hand_over<M: JournalMemory>(
+        &mut self,
+        now_ns: u64,
+        journal: &Journal<M>,
+        silence: impl FnOnce(),
+    ) -> Option<bool> {
+        let since_ns = self.hands_over?;
+        let has_all = match self.writer {
+            Some(_) => self.primary.has(journal.end()),
+            None => self.primary.frame_all(journal),
+        };
+        let is_late = now_ns.saturating_sub(since_ns) >= self.primary.lease_ns();
+        if !has_all && !is_late && self.primary.can_hand_over(now_ns) {
+            return None;
         }
-        true
+        self.hands_over = None;
+        if !has_all || !self.primary.hand_over(now_ns) {
+            return Some(false);
+        }
+        silence();
+        // What is lost here is done at the end of the standby's promise.
+        let _ = self.flush();
+        Some(true)
     }
 
     /// The gateway ends: so does its standby.

@@ -309,13 +309,18 @@ impl Primary {
     /// Sends nothing to the venue any more, and has the standby take over. False where none has a
     /// grant in force: if this message were lost, nobody would trade.
     pub fn hand_over(&mut self, now_ns: u64) -> bool {
-        let has_promised = |follows: &Follows| follows.standby == self.standby && follows.has_promised;
-        let is_there = self.standby != 0 && self.follows.as_ref().is_some_and(has_promised) && self.may_send(now_ns);
+        let is_there = self.can_hand_over(now_ns);
         if is_there {
             self.is_fenced = true;
             Frame::HandOver.emit(&mut self.out);
         }
         is_there
+    }
+
+    /// Whether a standby has a grant in force, and is connected.
+    pub(super) fn can_hand_over(&self, now_ns: u64) -> bool {
+        let has_promised = |follows: &Follows| follows.standby == self.standby && follows.has_promised;
+        self.standby != 0 && self.follows.as_ref().is_some_and(has_promised) && self.may_send(now_ns)
     }
 
     /// Ends for good: the standby ends as well.
