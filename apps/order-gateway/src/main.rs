@@ -125,7 +125,7 @@ fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
     let journal = &config.journal;
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
-    let followed = hold(address, &mirror.via, memory, || stop.is_stopping(), say)
+    let followed = hold(address, &mirror, memory, || stop.is_stopping(), say)
         .map_err(|why| Error::at("mirror", &journal.path, why, "nothing was taken over"))?;
     if followed == Followed::Ended {
         say("the primary or a person has ended this mirror: nothing was taken over");

@@ -30,7 +30,7 @@ pub use entry::{Entry, EntryBytes, Intent, SessionMark};
 pub use instruments::MissingInstrument;
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;
-pub use reader::{Record, Records, Tail};
+pub use reader::{Mark, Record, Records, Tail};
 pub use rebuild::{Killed, Rebuild, RebuildCounts};
 pub use units::{MessageNumber, UnitNumbers};
 pub use writer::{Full, Journal, Recovery, Stamp};

@@ -41,11 +41,45 @@ pub struct Records<'a> {
     crc: u32,
 }
 
+/// A place behind a whole record, from where a reader goes on when the memory has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    id: u64,
+    end: usize,
+    seq: u64,
+    crc: u32,
+}
+
+impl Mark {
+    /// The journal's id.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its position.
+    pub const fn end(&self) -> usize {
+        self.end
+    }
+}
+
 impl<'a> Records<'a> {
     /// The records in `memory`, which begins with the file header.
     pub fn new(memory: &'a [u8]) -> Result<Self, JournalError> {
         let (id, crc) = parse_file_header(memory)?;
         Ok(Self { memory, id, end: HEADER_LEN, seq: 1, crc })
+    }
+
+    /// The records behind `mark`, where `memory` has grown since. What is before is not read again,
+    /// unless it is another journal now: then its records from the first on.
+    pub fn behind_mark(memory: &'a [u8], mark: Mark) -> Result<Self, JournalError> {
+        let anew = Self::new(memory)?;
+        let Mark { id, end, seq, crc } = mark;
+        Ok(if anew.id == id && end <= memory.len() { Self { end, seq, crc, ..anew } } else { anew })
+    }
+
+    /// The place behind the last record that was returned.
+    pub const fn mark(&self) -> Mark {
+        Mark { id: self.id, end: self.end, seq: self.seq, crc: self.crc }
     }
 
     /// Records without a file header, behind the one with the sum `crc`.

@@ -20,7 +20,7 @@ use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
-use crate::standby::LEASE_MAX;
+use crate::standby::{LEASE_MAX, LEASE_MIN};
 
 pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
@@ -127,8 +127,9 @@ impl StandbyConfig {
 
 fn check_lease(lease_ms: Option<&Spanned<u32>>) -> Result<(), Problem> {
     match lease_ms {
-        Some(ms) if *ms.get_ref() < LEASE_MS_MIN => {
-            let what = format!("a lease has {LEASE_MS_MIN} ms at least, so that a busy machine does not end it");
+        Some(ms) if u128::from(*ms.get_ref()) < LEASE_MIN.as_millis() => {
+            let least = LEASE_MIN.as_millis();
+            let what = format!("a lease has {least} ms at least, so that a busy machine does not end it");
             Err(Problem::new(ms.span(), what))
         }
         Some(ms) if u128::from(*ms.get_ref()) > LEASE_MAX.as_millis() => {
@@ -166,7 +167,6 @@ const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
 const LAG_MS: u32 = 5_000;
 const LEASE_MS: u32 = 1_000;
-const LEASE_MS_MIN: u32 = 20;
 
 fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddrV4, D::Error> {
     parsed(from, "an IPv4 address and a port, such as 192.0.2.1:9100")

@@ -3,9 +3,9 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use order_entry::journal::{HEADER_LEN, Records};
+use order_entry::journal::{HEADER_LEN, Mark, Records};
 use rdma::mirror::{Peer, connect};
 use rdma::port::first_psn;
 use rdma::roce::{Access, CqHandle, Mr, QpHandle, QpOptions};
@@ -16,29 +16,32 @@ use rdma::wire::qpn::Qpn;
 use super::frame::{Frame, LastRecord, RdmaEnd, take_frames};
 use super::link::name;
 use super::promise::{Followed, Promise, SILENCE_NS};
+use super::session::{Asked, Session};
+use super::writer::MirrorPolicy;
+use crate::config::MirrorConfig;
 use crate::host::{Host, Listener, Stream, is_nothing};
 use crate::kernel::{Kernel, listen};
 use crate::memory::{MappedFile, SharedFile};
 use crate::rdma_port::{RdmaPort, mtu_of_code};
 
 /// How long ARP may take.
-const NEIGHBOR_SPAN: Duration = Duration::from_secs(2);
+const NEIGHBOR_NS: u64 = Duration::from_secs(2).as_nanos() as u64;
 
 /// Holds the copy at `memory` for a primary that connects to `address`, until this process must
 /// take over, or end. `stop` ends it. The memory is nobody's any more when this returns.
 ///
 /// # Errors
 ///
-/// The memory is no journal, the address is taken, or the port `via` cannot be opened.
+/// The memory is no journal, the address is taken, or the port of `section` cannot be opened.
 pub fn hold(
     address: SocketAddrV4,
-    via: &str,
+    section: &MirrorConfig,
     memory: MappedFile,
     stop: impl Fn() -> bool,
     mut report: impl FnMut(&str),
 ) -> Result<Followed, String> {
     let listener = listen(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
-    let mut holder = Holder::new(*address.ip(), via, memory)?;
+    let mut holder = Holder::new(*address.ip(), section, memory)?;
     let kernel = Kernel::start();
     report(&format!("holds a mirror at rdma://{address}"));
     loop {
@@ -67,11 +70,15 @@ struct Holder {
     cq: CqHandle,
     /// `None` only while it changes hands.
     copy: Option<Copy>,
+    /// Behind the last record that was seen in it: it only grows, so it is not read again.
+    seen: Option<(Mark, LastRecord)>,
     promise: Promise,
     stream: Option<Box<dyn Stream>>,
-    heard_at_ns: u64,
-    /// Something was granted on this connection: whoever asks no grant is not obeyed.
-    has_granted: bool,
+    session: Session,
+    /// The primary's queue pair, and when its MAC address was first asked for.
+    connects: Option<(RdmaEnd, u64)>,
+    /// Orders do not wait for this copy.
+    goes_on: bool,
     /// Why the last connection ended, until one has come further.
     ended: String,
     psn: Psn,
@@ -80,11 +87,11 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(ip: Ipv4Addr, via: &str, memory: MappedFile) -> Result<Self, String> {
+    fn new(ip: Ipv4Addr, section: &MirrorConfig, memory: MappedFile) -> Result<Self, String> {
         let standby = name(&memory).map_err(|error| error.to_string())?;
         // It is refused now, and not when a primary comes.
-        place(&memory)?;
-        let mut port = RdmaPort::open(via).map_err(|error| error.to_string())?;
+        let seen = look(memory.as_ref(), None)?;
+        let mut port = RdmaPort::open(&section.via).map_err(|error| error.to_string())?;
         let cq = port.device().create_cq(4).map_err(|error| error.to_string())?;
         Ok(Self {
             ip,
@@ -92,10 +99,12 @@ impl Holder {
             port,
             cq,
             copy: Some(Copy::Ours(memory)),
+            seen,
             promise: Promise::default(),
             stream: None,
-            heard_at_ns: 0,
-            has_granted: false,
+            session: Session::default(),
+            connects: None,
+            goes_on: section.policy() == MirrorPolicy::GoOn,
             ended: String::new(),
             psn: first_psn(),
             pending: Vec::new(),
@@ -106,13 +115,15 @@ impl Holder {
     /// One turn of the port and of the primary's connection.
     fn turn(&mut self, listener: &dyn Listener, host: &dyn Host, report: &mut impl FnMut(&str)) -> Option<Followed> {
         let is_idle = self.port.turn() == 0;
-        if self.stream.is_none()
-            && let Some(stream) = listener.accept()
-        {
-            self.heard_at_ns = host.now_ns();
+        let has_room = self.stream.is_none() || self.session.makes_room(host.now_ns());
+        if has_room && let Some(stream) = listener.accept() {
+            self.session = Session::begin(host.now_ns(), self.goes_on);
             match self.begin() {
                 Ok(()) => self.stream = Some(stream),
-                Err(why) => self.say_once(why, report),
+                Err(why) => {
+                    self.stream = None;
+                    self.say_once(why, report);
+                }
             }
         }
         if let Err(why) = self.exchange(host) {
@@ -139,15 +150,19 @@ impl Holder {
     fn begin(&mut self) -> Result<(), String> {
         self.pending.clear();
         self.out.clear();
-        self.has_granted = false;
+        self.connects = None;
         self.take_back();
         let Some(Copy::Ours(memory)) = self.copy.take() else { return Err("the copy is gone".to_owned()) };
-        let (journal, end, last) = match place(&memory) {
-            Ok(place) => place,
+        self.seen = match look(memory.as_ref(), self.seen) {
+            Ok(seen) => seen,
             Err(why) => {
                 self.copy = Some(Copy::Ours(memory));
                 return Err(why);
             }
+        };
+        let (journal, end, last) = match self.seen {
+            Some((mark, last)) => (mark.id(), mark.end() as u64, last),
+            None => (0, 0, LastRecord::default()),
         };
         let len = memory.as_ref().len() as u64;
         let (mr, qp) = self.share(memory)?;
@@ -205,11 +220,11 @@ impl Holder {
         match stream.read(&mut buffer) {
             Ok(0) => return Err("it was closed".to_owned()),
             Ok(len) => {
-                self.heard_at_ns = host.now_ns();
+                self.session.heard_at_ns = host.now_ns();
                 self.pending.extend_from_slice(&buffer[..len]);
             }
             Err(error) if is_nothing(&error) => {
-                let silence_ns = host.now_ns().saturating_sub(self.heard_at_ns);
+                let silence_ns = host.now_ns().saturating_sub(self.session.heard_at_ns);
                 if silence_ns >= SILENCE_NS && !self.promise.has_promised() {
                     return Err("it is silent".to_owned());
                 }
@@ -219,46 +234,29 @@ impl Holder {
         let mut pending = core::mem::take(&mut self.pending);
         take_frames(&mut pending, |frame| self.take(frame, host.now_ns()))?;
         self.pending = pending;
+        self.connect(host.now_ns())?;
         self.flush()
     }
 
     fn take(&mut self, frame: Frame<'_>, now_ns: u64) -> Result<(), String> {
-        match frame {
-            Frame::Queue(end) => {
-                self.connect(end)?;
-                self.ended.clear();
-                Frame::Ready.emit(&mut self.out);
-            }
-            Frame::Renew { asked_ns, lease_ns } => {
-                if self.promise.renew(lease_ns, now_ns)? {
-                    self.has_granted = true;
-                    // What has arrived the primary knows by its completions.
-                    Frame::Grant { asked_ns, end: 0 }.emit(&mut self.out);
-                }
-            }
-            Frame::HandOver | Frame::Leave if !self.has_granted => {
-                return Err("it has left, and had asked for no grant: the copy waits for the next primary".to_owned());
-            }
-            Frame::Alive => (),
-            Frame::HandOver => self.promise.say(Followed::TakeOver),
-            Frame::Leave => self.promise.say(Followed::Ended),
-            frame => return Err(format!("it sent {frame:?}, which is none of the messages of a mirrored primary")),
+        match self.session.take(frame, &mut self.promise, now_ns)? {
+            Asked::Nothing => (),
+            Asked::Connect(end) => self.connects = Some((end, now_ns)),
+            // What has arrived the primary knows by its completions.
+            Asked::Grant { asked_ns } => Frame::Grant { asked_ns, end: 0 }.emit(&mut self.out),
         }
         Ok(())
     }
 
-    /// Connects the queue pair. Waits for the primary's MAC address.
-    fn connect(&mut self, end: RdmaEnd) -> Result<(), String> {
+    /// Connects the queue pair as soon as the primary's MAC address is known.
+    fn connect(&mut self, now_ns: u64) -> Result<(), String> {
+        let Some((end, since_ns)) = self.connects else { return Ok(()) };
         let Some(Copy::Shared(_, _, qp)) = self.copy else { return Err("there is no copy".to_owned()) };
-        let begun = Instant::now();
-        let path = loop {
-            match self.port.path(end.ip)? {
-                Some((path, _)) => break path,
-                None if begun.elapsed() >= NEIGHBOR_SPAN => {
-                    return Err(format!("{} does not answer ARP: is the interface right, and the link up?", end.ip));
-                }
-                None => drop(self.port.turn()),
-            }
+        let Some((path, _)) = self.port.path(end.ip)? else {
+            return match now_ns.saturating_sub(since_ns) >= NEIGHBOR_NS {
+                true => Err(format!("{} does not answer ARP: is the interface right, and the link up?", end.ip)),
+                false => Ok(()),
+            };
         };
         let peer = Peer {
             qpn: Qpn::new(end.qpn & 0xff_ffff),
@@ -269,7 +267,12 @@ impl Holder {
             access: Access::REMOTE_WRITE,
             reads: 1,
         };
-        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())
+        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())?;
+        self.connects = None;
+        self.session.connected();
+        self.ended.clear();
+        Frame::Ready.emit(&mut self.out);
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), String> {
@@ -300,21 +303,56 @@ impl Holder {
     }
 }
 
-/// The id, the end and the last record of the journal in `memory`; zeros for none yet.
-fn place(memory: &MappedFile) -> Result<(u64, u64, LastRecord), String> {
-    let bytes: &[u8] = memory.as_ref();
-    if bytes.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
-        return Ok((0, 0, LastRecord::default()));
+/// Behind the last record of the journal in `memory`, and that record; `None` where there is no
+/// journal yet. Goes on from what was `seen` before.
+fn look(memory: &[u8], seen: Option<(Mark, LastRecord)>) -> Result<Option<(Mark, LastRecord)>, String> {
+    if memory.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
+        return Ok(None);
     }
-    let mut records = Records::new(bytes).map_err(|error| error.to_string())?;
-    let mut start = records.end();
+    let records = match seen {
+        Some((mark, _)) => Records::behind_mark(memory, mark),
+        None => Records::new(memory),
+    };
+    let mut records = records.map_err(|error| error.to_string())?;
+    // Where nothing has come since, the last record is the one of before.
+    let mut start = seen.filter(|(mark, _)| *mark == records.mark()).map_or(records.end() as u64, |(_, last)| last.start);
     loop {
         let end = records.end();
         if records.next().is_none() {
             break;
         }
-        start = end;
+        start = end as u64;
     }
-    let last = LastRecord { start: start as u64, sum: records.last_sum() };
-    Ok((records.id(), records.end() as u64, last))
+    let last = LastRecord { start, sum: records.last_sum() };
+    Ok(Some((records.mark(), last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use order_entry::journal::{Journal, Stamp};
+
+    use super::*;
+
+    #[test]
+    fn look_that_goes_on_finds_what_one_from_the_beginning_does() {
+        let mut journal = Journal::create(vec![0; 1 << 14], 9, 0, 0).expect("it has room");
+        let mut seen = None;
+        for more in [0, 1, 0, 5, 0, 30] {
+            for _ in 0..more {
+                journal.append(7, Stamp::default(), b"record").expect("it has room");
+            }
+            let anew = look(journal.memory(), None);
+            seen = look(journal.memory(), seen).expect("it is a journal");
+            assert_eq!(Ok(seen), anew);
+            assert_eq!(seen.map(|(mark, _)| mark.end()), Some(journal.end()));
+        }
+    }
+
+    #[test]
+    fn look_at_another_journal_begins_anew() {
+        let first = Journal::create(vec![0; 1 << 12], 9, 0, 0).expect("it has room");
+        let second = Journal::create(vec![0; 1 << 12], 10, 0, 0).expect("it has room");
+        let seen = look(first.memory(), None).expect("it is a journal");
+        assert_eq!(look(second.memory(), seen), look(second.memory(), None));
+    }
 }

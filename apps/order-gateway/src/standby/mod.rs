@@ -45,8 +45,8 @@
 //!
 //! The position comes with the sum of the last record, so that a copy with another history of the
 //! same journal is refused. A mirror is asked for its first grant when it has what the journal had
-//! as its queue pair answered: before, it would take over without that. Before a standby looks at
-//! the copy to take over, it takes the key back.
+//! as its queue pair answered: before, it would take over without that. Whoever has named no queue
+//! pair is promised nothing. Before a standby looks at the copy to take over, it takes the key back.
 
 mod follower;
 mod frame;
@@ -54,11 +54,12 @@ mod holder;
 mod link;
 mod primary;
 mod promise;
+mod session;
 mod writer;
 
 pub use follower::Follower;
 pub use holder::hold;
 pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};
-pub use promise::{Followed, LEASE_MAX};
+pub use promise::{Followed, LEASE_MAX, LEASE_MIN};
 pub use writer::{MIRROR_PORT, MirrorPolicy, mirror_address};

@@ -12,6 +12,10 @@ pub(super) const ALIVE_NS: u64 = 1_000_000_000;
 /// reaches a mirror's port could have it wait for ever.
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
 
+/// A lease has this length at least: a shorter one ends before a busy machine asks again, and one of
+/// nothing would have the standby take over while the primary lives.
+pub const LEASE_MIN: Duration = Duration::from_millis(20);
+
 /// What a standby does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
@@ -31,11 +35,15 @@ pub(super) struct Promise {
 
 impl Promise {
     /// Promises not to take over for a lease and an eighth from now on. False where it takes over
-    /// or ends already: then nothing is promised. An error is a lease that is too long.
+    /// or ends already: then nothing is promised. An error is a lease that is too short or too long.
     pub(super) fn renew(&mut self, lease_ns: u64, now_ns: u64) -> Result<bool, String> {
         if u128::from(lease_ns) > LEASE_MAX.as_nanos() {
             let most = LEASE_MAX.as_secs();
             return Err(format!("the primary asks for a lease of {} s: {most} s at most", lease_ns / 1_000_000_000));
+        }
+        if u128::from(lease_ns) < LEASE_MIN.as_nanos() {
+            let least = LEASE_MIN.as_millis();
+            return Err(format!("the primary asks for a lease of {lease_ns} ns: {least} ms at least"));
         }
         if self.next.is_some() {
             return Ok(false);
@@ -72,6 +80,14 @@ impl Promise {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lease_of_nothing_is_refused_and_promises_nothing() {
+        let mut promise = Promise::default();
+        assert!(promise.renew(0, 1).is_err() && promise.renew(LEASE_MIN.as_nanos() as u64 - 1, 1).is_err());
+        assert_eq!(promise.poll(u64::MAX), None);
+        assert_eq!(promise.renew(LEASE_MIN.as_nanos() as u64, 1), Ok(true));
+    }
 
     #[test]
     fn lease_without_end_is_refused_and_promises_nothing() {

@@ -27,7 +27,8 @@ use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold};
 use order_gateway::{
-    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, RdmaPort, Run, SyncPolicy,
+    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, MirrorConfig, RdmaPort, Run,
+    SyncPolicy,
 };
 use wirepath_tests::live::{FAR, NEAR, THEIRS};
 use wirepath_tests::netns::Namespace;
@@ -139,7 +140,8 @@ fn process() {
     let words: Vec<&str> = order.lines().collect();
     if words[4] == words_of(Mode::Mirror) {
         let (memory, _) = MappedFile::open(Path::new(words[0]), JOURNAL_LEN, SyncPolicy::Off).unwrap();
-        assert_eq!(hold(MIRROR, FAR, memory, || false, |why| eprintln!("mirror: {why}")).unwrap(), Followed::TakeOver);
+        let (section, say) = (MirrorConfig::new(FAR), |why: &str| eprintln!("mirror: {why}"));
+        assert_eq!(hold(MIRROR, &section, memory, || false, say).unwrap(), Followed::TakeOver);
         return;
     }
     let kernel = Kernel::start();
