@@ -315,7 +315,8 @@ fn look(memory: &[u8], seen: Option<(Mark, LastRecord)>) -> Result<Option<(Mark,
     };
     let mut records = records.map_err(|error| error.to_string())?;
     // Where nothing has come since, the last record is the one of before.
-    let mut start = seen.filter(|(mark, _)| *mark == records.mark()).map_or(records.end() as u64, |(_, last)| last.start);
+    let mut start =
+        seen.filter(|(mark, _)| *mark == records.mark()).map_or(records.end() as u64, |(_, last)| last.start);
     loop {
         let end = records.end();
         if records.next().is_none() {
