@@ -241,8 +241,8 @@ impl StandbyLink {
         Ok(())
     }
 
-    /// Wants the standby to take over. From now on no order leaves, until [`StandbyLink::hand_over`]
-    /// says what became of it. False where none has a grant in force.
+    /// Wants the standby to take over. From now on no order leaves, until
+    /// [`StandbyLink::hand_over`] says what became of it. False where none has a grant in force.
     pub fn want_hand_over(&mut self, now_ns: u64) -> bool {
         let is_there = self.primary.can_hand_over(now_ns);
         if is_there {
@@ -259,7 +259,8 @@ impl StandbyLink {
     /// Has the standby take over, where that is wanted, as soon as it has all of `journal`: frames
     /// arrive in front of the word, WRITEs go another way and are waited for. Nothing is sent to
     /// the venue any more then: `silence` ends the line to it before the standby is told. Call it
-    /// in each turn, because grants are asked for meanwhile, and cancels and the kill switch obeyed.
+    /// in each turn, because grants are asked for meanwhile, and cancels and the kill switch
+    /// obeyed.
     ///
     /// True where it takes over, false where it does not: its grant is over, or it has not all
     /// records within a lease. `None` before, and where nothing is wanted.

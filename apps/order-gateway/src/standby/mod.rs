@@ -46,7 +46,8 @@
 //! The position comes with the sum of the last record, so that a copy with another history of the
 //! same journal is refused. A mirror is asked for its first grant when it has what the journal had
 //! as its queue pair answered: before, it would take over without that. Whoever has named no queue
-//! pair is promised nothing. Before a standby looks at the copy to take over, it takes the key back.
+//! pair is promised nothing. Before a standby looks at the copy to take over, it takes the key
+//! back.
 
 mod follower;
 mod frame;

@@ -12,8 +12,8 @@ pub(super) const ALIVE_NS: u64 = 1_000_000_000;
 /// reaches a mirror's port could have it wait for ever.
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
 
-/// A lease has this length at least: a shorter one ends before a busy machine asks again, and one of
-/// nothing would have the standby take over while the primary lives.
+/// A lease has this length at least: a shorter one ends before a busy machine asks again, and one
+/// of nothing would have the standby take over while the primary lives.
 pub const LEASE_MIN: Duration = Duration::from_millis(20);
 
 /// What a standby does next.
@@ -35,7 +35,8 @@ pub(super) struct Promise {
 
 impl Promise {
     /// Promises not to take over for a lease and an eighth from now on. False where it takes over
-    /// or ends already: then nothing is promised. An error is a lease that is too short or too long.
+    /// or ends already: then nothing is promised. An error is a lease that is too short or too
+    /// long.
     pub(super) fn renew(&mut self, lease_ns: u64, now_ns: u64) -> Result<bool, String> {
         if u128::from(lease_ns) > LEASE_MAX.as_nanos() {
             let most = LEASE_MAX.as_secs();
