@@ -19,22 +19,22 @@ use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
-use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold, mirror_address};
+use order_gateway::standby::{Followed, MirrorPolicy, Side, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
-    MappedFile, MirrorConfig, RdmaPort, Run, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    MappedFile, MirrorConfig, RdmaPort, Run, StandbyConfig, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
 
 const USAGE: &str = "use one of:\n  order-gateway run CONFIG [MIRROR]   until SIGINT; starts disarmed\n  \
     order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
-    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT]   holds a journal's mirror, and takes over\n  \
+    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT] [--secret-file FILE]   holds a journal's mirror, and takes over\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
     order-gateway tell SOCKET COMMAND   status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV\n\
     MIRROR, in place of keys of [mirror]: --mirror rdma://ADDRESS[:PORT], --mirror-policy before-send, stop or go-on, \
-    --via PORT";
+    --via PORT, --secret-file FILE";
 
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
                      `alone` with it when the standby does not run";
@@ -101,7 +101,8 @@ fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
     let journal = &config.journal;
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
-    let followed = follow(primary, memory, || stop.is_stopping(), say)
+    let secret = config.standby.as_ref().map_or(Ok(None), StandbyConfig::secret)?;
+    let followed = follow(primary, memory, secret, || stop.is_stopping(), say)
         .map_err(|why| Error::at("copy", &journal.path, why, "nothing was taken over"))?;
     if followed == Followed::Ended {
         say("the primary or a person has ended this standby: nothing was taken over");
@@ -142,7 +143,7 @@ fn mirror_options(section: Option<MirrorConfig>, options: &[&str]) -> Result<Opt
         return Err(Error::Usage(USAGE.to_owned()));
     }
     let value = |name| options.iter().rev().find(|[option, _]| *option == name).map(|[_, value]| *value);
-    if options.iter().any(|[option, _]| !["--mirror", "--mirror-policy", "--via"].contains(option)) {
+    if options.iter().any(|[option, _]| !["--mirror", "--mirror-policy", "--secret-file", "--via"].contains(option)) {
         return Err(Error::Usage(USAGE.to_owned()));
     }
     let mut section = match (section, value("--via")) {
@@ -157,6 +158,9 @@ fn mirror_options(section: Option<MirrorConfig>, options: &[&str]) -> Result<Opt
     };
     if let Some(url) = value("--mirror") {
         section.address = Some(mirror_address(url).map_err(Error::Usage)?);
+    }
+    if let Some(path) = value("--secret-file") {
+        section.secret_file = Some(path.into());
     }
     if let Some(word) = value("--mirror-policy") {
         section.set_policy(word).map_err(Error::Usage)?;
@@ -241,7 +245,7 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
         say("waits for the grants of its standby; where that one has taken over, run this one as the standby");
     }
     let failed = |error| Error::failed(format!("cannot listen at {} for a standby: {error}", section.listen));
-    let listener = listen(section.listen).map_err(failed)?;
+    let listener = proven(listen(section.listen).map_err(failed)?, section.secret()?, Side::Primary);
     Ok(Some(StandbyLink::new(listener, section.lease(), standby)))
 }
 
@@ -255,7 +259,7 @@ fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Erro
         say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
     }
     let port = RdmaPort::open(&section.via)?;
-    let dialer = dial(address).map_err(Error::failed)?;
+    let dialer = proven(dial(address).map_err(Error::failed)?, section.secret()?, Side::Primary);
     StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }
 

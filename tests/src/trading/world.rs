@@ -32,7 +32,7 @@ enum Process<S> {
     /// Until this step, with what is on the disk.
     Down(u64, Option<Disk>),
     Gateway(Box<Run<Trader, S, Disk>>, Sender<Command>, KillSwitch),
-    Standby(FollowerLink<Disk>),
+    Standby(Box<FollowerLink<Disk>>),
 }
 
 struct Machine<S> {
@@ -222,7 +222,7 @@ impl<S: SimSession> World<S> {
             let disk = disk.unwrap_or_else(|| Disk::new(vec![0; JOURNAL_LEN]));
             let follower = Follower::new(machine.name, disk)?;
             let primary = address(2 - idx, LINK);
-            self.machines[idx].process = Process::Standby(FollowerLink::new(follower, primary));
+            self.machines[idx].process = Process::Standby(Box::new(FollowerLink::new(follower, primary, None)));
             return Ok(());
         }
         let (kill, seed) = (KillSwitch::new(), self.script.seed ^ self.step << 32);

@@ -1,13 +1,15 @@
 //! The mirror: a copy of the journal that is written by RDMA.
 
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Problem, check_lease, lease, optional_endpoint};
-use crate::standby::MirrorPolicy;
+use super::{Problem, check_lease, lease, optional_endpoint, secret};
+use crate::error::Error;
+use crate::standby::{MirrorPolicy, Secret};
 
 /// The mirror. Both ends have this section.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,6 +30,10 @@ pub struct MirrorConfig {
     /// Orders pass at once after a take-over. By default false: a person arms.
     #[serde(default)]
     pub arms: bool,
+    /// A secret that both ends prove to have before anything else. By default none: who reaches
+    /// the port is obeyed.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -43,7 +49,7 @@ impl MirrorConfig {
     /// One whose port is `via`, and all else by default.
     pub fn new(via: &str) -> Self {
         let (address, policy, lease_ms, via) = (None, PolicyWord::default(), None, via.to_owned());
-        Self { address, via, policy, lease_ms, arms: false }
+        Self { address, via, policy, lease_ms, arms: false, secret_file: None }
     }
 
     pub(super) fn check(&self) -> Result<(), Problem> {
@@ -53,6 +59,15 @@ impl MirrorConfig {
     /// How long a grant holds.
     pub fn lease(&self) -> Duration {
         lease(self.lease_ms.as_ref())
+    }
+
+    /// The secret of its file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has none.
+    pub fn secret(&self) -> Result<Option<Secret>, Error> {
+        secret(self.secret_file.as_deref())
     }
 
     /// What becomes of orders while the copy is behind.

@@ -20,7 +20,7 @@ use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::memory::SyncPolicy;
-use crate::standby::{LEASE_MAX, LEASE_MIN};
+use crate::standby::{LEASE_MAX, LEASE_MIN, Secret};
 
 pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
@@ -112,6 +112,10 @@ pub struct StandbyConfig {
     /// Orders pass at once after a take-over. By default false: a person arms.
     #[serde(default)]
     pub arms: bool,
+    /// A secret that both ends prove to have before anything else. By default none: who reaches
+    /// the port may be the standby.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
 }
 
 impl StandbyConfig {
@@ -119,10 +123,25 @@ impl StandbyConfig {
         check_lease(self.lease_ms.as_ref())
     }
 
+    /// The secret of its file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has none.
+    pub fn secret(&self) -> Result<Option<Secret>, Error> {
+        secret(self.secret_file.as_deref())
+    }
+
     /// How long a grant holds.
     pub fn lease(&self) -> Duration {
         lease(self.lease_ms.as_ref())
     }
+}
+
+/// The secret of a file, where one is named.
+fn secret(path: Option<&Path>) -> Result<Option<Secret>, Error> {
+    let read = |path: &Path| Secret::read(path).map_err(|why| Error::at("secret", path, why, SECRET));
+    path.map(read).transpose()
 }
 
 fn check_lease(lease_ms: Option<&Spanned<u32>>) -> Result<(), Problem> {
@@ -167,6 +186,7 @@ const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
 const LAG_MS: u32 = 5_000;
 const LEASE_MS: u32 = 1_000;
+const SECRET: &str = "both ends have the same file, and nobody else reads it";
 
 fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddrV4, D::Error> {
     parsed(from, "an IPv4 address and a port, such as 192.0.2.1:9100")

@@ -129,6 +129,9 @@ impl<'a> Frame<'a> {
             (b'Q', 16, (Some(numbers), Some(place), _)) => Self::Queue(RdmaEnd::of([numbers, place])),
             (b'K', 0, _) => Self::Ready,
             (b'V', 0, _) => Self::Alive,
+            (b'C' | b'P', 32, _) => {
+                return Err("it asks for a secret: give both ends the same `secret_file`".to_owned());
+            }
             _ => return Err(format!("the standby link has no frame {kind:#04x} of {len} bytes")),
         };
         Ok(Some((frame, HEAD + len)))

@@ -16,6 +16,7 @@ use rdma::wire::qpn::Qpn;
 use super::frame::{Frame, LastRecord, RdmaEnd, take_frames};
 use super::link::name;
 use super::promise::{Followed, Promise, SILENCE_NS};
+use super::secret::{Side, proven};
 use super::session::{Asked, Session};
 use super::writer::MirrorPolicy;
 use crate::config::MirrorConfig;
@@ -40,7 +41,9 @@ pub fn hold(
     stop: impl Fn() -> bool,
     mut report: impl FnMut(&str),
 ) -> Result<Followed, String> {
+    let secret = section.secret().map_err(|error| error.to_string())?;
     let listener = listen(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
+    let listener = proven(listener, secret, Side::Standby);
     let mut holder = Holder::new(*address.ip(), section, memory)?;
     let kernel = Kernel::start();
     report(&format!("holds a mirror at rdma://{address}"));

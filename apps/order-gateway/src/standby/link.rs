@@ -13,6 +13,7 @@ use order_entry::journal::{Journal, JournalMemory};
 use super::follower::Follower;
 use super::primary::{Primary, PrimaryEvent};
 use super::promise::{Followed, SILENCE_NS};
+use super::secret::{Side, ProvenStream, Secret};
 use super::writer::{MirrorPolicy, Writer};
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
@@ -302,6 +303,7 @@ impl StandbyLink {
 pub struct FollowerLink<M> {
     follower: Follower<M>,
     primary: SocketAddrV4,
+    secret: Option<Secret>,
     stream: Option<Box<dyn Stream>>,
     retry_at_ns: u64,
     heard_at_ns: u64,
@@ -309,9 +311,10 @@ pub struct FollowerLink<M> {
 }
 
 impl<M: JournalMemory> FollowerLink<M> {
-    /// A standby of the primary at this address that is not connected.
-    pub fn new(follower: Follower<M>, primary: SocketAddrV4) -> Self {
-        Self { follower, primary, stream: None, retry_at_ns: 0, heard_at_ns: 0, buffer: vec![0; READ_LEN] }
+    /// A standby of the primary at this address that is not connected. Where there is a `secret`,
+    /// both ends prove it before anything else.
+    pub fn new(follower: Follower<M>, primary: SocketAddrV4, secret: Option<Secret>) -> Self {
+        Self { follower, primary, secret, stream: None, retry_at_ns: 0, heard_at_ns: 0, buffer: vec![0; READ_LEN] }
     }
 
     /// Whether there is a connection.
@@ -333,7 +336,10 @@ impl<M: JournalMemory> FollowerLink<M> {
     pub fn turn(&mut self, host: &dyn Host, report: &mut impl FnMut(&str)) -> Result<Option<Followed>, String> {
         if self.stream.is_none() && host.now_ns() >= self.retry_at_ns {
             self.retry_at_ns = host.now_ns().saturating_add(RETRY_NS);
-            self.stream = host.connect(self.primary, WAITS).ok();
+            self.stream = host.connect(self.primary, WAITS).ok().map(|stream| match &self.secret {
+                Some(secret) => Box::new(ProvenStream::new(stream, secret.clone(), Side::Standby)),
+                None => stream,
+            });
             if self.stream.is_some() {
                 self.follower.connected();
                 self.heard_at_ns = host.now_ns();
@@ -401,7 +407,8 @@ enum End {
     Copy(String),
 }
 
-/// Follows the primary at `address` until this process must take over, or end. `stop` ends it.
+/// Follows the primary at `address` until this process must take over, or end. `stop` ends it. Both
+/// ends have the same `secret`, or none.
 ///
 /// # Errors
 ///
@@ -409,11 +416,12 @@ enum End {
 pub fn follow(
     address: SocketAddrV4,
     memory: MappedFile,
+    secret: Option<Secret>,
     stop: impl Fn() -> bool,
     mut report: impl FnMut(&str),
 ) -> Result<Followed, String> {
     let standby = name(&memory).map_err(|error| error.to_string())?;
-    let mut link = FollowerLink::new(Follower::new(standby, memory)?, address);
+    let mut link = FollowerLink::new(Follower::new(standby, memory)?, address, secret);
     let kernel = Kernel::start();
     loop {
         if let Some(followed) = link.turn(&kernel, &mut report)? {

@@ -55,6 +55,7 @@ mod holder;
 mod link;
 mod primary;
 mod promise;
+mod secret;
 mod session;
 mod writer;
 
@@ -63,4 +64,5 @@ pub use holder::hold;
 pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};
 pub use promise::{Followed, LEASE_MAX, LEASE_MIN};
+pub use secret::{Secret, Side, proven};
 pub use writer::{MIRROR_PORT, MirrorPolicy, mirror_address};

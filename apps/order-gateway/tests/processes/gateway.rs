@@ -192,7 +192,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     let is_active = mode != words_of(Mode::Listen);
     if mode == words_of(Mode::Standby) {
         let (memory, _) = MappedFile::open(Path::new(path), JOURNAL_LEN, SyncPolicy::Off).unwrap();
-        assert_eq!(follow(LINK, memory, || false, |_| ()).unwrap(), Followed::TakeOver);
+        assert_eq!(follow(LINK, memory, None, || false, |_| ()).unwrap(), Followed::TakeOver);
     }
     let core = core(session, Path::new(path), symbol, &kernel);
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));

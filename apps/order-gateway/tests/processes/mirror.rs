@@ -1,8 +1,10 @@
 //! A primary that is killed under load: the mirror that it has written by RDMA over a wire has all
 //! that it sent.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -232,6 +234,37 @@ fn mirror_obeys_nobody_without_a_queue_pair() {
         // It ends the connection, or resets it.
         let _ = stream.read_to_end(&mut Vec::new());
         words.into_iter().for_each(|words| wait_for(&said, words));
+    }
+    end(mirror);
+}
+
+/// A secret in a file that nobody else reads.
+fn secret(directory: &Path, text: &str) -> String {
+    let path = directory.join(text);
+    std::fs::write(&path, format!("{text}\n")).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn mirror_is_written_by_the_primary_that_proves_its_secret() {
+    let Some(wire) = Wire::new("mirror_is_written_by_the_primary_that_proves_its_secret") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let [ours, theirs] = ["ours", "theirs"].map(|name| config(directory.path(), name, ""));
+    let [one, another] = ["0123456789abcdef", "fedcba9876543210"].map(|text| secret(directory.path(), text));
+    let holds = ["mirror", &theirs, "10.9.0.2", "--via", "veth1", "--secret-file", &one];
+    let (mirror, mirror_said) = program(&wire, false, &holds);
+    wait_for(&mirror_said, "holds a mirror at rdma://10.9.0.2:9301");
+    let run = ["run", &ours, "--via", "veth0", "--mirror", "rdma://10.9.0.2:9301"];
+    for (options, words) in [
+        (&[][..], "it asks for a secret"),
+        (&["--secret-file", &another], "the secret"),
+        (&["--secret-file", &one], "the mirror's memory is written from now on"),
+    ] {
+        let (primary, said) = program(&wire, true, &[&run[..], options].concat());
+        wait_for(&said, words);
+        end(primary);
     }
     end(mirror);
 }

@@ -1,0 +1,356 @@
+//! A secret that both ends of a standby's connection have. Each proves that it has it before
+//! anything else is said.
+//!
+//! ```text
+//!  either ── challenge: 32 random bytes ──▶ the other
+//!         ◀── proof: HMAC-SHA-256 of the challenge, behind a word for the end that answers
+//! ```
+//!
+//! The word differs between the ends, so that nobody can have a proof by asking the end that asks
+//! him (RFC 2104 for the HMAC). What follows is neither signed nor encrypted: the secret keeps out
+//! who reaches the port, and not who can change packets on their way.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, fs};
+
+use hmac::{Hmac, KeyInit, Mac};
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::Sha256;
+
+use crate::host::{Listener, Stream, is_nothing};
+
+/// A shorter secret could be guessed.
+const LEN_MIN: usize = 16;
+const VALUE_LEN: usize = 32;
+const FRAME_LEN: usize = 5 + VALUE_LEN;
+/// Frames of the standby's connection, whose length is little endian.
+const CHALLENGE: [u8; 5] = [VALUE_LEN as u8, 0, 0, 0, b'C'];
+const PROOF: [u8; 5] = [VALUE_LEN as u8, 0, 0, 0, b'P'];
+
+/// A secret.
+#[derive(Clone)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    /// The content of a file, without white space around it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, others can read it as well, or it is too short.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let mode = fs::metadata(path).map_err(|error| error.to_string())?.mode();
+        if mode & 0o077 != 0 {
+            return Err(format!("others may read it, by its mode {:o}: chmod 600", mode & 0o777));
+        }
+        let bytes = fs::read(path).map_err(|error| error.to_string())?;
+        Self::new(bytes.trim_ascii())
+            .ok_or_else(|| format!("it has less than {LEN_MIN} bytes: openssl rand -hex 32 makes one"))
+    }
+
+    /// `None` where it has less than 16 bytes.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() >= LEN_MIN).then(|| Self(bytes.into()))
+    }
+
+    fn mac(&self, end: Side, challenge: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of HMAC has any length");
+        mac.update(end.word());
+        mac.update(challenge);
+        mac
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Which side of the connection proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The gateway that trades.
+    Primary,
+    /// The one that has a copy.
+    Standby,
+}
+
+impl Side {
+    const fn word(self) -> &'static [u8] {
+        match self {
+            Self::Primary => b"wirepath primary",
+            Self::Standby => b"wirepath standby",
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Primary => Self::Standby,
+            Self::Standby => Self::Primary,
+        }
+    }
+}
+
+/// Peers that prove `secret`, at the listener of this `end`.
+pub fn proven(listener: Box<dyn Listener>, secret: Option<Secret>, end: Side) -> Box<dyn Listener> {
+    match secret {
+        Some(secret) => Box::new(Proven { listener, secret, end }),
+        None => listener,
+    }
+}
+
+#[derive(Debug)]
+struct Proven {
+    listener: Box<dyn Listener>,
+    secret: Secret,
+    end: Side,
+}
+
+impl Listener for Proven {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(ProvenStream::new(self.listener.accept()?, self.secret.clone(), self.end)))
+    }
+}
+
+/// A connection that neither reads nor writes before both ends have proved the secret.
+#[derive(Debug)]
+pub(super) struct ProvenStream {
+    stream: Box<dyn Stream>,
+    secret: Secret,
+    end: Side,
+    challenge: Option<[u8; VALUE_LEN]>,
+    to_send: Vec<u8>,
+    /// The other end's challenge and proof, as far as they have come.
+    received: Vec<u8>,
+    has_answered: bool,
+    is_proven: bool,
+}
+
+impl ProvenStream {
+    pub(super) fn new(stream: Box<dyn Stream>, secret: Secret, end: Side) -> Self {
+        let challenge = random();
+        let to_send = challenge.map_or_else(Vec::new, |challenge| [&CHALLENGE[..], &challenge].concat());
+        let received = Vec::with_capacity(2 * FRAME_LEN);
+        Self { stream, secret, end, challenge, to_send, received, has_answered: false, is_proven: false }
+    }
+
+    /// Goes on with the proofs. Nothing to do now, where one of them is still to come.
+    fn prove(&mut self) -> io::Result<()> {
+        if self.is_open() {
+            return Ok(());
+        }
+        // The challenge first: a peer without a secret says so then.
+        self.send()?;
+        self.receive()?;
+        self.send()?;
+        if self.is_open() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while !self.to_send.is_empty() {
+            let len = self.stream.write(&self.to_send)?;
+            self.to_send.drain(..len);
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_proven && self.has_answered && self.to_send.is_empty()
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let Some(asked) = self.challenge else { return Err(io::Error::other(RANDOM)) };
+        let mut buffer = [0; 2 * FRAME_LEN];
+        // Not a byte of what comes behind.
+        let room = 2 * FRAME_LEN - self.received.len();
+        match self.stream.read(&mut buffer[..room]) {
+            Ok(0) if room > 0 => return Err(io::Error::other(CLOSED)),
+            Ok(len) => self.received.extend_from_slice(&buffer[..len]),
+            Err(error) if is_nothing(&error) => (),
+            Err(error) => return Err(error),
+        }
+        let (challenge, proof) = self.received.split_at(self.received.len().min(FRAME_LEN));
+        if !starts_alike(challenge, &CHALLENGE) || !starts_alike(proof, &PROOF) {
+            return Err(io::Error::other(NONE));
+        }
+        if challenge.len() == FRAME_LEN && !self.has_answered {
+            self.has_answered = true;
+            let mac = self.secret.mac(self.end, &challenge[PROOF.len()..]).finalize().into_bytes();
+            self.to_send.extend_from_slice(&PROOF);
+            self.to_send.extend_from_slice(&mac);
+        }
+        if proof.len() == FRAME_LEN {
+            let mac = self.secret.mac(self.end.other(), &asked);
+            // In a time that does not tell how much of it is right.
+            mac.verify_slice(&proof[PROOF.len()..]).map_err(|_| io::Error::other(ANOTHER))?;
+            self.is_proven = true;
+        }
+        Ok(())
+    }
+}
+
+const RANDOM: &str = "the kernel gives no random bytes to ask for a proof by";
+const NONE: &str = "it proves no secret: give both ends the same `secret_file`";
+const ANOTHER: &str = "its secret is another one: give both ends the same `secret_file`";
+const CLOSED: &str = "it ended before it had proved the secret: have both ends the same `secret_file`?";
+
+fn random() -> Option<[u8; VALUE_LEN]> {
+    let mut bytes = [0; VALUE_LEN];
+    let read = getrandom(&mut bytes[..], GetRandomFlags::empty());
+    (read == Ok(VALUE_LEN)).then_some(bytes)
+}
+
+/// Whether `bytes` begin as `head` does, as far as there are any.
+fn starts_alike(bytes: &[u8], head: &[u8]) -> bool {
+    bytes.iter().zip(head).all(|(byte, wanted)| byte == wanted)
+}
+
+impl Read for ProvenStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.prove()?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for ProvenStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.prove()?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Stream for ProvenStream {
+    fn is_open(&self) -> io::Result<bool> {
+        self.stream.is_open()
+    }
+
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        self.stream.reset()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::io::ErrorKind;
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// One end of two queues of bytes.
+    #[derive(Clone, Debug, Default)]
+    struct Pipe {
+        from: Rc<RefCell<VecDeque<u8>>>,
+        to: Rc<RefCell<VecDeque<u8>>>,
+    }
+
+    impl Pipe {
+        fn pair() -> (Self, Self) {
+            let near = Self::default();
+            let far = Self { from: near.to.clone(), to: near.from.clone() };
+            (near, far)
+        }
+    }
+
+    impl Read for Pipe {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.from.borrow_mut().read(buffer)? {
+                0 => Err(ErrorKind::WouldBlock.into()),
+                len => Ok(len),
+            }
+        }
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.to.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Stream for Pipe {
+        fn reset(self: Box<Self>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn secret(text: &str) -> Secret {
+        Secret::new(text.as_bytes()).expect("it is long enough")
+    }
+
+    /// What a primary reads of a peer that says to be this side, and has this secret; or the error
+    /// of whichever sees one first.
+    fn heard(end: Side, text: &str) -> io::Result<usize> {
+        let (near, far) = Pipe::pair();
+        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Side::Primary);
+        let mut peer = ProvenStream::new(Box::new(far), secret(text), end);
+        let mut heard = Err(ErrorKind::WouldBlock.into());
+        for _ in 0..6 {
+            if let Err(error) = peer.write(b"F")
+                && !is_nothing(&error)
+            {
+                return Err(error);
+            }
+            heard = primary.read(&mut [0; 8]);
+            if !matches!(&heard, Err(error) if is_nothing(error)) {
+                break;
+            }
+        }
+        heard
+    }
+
+    #[test]
+    fn ends_with_the_same_secret_hear_each_other() {
+        assert_eq!(heard(Side::Standby, "0123456789abcdef").expect("the secret is the same"), 1);
+    }
+
+    #[test]
+    fn end_with_another_secret_is_not_heard() {
+        let error = heard(Side::Standby, "0123456789abcdeF").expect_err("the secret is another one");
+        assert_eq!(error.to_string(), ANOTHER);
+    }
+
+    /// It could have had the primary prove its own challenge.
+    #[test]
+    fn proof_of_the_asking_end_is_none_of_the_other() {
+        let error = heard(Side::Primary, "0123456789abcdef").expect_err("it says that it is the primary");
+        assert_eq!(error.to_string(), ANOTHER);
+    }
+
+    #[test]
+    fn end_without_a_secret_is_told_that_it_needs_one() {
+        let (near, mut far) = Pipe::pair();
+        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Side::Primary);
+        far.write_all(&[24, 0, 0, 0, b'F']).expect("a queue takes all");
+        assert_eq!(primary.read(&mut [0; 8]).expect_err("it proves nothing").to_string(), NONE);
+        let mut bytes = Vec::new();
+        let _ = far.read_to_end(&mut bytes);
+        let why = super::super::frame::Frame::parse(&bytes).expect_err("it is no frame of an end without one");
+        assert!(why.contains("secret_file"), "{why}");
+    }
+
+    #[test]
+    fn secret_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("there is room");
+        let path = directory.path().join("secret");
+        fs::write(&path, "0123456789abcdef\n").expect("there is room");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("it is ours");
+        assert!(Secret::read(&path).expect_err("its group can").contains("chmod 600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        Secret::read(&path).expect("nobody else can");
+        fs::write(&path, "short").expect("there is room");
+        assert!(Secret::read(&path).expect_err("it is short").contains("16 bytes"));
+    }
+}
