@@ -13,7 +13,7 @@ use order_entry::journal::{Journal, JournalMemory};
 use super::follower::Follower;
 use super::primary::{Primary, PrimaryEvent};
 use super::promise::{Followed, SILENCE_NS};
-use super::secret::{Side, ProvenStream, Secret};
+use super::secret::{ProvenStream, Secret, Side};
 use super::writer::{MirrorPolicy, Writer};
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
