@@ -29,7 +29,8 @@ use wirepath::worker::StopFlag;
 
 const USAGE: &str = "use one of:\n  order-gateway run CONFIG [MIRROR]   until SIGINT; starts disarmed\n  \
     order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
-    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT] [--secret-file FILE]   holds a journal's mirror, and takes over\n  \
+    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT] [--secret-file FILE]\n        \
+    holds a journal's mirror, and takes over\n  \
     order-gateway check CONFIG    reads the configuration and the limits\n  \
     order-gateway tell SOCKET COMMAND   status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
     order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV\n\
