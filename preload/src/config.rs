@@ -54,6 +54,8 @@ pub(crate) struct Config {
     kept_sender_ports: RangeInclusive<u16>,
     /// The rules may give a socket to us by its groups, whose address they leave to the kernel.
     pub(crate) gives_groups: bool,
+    /// The rules leave all sockets to the kernel.
+    leaves_all: bool,
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
     spin: Spin,
@@ -140,6 +142,20 @@ pub(crate) fn say(sentence: impl Display) {
     if CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
         print(sentence);
     }
+}
+
+/// Whether the program gets no ring of io_uring, which would act on the kernel's side of its
+/// sockets alone. It does where the rules leave all of them to the kernel. Says so once.
+pub(crate) fn refuses_io_uring() -> bool {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    let refuses = get().is_some_and(|config| !config.leaves_all);
+    if refuses && !HAS_SAID.swap(true, Ordering::Relaxed) {
+        say(
+            "io_uring is refused (ENOSYS), because it passes by the library: have the program use epoll, or leave all \
+             its sockets to the kernel by rules (default = \"os\")",
+        );
+    }
+    refuses
 }
 
 fn print(sentence: impl Display) {
@@ -282,6 +298,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     };
     let kept_sender_ports = rules.kept_sender_ports(&program, application_id.as_deref());
     let gives_groups = rules.may_give_groups(&program, application_id.as_deref());
+    let leaves_all = rules.leave_all(&program, application_id.as_deref());
     Ok(Config {
         port,
         own,
@@ -290,6 +307,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
         rules,
         kept_sender_ports,
         gives_groups,
+        leaves_all,
         policy,
         spin,
         gather_ns,

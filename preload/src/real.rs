@@ -147,11 +147,18 @@ pass_through! {
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, flag, format, arguments];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int, NO_CALL, [entries, ring, flags];
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int,
+        NO_CALL, [entries, ring, parameters];
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, len: usize
+    ) -> c_int, NO_CALL, [entries, ring, parameters, memory, len];
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64, number, [a, b, c, d, e, f];
 }
 
-/// There is no such system call, or libc's structure is not the kernel's: the function is looked up
-/// when it is first called.
+/// There is no such system call, or the library's structure is not the kernel's: the function is
+/// looked up when it is first called.
 const NO_CALL: i64 = i64::MAX;
 /// aarch64 lacks these two system calls; there a program polls only after libc's functions were
 /// looked up.

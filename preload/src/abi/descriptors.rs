@@ -249,7 +249,7 @@ symbols! {
         }
         match number {
             // io_uring would bypass these functions; programs fall back to other calls without it.
-            libc::SYS_io_uring_setup if may_be_ours() => fail(Errno(libc::ENOSYS)) as i64,
+            libc::SYS_io_uring_setup if may_be_ours() && config::refuses_io_uring() => fail(Errno(libc::ENOSYS)) as i64,
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),

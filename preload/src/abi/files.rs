@@ -1,5 +1,6 @@
 //! Calls that return a descriptor of a kind that we do not offload. If the number belonged to an
-//! offloaded socket that was closed by a call we did not see, the table forgets that socket.
+//! offloaded socket that was closed by a call we did not see, the table forgets that socket. And
+//! those of liburing, which return none under the library.
 //!
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
@@ -7,8 +8,8 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{made, memory};
-use crate::real;
+use super::{made, may_be_ours, memory};
+use crate::{config, real};
 
 symbols! {
     fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
@@ -98,4 +99,38 @@ fn both_made(result: c_int, fds: *mut c_int) -> c_int {
         fds.iter_mut().for_each(|fd| *fd = made(*fd));
     }
     result
+}
+
+// The functions of liburing that make a ring. Its system calls are instructions of its own, which
+// no symbol of ours sees, and its rings act on the kernel's side of a socket of ours, where nothing
+// ever arrives: the program would wait for ever. Without a ring it falls back to epoll, as on a
+// kernel that has none, or says why it ends.
+symbols! {
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int {
+        if gets_no_ring() { NO_RING } else { pass!(real::io_uring_setup(entries, parameters)) }
+    }
+
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
+        if gets_no_ring() { NO_RING } else { pass!(real::io_uring_queue_init(entries, ring, flags)) }
+    }
+
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int {
+        if gets_no_ring() { NO_RING } else { pass!(real::io_uring_queue_init_params(entries, ring, parameters)) }
+    }
+
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, len: usize
+    ) -> c_int {
+        if gets_no_ring() {
+            return NO_RING;
+        }
+        pass!(real::io_uring_queue_init_mem(entries, ring, parameters, memory, len))
+    }
+}
+
+/// The result of these functions where the kernel has no io_uring: the error itself, not `errno`.
+const NO_RING: c_int = -libc::ENOSYS;
+
+fn gets_no_ring() -> bool {
+    may_be_ours() && config::refuses_io_uring()
 }

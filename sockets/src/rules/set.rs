@@ -110,6 +110,20 @@ impl Rules {
         all.reduce(hull).unwrap_or(1..=0)
     }
 
+    /// Whether all sockets of a program are the kernel's, whatever they name. The names are those
+    /// of [`Query`].
+    pub fn leave_all(&self, program: &str, application_id: Option<&str>) -> bool {
+        for section in self.sections_of(program, application_id) {
+            let is_default = |(role, _): &(Role, String)| *role == Role::Os;
+            match section.otherwise.as_ref().map(is_default) {
+                _ if section.rules.iter().any(|rule| rule.role != Role::Os) => return false,
+                Some(leaves) => return leaves,
+                None => (),
+            }
+        }
+        false
+    }
+
     /// Whether a program's sockets may be ours by their groups alone: by a rule of receivers, where
     /// others or the default leave the address that they are bound to.
     pub fn may_give_groups(&self, program: &str, application_id: Option<&str>) -> bool {

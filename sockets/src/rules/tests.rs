@@ -181,6 +181,20 @@ fn first_rule_of_toml_that_fits_decides() {
 }
 
 #[test]
+fn all_is_the_kernels_where_the_default_says_so_and_no_rule_gives_or_refuses_anything() {
+    let leave = |text: &str| rules(text).leave_all("engine", None);
+    assert!(!Rules::default().leave_all("engine", None));
+    assert!(leave("default = \"os\"\n") && !leave("default = \"offload\"\n") && !leave(""));
+    for role in ["offload", "both", "refuse"] {
+        assert!(!leave(&format!("default = \"os\"\n[[rules]]\nuse = \"{role}\"\ntraffic = \"tcp-client\"\n")));
+        let of = |name: &str| {
+            leave(&format!("default = \"os\"\n[[programs]]\nname = \"{name}\"\nrules = [{{ use = \"{role}\" }}]\n"))
+        };
+        assert!(of("another") && !of("engine"));
+    }
+}
+
+#[test]
 fn program_has_its_own_engines_or_those_of_all() {
     let text = "engines = 2\n[[programs]]\nname = \"mem*\"\nid = \"B1\"\nengines = 15\n[[programs]]\nname = \"mem*\"\n";
     let of = |text, program, id| rules(text).engines(program, id);

@@ -64,8 +64,10 @@ impl Program {
                 "io_uring",
                 Finding {
                     severity: Severity::Warning,
-                    what: format!("{} uses io_uring ({library}), which sees the kernel's sockets alone", self.name()),
-                    remedy: Some("set its option to use epoll, or leave these sockets to the kernel by rules".into()),
+                    what: format!("{} uses io_uring ({library}), which the library refuses (ENOSYS)", self.name()),
+                    remedy: Some(
+                        "set its option to use epoll, or leave all its sockets to the kernel (default = \"os\")".into(),
+                    ),
                 },
             ));
         }

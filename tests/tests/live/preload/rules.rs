@@ -6,7 +6,9 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use wirepath_tests::live::preload::{compile, counter_of, echo, run, said, segments_received, start, wire};
+use wirepath_tests::live::preload::{
+    compile, compile_with, counter_of, echo, run, said, segments_received, start, wire,
+};
 use wirepath_tests::live::{OURS, THEIRS, wait_until};
 use wirepath_tests::netns::Namespace;
 
@@ -186,6 +188,32 @@ fn program_of_any_name_is_offloaded() {
         assert_eq!(said(&run(&wire, "env", &words)), "hello\n", "{name}");
     }
     assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn program_of_io_uring_gets_no_ring_unless_all_its_sockets_are_the_kernels() {
+    let test = "program_of_io_uring_gets_no_ring_unless_all_its_sockets_are_the_kernels";
+    let folder = tempfile::tempdir().unwrap();
+    let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let mut places = places.iter().map(|place| format!("{place}/liburing.so.2"));
+    let Some(liburing) = places.find(|library| Path::new(library).exists()) else {
+        eprintln!("SKIPPED {test}: there is no liburing.so.2 (apt-get install liburing2)");
+        return;
+    };
+    let Some(program) = compile_with(test, "uring.c", folder.path(), &[&liburing]) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let peer = THEIRS.to_string();
+    let talks = "connect: 0\nwrite: 4\nepoll_wait: 1\nread: 4\n";
+    let refused = said(&run(&wire, &program, &[&peer]));
+    let none = "queue_init: ENOSYS\nqueue_init_params: ENOSYS\nio_uring_setup: ENOSYS\n";
+    assert!(refused.starts_with(&format!("{none}{talks}")), "{refused}");
+    assert_eq!(refused.matches("wirepath: io_uring is refused (ENOSYS)").count(), 1, "{refused}");
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+    let alone = wire.near.command(&program, &[&peer]).unwrap();
+    let rules = rules(folder.path(), "default = \"os\"\n");
+    let left = run(&wire, "env", &[&rules, "WIREPATH_POLICY=quiet", &program, &peer]);
+    assert_eq!(said(&left), said(&alone), "as without the library");
 }
 
 #[test]
