@@ -46,7 +46,7 @@ fn plan(directory: &Path) -> RunPlan {
     let lines = settings().lines.map(|line| format!("{{ group = \"{}\", port = {} }}", line.group, settings().port));
     let text = format!(
         "[arbitration]\nwindow_us = 2000000\n[books]\norders = 65536\nlevels = 65536\ninstruments = 64\n\
-         [expose]\nbooks = 100\n\
+         [expose]\nbooks = 100\nreaders = 1\n\
          [port]\ninterface = \"feed0\"\nrx_ring = 8192\nowner = \"dedicated\"\n[host]\naddresses = [\"10.77.0.2/24\"]\n\
          [[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{}]\n",
         lines.join(", ")
@@ -127,6 +127,15 @@ fn follow(far: &Namespace, count: usize) -> Output {
     Output { stdout, ..reader.wait_with_output().unwrap() }
 }
 
+/// Follows the books until the first is shown, and kills the reader: it says no goodbye.
+fn kill_reader(far: &Namespace) {
+    let mut reader = reader(far, "--follow --json").stdout(Stdio::piped()).spawn().unwrap();
+    let first = BufReader::new(reader.stdout.take().unwrap()).lines().next();
+    assert!(first.is_some_and(|line| line.is_ok()), "the reader shows a book");
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+}
+
 fn reader(far: &Namespace, arguments: &str) -> Command {
     let mut command = Command::new("ip");
     command
@@ -197,4 +206,19 @@ fn peer_that_exposes_nothing_is_named_with_what_to_start() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("start the other end there first, with feed-handler run --expose"), "{said}");
+}
+
+/// The feed handler has room for one reader, and nothing has told it that the first is gone.
+#[test]
+fn reader_that_was_killed_reads_again_at_once() {
+    let Some(wire) = wire("reader_that_was_killed_reads_again_at_once") else { return };
+    let mut again = None;
+    run(&wire, |received| {
+        publish(&wire.far, received);
+        kill_reader(&wire.far);
+        again = Some(read(&wire.far, "--json"));
+    });
+    let again = again.unwrap();
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(tops(&again).len(), 20);
 }

@@ -158,6 +158,9 @@ struct Readers {
 struct Reader {
     id: CmId,
     qp: QpHandle,
+    /// Its connection has ended, and its place is another reader's: it only keeps the number of its
+    /// queue pair until nothing late can come.
+    has_ended: bool,
     /// Packets that it had sent when it was last heard, and when that was.
     packets: u64,
     heard_ns: u64,
@@ -207,8 +210,10 @@ impl Readers {
                     }
                 }
                 CmEvent::Established(_) => self.counters.connected.inc(),
-                // Its queue pair's number is not another reader's until nothing late can come.
-                CmEvent::Disconnected(_) => (),
+                CmEvent::Disconnected(id) => {
+                    let reader = self.readers.iter_mut().find(|reader| reader.id == id);
+                    reader.into_iter().for_each(|reader| reader.has_ended = true);
+                }
                 other => self.forget(now_ns, manager, device, other.id()),
             }
         }
@@ -225,7 +230,12 @@ impl Readers {
             self.look_due_ns = now_ns + LOOK_NS;
             self.listen_for_signs(now_ns, device);
         }
-        self.counters.readers.set(self.readers.len() as u64);
+        self.counters.readers.set(self.live().count() as u64);
+    }
+
+    /// Those that may read.
+    fn live(&self) -> impl Iterator<Item = &Reader> {
+        self.readers.iter().filter(|reader| !reader.has_ended)
     }
 
     fn grant(
@@ -238,7 +248,7 @@ impl Readers {
         if request.transport != Transport::Rc {
             return Err(RejectReason::InvalidTransport);
         }
-        if self.readers.len() == self.readers_max {
+        if self.live().count() >= self.readers_max {
             self.make_room(now_ns, manager, device)?;
         }
         let qp = self.queue_pair(device).ok_or(RejectReason::NoQp)?;
@@ -251,7 +261,7 @@ impl Readers {
             rnr_retry: 7,
             srq: false,
         };
-        self.readers.push(Reader { id: request.id, qp, packets: 0, heard_ns: now_ns });
+        self.readers.push(Reader { id: request.id, qp, has_ended: false, packets: 0, heard_ns: now_ns });
         manager.accept(request.id, qp, &local, &self.offer).map_err(|_| {
             let reader = self.readers.pop();
             let _ = reader.map(|reader| device.destroy_qp(reader.qp));
@@ -285,7 +295,7 @@ impl Readers {
     /// Ends the connection that was silent for longest, if that is long enough.
     fn make_room(&mut self, now_ns: u64, manager: &mut Manager, device: &mut Device) -> Result<(), RejectReason> {
         self.listen_for_signs(now_ns, device);
-        let oldest = self.readers.iter().min_by_key(|reader| reader.heard_ns);
+        let oldest = self.live().min_by_key(|reader| reader.heard_ns);
         let silent = oldest.filter(|reader| now_ns.saturating_sub(reader.heard_ns) >= SILENCE_NS);
         let id = silent.ok_or(RejectReason::NoResources)?.id;
         self.counters.silent.inc();

@@ -31,6 +31,9 @@ const NO_PUBLISHER: &str = "the peer's slots were torn in each of a hundred READ
 /// by default, and an offer names eleven tables at most.
 const SLOTS_MAX: u64 = 16 * 16_384;
 
+/// How the other end is started.
+const OTHER: &str = "feed-handler run --expose";
+
 /// What is read, and how it is shown.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BooksOptions {
@@ -72,7 +75,7 @@ fn parse_symbol(text: &str) -> Result<Symbol, String> {
 /// Reads the books once, or again and again.
 pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
     let mut end = End::open(&options.end(), Service::Rc, TOGETHER * SLOT_LEN as u32, 1, stop)?;
-    let connected = Connected::connect(&mut end, options.peer, options.port, "feed-handler run --expose")?;
+    let connected = Connected::connect(&mut end, (options.peer, options.port), OTHER, |_| Ok(()))?;
     let offer = connected.private_data(&mut end);
     let offer = Offer::parse(&offer).map_err(|why| format!("{}: {why}", options.peer))?;
     if (offer.schema, offer.value_len) != (BookSnapshot::SCHEMA, VALUE_LEN as u32) {

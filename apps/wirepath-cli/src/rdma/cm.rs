@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use ::rdma::cm::{CmEvent, CmId, ConnectOptions, ListenOptions, LocalQp, PortSpace};
+use ::rdma::cm::{CmEvent, CmId, ConnectOptions, ListenOptions, LocalQp, PortSpace, RejectReason};
 use ::rdma::roce::{CompletionKind, Status};
 use ::rdma::wire::opcode::Transport;
 
@@ -14,6 +14,9 @@ use super::end::{End, RD_ATOMICS, failure};
 const STEP_MAX: Duration = Duration::from_secs(120);
 /// Times that a packet, and a message without a receive, is sent again.
 const RETRIES: u8 = 7;
+
+/// Times that a peer may take us for an earlier connection of ours: it ends that, and is asked again.
+const STALE_MAX: u32 = 3;
 
 /// A connected end, and what has completed on it.
 pub(super) struct Connected {
@@ -26,9 +29,39 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Connects to a peer that listens at `port`; receives are posted. `other` is how the other end
-    /// is started.
-    pub(super) fn connect(end: &mut End, peer: Ipv4Addr, port: u16, other: &str) -> Result<Self, Box<dyn Error>> {
+    /// Connects to a peer that listens at `port`, and asks again where it takes us for a process
+    /// before ours that ended without a word. `post` posts the receives, before each request.
+    /// `other` is how the other end is started.
+    pub(super) fn connect(
+        end: &mut End,
+        (peer, port): (Ipv4Addr, u16),
+        other: &str,
+        post: impl Fn(&mut End) -> Result<(), Box<dyn Error>>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut stale = 0;
+        loop {
+            post(end)?;
+            match Self::ask(end, peer, port)? {
+                (id, CmEvent::Established(_)) => return Ok(Self::new(id, peer)),
+                (id, CmEvent::Rejected(_, RejectReason::StaleConnection)) if stale < STALE_MAX => {
+                    stale += 1;
+                    end.with_manager(|now, manager, device| manager.destroy(now, device, id))?;
+                    end.renew()?;
+                }
+                (_, CmEvent::Rejected(_, reason)) => {
+                    let start = format!("start the other end there first, with {other}");
+                    return Err(format!("{peer}, port {port} of RDMA_CM: {reason}; {start}").into());
+                }
+                (_, CmEvent::Unreachable(_)) => {
+                    return Err(format!("{peer} does not answer by RDMA_CM: is RDMA up there?").into());
+                }
+                (_, other) => return Err(format!("{peer}: not connected: {other:?}").into()),
+            }
+        }
+    }
+
+    /// Asks once; what became of it.
+    fn ask(end: &mut End, peer: Ipv4Addr, port: u16) -> Result<(CmId, CmEvent), Box<dyn Error>> {
         let addresses = end.path(peer)?.addresses;
         let (qp, local, mtu) = (end.qp(), local(end), end.mtu());
         let options = ConnectOptions {
@@ -41,15 +74,7 @@ impl Connected {
             private_data: &[],
         };
         let id = end.with_manager(|now, manager, _| manager.connect(now, qp, &options))?;
-        match event(end)? {
-            CmEvent::Established(_) => Ok(Self::new(id, peer)),
-            CmEvent::Rejected(_, reason) => {
-                Err(format!("{peer}, port {port} of RDMA_CM: {reason}; start the other end there first, with {other}")
-                    .into())
-            }
-            CmEvent::Unreachable(_) => Err(format!("{peer} does not answer by RDMA_CM: is RDMA up there?").into()),
-            other => Err(format!("{peer}: not connected: {other:?}").into()),
-        }
+        Ok((id, event(end)?))
     }
 
     /// Waits for one peer, and grants what it asks for; receives are posted.

@@ -23,14 +23,15 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
         );
     }
     let mut end = End::open(options, Service::Rc, size, count, stop)?;
-    for _ in 0..count {
-        end.post_recv(size)?;
-    }
+    let post = |end: &mut End| (0..count).try_for_each(|_| end.post_recv(size));
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
     let mut connected = match options.peer {
-        Some(peer) => Connected::connect(&mut end, peer, port, "--serve")?,
-        None => Connected::accept(&mut end, port)?,
+        Some(peer) => Connected::connect(&mut end, (peer, port), "--serve", post)?,
+        None => {
+            post(&mut end)?;
+            Connected::accept(&mut end, port)?
+        }
     };
     if options.peer.is_some() {
         receive_all(&mut end, &mut connected, count)?;

@@ -192,6 +192,16 @@ impl End {
         Ok(self.device().modify_qp(qp, &rts)?)
     }
 
+    /// Leads the queue pair back to INIT, without receives: for another connection.
+    pub(super) fn renew(&mut self) -> Result<(), Box<dyn Error>> {
+        let (qp, service) = (self.qp, self.service);
+        self.device().modify_qp(qp, &QpAttributes::to(QpState::Reset))?;
+        self.device().modify_qp(qp, &init(service))?;
+        // What was flushed.
+        while self.next_completion().is_some() {}
+        Ok(())
+    }
+
     /// Calls the connection manager, with the time and the device that it connects.
     pub(super) fn with_manager<T>(&mut self, call: impl FnOnce(u64, &mut Manager, &mut Device) -> T) -> T {
         self.port.with_app(|node, cx| {

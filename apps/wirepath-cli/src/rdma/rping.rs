@@ -30,18 +30,19 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     }
     let len = DATA_AT as u32 + 2 * options.size;
     let mut end = End::open(options, Service::Rc, len, 4, stop)?;
-    end.post_recv_at(RECEIVED_AT, INFO_LEN as u32)?;
+    let post = |end: &mut End| end.post_recv_at(RECEIVED_AT, INFO_LEN as u32);
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
     let (connected, count) = match options.peer {
         Some(peer) => {
-            let mut connected = Connected::connect(&mut end, peer, port, "--serve")?;
+            let mut connected = Connected::connect(&mut end, (peer, port), "--serve", post)?;
             for number in 0..options.count {
                 ask(&mut end, &mut connected, options.size, number)?;
             }
             (connected, options.count)
         }
         None => {
+            post(&mut end)?;
             let mut connected = Connected::accept(&mut end, port)?;
             let mut count = 0;
             while answer(&mut end, &mut connected, options.size)? {

@@ -257,3 +257,17 @@ fn reader_that_goes_gives_its_place_back() {
         assert_eq!(rig.count("readers"), 0);
     }
 }
+
+/// The number of its queue pair is kept for 67 ms more, and its place is not.
+#[test]
+fn reader_takes_the_place_of_one_that_has_just_ended() {
+    let mut rig = Rig::new(1);
+    let (first, _) = rig.connect().unwrap();
+    let End { device, manager } = &mut rig.client;
+    manager.disconnect(rig.now, device, first.id).unwrap();
+    rig.settle();
+    rig.events();
+    assert_eq!(rig.count("readers"), 0);
+    assert!(rig.connect().is_ok());
+    assert_eq!((rig.count("connected"), rig.count("refused"), rig.count("readers")), (2, 0, 1));
+}
