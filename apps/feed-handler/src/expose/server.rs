@@ -23,6 +23,7 @@ use rdma::wire::opcode::Transport;
 use rdma::wire::qpn::Qpn;
 use wirepath::counters::{Counter, Gauge, Scope, Unit};
 use wirepath::port::{EmbeddedPort, Port};
+use wirepath::worker::live::sleep_on;
 
 use super::ExposePlan;
 use crate::error::Error;
@@ -33,9 +34,13 @@ const READS: u8 = 16;
 const SILENCE_NS: u64 = 60_000_000_000;
 /// Between two looks at who was silent.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Turns without a frame after which the thread sleeps between two turns.
+/// Turns without a frame after which the thread sleeps until one comes: a reader that reads on is
+/// answered by a thread that is awake.
 const IDLE_TURNS: u32 = 2_000;
-const SLEEP: Duration = Duration::from_micros(50);
+/// The end is looked for so often while the thread sleeps.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// The same over a device that can only be polled.
+const NAP: Duration = Duration::from_micros(50);
 
 /// The thread. Dropping it ends it, and every connection with it.
 pub(super) struct Server {
@@ -92,9 +97,19 @@ fn serve(
         });
         match idle {
             0 => (),
-            IDLE_TURNS.. => thread::sleep(SLEEP),
+            IDLE_TURNS.. => sleep(&mut port),
             _ => thread::yield_now(),
         }
+    }
+}
+
+/// Sleeps until a frame comes, or a timer of the device is due.
+fn sleep(port: &mut EmbeddedPort<RoceNode>) {
+    let fd = port.wait_fd();
+    let next = port.time_to_next().map_or(SLEEP_MAX, |next| Duration::from_nanos(next.as_nanos()));
+    match fd {
+        Some(_) => sleep_on([fd], Some(next.min(SLEEP_MAX))),
+        None => thread::sleep(next.min(NAP)),
     }
 }
 
