@@ -127,6 +127,25 @@ fn follow(far: &Namespace, count: usize) -> Output {
     Output { stdout, ..reader.wait_with_output().unwrap() }
 }
 
+/// Follows the books from before the first, until so many were shown, and then presses Ctrl-C;
+/// `meanwhile` makes the books appear.
+fn follow_from_before(far: &Namespace, count: usize, meanwhile: impl FnOnce()) -> Output {
+    let mut reader = reader(far, "--follow --json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(reader.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().starts_with("wirepath: 0 books; waits")), "the reader follows nothing yet");
+    meanwhile();
+    let mut shown = BTreeMap::new();
+    let mut lines = BufReader::new(reader.stdout.take().unwrap()).lines();
+    while shown.len() < count {
+        let line = lines.next().expect("the reader goes on").unwrap();
+        let book: Value = serde_json::from_str(&line).unwrap();
+        shown.insert(book["symbol"].as_str().unwrap().to_owned(), line + "\n");
+    }
+    Command::new("kill").args(["-INT", &reader.id().to_string()]).status().unwrap();
+    let stdout = shown.into_values().collect::<String>().into_bytes();
+    Output { stdout, ..reader.wait_with_output().unwrap() }
+}
+
 /// Follows the books until the first is shown, and kills the reader: it says no goodbye.
 fn kill_reader(far: &Namespace) {
     let mut reader = reader(far, "--follow --json").stdout(Stdio::piped()).spawn().unwrap();
@@ -221,4 +240,14 @@ fn reader_that_was_killed_reads_again_at_once() {
     let again = again.unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     assert_eq!(tops(&again).len(), 20);
+}
+
+#[test]
+fn follower_shows_books_that_appear_after_it_began() {
+    let Some(wire) = wire("follower_shows_books_that_appear_after_it_began") else { return };
+    let mut followed = None;
+    run(&wire, |received| {
+        followed = Some(follow_from_before(&wire.far, 20, || publish(&wire.far, received)));
+    });
+    assert!(followed.is_some_and(|followed| followed.status.success()));
 }

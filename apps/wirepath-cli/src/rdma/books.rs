@@ -1,5 +1,6 @@
 //! The books of a feed handler, READ from its memory: it answers without its worker.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use ::rdma::roce::{Remote, SendOperation};
-use ::rdma::snapshot::{OFFER_PORT, Offer, SlotError, parse, slot_len};
+use ::rdma::snapshot::{OFFER_PORT, Offer, SlotError, Table, parse, slot_len};
 use clap::Args;
 use market::{BookSnapshot, LastEvent, Price9, Side, Symbol};
 use serde_json::json;
@@ -21,6 +22,9 @@ const VALUE_LEN: usize = BookSnapshot::LEN;
 const SLOT_LEN: usize = slot_len(VALUE_LEN);
 /// Slots that one READ fetches: 24 packets of 1024 bytes.
 const TOGETHER: u32 = 64;
+/// READs of a look, with `--follow`, that look for books which have appeared: those of a feed
+/// handler with the default 16,384 slots are found within 16 looks.
+const SEARCHES: usize = 16;
 /// Times that a slot is read again whose value was being written. The writer takes less than a
 /// microsecond, and a READ more: a slot that is torn so often is none of a publisher.
 const TORN_MAX: u32 = 100;
@@ -45,7 +49,8 @@ pub(crate) struct BooksOptions {
     /// Only this instrument; may be repeated. One without a name is #NUMBER
     #[arg(long = "symbol", value_name = "S", value_parser = parse_symbol)]
     symbols: Vec<Symbol>,
-    /// Go on, and show each of these books again when it has changed, until Ctrl-C
+    /// Go on until Ctrl-C: show each of these books again when it has changed, and others once
+    /// they appear
     #[arg(long)]
     follow: bool,
     /// With --follow: milliseconds between two looks
@@ -84,7 +89,7 @@ pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn
         );
     }
     check_slots(&offer, options.slots_max).map_err(|why| format!("{}: {why}", options.peer))?;
-    let mut reader = Reader { end, connected, shown: Vec::new(), counts: Counts::default() };
+    let mut reader = Reader { end, connected, shown: Vec::new(), known: HashSet::new(), counts: Counts::default() };
     let outcome = reader.show_all(&offer, options);
     let Reader { mut end, connected, counts, .. } = reader;
     eprintln!("wirepath: {counts}");
@@ -104,6 +109,18 @@ fn check_slots(offer: &Offer, slots_max: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the peer offers {slots} slots, more than {slots_max}: if it is trusted, --slots-max {slots}"))
+}
+
+/// All slots, as many together as one READ fetches.
+fn batches(offer: &Offer) -> Vec<(Remote, u32)> {
+    let of_table = |table: &Table| {
+        let table = *table;
+        (0..table.slots).step_by(TOGETHER as usize).map(move |first| {
+            let remote = Remote { address: table.slot_address(first, VALUE_LEN as u32), rkey: table.rkey };
+            (remote, TOGETHER.min(table.slots - first))
+        })
+    };
+    offer.tables.iter().flat_map(of_table).collect()
 }
 
 impl BooksOptions {
@@ -131,6 +148,8 @@ struct Reader {
     connected: Connected,
     /// The slots that are of interest, where they are, and the versions that were shown.
     shown: Vec<(Remote, u64)>,
+    /// The keys and addresses of these.
+    known: HashSet<(u32, u64)>,
     counts: Counts,
 }
 
@@ -149,26 +168,36 @@ struct Counts {
 impl Reader {
     /// Looks at all slots, and then, if wanted, at those of interest again and again.
     fn show_all(&mut self, offer: &Offer, options: &BooksOptions) -> Result<(), Box<dyn Error>> {
-        for table in &offer.tables {
-            for first in (0..table.slots).step_by(TOGETHER as usize) {
-                let count = TOGETHER.min(table.slots - first);
-                let remote = Remote { address: table.slot_address(first, offer.value_len), rkey: table.rkey };
-                self.read(remote, count)?;
-                let bytes = self.bytes(count);
-                for (idx, slot) in (0..).zip(bytes.chunks_exact(SLOT_LEN)) {
-                    let address = table.slot_address(first + idx, offer.value_len);
-                    self.look(Remote { address, ..remote }, slot, options)?;
-                }
-            }
+        let batches = batches(offer);
+        for batch in &batches {
+            self.search(batch, options)?;
+        }
+        if options.follow {
+            return self.follow(&batches, options);
         }
         if !options.symbols.is_empty() && self.shown.is_empty() {
             return Err("no book of these instruments is exposed".into());
         }
-        if options.follow { self.follow(options) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Looks at the slots of interest until it is stopped.
-    fn follow(&mut self, options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+    /// READs slots that follow each other, and shows the books of interest that were not shown yet.
+    fn search(&mut self, &(remote, count): &(Remote, u32), options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+        self.read(remote, count)?;
+        let bytes = self.bytes(count);
+        for (idx, slot) in (0..).zip(bytes.chunks_exact(SLOT_LEN)) {
+            let remote = Remote { address: remote.address + idx * SLOT_LEN as u64, ..remote };
+            if !self.known.contains(&(remote.rkey, remote.address)) {
+                self.look(remote, slot, options)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the slots of interest, and at some of the others in turn, until it is stopped.
+    fn follow(&mut self, batches: &[(Remote, u32)], options: &BooksOptions) -> Result<(), Box<dyn Error>> {
+        eprintln!("wirepath: {} books; waits for changes, and for books that appear", self.shown.len());
+        let mut searched = 0;
         loop {
             self.rest(Duration::from_millis(options.interval.into()))?;
             for idx in 0..self.shown.len() {
@@ -183,6 +212,10 @@ impl Reader {
                     show(&book, options.json)?;
                 }
             }
+            for _ in 0..batches.len().min(SEARCHES) {
+                self.search(&batches[searched], options)?;
+                searched = (searched + 1) % batches.len();
+            }
         }
     }
 
@@ -191,6 +224,7 @@ impl Reader {
         match self.whole(remote, slot.to_vec())? {
             Some((version, book)) if options.wants(book.symbol()) => {
                 self.shown.push((remote, version));
+                self.known.insert((remote.rkey, remote.address));
                 self.counts.books += 1;
                 show(&book, options.json)
             }
@@ -309,13 +343,24 @@ fn table_of(book: &BookSnapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::rdma::snapshot::{TABLES_MAX, Table};
+    use ::rdma::snapshot::TABLES_MAX;
 
     use super::*;
 
     fn offer(slots: u32, tables: usize) -> Offer {
         let table = Table { address: 0x1000, rkey: 1, slots };
         Offer { schema: BookSnapshot::SCHEMA, value_len: VALUE_LEN as u32, tables: vec![table; tables] }
+    }
+
+    #[test]
+    fn each_slot_of_each_table_is_in_one_read() {
+        let mut offer = offer(2 * TOGETHER + 1, 2);
+        offer.tables[1] = Table { slots: TOGETHER, rkey: 2, ..offer.tables[1] };
+        let [len, all] = [SLOT_LEN as u64, u64::from(TOGETHER)];
+        let at = |rkey, slot| Remote { address: 0x1000 + slot * len, rkey };
+        let whole = |rkey, slot| (at(rkey, slot), TOGETHER);
+        assert_eq!(batches(&offer), [whole(1, 0), whole(1, all), (at(1, 2 * all), 1), whole(2, 0)]);
+        assert_eq!(batches(&self::offer(0, 1)), []);
     }
 
     #[test]

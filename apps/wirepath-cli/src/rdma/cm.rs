@@ -15,7 +15,8 @@ const STEP_MAX: Duration = Duration::from_secs(120);
 /// Times that a packet, and a message without a receive, is sent again.
 const RETRIES: u8 = 7;
 
-/// Times that a peer may take us for an earlier connection of ours: it ends that, and is asked again.
+/// Times that a peer may take us for an earlier connection of ours: it ends that one, and is asked
+/// again.
 const STALE_MAX: u32 = 3;
 
 /// A connected end, and what has completed on it.
