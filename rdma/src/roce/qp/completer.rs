@@ -111,10 +111,13 @@ impl Qp {
             }
             self.complete_first(tables);
         }
-        if let Some((position, status)) = self.requester.fault
-            && position == self.sq.head
-        {
-            self.fail(tables, status);
+        if let Some((position, status)) = self.requester.fault {
+            match position.wrapping_sub(self.sq.head).cast_signed() {
+                0 => self.fail(tables, status),
+                // Only to be sent again could it not: it had arrived before.
+                ..0 => self.requester.fault = None,
+                1.. => {}
+            }
         }
     }
 
@@ -134,6 +137,10 @@ impl Qp {
         };
         let is_signaled = wqe.is_signaled;
         self.requester.reads -= u8::from(needs_response && self.requester.reads > 0);
+        if self.requester.wqe == self.sq.head {
+            // Behind a retry it stood in the way, has no packet, and was done before.
+            (self.requester.wqe, self.requester.offset) = (self.sq.head.wrapping_add(1), 0);
+        }
         self.sq.head = self.sq.head.wrapping_add(1);
         if is_signaled {
             self.push_completion(tables, self.send_cq, completion, false);

@@ -371,6 +371,8 @@ impl Qp {
         let requester = &mut self.requester;
         (requester.next, requester.asked, requester.deadline) = (to, to, NEVER);
         (requester.reads, requester.offset) = (0, 0);
+        // What could not be sent is tried again.
+        requester.fault = None;
         requester.packets_since_ack_request = 0;
         requester.wqe = self.sq.head;
         while requester.wqe != requester.started {

@@ -4,6 +4,7 @@ mod bounds;
 mod congestion;
 mod fairness;
 mod faults;
+mod late_acks;
 mod pair;
 mod rc;
 mod states;
