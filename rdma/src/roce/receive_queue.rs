@@ -61,6 +61,24 @@ impl ReceiveQueue {
         *self.next_place() = receive;
     }
 
+    /// Puts a receive that was taken out back to the front; false where others fill the queue.
+    #[cold]
+    pub(crate) fn put_back(&mut self, receive: ReceiveWqe) -> bool {
+        if self.len() >= self.depth {
+            return false;
+        }
+        if self.len() == 0 {
+            self.put(receive);
+            return true;
+        }
+        self.head = self.head.wrapping_sub(1);
+        match self.place(self.head) {
+            0 => self.first = receive,
+            place => self.rest[place - 1] = receive,
+        }
+        true
+    }
+
     /// The place of the next receive, which is in the queue from now on.
     #[inline]
     fn next_place(&mut self) -> &mut ReceiveWqe {

@@ -387,6 +387,16 @@ impl Qp {
         true
     }
 
+    /// Puts the receive of a message that was dropped back to the front of the shared queue: this
+    /// queue pair may never get another message. Where the shared queue is full, it waits here.
+    #[cold]
+    fn return_shared(&mut self, tables: &mut Tables) {
+        let (Some(handle), Some(receive)) = (self.srq(), self.rq.first().copied()) else { return };
+        if tables.srqs.get_mut(handle).is_some_and(|srq| srq.queue.put_back(receive)) {
+            self.rq.pop();
+        }
+    }
+
     /// Begins anew: nothing is left of what was queued or under way.
     fn reset(&mut self) {
         self.state = QpState::Reset;

@@ -43,6 +43,9 @@ impl Qp {
             let was_incomplete = !matches!(self.responder.incoming, Incoming::None);
             self.counters.dropped += u64::from(was_incomplete);
             self.responder.incoming = Incoming::None;
+            if was_incomplete {
+                self.return_shared(tables);
+            }
             self.responder.is_dropping = !is_first;
         }
         self.responder.expected = psn.plus(1);
@@ -56,6 +59,7 @@ impl Qp {
                 self.counters.dropped += 1;
                 self.responder.incoming = Incoming::None;
                 self.responder.is_dropping = true;
+                self.return_shared(tables);
             }
         }
     }
@@ -77,7 +81,7 @@ impl Qp {
         let len = GRH_LEN + message.payload.len();
         let Some(receive) = self.rq.first().filter(|receive| receive.len() >= len as u64) else {
             self.counters.dropped += 1;
-            return;
+            return self.return_shared(tables);
         };
         let (header, pd) = (header(network), self.pd);
         let is_written = tables.regions.scatter(pd, receive.sges(), 0, &header).is_ok()

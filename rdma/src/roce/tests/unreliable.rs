@@ -182,6 +182,65 @@ fn datagram_arrives_behind_its_header_with_its_sender() {
     assert_eq!(pair.a.completions(), [(1, Status::Success)]);
 }
 
+/// Other queue pairs may want it, and this one may never get another message.
+#[test]
+fn receive_of_a_shared_queue_that_a_dropped_message_had_is_there_for_the_next_of_any_queue_pair() {
+    let mut pair = shared(Transport::Ud);
+    let srq = pair.b.srq.unwrap();
+    let sges = [pair.b.sge(0, 103)];
+    (7..11).for_each(|wr_id| pair.b.device.post_srq_recv(srq, wr_id, &sges).unwrap());
+    let destination = to_b(&mut pair, QKEY);
+    send(&mut pair.a, 64, destination).unwrap();
+    pair.run();
+    assert_eq!((pair.b.counters().dropped, pair.b.device.srq_len(srq)), (1, Some(4)));
+    send(&mut pair.a, 63, destination).unwrap();
+    pair.run();
+    assert_eq!(pair.b.completions(), [(7, Status::Success)], "in the order of their posts");
+
+    for (lost, refused) in [(2, 0), (3, 0), (0, 1)] {
+        let mut pair = shared(Transport::Uc);
+        let srq = pair.b.srq.unwrap();
+        let sges = [pair.b.sge(0, 3000 - refused)];
+        (7..11).for_each(|wr_id| pair.b.device.post_srq_recv(srq, wr_id, &sges).unwrap());
+        let (long, short) = (pair.a.sge(0, 3000), pair.a.sge(0, 8));
+        pair.a.post(1, SendOperation::Send, long);
+        // Tells the other end that a packet is missing, and takes no receive.
+        let remote = pair.b.remote(0);
+        pair.a.post(2, SendOperation::Write(remote), short);
+        let mut count = 0;
+        pair.run_with(|_, _| {
+            count += 1;
+            count != lost
+        });
+        assert_eq!((pair.b.counters().dropped, pair.b.device.srq_len(srq)), (1, Some(4)), "packet {lost} lost");
+        pair.a.post(3, SendOperation::Send, short);
+        pair.run();
+        assert_eq!(pair.b.completions(), [(7, Status::Success)]);
+    }
+}
+
+/// Its place in the shared queue may be another receive's by then.
+#[test]
+fn receive_of_a_shared_queue_that_is_full_again_is_for_the_next_message_of_its_queue_pair() {
+    let mut pair = shared(Transport::Uc);
+    let srq = pair.b.srq.unwrap();
+    let sges = [pair.b.sge(0, 3000)];
+    (7..11).for_each(|wr_id| pair.b.device.post_srq_recv(srq, wr_id, &sges).unwrap());
+    let (long, short) = (pair.a.sge(0, 3000), pair.a.sge(0, 8));
+    pair.a.post(1, SendOperation::Send, long);
+    let mut count = 0;
+    pair.run_with(|_, _| {
+        count += 1;
+        count == 1
+    });
+    pair.b.device.post_srq_recv(srq, 11, &sges).unwrap();
+    pair.a.post(2, SendOperation::Send, short);
+    pair.a.post(3, SendOperation::Send, short);
+    pair.run();
+    assert_eq!(pair.b.completions(), [(7, Status::Success), (8, Status::Success)]);
+    assert_eq!(pair.b.device.srq_len(srq), Some(3));
+}
+
 #[test]
 fn datagram_of_another_key_or_without_room_is_dropped() {
     let mut pair = ud();
@@ -274,8 +333,13 @@ fn shared(transport: Transport) -> Pair {
     let config = DeviceConfig::default();
     let (mut a, mut b) = (End::with(&config, transport, 0), End::with(&config, transport, 4));
     let (of_a, of_b) = (attributes(1, 2, &b), attributes(2, 1, &a));
-    a.connect(&of_a);
-    b.connect(&of_b);
+    for (end, attributes) in [(&mut a, &of_a), (&mut b, &of_b)] {
+        match transport {
+            Transport::Rc => end.connect(attributes),
+            Transport::Uc => connect_uc(end, attributes),
+            Transport::Ud => start_ud(end),
+        }
+    }
     Pair { a, b, now: 1_000_000 }
 }
 
