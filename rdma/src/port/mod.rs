@@ -15,7 +15,7 @@ mod path;
 mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
-pub use path::{MTU_MAX, PathError, PathState, first_psn, largest_mtu, mtu_of};
+pub use path::{MTU_MAX, PathError, PathState, first_psn, largest_mtu, link_mbps_of, mtu_of};
 
 #[cfg(test)]
 mod tests;

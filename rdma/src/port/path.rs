@@ -103,11 +103,23 @@ pub fn largest_mtu(link_mtu: usize) -> Option<Mtu> {
 /// # Errors
 /// The link carries no RoCE, in a sentence.
 pub fn mtu_of(via: &str) -> Result<Mtu, String> {
-    let interface = via.rsplit(':').next().unwrap_or(via);
-    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok();
-    let Some(mtu) = text.and_then(|text| text.trim().parse().ok()) else { return Ok(Mtu::B1024) };
+    let Some(mtu) = of_interface(via, "mtu") else { return Ok(Mtu::B1024) };
     let largest = largest_mtu(mtu).map(|largest| largest.min(MTU_MAX));
     largest.ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
+}
+
+/// The speed of the link of the port `via` in Mb/s, for
+/// [`DeviceConfig::link_mbps`](crate::roce::DeviceConfig::link_mbps); `None` where the kernel knows
+/// no such interface, or no speed of it.
+pub fn link_mbps_of(via: &str) -> Option<u32> {
+    // -1 is no speed, and parses to none.
+    of_interface(via, "speed").filter(|speed| *speed > 0)
+}
+
+/// A number that the kernel has of the port's interface.
+fn of_interface<T: core::str::FromStr>(via: &str, file: &str) -> Option<T> {
+    let interface = via.rsplit(':').next().unwrap_or(via);
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?.trim().parse().ok()
 }
 
 /// The number of a first packet: another one each time, so that packets of an earlier connection

@@ -2,8 +2,9 @@
 //! readers.
 //!
 //! A reader may do nothing but READ, from the slots and nothing else. One that tries is refused by
-//! the device with a NAK, and its connection is ended here. One that says nothing for a minute may
-//! be gone without a word, and makes room for a new one where there is no other.
+//! the device with a NAK, and its connection is ended here; so is that of one which sends messages.
+//! One that says nothing for a minute may be gone without a word, and makes room for a new one
+//! where there is no other.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use market::BookSnapshot;
 use rdma::cm::{CmConfig, CmEvent, CmId, ConnectRequest, ListenOptions, LocalQp, Manager, PortSpace, RejectReason};
-use rdma::port::{RoceNode, first_psn, mtu_of, subscription};
+use rdma::port::{RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
 use rdma::roce::{
     Access, CqHandle, Device, DeviceConfig, Event, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region,
 };
@@ -119,6 +120,7 @@ fn open(plan: &ExposePlan, regions: Vec<Region>) -> Result<(EmbeddedPort<RoceNod
     let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("--expose {via}: {error}"));
     let mtu = mtu_of(via).map_err(|why| failed(&why))?;
     let config = DeviceConfig { mtu, qps: 2 * plan.readers, rd_atomics: READS, ..DeviceConfig::default() };
+    let config = DeviceConfig { link_mbps: link_mbps_of(via).unwrap_or(config.link_mbps), ..config };
     // By the time too, so that no message to an earlier process names a connection of ours.
     let manager = CmConfig { connections: 2 * plan.readers, seed: first_psn().get().into(), ..CmConfig::default() };
     let node = RoceNode::new(&config).with_manager(&manager);
@@ -244,6 +246,7 @@ impl Readers {
         if now_ns >= self.look_due_ns {
             self.look_due_ns = now_ns + LOOK_NS;
             self.listen_for_signs(now_ns, device);
+            self.end_senders(now_ns, manager, device);
         }
         self.counters.readers.set(self.live().count() as u64);
     }
@@ -323,6 +326,18 @@ impl Readers {
             let packets = device.qp_counters(reader.qp).map_or(0, |counters| counters.packets_rx);
             if packets != reader.packets {
                 (reader.packets, reader.heard_ns) = (packets, now_ns);
+            }
+        }
+    }
+
+    /// A reader that sends a message finds no receive, and would ask again for ever.
+    fn end_senders(&mut self, now_ns: u64, manager: &mut Manager, device: &mut Device) {
+        let sends = |reader: &&Reader| device.qp_counters(reader.qp).is_some_and(|counters| counters.rnr_naks_tx > 0);
+        let senders: Vec<_> = self.live().filter(sends).map(|reader| reader.id).collect();
+        for id in senders {
+            // One that has ended it meanwhile violates nothing any more.
+            if manager.disconnect(now_ns, device, id).is_ok() {
+                self.counters.violations.inc();
             }
         }
     }

@@ -130,6 +130,12 @@ impl ExposeSink {
         (self.renewed, self.swept) = (0, Some(self.swept.unwrap_or(0)));
     }
 
+    /// A place may be another instrument's now, and its last event was the one before's.
+    #[cold]
+    fn forget_events(&mut self) {
+        self.books.iter_mut().for_each(|book| book.last = LastEvent::default());
+    }
+
     /// Marks some of the books up to `end`.
     #[cold]
     fn mark_more(&mut self, end: usize) {
@@ -235,11 +241,13 @@ impl EventSink for ExposeSink {
     }
 
     fn rebuilt(&mut self, _: &impl Books) {
+        self.forget_events();
         self.renew();
     }
 
     fn restart(&mut self) {
         self.is_within = false;
+        self.forget_events();
         self.renew();
     }
 

@@ -146,11 +146,41 @@ impl BooksOptions {
 struct Reader {
     end: End,
     connected: Connected,
-    /// The slots that are of interest, where they are, and the versions that were shown.
-    shown: Vec<(Remote, u64)>,
+    /// The slots that are of interest.
+    shown: Vec<Shown>,
     /// The keys and addresses of these.
     known: HashSet<(u32, u64)>,
     counts: Counts,
+}
+
+/// A slot whose book was shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    remote: Remote,
+    /// What was shown last, and of which instrument.
+    version: u64,
+    symbol: Symbol,
+}
+
+/// What a later READ of a slot finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The book that was shown.
+    Same,
+    /// The book has changed.
+    Changed,
+    /// Another instrument's book, or none: the feed handler has built its books anew.
+    Other,
+}
+
+impl Shown {
+    fn find(&self, version: u64, symbol: Symbol) -> Found {
+        match version == self.version {
+            true => Found::Same,
+            false if symbol == self.symbol => Found::Changed,
+            false => Found::Other,
+        }
+    }
 }
 
 /// What happened beside what is shown.
@@ -200,17 +230,9 @@ impl Reader {
         let mut searched = 0;
         loop {
             self.rest(Duration::from_millis(options.interval.into()))?;
-            for idx in 0..self.shown.len() {
-                let (remote, shown) = self.shown[idx];
-                self.read(remote, 1)?;
-                let slot = self.bytes(1);
-                if let Some((version, book)) = self.whole(remote, slot)?
-                    && version != shown
-                {
-                    self.shown[idx].1 = version;
-                    self.counts.books += 1;
-                    show(&book, options.json)?;
-                }
+            if self.show_changes(options)? {
+                eprintln!("wirepath: the feed handler has built its books anew; looks for them in all slots");
+                batches.iter().try_for_each(|batch| self.search(batch, options))?;
             }
             for _ in 0..batches.len().min(SEARCHES) {
                 self.search(&batches[searched], options)?;
@@ -219,11 +241,37 @@ impl Reader {
         }
     }
 
+    /// Shows the books that have changed. A slot that has another instrument's book is forgotten,
+    /// and a search finds it if that is of interest; true if there are such.
+    fn show_changes(&mut self, options: &BooksOptions) -> Result<bool, Box<dyn Error>> {
+        let count = self.shown.len();
+        for mut slot in std::mem::take(&mut self.shown) {
+            self.read(slot.remote, 1)?;
+            let bytes = self.bytes(1);
+            if let Some((version, book)) = self.whole(slot.remote, bytes)? {
+                match slot.find(version, book.symbol()) {
+                    Found::Same => {}
+                    Found::Changed => {
+                        slot.version = version;
+                        self.counts.books += 1;
+                        show(&book, options.json)?;
+                    }
+                    Found::Other => {
+                        self.known.remove(&(slot.remote.rkey, slot.remote.address));
+                        continue;
+                    }
+                }
+            }
+            self.shown.push(slot);
+        }
+        Ok(self.shown.len() < count)
+    }
+
     /// Shows the book of a slot, if it is of interest.
     fn look(&mut self, remote: Remote, slot: &[u8], options: &BooksOptions) -> Result<(), Box<dyn Error>> {
         match self.whole(remote, slot.to_vec())? {
             Some((version, book)) if options.wants(book.symbol()) => {
-                self.shown.push((remote, version));
+                self.shown.push(Shown { remote, version, symbol: book.symbol() });
                 self.known.insert((remote.rkey, remote.address));
                 self.counts.books += 1;
                 show(&book, options.json)
@@ -350,6 +398,20 @@ mod tests {
     fn offer(slots: u32, tables: usize) -> Offer {
         let table = Table { address: 0x1000, rkey: 1, slots };
         Offer { schema: BookSnapshot::SCHEMA, value_len: VALUE_LEN as u32, tables: vec![table; tables] }
+    }
+
+    #[test]
+    fn slot_that_another_instrument_has_got_is_not_shown_as_a_change_of_the_one_before() {
+        let [ours, others] = ["AAPL", "MSFT"].map(|name| Symbol::new(name).unwrap());
+        let shown = Shown { remote: Remote::default(), version: 4, symbol: ours };
+        for (version, symbol, found) in [
+            (4, ours, Found::Same),
+            (6, ours, Found::Changed),
+            (6, others, Found::Other),
+            (6, Symbol::NONE, Found::Other),
+        ] {
+            assert_eq!(shown.find(version, symbol), found);
+        }
     }
 
     #[test]

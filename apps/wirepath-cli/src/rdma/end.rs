@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::thread;
 
 use ::rdma::cm::{CmConfig, Manager};
-use ::rdma::port::{PathError, PathState, RoceNode, first_psn, mtu_of, subscription};
+use ::rdma::port::{PathError, PathState, RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
     Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
@@ -85,7 +85,7 @@ impl End {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
         }
         let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
-        let link_mbps = of_interface(via, "speed").unwrap_or(config.link_mbps);
+        let link_mbps = link_mbps_of(via).unwrap_or(config.link_mbps);
         let psn = first_psn();
         // By the time too, so that no message to an earlier process names a connection of ours.
         let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
@@ -370,13 +370,6 @@ fn init(service: Service) -> QpAttributes {
 
 fn remote_access() -> Access {
     Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
-}
-
-/// A number that the kernel has of the port's interface; none where it knows no such interface, or
-/// says -1.
-fn of_interface(via: &str, file: &str) -> Option<u32> {
-    let interface = via.rsplit(':').next().unwrap_or(via);
-    fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?.trim().parse().ok()
 }
 
 /// Why no test can go on behind this event; `None` where it can.

@@ -271,3 +271,19 @@ fn reader_takes_the_place_of_one_that_has_just_ended() {
     assert!(rig.connect().is_ok());
     assert_eq!((rig.count("connected"), rig.count("refused"), rig.count("readers")), (2, 0, 1));
 }
+
+/// It has no receive: the device answers that it is not ready, and the reader would ask for ever.
+#[test]
+fn reader_that_sends_a_message_is_ended_within_a_second() {
+    let mut rig = Rig::new(1);
+    let (reader, _) = rig.connect().unwrap();
+    let sge = [Sge { address: rig.mr.address, len: 8, lkey: rig.mr.key }];
+    let request = SendRequest::new(0, SendOperation::Send, Data::Sges(&sge));
+    rig.client.device.post_send(reader.qp, &request).unwrap();
+    rig.settle();
+    assert_eq!(rig.count("violations"), 0);
+    rig.now += LOOK_NS / 1_000_000 * MS;
+    rig.settle();
+    assert_eq!((rig.count("violations"), rig.count("readers")), (1, 0));
+    assert!(rig.events().contains(&CmEvent::Disconnected(reader.id)));
+}

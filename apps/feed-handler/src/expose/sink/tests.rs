@@ -138,6 +138,7 @@ fn books_that_were_rebuilt_are_at_their_new_places_and_an_old_place_is_of_none()
     rig.sink.rebuilt(&after);
     rig.turn(&after);
     assert_eq!((rig.read(0).unwrap().symbol(), rig.bids(0)), (Symbol::new("S2").unwrap(), vec![(30, 100)]));
+    assert_eq!(rig.read(0).unwrap().last(), LastEvent::default(), "that of its place before is another instrument's");
     let gone = rig.read(1).unwrap();
     assert_eq!((gone.symbol(), gone.is_stale(), rig.bids(1)), (Symbol::NONE, true, vec![]));
 }
