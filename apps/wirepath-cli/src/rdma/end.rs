@@ -2,8 +2,8 @@
 
 use std::error::Error;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{PathError, PathState, RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
