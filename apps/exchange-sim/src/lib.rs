@@ -56,7 +56,7 @@ pub use settings::{
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
 pub use venue::{
-    Account, AccountSettings, Answer, ChangeRequest, Effect, Fault, FaultPlan, FaultRule, MassCancelRequest,
+    Account, AccountSettings, Answer, ChangeRequest, CopiesOf, Effect, Fault, FaultPlan, FaultRule, MassCancelRequest,
     NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target, Told, Venue, VenueCounts,
     VenueSettings,
 };

@@ -307,7 +307,11 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
     let (fix, ouch42, ilink3) = (flags.fix, flags.ouch42, flags.ilink3);
     let boe = [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)];
+    let copies = flags.fix_drop_copy.clone();
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
+    for (of, address) in copies {
+        print(&format!("drop copies by FIX of {of} at {}\n", exchange.open_copies(address, of)?));
+    }
     if let Some(address) = fix {
         print(&format!("orders by FIX at {}\n", exchange.open_fix(address)?));
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use exchange_sim::{
-    AccountSettings, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets, Serving, SessionName, Settings,
-    parse_duration, parse_server_address,
+    AccountSettings, CopiesOf, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets, Serving, SessionName,
+    Settings, parse_duration, parse_server_address,
 };
 use market::truth::Group;
 
@@ -40,6 +40,10 @@ pub(crate) struct ServeFlags {
     /// Give accounts copies of their trades at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     drop_copy: Option<SocketAddrV4>,
+    /// Give accounts copies by FIX of their trades by PROTOCOL (fix, boe2, boe3, ilink3 or ouch42)
+    /// at this address and port: a FIX session of the account as for orders. May be repeated.
+    #[arg(long, value_name = "PROTOCOL=ADDRESS:PORT", value_parser = parse_copies)]
+    pub(crate) fix_drop_copy: Vec<(CopiesOf, SocketAddrV4)>,
     /// An account: a user of 1 to 6 characters and a password of 1 to 10. May be repeated.
     #[arg(long = "account", value_name = "USER:PASSWORD", default_value = "TRADER:SECRET", value_parser = parse_account)]
     accounts: Vec<AccountSettings>,
@@ -132,4 +136,9 @@ fn parse_account(text: &str) -> Result<AccountSettings, String> {
         (user, password) => AccountSettings::new(user, password),
     });
     account.ok_or_else(|| "use USER:PASSWORD, of 1 to 6 and of 1 to 10 characters".into())
+}
+
+fn parse_copies(text: &str) -> Result<(CopiesOf, SocketAddrV4), String> {
+    let (of, address) = text.split_once('=').ok_or("use PROTOCOL=ADDRESS:PORT, such as boe2=127.0.0.1:26410")?;
+    Ok((of.parse()?, parse_server_address(address)?))
 }

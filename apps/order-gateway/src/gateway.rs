@@ -5,6 +5,7 @@ use order_entry::risk::Market;
 use order_entry::session::{SessionError, VenueSession};
 
 use crate::core::{Core, Told};
+use crate::drop_copy::Difference;
 use crate::orders::Orders;
 use crate::strategy::{BookEvent, Strategy};
 
@@ -77,6 +78,16 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
             self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns });
         }
         Ok(())
+    }
+
+    /// What the drop copy and the session do not agree on; call it in each turn. New orders stop
+    /// until a person has compared, and arms. A trade that the session has missed is booked, and
+    /// the strategy is told of it.
+    pub fn reconcile(&mut self, now_ns: u64) -> Option<Difference> {
+        let (difference, events) = self.core.poll_reconciler(now_ns)?;
+        let orders = &mut Orders { core: &mut self.core, now_ns };
+        events.iter().for_each(|event| self.strategy.on_order(event, orders));
+        Some(difference)
     }
 
     /// The core.

@@ -224,7 +224,7 @@ fn trade_by<S: VenueSession>(
     run.commands = Some(start_control(config, instruments, kill)?);
     run.standby = standby;
     if let Some(config) = config.drop_copy() {
-        run.compare_with(DropCopyLine::new(config, kernel.now_ns()));
+        run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
     run.run(|_| stop.is_stopping(), say);
     println!("{}", run.gateway.core().counts());

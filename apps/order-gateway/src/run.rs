@@ -11,7 +11,7 @@ use order_entry::session::VenueSession;
 
 use crate::audit::{Audit, Direction};
 use crate::control::Command;
-use crate::drop_copy::DropCopyLine;
+use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
@@ -201,8 +201,14 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             core.disarm(now_ns);
             report("there is no drop copy: no order passes until a person arms");
         }
-        if let Some(difference) = core.poll_reconciler(now_ns) {
-            report(&format!("{difference}: no order passes until a person has compared, and arms"));
+        while let Some(difference) = self.gateway.reconcile(now_ns) {
+            report(&match difference {
+                Difference::Awaited(_) => format!("{difference}: it is booked where the session opens without it"),
+                Difference::OnlyTheirs(_) => {
+                    format!("{difference}: it is booked; no order passes until a person has compared, and arms")
+                }
+                _ => format!("{difference}: no order passes until a person has compared, and arms"),
+            });
         }
     }
 

@@ -23,16 +23,23 @@ const PASSWORD: u32 = 554;
 /// What an account must begin with.
 const RULE: &str = "the first message must be a Logon of an account";
 
-/// An account's session.
-pub(super) struct FixSession {
+/// An account's session of FIX, on the acceptor's side.
+pub(super) struct FixLine {
     session: Session<MemoryStore>,
-    version: Version,
+    pub(super) version: Version,
+    /// A number below the next breaks no rule: so a reader without a memory learns the next one.
+    pub(super) forgives_low: bool,
+}
+
+/// An account's session for orders.
+pub(super) struct FixSession {
+    line: FixLine,
     /// Answers of the account that have a number.
     position: usize,
 }
 
-impl OrderSession for FixSession {
-    fn identify(input: &[u8], venue: &Venue) -> Identified {
+impl FixLine {
+    pub(super) fn identify(input: &[u8], venue: &Venue) -> Identified {
         let len = match frame(input, LOGON_LEN_MAX) {
             Frame::Incomplete => return Identified::Incomplete,
             Frame::Message { len } => len,
@@ -46,11 +53,8 @@ impl OrderSession for FixSession {
         account.map_or(Identified::Nobody(RULE), Identified::Account)
     }
 
-    fn refuse(_: &[u8], _: LoginRefusal) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn new(input: &[u8]) -> Self {
+    /// The session whose first Logon is `input`, and that takes messages of these types.
+    pub(super) fn new(input: &[u8], types: &[&str]) -> Self {
         let mut index = FieldIndex::new(64);
         let logon = match frame(input, LOGON_LEN_MAX) {
             Frame::Message { len } => index.parse(&input[..len]).ok(),
@@ -63,18 +67,29 @@ impl OrderSession for FixSession {
             role: Role::Acceptor,
             sender: COMP_ID.to_owned(),
             target: String::from_utf8_lossy(sender).into_owned(),
-            supported_types: ["D", "F", "G", "H", "q"].map(str::to_owned).into(),
+            supported_types: types.iter().map(|&of| of.to_owned()).collect(),
             ..SessionConfig::default()
         };
-        Self { session: Session::new(config, MemoryStore::dropping_oldest(STORE.0, STORE.1)), version, position: 0 }
+        Self {
+            session: Session::new(config, MemoryStore::dropping_oldest(STORE.0, STORE.1)),
+            version,
+            forgives_low: false,
+        }
     }
 
-    fn connected(&mut self, cx: &mut Cx<'_>) {
-        self.session.connected(now(cx.clock));
+    pub(super) fn connected(&mut self, clock: Clock) {
+        self.session.connected(now(clock));
     }
 
-    fn take(&mut self, input: &mut Vec<u8>, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<Effect, End> {
-        let now = now(cx.clock);
+    /// Takes what was read; `request` gets each message of the application.
+    pub(super) fn take(
+        &mut self,
+        input: &mut Vec<u8>,
+        output: &mut Vec<u8>,
+        clock: Clock,
+        mut request: impl FnMut(&Message<'_>) -> Result<Effect, Defect>,
+    ) -> Result<Effect, End> {
+        let now = now(clock);
         loop {
             let len = self.session.receive(now, input);
             input.drain(..len);
@@ -84,12 +99,13 @@ impl OrderSession for FixSession {
                     Event::Disconnect(end) => {
                         self.flush(output);
                         let is_logout = matches!(end, SessionEnd::LoggedOut | SessionEnd::PeerLoggedOut);
-                        return Err(if is_logout { End(None) } else { End::rule(end) });
+                        let is_forgiven = self.forgives_low && end == SessionEnd::SeqTooLow;
+                        return Err(if is_logout || is_forgiven { End(None) } else { End::rule(end) });
                     }
                     _ => continue,
                 };
                 let msg_type = message.msg_type().to_vec();
-                match request(&message, cx) {
+                match request(&message) {
                     Ok(Effect::None) => {}
                     Ok(effect) => return Ok(effect),
                     Err(defect) => self.session.reject(now, &msg_type, seq, defect).map(drop).map_err(End::rule)?,
@@ -101,41 +117,84 @@ impl OrderSession for FixSession {
         }
     }
 
-    fn send(&mut self, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<bool, End> {
-        let (before, now) = (self.position, now(cx.clock));
-        let answers = cx.venue.accounts()[cx.account].answers(Protocol::Fix);
-        while let Some(answer) = answers.get(self.position).filter(|_| self.session.is_logged_on()) {
-            if let Some(msg_type) = fix::msg_type(answer) {
-                let write = |out: &mut Writer<'_>| fix::write(answer, self.version, now.utc_ns, out);
-                match self.session.send(now, msg_type, write) {
-                    Ok(_) => {}
-                    Err(SendError::OutputFull) => break,
-                    Err(error) => return Err(End::rule(error)),
-                }
-            }
-            self.position += 1;
+    /// Sends a message; false where it has to wait.
+    pub(super) fn send(
+        &mut self,
+        clock: Clock,
+        msg_type: &str,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<bool, End> {
+        if !self.session.is_logged_on() {
+            return Ok(false);
         }
-        Ok(self.flush(output) || self.position > before)
+        match self.session.send(now(clock), msg_type, write) {
+            Ok(_) => Ok(true),
+            Err(SendError::OutputFull) => Ok(false),
+            Err(error) => Err(End::rule(error)),
+        }
     }
 
-    fn disconnected(&mut self) {
+    pub(super) fn disconnected(&mut self) {
         self.session.disconnected();
     }
 
-    fn end(&mut self, output: &mut Vec<u8>, clock: Clock) {
+    pub(super) fn end(&mut self, output: &mut Vec<u8>, clock: Clock) {
         self.session.logout(now(clock), "end of the day");
         self.flush(output);
     }
-}
 
-impl FixSession {
     /// Hands on what the session has written, where there is room.
-    fn flush(&mut self, output: &mut Vec<u8>) -> bool {
+    pub(super) fn flush(&mut self, output: &mut Vec<u8>) -> bool {
         let written = self.session.output();
         let len = written.len().min(OUTPUT_MAX.saturating_sub(output.len()));
         output.extend_from_slice(&written[..len]);
         self.session.consume(len);
         len > 0
+    }
+}
+
+impl OrderSession for FixSession {
+    fn identify(input: &[u8], venue: &Venue) -> Identified {
+        FixLine::identify(input, venue)
+    }
+
+    fn refuse(_: &[u8], _: LoginRefusal) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn new(input: &[u8]) -> Self {
+        Self { line: FixLine::new(input, &["D", "F", "G", "H", "q"]), position: 0 }
+    }
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        self.line.connected(cx.clock);
+    }
+
+    fn take(&mut self, input: &mut Vec<u8>, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<Effect, End> {
+        self.line.take(input, output, cx.clock, |message| request(message, cx))
+    }
+
+    fn send(&mut self, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<bool, End> {
+        let before = self.position;
+        let answers = cx.venue.accounts()[cx.account].answers(Protocol::Fix);
+        while let Some(answer) = answers.get(self.position) {
+            let (version, utc_ns) = (self.line.version, cx.clock.utc_ns());
+            if let Some(msg_type) = fix::msg_type(answer)
+                && !self.line.send(cx.clock, msg_type, |out| fix::write(answer, version, utc_ns, out))?
+            {
+                break;
+            }
+            self.position += 1;
+        }
+        Ok(self.line.flush(output) || self.position > before)
+    }
+
+    fn disconnected(&mut self) {
+        self.line.disconnected();
+    }
+
+    fn end(&mut self, output: &mut Vec<u8>, clock: Clock) {
+        self.line.end(output, clock);
     }
 }
 

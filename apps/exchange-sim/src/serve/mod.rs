@@ -6,6 +6,7 @@
 
 mod boe;
 mod connection;
+mod copies;
 mod fix;
 mod ilink3;
 mod market_data;
@@ -28,10 +29,11 @@ use crate::rerequest::{RerequestCounts, RerequestSettings};
 use crate::send_sockets::SendSockets;
 use crate::session::START_NS;
 use crate::settings::Settings;
-use crate::venue::{AccountSettings, FaultPlan, Venue, VenueCounts, VenueSettings};
+use crate::venue::{AccountSettings, CopiesOf, FaultPlan, Venue, VenueCounts, VenueSettings};
 
 use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
+use copies::CopySession;
 use fix::FixSession;
 use ilink3::IlinkSession;
 use market_data::MarketData;
@@ -204,6 +206,24 @@ impl Exchange {
     /// The address is taken.
     pub fn open_ilink3(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
         self.open_port::<IlinkSession>(address)
+    }
+
+    /// Gives accounts copies by FIX of their trades by one protocol at `address`, as drop copies of
+    /// venues do, and returns where. The Logon is that of [`Exchange::open_fix`], on a session of
+    /// its own whose numbers begin with the day. ClOrdID (11) and ExecID (17) are those of the
+    /// protocol: of BOE the nine digits of base 36, of OUCH 4.2 token and match number.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_copies(&mut self, address: SocketAddrV4, of: CopiesOf) -> Result<SocketAddr, Error> {
+        match of.idx() {
+            0 => self.open_port::<CopySession<0>>(address),
+            1 => self.open_port::<CopySession<1>>(address),
+            2 => self.open_port::<CopySession<2>>(address),
+            3 => self.open_port::<CopySession<3>>(address),
+            _ => self.open_port::<CopySession<4>>(address),
+        }
     }
 
     fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {

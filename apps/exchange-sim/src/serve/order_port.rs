@@ -70,6 +70,10 @@ pub(super) enum LoginRefusal {
 
 /// An account's session by one protocol.
 pub(super) trait OrderSession: Sized {
+    /// Whether it enters orders. Of those an account has one connection over all ports, else one at
+    /// each port.
+    const IS_FOR_ORDERS: bool = true;
+
     /// Whose connection it is. Takes nothing of `input`.
     fn identify(input: &[u8], venue: &Venue) -> Identified;
 
@@ -120,6 +124,8 @@ pub(super) struct OrderPort<S> {
     /// Of each account, once it has logged on.
     sessions: Vec<Option<S>>,
     connections: Vec<Connection>,
+    /// Accounts with a connection here, where it is not for orders.
+    taken: Vec<bool>,
 }
 
 /// A connection, perhaps without a session yet.
@@ -138,7 +144,7 @@ impl<S: OrderSession> OrderPort<S> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let sessions = (0..accounts).map(|_| None).collect();
-        Ok(Self { listener, sessions, connections: Vec::new() })
+        Ok(Self { listener, sessions, connections: Vec::new(), taken: vec![false; accounts] })
     }
 
     pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
@@ -176,8 +182,15 @@ impl<S: OrderSession> OrderPort<S> {
         if let Some(session) = &mut self.sessions[account] {
             session.disconnected();
         }
-        turn.taken[account] = false;
-        turn.venue.disconnected(account, turn.clock.now_ns);
+        *self.taken(account, turn) = false;
+        if S::IS_FOR_ORDERS {
+            turn.venue.disconnected(account, turn.clock.now_ns);
+        }
+    }
+
+    /// Whether an account has its connection.
+    fn taken<'a>(&'a mut self, account: usize, turn: &'a mut Turn<'_>) -> &'a mut bool {
+        if S::IS_FOR_ORDERS { &mut turn.taken[account] } else { &mut self.taken[account] }
     }
 
     fn poll(&mut self, connection: &mut Connection, turn: &mut Turn<'_>) -> Result<bool, End> {
@@ -219,7 +232,7 @@ impl<S: OrderSession> OrderPort<S> {
                 return Err(End::rule("no login in time"));
             }
             Identified::Incomplete => return Ok(false),
-            Identified::Account(account) if turn.taken[account] => (None, Some((LoginRefusal::InUse, None))),
+            Identified::Account(account) if *self.taken(account, turn) => (None, Some((LoginRefusal::InUse, None))),
             Identified::Account(account) => (Some(account), None),
             Identified::Nobody(rule) => (None, Some((LoginRefusal::NotAuthorized, Some(rule)))),
         };
@@ -231,7 +244,7 @@ impl<S: OrderSession> OrderPort<S> {
         let Some(account) = account else { return Ok(false) };
         let session = self.sessions[account].get_or_insert_with(|| S::new(&connection.input));
         session.connected(&mut Cx { venue: turn.venue, account, clock: turn.clock });
-        turn.taken[account] = true;
+        *self.taken(account, turn) = true;
         connection.account = Some(account);
         Ok(true)
     }

@@ -10,6 +10,7 @@ use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
 use order_entry::soupbin::Credentials;
 
+use super::copies::{CopiesOf, TradeCopy};
 use super::named::{Answer, NamedOrder, NamedOrders, Protocol, Target, drop_copy};
 use super::ouch42::{self, Orders42};
 
@@ -94,6 +95,7 @@ pub struct Account {
     pub(super) rate: (u64, u32),
     messages: Vec<Vec<u8>>,
     drop_copies: Vec<Vec<u8>>,
+    trade_copies: [Vec<TradeCopy>; CopiesOf::ALL.len()],
     trades: TradeTotals,
     /// Orders by each of the protocols whose clients name them.
     pub(super) named: [NamedOrders; Protocol::ALL.len()],
@@ -111,6 +113,7 @@ impl Account {
             rate: (0, 0),
             messages: Vec::new(),
             drop_copies: Vec::new(),
+            trade_copies: Default::default(),
             trades: TradeTotals::default(),
             named: Default::default(),
             ouch42: Orders42::default(),
@@ -130,6 +133,11 @@ impl Account {
     /// Copies of those of them that are trades and broken trades, numbered on their own.
     pub fn drop_copies(&self) -> &[Vec<u8>] {
         &self.drop_copies
+    }
+
+    /// Copies of its trades by one protocol, and of those of them that were broken.
+    pub(crate) fn trade_copies(&self, of: CopiesOf) -> &[TradeCopy] {
+        &self.trade_copies[of.idx()]
     }
 
     /// What it bought and sold.
@@ -178,13 +186,21 @@ impl Account {
             if let Some(side) = self.named[protocol as usize].report(event.at_ns, report) {
                 self.total(report, side);
                 self.drop_copies.extend(drop_copy(event.at_ns, protocol, report));
+                let answer = self.named[protocol as usize].answers().last();
+                let copy = answer.and_then(|answer| TradeCopy::of_answer(protocol, answer));
+                self.trade_copies[CopiesOf::Named(protocol).idx()].extend(copy);
             }
             return;
         }
         let Some(message) = self.message_of(event.at_ns, report, symbol) else { return };
-        let side = self.orders.get(&Key::of(report.token())).map(|entry| entry.side.is_sale());
-        if let Some(is_sale) = side {
-            self.total(report, if is_sale { market::Side::Sell } else { market::Side::Buy });
+        let key = Key::of(report.token());
+        let side = self.orders.get(&key).map(|entry| entry.side.is_sale());
+        let side = side.map(|is_sale| if is_sale { market::Side::Sell } else { market::Side::Buy });
+        if let Some(side) = side {
+            self.total(report, side);
+            let token = self.ouch42.token_of(key);
+            let copy = token.and_then(|token| TradeCopy::of_token(event.at_ns, token, (symbol, side), report));
+            self.trade_copies[CopiesOf::Ouch42.idx()].extend(copy);
         }
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
             self.drop_copies.push(message.clone());

@@ -184,7 +184,7 @@ fn is_post_only(exec_inst: Option<&[u8]>) -> bool {
 }
 
 /// The average to the nearest unit of a [`Decimal`].
-fn average(order: &NamedOrder) -> Decimal {
+pub(super) fn average(order: &NamedOrder) -> Decimal {
     let unit = i128::from(Decimal::SCALE / Price::SCALE);
     let (paid, count) = (i128::from(order.paid) * unit, i128::from(order.executed));
     let average = (paid + count / 2).checked_div(count).unwrap_or(0);
@@ -268,10 +268,10 @@ fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns
     let (exec_type, exec_trans_type) = exec_type_of(answer.told, order, version, status);
     let (exec_id, exec_ref_id, last) = match answer.told {
         Told::Executed { qty, price, match_number, .. } => {
-            (format!("{}-{match_number}", answer.number), None, Some((qty, price)))
+            (exec_id(answer.number, match_number), None, Some((qty, price)))
         }
         Told::Broken { qty, price, match_number, fill } => {
-            let exec_ref_id = fill.map(|number| format!("{number}-{match_number}"));
+            let exec_ref_id = fill.map(|number| exec_id(number, match_number));
             (answer.number.to_string(), exec_ref_id, Some((qty, price)))
         }
         _ => (answer.number.to_string(), None, None),
@@ -369,8 +369,13 @@ const fn reject_code(reason: OrderRefusal) -> u64 {
     }
 }
 
-fn shares(count: u32) -> Decimal {
+pub(super) fn shares(count: u32) -> Decimal {
     Decimal::whole(count.into())
+}
+
+/// The identifier of an execution (17): the number of its answer, and that of the match.
+pub(super) fn exec_id(number: u64, match_number: u64) -> String {
+    format!("{number}-{match_number}")
 }
 
 fn named(order_id: u64) -> String {

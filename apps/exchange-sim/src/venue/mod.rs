@@ -14,6 +14,7 @@
 mod account;
 mod answers;
 pub(crate) mod boe;
+mod copies;
 mod entry;
 mod faults;
 pub(crate) mod fix;
@@ -32,6 +33,7 @@ use matching_engine::{
 };
 
 pub use account::{Account, AccountSettings, VenueCounts};
+pub use copies::CopiesOf;
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use named::{
     Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,

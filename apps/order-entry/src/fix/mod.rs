@@ -10,9 +10,11 @@
 
 mod client;
 pub mod codec;
+mod drop_copy;
 pub mod orders;
 pub mod session;
 mod tag;
 
 pub use client::{FixClient, FixClientConfig};
+pub use drop_copy::{CopiedSession, CopiedTrade, DropCopyEvent, FixDropCopy};
 pub use tag::tags;

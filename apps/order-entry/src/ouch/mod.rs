@@ -41,6 +41,7 @@ pub mod v50;
 pub use account::{Account, FENCE_LEN};
 pub use client::{OuchClient, OuchClientError};
 pub use client42::Ouch42Client;
+pub(crate) use client42::id_of_token;
 pub use codes::{
     AiqStrategy, BboWeight, BrokenTradeReason, CancelReason, Capacity, CrossType, CustomerType, DiscretionPriceType,
     Display, HandleInstruction, LiquidityFlag, OrderState, PostOnly, PriceType, RestateReason, Side, SystemEventCode,

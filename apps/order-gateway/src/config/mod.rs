@@ -1,5 +1,6 @@
 //! The configuration file: TOML, read strictly. Each error names line and column.
 
+mod drop_copy;
 mod ilink3;
 mod mirror;
 mod venue;
@@ -16,6 +17,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use self::drop_copy::DropCopySection;
 use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
@@ -88,15 +90,6 @@ pub struct JournalConfig {
     /// When it goes to the disk. By default timed.
     #[serde(default)]
     sync: SyncWord,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DropCopySection {
-    #[serde(deserialize_with = "endpoint")]
-    address: SocketAddrV4,
-    #[serde(default)]
-    lag_ms: Option<u32>,
 }
 
 /// The standby.
@@ -184,7 +177,6 @@ struct FeedLine {
 
 const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
-const LAG_MS: u32 = 5_000;
 const LEASE_MS: u32 = 1_000;
 const SECRET: &str = "both ends have the same file, and nobody else reads it";
 
@@ -264,7 +256,7 @@ impl Config {
     fn check(&self) -> Result<(), Problem> {
         self.venue.check()?;
         if let Some(section) = &self.drop_copy {
-            self.venue.has_drop_copy().map_err(|what| Problem::new(section.span(), what))?;
+            section.get_ref().check(section.span(), &self.venue)?;
         }
         self.journal.check()?;
         self.standby.as_ref().map_or(Ok(()), StandbyConfig::check)?;
@@ -293,11 +285,9 @@ impl Config {
         self.venue.unnamed(instruments.iter().map(|instrument| instrument.symbol))
     }
 
-    /// The drop copy, read as the venue's user.
+    /// The drop copy.
     pub fn drop_copy(&self) -> Option<DropCopyConfig> {
-        let DropCopySection { address, lag_ms } = *self.drop_copy.as_ref()?.get_ref();
-        let (credentials, lag) = (self.venue.credentials()?, Duration::from_millis(lag_ms.unwrap_or(LAG_MS).into()));
-        Some(DropCopyConfig { address, credentials, lag })
+        self.drop_copy.as_ref()?.get_ref().config(&self.venue)
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

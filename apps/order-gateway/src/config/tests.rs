@@ -1,6 +1,9 @@
+use order_entry::fix::CopiedSession;
+use order_entry::fix::session::Version;
 use order_entry::risk::Route;
 
 use super::*;
+use crate::drop_copy::DropCopyProtocol;
 
 const GOOD: &str = r#"
 limits = "limits.toml"
@@ -121,7 +124,6 @@ fn each_mistake_of_fix_is_named_with_line_and_column() {
         ("closes = \"21:00\"\n", "", (10, 9), "`opens` and `closes` go together"),
         ("heartbeat_s = 5", "capacity = \"riskless-principal\"", (9, 12), "fix42 has no such capacity"),
         ("heartbeat_s = 5", "user = \"TRADER\"", (9, 8), "fix42 has no key `user`"),
-        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "none with fix42"),
     ] {
         let text = FIX.replacen(from, to, 1);
         assert_ne!(text, FIX, "{from}");
@@ -167,7 +169,7 @@ fn each_mistake_of_boe_is_named_with_line_and_column() {
         ("customer", "agency", (11, 12), "boe3 has no such capacity"),
         ("capacity", "heartbeat_s = 2\ncapacity", (11, 15), "boe3 has no key `heartbeat_s`"),
         ("capacity", "sender = \"US\"\ncapacity", (11, 10), "boe3 has no key `sender`"),
-        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "none with boe3"),
+        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (13, 1), "copies of boe3 are by FIX"),
     ] {
         let text = BOE.replacen(from, to, 1);
         assert_ne!(text, BOE, "{from}");
@@ -219,12 +221,50 @@ fn each_mistake_of_ilink_3_is_named_with_line_and_column() {
         ("\"ilink3\"", "\"boe2\"", (8, 1), "boe2 has no key `ilink3`"),
         ("primary", "user = \"USER\"\nprimary", (6, 8), "ilink3 has no key `user`"),
         ("primary", "capacity = \"customer\"\nprimary", (6, 12), "ilink3 has no such capacity"),
-        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (18, 1), "none with ilink3"),
+        ("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\n[journal]", (18, 1), "copies of ilink3 are by FIX"),
     ] {
         let text = ILINK3.replacen(from, to, 1);
         assert_ne!(text, ILINK3, "{from}");
         let (line, column, what) = place(&text);
         assert!(what.contains(word), "{to}: {what}");
         assert_eq!((line, column), at, "{to}: {what}");
+    }
+}
+
+fn drop_copy_of(text: &str, keys: &str) -> DropCopyConfig {
+    let section = format!("[drop_copy]\naddress = \"192.0.2.1:9101\"\n{keys}\n[journal]");
+    let config = parse::<Config>(&text.replace("[journal]", &section), Config::check).unwrap();
+    config.drop_copy().unwrap()
+}
+
+#[test]
+fn drop_copy_of_ouch_50_is_its_own_and_has_no_key_of_fix() {
+    let config = drop_copy_of(GOOD, "lag_ms = 100");
+    assert!(matches!(config.protocol, DropCopyProtocol::Ouch(_)));
+    assert_eq!(config.lag, Duration::from_millis(100));
+    let text = GOOD.replace("[journal]", "[drop_copy]\naddress = \"192.0.2.1:1\"\nsender = \"FIRM\"\n[journal]");
+    assert_eq!(place(&text), (14, 10, "the drop copy of ouch50 has no key `sender`".into()));
+}
+
+#[test]
+fn drop_copy_of_fix_has_the_names_of_the_venue_but_for_its_own() {
+    let DropCopyProtocol::Fix { session, of } = drop_copy_of(FIX, "target = \"DROP\"").protocol else { panic!() };
+    assert_eq!((session.sender.as_str(), session.target.as_str()), ("FIRM", "DROP"));
+    assert_eq!((session.version, session.heartbeat_s, of), (Version::Fix42, 5, CopiedSession::Fix));
+    assert!(session.schedule.is_some());
+}
+
+#[test]
+fn drop_copies_of_the_others_are_sessions_of_fix_42_by_default() {
+    for (text, of) in [
+        (BOE.to_owned(), CopiedSession::Boe),
+        (ILINK3.to_owned(), CopiedSession::Ilink3),
+        (GOOD.replace("ouch50", "ouch42"), CopiedSession::Ouch42),
+    ] {
+        let keys = "sender = \"FIRM\"\ntarget = \"DROP\"";
+        let DropCopyProtocol::Fix { session, of: read } = drop_copy_of(&text, keys).protocol else { panic!() };
+        assert_eq!((session.version, read), (Version::Fix42, of));
+        let newer = drop_copy_of(&text, &format!("{keys}\nversion = \"fix44\"")).protocol;
+        assert!(matches!(newer, DropCopyProtocol::Fix { session, .. } if session.version == Version::Fix44));
     }
 }

@@ -8,7 +8,7 @@ use order_entry::Text;
 use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
 use order_entry::fix::orders::OrderCapacity;
 use order_entry::fix::session::{Schedule, SessionConfig, Version};
-use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::fix::{CopiedSession, FixClient, FixClientConfig};
 use order_entry::ilink3::Ilink3Client;
 use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::soupbin::{ClientConfig, Credentials};
@@ -168,6 +168,15 @@ pub enum VenueClient {
     Ilink3(Ilink3Client),
 }
 
+/// How copies of trades come.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub(super) enum CopiesBy {
+    /// As messages of OUCH 5.0, with the venue's user.
+    Ouch,
+    /// By FIX, of a session by this protocol; with that session, where it is FIX too.
+    Fix(CopiedSession, Option<SessionConfig>),
+}
+
 /// A key of the section, if it is there: its name, and where its value is.
 type Key<'a> = (&'static str, Option<&'a Spanned<String>>);
 
@@ -240,12 +249,24 @@ impl VenueConfig {
         Err(Problem::new(capacity.span(), format!("{} has no such capacity", self.protocol.get_ref().name())))
     }
 
-    /// Whether the drop copy, which is OUCH's, names the orders of this protocol.
-    pub(super) fn has_drop_copy(&self) -> Result<(), String> {
-        match self.protocol.get_ref() {
-            Protocol::Ouch50 => Ok(()),
-            other => Err(format!("the drop copy names orders by numbers of OUCH 5.0: none with {}", other.name())),
-        }
+    /// How copies of this protocol's trades come.
+    pub(super) fn copies(&self) -> CopiesBy {
+        let of = match self.protocol.get_ref() {
+            Protocol::Ouch50 => return CopiesBy::Ouch,
+            Protocol::Ouch42 => CopiedSession::Ouch42,
+            Protocol::Fix42 | Protocol::Fix44 | Protocol::Fix50 => CopiedSession::Fix,
+            Protocol::Boe2 | Protocol::Boe3 => CopiedSession::Boe,
+            Protocol::Ilink3 => CopiedSession::Ilink3,
+        };
+        let session = match self.protocol.get_ref().family() {
+            Family::Fix(version) => self.fix_session(version),
+            _ => None,
+        };
+        CopiesBy::Fix(of, session)
+    }
+
+    pub(super) fn protocol_name(&self) -> &'static str {
+        self.protocol.get_ref().name()
     }
 
     fn needs(&self, keys: &[Key<'_>]) -> Result<(), Problem> {
@@ -288,8 +309,7 @@ impl VenueConfig {
     fn check_fix<'a>(&self, texts: impl Iterator<Item = Key<'a>>) -> Result<(), Problem> {
         for (key, value) in texts {
             let Some(value) = value else { continue };
-            let text = value.get_ref();
-            if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+            if !is_fix_text(value.get_ref()) {
                 return Err(Problem::new(value.span(), format!("`{key}` must be printable ASCII, and not empty")));
             }
         }
@@ -350,16 +370,10 @@ impl VenueConfig {
         })
     }
 
-    fn fix_client(
-        &self,
-        version: Version,
-        capacity: Option<CapacityWord>,
-        instruments: Vec<Symbol>,
-        epoch_offset_ns: u64,
-    ) -> Option<VenueClient> {
+    fn fix_session(&self, version: Version) -> Option<SessionConfig> {
         let owned = |value: &Option<Spanned<String>>| text(value).map(str::to_owned);
         let hours = text(&self.opens).and_then(second_of_day).zip(text(&self.closes).and_then(second_of_day));
-        let session = SessionConfig {
+        Some(SessionConfig {
             version,
             sender: owned(&self.sender)?,
             target: owned(&self.target)?,
@@ -368,8 +382,18 @@ impl VenueConfig {
             heartbeat_s: self.heartbeat_s.as_ref().map_or(HEARTBEAT_S, |seconds| *seconds.get_ref()),
             schedule: hours.map(|(opens, closes)| Schedule::daily(opens, closes)),
             ..SessionConfig::default()
-        };
-        let (account, capacity) = (owned(&self.account), capacity.and_then(|word| word.fix(version)));
+        })
+    }
+
+    fn fix_client(
+        &self,
+        version: Version,
+        capacity: Option<CapacityWord>,
+        instruments: Vec<Symbol>,
+        epoch_offset_ns: u64,
+    ) -> Option<VenueClient> {
+        let session = self.fix_session(version)?;
+        let (account, capacity) = (text(&self.account).map(str::to_owned), capacity.and_then(|word| word.fix(version)));
         let config = FixClientConfig { session, account, capacity, instruments, epoch_offset_ns };
         Some(VenueClient::Fix(FixClient::new(config)))
     }
@@ -383,12 +407,17 @@ fn check_text((value, rule): (&Option<Spanned<String>>, &str), is_right: impl Fn
     }
 }
 
-fn text(value: &Option<Spanned<String>>) -> Option<&str> {
+/// Whether FIX takes a text as the value of a field.
+pub(super) fn is_fix_text(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+pub(super) fn text(value: &Option<Spanned<String>>) -> Option<&str> {
     value.as_ref().map(|value| value.get_ref().as_str())
 }
 
 /// The second of a day of `22:00`.
-fn second_of_day(text: &str) -> Option<u32> {
+pub(super) fn second_of_day(text: &str) -> Option<u32> {
     let (hours, minutes) = text.split_once(':')?;
     let number = |digits: &str, below: u32| {
         let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -12,10 +12,10 @@ use core::fmt;
 use arrayvec::ArrayVec;
 use market::Symbol;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Killed, Rebuild};
-use order_entry::orders::{Alarm, OrderKey, OrderTable, TradeTotals};
+use order_entry::orders::{Alarm, OrderKey, OrderTable, TradeTotals, VenueEvent, VenueMessage};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskGate, Route, StaleLimits};
 use order_entry::session::VenueSession;
-use order_entry::{ManagerConfig, OrderManager};
+use order_entry::{ManagerConfig, OrderEvents, OrderManager};
 
 use self::mass_cancel::MassCancel;
 use crate::drop_copy::{Difference, Reconciler, Trade};
@@ -81,12 +81,14 @@ pub struct CoreCounts {
     pub unwritten_refusals: u64,
     /// Messages of the venue that cannot be read and were passed over.
     pub unread: u64,
+    /// Trades that the session has missed and the drop copy had: they were booked.
+    pub missed: u64,
 }
 
 impl fmt::Display for CoreCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled, .. } = self;
-        let Self { unwritten_refusals, unread, .. } = self;
+        let Self { unwritten_refusals, unread, missed, .. } = self;
         writeln!(
             f,
             "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused, {unwritten_refusals} \
@@ -97,6 +99,9 @@ impl fmt::Display for CoreCounts {
             "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal, {unread} \
              unread"
         )?;
+        if *missed > 0 {
+            writeln!(f, "  {missed} trades missed by the session, and booked by the drop copy")?;
+        }
         write!(f, "  account: {trades}")
     }
 }
@@ -263,13 +268,33 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         reconciler.theirs(trade, known, now_ns);
     }
 
-    /// What the drop copy and the session do not agree on. New orders stop until a person has
-    /// compared, and arms.
-    pub fn poll_reconciler(&mut self, now_ns: u64) -> Option<Difference> {
-        let difference = self.reconciler.as_mut()?.poll(now_ns)?;
+    /// What the drop copy and the session do not agree on, and what a strategy is told of it. New
+    /// orders stop until a person has compared, and arms; a trade that the session has missed is
+    /// booked. Of a trade that a closed session may still bring a person hears, and nothing else
+    /// happens.
+    pub(crate) fn poll_reconciler(&mut self, now_ns: u64) -> Option<(Difference, OrderEvents)> {
+        let is_open = self.session.is_open();
+        let difference = self.reconciler.as_mut()?.poll(is_open, now_ns)?;
         self.counts.alarms += 1;
+        let events = match difference {
+            Difference::Awaited(_) => return Some((difference, OrderEvents::new())),
+            Difference::OnlyTheirs(trade) => self.book_missed(&trade, now_ns),
+            _ => OrderEvents::new(),
+        };
         self.disarm(now_ns);
-        Some(difference)
+        Some((difference, events))
+    }
+
+    /// Books a trade that the session has missed, or takes one back. Where the session brings it
+    /// after all, the order knows the execution.
+    fn book_missed(&mut self, trade: &Trade, now_ns: u64) -> OrderEvents {
+        let Trade { id, exec, terms } = *trade;
+        let event = match terms {
+            Some((qty, price)) => VenueEvent::Filled { exec, qty, price },
+            None => VenueEvent::Busted { exec },
+        };
+        self.counts.missed += 1;
+        self.manager.take(0, &VenueMessage::answer(OrderKey::Client(id), event), now_ns)
     }
 
     /// Trades that the session and the drop copy both had.

@@ -1,59 +1,154 @@
-//! The drop copy over SoupBinTCP: its connection, and the trades that it brings.
+//! The drop copy's connection, and the trades that it brings.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use market::Price;
-use order_entry::orders::ExecId;
-use order_entry::ouch::v50::Outbound;
-use order_entry::session::Output;
-use order_entry::soupbin::{Client, ClientConfig, ClientEvent, Credentials, SessionId};
+use order_entry::fix::session::SessionConfig;
+use order_entry::fix::{CopiedSession, DropCopyEvent, FixDropCopy};
+use order_entry::soupbin::Credentials;
 
+use super::ouch::OuchCopies;
 use super::reconciler::Trade;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 
 const RETRY_NS: u64 = 1_000_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 const READ_LEN: usize = 16 * 1_024;
-/// Bytes that may wait: a login, and heartbeats of three bytes a second.
-const OUT_MAX: usize = 256;
+/// Bytes that may wait: a login, heartbeats, requests for messages again.
+const OUT_MAX: usize = 4_096;
 
-/// Where the drop copy is, and who reads it.
-#[derive(Clone, Copy, Debug)]
+/// Where the drop copy is, and how it speaks.
+#[derive(Clone, Debug)]
 pub struct DropCopyConfig {
     /// Its address.
     pub address: SocketAddrV4,
-    /// User and password.
-    pub credentials: Credentials,
+    /// Its protocol, and who reads it.
+    pub protocol: DropCopyProtocol,
     /// A trade of one side alone is a difference after this time, and so is a drop copy without a
     /// connection. By default 5 s.
     pub lag: Duration,
 }
 
+/// How a drop copy speaks.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum DropCopyProtocol {
+    /// OUCH 5.0 over SoupBinTCP, with the venue's user.
+    Ouch(Credentials),
+    /// FIX, for the orders of a session by whatever protocol.
+    Fix {
+        /// Names, version, heartbeats, hours.
+        session: SessionConfig,
+        /// By which protocol the orders were entered.
+        of: CopiedSession,
+    },
+}
+
+/// What a session of copies says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Copied {
+    LoggedIn,
+    Trade(Trade),
+    /// The connection has told what the next one needs, and is over.
+    TryAgain,
+}
+
+/// A session of copies, whatever its protocol.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum Copies {
+    Ouch(OuchCopies),
+    Fix(FixDropCopy),
+}
+
+impl Copies {
+    fn new(protocol: DropCopyProtocol, epoch_offset_ns: u64) -> Self {
+        match protocol {
+            DropCopyProtocol::Ouch(credentials) => Self::Ouch(OuchCopies::new(credentials)),
+            DropCopyProtocol::Fix { session, of } => Self::Fix(FixDropCopy::new(session, of, epoch_offset_ns)),
+        }
+    }
+
+    fn connected(&mut self, now_ns: u64) -> bool {
+        match self {
+            Self::Ouch(copies) => copies.connected(now_ns),
+            Self::Fix(copies) => {
+                copies.connected(now_ns);
+                true
+            }
+        }
+    }
+
+    fn disconnected(&mut self) {
+        match self {
+            Self::Ouch(copies) => copies.disconnected(),
+            Self::Fix(copies) => copies.disconnected(),
+        }
+    }
+
+    /// Takes bytes from the front of `input`; `None` where they are used up.
+    fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<Copied>, String> {
+        match self {
+            Self::Ouch(copies) => copies.receive(now_ns, input),
+            Self::Fix(copies) => loop {
+                return Ok(match copies.receive(now_ns, input).map_err(|error| error.to_string())? {
+                    None => None,
+                    Some(DropCopyEvent::LoggedOn) => Some(Copied::LoggedIn),
+                    Some(DropCopyEvent::Trade(it)) => {
+                        Some(Copied::Trade(Trade { id: it.id, exec: it.exec, terms: it.terms }))
+                    }
+                    Some(DropCopyEvent::NumberUsed) => Some(Copied::TryAgain),
+                    Some(_) => continue,
+                });
+            },
+        }
+    }
+
+    fn tick(&mut self, now_ns: u64) -> Result<(), String> {
+        match self {
+            Self::Ouch(copies) => copies.tick(now_ns),
+            Self::Fix(copies) => copies.tick(now_ns).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn to_send(&self) -> &[u8] {
+        match self {
+            Self::Ouch(copies) => copies.to_send(),
+            Self::Fix(copies) => copies.to_send(),
+        }
+    }
+
+    fn sent(&mut self, len: usize) {
+        match self {
+            Self::Ouch(copies) => copies.sent(len),
+            Self::Fix(copies) => copies.sent(len),
+        }
+    }
+}
+
 /// A connection to the drop copy, made again when it breaks.
 #[derive(Debug)]
 pub struct DropCopyLine {
-    config: DropCopyConfig,
-    client: Client,
+    address: SocketAddrV4,
+    lag: Duration,
+    copies: Copies,
     stream: Option<Box<dyn Stream>>,
     attempt: Option<Attempt>,
-    /// Bytes that wait for the connection.
-    out: Vec<u8>,
     retry_ns: u64,
     /// Since when there is no session; `None` while there is one, and after it was told.
     absent_since_ns: Option<u64>,
 }
 
 impl DropCopyLine {
-    /// A line that is not connected.
-    pub fn new(config: DropCopyConfig, now_ns: u64) -> Self {
-        let client = Client::new(ClientConfig::new(config.credentials));
+    /// A line that is not connected. `epoch_offset_ns` is added to the clock of the calls for UTC.
+    pub fn new(config: DropCopyConfig, now_ns: u64, epoch_offset_ns: u64) -> Self {
+        let DropCopyConfig { address, protocol, lag } = config;
         Self {
-            config,
-            client,
+            address,
+            lag,
+            copies: Copies::new(protocol, epoch_offset_ns),
             stream: None,
             attempt: None,
-            out: Vec::new(),
             retry_ns: 0,
             absent_since_ns: Some(now_ns),
         }
@@ -61,7 +156,7 @@ impl DropCopyLine {
 
     /// How long a side may lag.
     pub fn lag_ns(&self) -> u64 {
-        u64::try_from(self.config.lag.as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.lag.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// One turn: `take` gets each trade. An error is what a person should see.
@@ -69,13 +164,24 @@ impl DropCopyLine {
         if self.stream.is_none() {
             self.connect(now_ns, host);
         }
-        if let Err(why) = self.exchange(now_ns, take) {
-            self.stream = None;
-            self.client.disconnected();
-            self.absent_since_ns = self.absent_since_ns.or(Some(now_ns));
-            return Err(format!("the drop copy's connection has ended: {why}"));
+        match self.exchange(now_ns, take) {
+            Ok(true) => Ok(()),
+            // What the venue has told is no news for people.
+            Ok(false) => {
+                self.close(now_ns);
+                Ok(())
+            }
+            Err(why) => {
+                self.close(now_ns);
+                Err(format!("the drop copy's connection has ended: {why}"))
+            }
         }
-        Ok(())
+    }
+
+    fn close(&mut self, now_ns: u64) {
+        self.stream = None;
+        self.copies.disconnected();
+        self.absent_since_ns = self.absent_since_ns.or(Some(now_ns));
     }
 
     /// Whether the drop copy has been away for longer than a side may lag; told once.
@@ -92,81 +198,50 @@ impl DropCopyLine {
     fn connect(&mut self, now_ns: u64, host: &dyn Host) {
         if self.attempt.is_none() && now_ns >= self.retry_ns {
             self.retry_ns = now_ns.saturating_add(RETRY_NS);
-            self.attempt = Attempt::begin(host, self.config.address, CONNECT_TIMEOUT).ok();
+            self.attempt = Attempt::begin(host, self.address, CONNECT_TIMEOUT).ok();
         }
         let stream = match self.attempt.take().map(|attempt| attempt.poll(now_ns)) {
             Some(Ok(Attempted::Open(stream))) => stream,
             Some(Ok(Attempted::Waiting(attempt))) => return self.attempt = Some(attempt),
             Some(Err(_)) | None => return,
         };
-        let mut room = [0; 64];
-        let mut output = Output::new(&mut room);
-        let login = match self.client.session() {
-            // From the day's first trade.
-            session if session.is_blank() => self.client.connect(now_ns, SessionId::BLANK, 1, &mut output),
-            _ => self.client.reconnect(now_ns, &mut output),
-        };
         // What fails here is tried again.
-        if login.is_ok() {
+        if self.copies.connected(now_ns) {
             self.stream = Some(stream);
-            self.out.clear();
-            self.out.extend_from_slice(output.written());
         }
     }
 
-    fn exchange(&mut self, now_ns: u64, mut take: impl FnMut(Trade)) -> Result<(), String> {
-        let Some(stream) = &mut self.stream else { return Ok(()) };
-        let (mut buffer, mut room) = ([0; READ_LEN], [0; 64]);
+    /// Whether the connection goes on.
+    fn exchange(&mut self, now_ns: u64, mut take: impl FnMut(Trade)) -> Result<bool, String> {
+        let Some(stream) = &mut self.stream else { return Ok(true) };
+        let mut buffer = [0; READ_LEN];
         match stream.read(&mut buffer) {
             Ok(0) => return Err("the venue closed it".to_owned()),
             Ok(len) => {
                 let mut input = &buffer[..len];
-                while let Some(event) = self.client.receive(now_ns, &mut input).map_err(|error| error.to_string())? {
-                    match event {
-                        ClientEvent::LoggedIn { .. } => self.absent_since_ns = None,
-                        ClientEvent::LoginRejected(reason) => return Err(format!("the login was refused: {reason:?}")),
-                        ClientEvent::Sequenced { message, .. } => read(message)?.into_iter().for_each(&mut take),
-                        _ => (),
+                while let Some(copied) = self.copies.receive(now_ns, &mut input)? {
+                    match copied {
+                        Copied::LoggedIn => self.absent_since_ns = None,
+                        Copied::Trade(trade) => take(trade),
+                        Copied::TryAgain => return Ok(false),
                     }
                 }
             }
             Err(error) if is_nothing(&error) => (),
             Err(error) => return Err(error.to_string()),
         }
-        let mut output = Output::new(&mut room);
-        self.client.tick(now_ns, &mut output).map_err(|error| error.to_string())?;
-        self.out.extend_from_slice(output.written());
-        if self.out.len() > OUT_MAX {
+        self.copies.tick(now_ns)?;
+        let out = self.copies.to_send();
+        if out.len() > OUT_MAX {
             return Err("the venue takes no heartbeats".to_owned());
         }
-        if !self.out.is_empty() {
-            match stream.write(&self.out) {
-                Ok(len) => drop(self.out.drain(..len)),
+        if !out.is_empty() {
+            match stream.write(out) {
+                Ok(len) => self.copies.sent(len),
                 Err(error) if is_nothing(&error) => (),
                 Err(error) => return Err(error.to_string()),
             }
         }
-        Ok(())
+        Ok(true)
     }
-}
-
-/// The trade in a message; `None` for other messages.
-fn read(message: &[u8]) -> Result<Option<Trade>, String> {
-    let (message, _) = Outbound::parse(message).map_err(|error| error.to_string())?;
-    Ok(match message {
-        Outbound::OrderExecuted(executed) => {
-            let price = i64::try_from(executed.price.get()).map_err(|_| "a price has more than 63 bits".to_owned())?;
-            Some(Trade {
-                id: executed.user_ref.get().into(),
-                exec: ExecId::from_number(executed.match_number.get()),
-                terms: Some((executed.quantity.get(), Price(price))),
-            })
-        }
-        Outbound::BrokenTrade(broken) => Some(Trade {
-            id: broken.user_ref.get().into(),
-            exec: ExecId::from_number(broken.match_number.get()),
-            terms: None,
-        }),
-        _ => None,
-    })
 }

@@ -22,7 +22,10 @@ pub struct Trade {
 /// What the two streams do not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The drop copy has a trade that the session has not brought.
+    /// The drop copy has a trade that the session has not brought, and is closed: when it opens it
+    /// may bring the trade.
+    Awaited(Trade),
+    /// The drop copy has a trade that the session has not brought, although it is open.
     OnlyTheirs(Trade),
     /// The session brought a trade that the drop copy lacks: it lags, or is wrong.
     OnlyOurs(Trade),
@@ -35,7 +38,8 @@ pub enum Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, trade) = match self {
-            Self::OnlyTheirs(trade) => ("the drop copy alone has a trade of order", trade),
+            Self::Awaited(trade) => ("while the session is closed, the drop copy has a trade of order", trade),
+            Self::OnlyTheirs(trade) => ("the session has missed a trade, which the drop copy has, of order", trade),
             Self::OnlyOurs(trade) => ("the drop copy lacks, or is late with, a trade of order", trade),
             Self::Terms(trade) => ("the drop copy has other terms of a trade of order", trade),
             Self::TooMany => return write!(f, "{WAITING_MAX} trades wait for the drop copy's"),
@@ -53,6 +57,8 @@ struct Waiting {
     trade: Trade,
     is_ours: bool,
     since_ns: u64,
+    /// A person knows of it.
+    is_told: bool,
 }
 
 /// The trades that one side has told, and the other has not. Memory is allocated at the start.
@@ -60,6 +66,8 @@ struct Waiting {
 pub struct Reconciler {
     lag_ns: u64,
     waiting: Vec<Waiting>,
+    /// Since when the session is open.
+    open_since_ns: Option<u64>,
     found: Option<Difference>,
     matched: u64,
 }
@@ -67,7 +75,7 @@ pub struct Reconciler {
 impl Reconciler {
     /// One that calls it a difference when a trade has waited for `lag_ns`.
     pub fn new(lag_ns: u64) -> Self {
-        Self { lag_ns, waiting: Vec::with_capacity(WAITING_MAX), found: None, matched: 0 }
+        Self { lag_ns, waiting: Vec::with_capacity(WAITING_MAX), open_since_ns: None, found: None, matched: 0 }
     }
 
     /// The session brought a trade. Costs a look at each trade that waits: few.
@@ -100,20 +108,31 @@ impl Reconciler {
         } else if self.waiting.len() == WAITING_MAX {
             self.found = self.found.or(Some(Difference::TooMany));
         } else {
-            self.waiting.push(Waiting { trade, is_ours, since_ns: now_ns });
+            self.waiting.push(Waiting { trade, is_ours, since_ns: now_ns, is_told: false });
         }
     }
 
-    /// The next difference; each is told once. The oldest trade waits in front: one compare.
-    pub fn poll(&mut self, now_ns: u64) -> Option<Difference> {
+    /// The next difference; each is told once. The oldest trade waits in front: one compare, while
+    /// the session is open.
+    ///
+    /// A session that opens brings what it has missed while it was closed. So a trade of the drop
+    /// copy alone is one that the session has missed when the session has been open for the lag.
+    pub fn poll(&mut self, is_open: bool, now_ns: u64) -> Option<Difference> {
+        self.open_since_ns = is_open.then(|| self.open_since_ns.unwrap_or(now_ns));
         if self.found.is_some() {
             return self.found.take();
         }
-        let oldest = self.waiting.first()?;
-        if now_ns.saturating_sub(oldest.since_ns) < self.lag_ns {
-            return None;
+        let is_over = |since_ns: u64| now_ns.saturating_sub(since_ns) >= self.lag_ns;
+        let has_brought_all = self.open_since_ns.is_some_and(is_over);
+        let late = self.waiting.iter().take_while(|waiting| is_over(waiting.since_ns));
+        let is_due = |waiting: &Waiting| waiting.is_ours || has_brought_all || !(is_open || waiting.is_told);
+        let (place, _) = late.enumerate().find(|(_, waiting)| is_due(waiting))?;
+        let Waiting { trade, is_ours, .. } = self.waiting[place];
+        if !is_ours && !has_brought_all {
+            self.waiting[place].is_told = true;
+            return Some(Difference::Awaited(trade));
         }
-        let Waiting { trade, is_ours, .. } = self.waiting.remove(0);
+        self.waiting.remove(place);
         Some(if is_ours { Difference::OnlyOurs(trade) } else { Difference::OnlyTheirs(trade) })
     }
 
@@ -145,18 +164,19 @@ mod tests {
         reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 10);
         reconciler.theirs(trade(2, 100), None, 10);
         reconciler.ours(trade(2, 100), 20);
-        assert_eq!((reconciler.matched(), reconciler.poll(u64::MAX)), (2, None));
+        assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (2, None));
     }
 
     #[test]
     fn trade_of_one_side_alone_is_a_difference_after_the_lag_and_once() {
         let mut reconciler = Reconciler::new(LAG_NS);
+        assert_eq!(reconciler.poll(true, 0), None);
         reconciler.ours(trade(1, 100), 0);
         reconciler.theirs(trade(2, 50), None, 1);
-        assert_eq!(reconciler.poll(LAG_NS - 1), None);
-        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
-        assert_eq!(reconciler.poll(LAG_NS + 1), Some(Difference::OnlyTheirs(trade(2, 50))));
-        assert_eq!(reconciler.poll(u64::MAX), None);
+        assert_eq!(reconciler.poll(true, LAG_NS - 1), None);
+        assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
+        assert_eq!(reconciler.poll(true, LAG_NS + 1), Some(Difference::OnlyTheirs(trade(2, 50))));
+        assert_eq!(reconciler.poll(true, u64::MAX), None);
     }
 
     #[test]
@@ -164,31 +184,56 @@ mod tests {
         let mut reconciler = Reconciler::new(LAG_NS);
         reconciler.ours(trade(1, 100), 0);
         reconciler.theirs(trade(1, 99), Some(trade(1, 100)), 0);
-        assert_eq!(reconciler.poll(0), Some(Difference::Terms(trade(1, 99))));
+        assert_eq!(reconciler.poll(true, 0), Some(Difference::Terms(trade(1, 99))));
         reconciler.theirs(trade(2, 99), Some(trade(2, 100)), 0);
-        assert_eq!(reconciler.poll(0), Some(Difference::Terms(trade(2, 99))));
+        assert_eq!(reconciler.poll(true, 0), Some(Difference::Terms(trade(2, 99))));
     }
 
     #[test]
     fn trade_of_before_a_restart_is_known_and_does_not_wait() {
         let mut reconciler = Reconciler::new(LAG_NS);
         reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 0);
-        assert_eq!((reconciler.matched(), reconciler.poll(u64::MAX)), (1, None));
+        assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (1, None));
     }
 
     #[test]
     fn bust_and_its_trade_are_two() {
         let (mut reconciler, bust) = (Reconciler::new(LAG_NS), Trade { terms: None, ..trade(1, 100) });
+        assert_eq!(reconciler.poll(true, 0), None);
         reconciler.ours(trade(1, 100), 0);
         reconciler.theirs(bust, Some(trade(1, 100)), 0);
-        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
-        assert_eq!(reconciler.poll(LAG_NS), Some(Difference::OnlyTheirs(bust)));
+        assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
+        assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyTheirs(bust)));
     }
 
     #[test]
     fn more_trades_than_there_is_room_for_are_a_difference() {
         let mut reconciler = Reconciler::new(LAG_NS);
         (0..=WAITING_MAX as u64).for_each(|id| reconciler.ours(trade(id, 1), 0));
-        assert_eq!(reconciler.poll(0), Some(Difference::TooMany));
+        assert_eq!(reconciler.poll(true, 0), Some(Difference::TooMany));
+    }
+
+    #[test]
+    fn trade_of_a_closed_session_is_awaited_and_missed_only_when_the_session_has_been_open_for_the_lag() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.theirs(trade(1, 100), None, 0);
+        reconciler.ours(trade(2, 50), 1);
+        assert_eq!(reconciler.poll(false, LAG_NS), Some(Difference::Awaited(trade(1, 100))));
+        // What waits for the session hides no other difference.
+        assert_eq!(reconciler.poll(false, 3 * LAG_NS), Some(Difference::OnlyOurs(trade(2, 50))));
+        assert_eq!(reconciler.poll(false, 3 * LAG_NS), None);
+        assert_eq!(reconciler.poll(true, 3 * LAG_NS), None);
+        assert_eq!(reconciler.poll(true, 4 * LAG_NS - 1), None);
+        assert_eq!(reconciler.poll(true, 4 * LAG_NS), Some(Difference::OnlyTheirs(trade(1, 100))));
+        assert_eq!(reconciler.poll(true, u64::MAX), None);
+    }
+
+    #[test]
+    fn trade_that_the_session_brings_when_it_opens_is_matched() {
+        let mut reconciler = Reconciler::new(LAG_NS);
+        reconciler.theirs(trade(1, 100), None, 0);
+        assert_eq!(reconciler.poll(false, LAG_NS), Some(Difference::Awaited(trade(1, 100))));
+        reconciler.ours(trade(1, 100), 2 * LAG_NS);
+        assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (1, None));
     }
 }

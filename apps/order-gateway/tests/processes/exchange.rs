@@ -5,7 +5,9 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use exchange_sim::{AccountSettings, BoeVersion, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use exchange_sim::{
+    AccountSettings, BoeVersion, CopiesOf, Exchange, FaultPlan, SendSockets, Served, Serving, Settings,
+};
 use market::{Price, Symbol};
 use wirepath::worker::StopFlag;
 
@@ -29,6 +31,8 @@ pub struct Running {
     pub boe3: SocketAddr,
     pub ilink3: SocketAddr,
     pub drop_copy: SocketAddr,
+    /// Copies by FIX, of each of [`CopiesOf::ALL`].
+    pub copies: [SocketAddr; CopiesOf::ALL.len()],
     /// The instrument that everybody trades, and its price.
     pub instrument: (Symbol, Price),
     stop: StopFlag,
@@ -57,11 +61,12 @@ impl Running {
         let ouch42 = exchange.open_ouch42(serving.orders).unwrap();
         let [boe2, boe3] = [BoeVersion::V2, BoeVersion::V3].map(|of| exchange.open_boe(serving.orders, of).unwrap());
         let ilink3 = exchange.open_ilink3(serving.orders).unwrap();
+        let copies = CopiesOf::ALL.map(|(_, of)| exchange.open_copies(serving.orders, of).unwrap());
         let instrument = exchange.listing()[0];
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
-        Self { orders, ouch42, fix, boe2, boe3, ilink3, drop_copy, instrument, stop, thread }
+        Self { orders, ouch42, fix, boe2, boe3, ilink3, drop_copy, copies, instrument, stop, thread }
     }
 
     /// The account's numbered messages so far. Nobody may be logged in.

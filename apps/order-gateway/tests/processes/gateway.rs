@@ -14,15 +14,15 @@ use market::{Capacity, Locate, Price, Symbol};
 use order_entry::ManagerConfig;
 use order_entry::Text;
 use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
-use order_entry::fix::session::SessionConfig;
-use order_entry::fix::{FixClient, FixClientConfig};
+use order_entry::fix::session::{SessionConfig, Version};
+use order_entry::fix::{CopiedSession, FixClient, FixClientConfig};
 use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
 use order_entry::journal::Journal;
 use order_entry::ouch::{Capacity as OrderCapacity, Ouch42Client, OuchClient};
 use order_entry::risk::Route;
 use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
-use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine};
+use order_gateway::drop_copy::{DropCopyConfig, DropCopyLine, DropCopyProtocol};
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold};
@@ -110,9 +110,34 @@ pub fn start_by(protocol: Protocol, exchange: &Running, path: &Path, mode: Mode,
         symbol.as_str(),
         price.0,
         words_of(mode),
-        exchange.drop_copy
+        copies_of(protocol, exchange)
     );
     command(Command::new(env::current_exe().unwrap()), order)
+}
+
+/// Where the copies of the protocol's trades are.
+fn copies_of(protocol: Protocol, exchange: &Running) -> SocketAddr {
+    let [ouch42, fix, boe2, boe3, ilink3] = exchange.copies;
+    match protocol {
+        Protocol::Ouch => exchange.drop_copy,
+        Protocol::Ouch42 => ouch42,
+        Protocol::Fix => fix,
+        Protocol::Boe2 => boe2,
+        Protocol::Boe3 => boe3,
+        Protocol::Ilink3 => ilink3,
+    }
+}
+
+fn copies_by(protocol: &str) -> DropCopyProtocol {
+    let of = match protocol {
+        "Ouch" => return DropCopyProtocol::Ouch(Credentials::new(USER, PASSWORD).unwrap()),
+        "Ouch42" => CopiedSession::Ouch42,
+        "Boe2" | "Boe3" => CopiedSession::Boe,
+        "Ilink3" => CopiedSession::Ilink3,
+        _ => CopiedSession::Fix,
+    };
+    // As the drop copies of Cboe and CME.
+    DropCopyProtocol::Fix { session: SessionConfig { version: Version::Fix42, ..fix_config() }, of }
 }
 
 /// Holds the mirror at `path` in a namespace.
@@ -209,13 +234,11 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::new(listen(LINK).unwrap(), lease, 0));
     let standby = standby.or_else(|| mirrored(mode));
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
-    let credentials = Credentials::new(USER, PASSWORD).unwrap();
-    let copies = DropCopyConfig { address: copies, credentials, lag: Duration::from_secs(5) };
+    let copies = DropCopyConfig { address: copies, protocol: copies_by(protocol), lag: Duration::from_secs(5) };
     let mut run = Run::new(gateway, line, Box::new(kernel));
     (run.feed, run.standby) = (feed, standby);
-    // The drop copy has the names of orders of OUCH 5.0.
-    if is_active && protocol == "Ouch" {
-        run.compare_with(DropCopyLine::new(copies, kernel.now_ns()));
+    if is_active {
+        run.compare_with(DropCopyLine::new(copies, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
     run.run(
         |gateway| !is_active && gateway.core().session().is_open() && !gateway.core().orders().live().any(is_open),

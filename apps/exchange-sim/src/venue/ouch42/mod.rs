@@ -13,6 +13,7 @@ use order_entry::ouch::v42::{
 use order_entry::ouch::v50::{self, Field};
 use order_entry::ouch::{BboWeight, OuchError, RejectReason, RejectReason42, TimeInForce};
 
+use super::account::Key;
 use super::{Effect, Venue};
 
 /// The index of these orders. The venue takes it of no client of 5.0.
@@ -73,6 +74,11 @@ impl Venue {
 impl Orders42 {
     pub(super) fn messages(&self) -> &[Vec<u8>] {
         &self.messages
+    }
+
+    /// The client's token of an order; none where it did not come by OUCH 4.2.
+    pub(super) fn token_of(&self, key: Key) -> Option<&[u8]> {
+        (key.idx == IDX).then(|| self.details(key.number))?.map(|details| &details.token.0[..])
     }
 
     /// Takes the next number for a token; none where that was used.

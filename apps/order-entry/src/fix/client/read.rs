@@ -201,14 +201,14 @@ fn venue_id(order_id: &[u8]) -> u64 {
     })
 }
 
-fn shares(tag: u32, value: Option<Decimal>) -> Result<u32, Defect> {
+pub(in crate::fix) fn shares(tag: u32, value: Option<Decimal>) -> Result<u32, Defect> {
     let value = value.ok_or(Defect { tag, reason: Reason::Missing })?;
     let whole = value.integer().and_then(|whole| u32::try_from(whole).ok());
     whole.ok_or(Defect { tag, reason: Reason::Value })
 }
 
 /// The price to the nearest ten-thousandth: an average of a venue may have more decimals.
-fn to_price(tag: u32, value: Option<Decimal>) -> Result<Price, Defect> {
+pub(in crate::fix) fn to_price(tag: u32, value: Option<Decimal>) -> Result<Price, Defect> {
     let Decimal(value) = value.ok_or(Defect { tag, reason: Reason::Missing })?;
     let unit = Decimal::SCALE / Price::SCALE;
     let nearest = value.checked_add(unit / 2).filter(|_| value >= 0).map(|value| Price(value / unit));

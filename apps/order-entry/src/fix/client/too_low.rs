@@ -6,7 +6,7 @@ use crate::fix::codec::parse_number;
 /// that it names as the next, where it names one. FIX has no field for either, and prescribes the
 /// words "MsgSeqNum too low, expecting X but received Y"; venues vary them, so any words count that
 /// call a number low, or an expected one.
-pub(super) fn too_low(text: &[u8]) -> Option<Option<u64>> {
+pub(in crate::fix) fn too_low(text: &[u8]) -> Option<Option<u64>> {
     let text = text.to_ascii_lowercase();
     let is_of_numbers = [&b"seq"[..], b"sequence"].iter().any(|word| find(&text, word).is_some());
     let expected = find(&text, b"expect").and_then(|at| first_number(&text[at..]));

@@ -13,6 +13,8 @@
 
 mod read;
 mod token;
+
+pub(crate) use token::id_of as id_of_token;
 mod venue;
 
 use market::{Price, Symbol};

@@ -15,7 +15,7 @@ pub(super) fn of_id(id: u64) -> Text<LEN> {
 }
 
 /// The client id in a token; 0, which no order has, where it is not one of ours.
-pub(super) fn id_of(token: &Text<LEN>) -> u64 {
+pub(crate) fn id_of(token: &Text<LEN>) -> u64 {
     let is_ours = token.0.iter().all(u8::is_ascii_digit);
     if is_ours { token.0.iter().fold(0, |id, digit| id * 10 + u64::from(digit - b'0')) } else { 0 }
 }
