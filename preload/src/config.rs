@@ -17,6 +17,7 @@ use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 
 use crate::engine::options::Interface;
 use crate::engine::table::{self, ENGINES_MAX};
+use crate::engine::thread;
 use crate::sys;
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
@@ -125,7 +126,7 @@ pub(crate) fn engines() -> usize {
 /// The system's limits of socket options, and the index of our interface.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
-    SYSTEM.get_or_init(|| {
+    thread::once(&SYSTEM, || {
         let default = System::default();
         let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
         let interface = get().map_or("", |config| config.port.interface());
@@ -173,11 +174,13 @@ static STANDARD_ERROR: Mutex<Option<[u64; 3]>> = Mutex::new(None);
 /// file there by `dup2`, as it does with its log. A file that merely gets the number, because it is
 /// the lowest one that is free, is none: our lines would damage it.
 pub(crate) fn note_standard_error() {
-    *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = sys::identity(2);
+    thread::uninterrupted(|| {
+        *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = sys::identity(2);
+    });
 }
 
 fn is_standard_error() -> bool {
-    let is = *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner);
+    let is = thread::uninterrupted(|| *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner));
     is.is_some() && sys::identity(2) == is
 }
 
@@ -210,7 +213,7 @@ fn apply(policy: Policy, why: impl Display) {
 pub(crate) fn is_panic_asked_for(place: &str) -> bool {
     static IS_A_TEST: OnceLock<bool> = OnceLock::new();
     let asked = || env::var_os("WIREPATH_TEST_PANIC");
-    *IS_A_TEST.get_or_init(|| asked().is_some()) && asked().is_some_and(|asked| asked == place)
+    *thread::once(&IS_A_TEST, || asked().is_some()) && asked().is_some_and(|asked| asked == place)
 }
 
 /// Whether a program that started this one has opened the interface.
@@ -258,7 +261,7 @@ static HAS_UNSAID: AtomicBool = AtomicBool::new(false);
 /// The program has made a socket: prints the error in the settings, once.
 pub(crate) fn say_unsaid() {
     if HAS_UNSAID.load(Ordering::Acquire) && HAS_UNSAID.swap(false, Ordering::AcqRel) {
-        let why = UNSAID.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let why = thread::uninterrupted(|| UNSAID.lock().unwrap_or_else(PoisonError::into_inner).take());
         apply(Policy::Warn, why.unwrap_or_default());
     }
 }

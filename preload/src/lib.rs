@@ -15,7 +15,7 @@
 //!                          meanwhile
 //!                 ▼
 //!   address, config, sys   words of the ABI, the environment, system calls; probe: whether memory of
-//!                          the program is there
+//!                          the program is there; heap: memory apart from the program's `malloc`
 //! ```
 //!
 //! Each descriptor of the program is also a socket of the kernel, its twin: so the kernel gives out
@@ -33,6 +33,8 @@ mod background;
 mod calls;
 mod config;
 mod engine;
+#[allow(unsafe_code)]
+mod heap;
 #[allow(unsafe_code)]
 mod probe;
 #[allow(unsafe_code)]

@@ -7,11 +7,12 @@
 //! descriptors, so its `close` and `dup` must not be recorded.
 //!
 //! Invariants:
-//! 1. The handlers of `fork` are functions of ours that stay in memory, because the library is
-//!    never unloaded.
+//! 1. The handlers of `fork`, of the exit and of a thread's end are functions of ours that stay in
+//!    memory, because the library is never unloaded.
 
 use core::cell::Cell;
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use crate::abi::stdio::{self, StreamTable};
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::{Engine, sets, table, thread};
-use crate::{background, calls, config, engine, sys};
+use crate::{background, calls, config, engine, heap, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
@@ -39,6 +40,30 @@ pub(crate) fn begin() {
     unsafe { libc::atexit(at_exit) };
     // SAFETY: invariant 1.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
+}
+
+/// This thread has something of ours that is to be given back when it ends. `false`: libc does not
+/// tell us of the end.
+///
+/// Libc tells by a key of which the thread has a value. A thread-local that must be dropped would
+/// do it too, but libc registers that in memory of the program's `malloc`; the first 32 keys take
+/// none.
+pub(crate) fn expect_end_of_thread() -> bool {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = thread::once(&KEY, || {
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_end_of_thread)) };
+        (made == 0).then_some(key)
+    });
+    // SAFETY: the key is ours, and its value is never followed.
+    key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, core::ptr::without_provenance(1)) == 0 })
+}
+
+/// A thread ends. Other destructors may still make calls.
+extern "C" fn at_end_of_thread(_: *mut c_void) {
+    thread::close_eventfd();
+    heap::end_thread();
 }
 
 /// When the program ends, data that its sockets have taken is sent first, as the kernel would, and
@@ -110,14 +135,19 @@ const ENTERED_WITHIN: Duration = Duration::from_millis(500);
 /// The longest delay of an exit.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
-/// What is held from before a `fork` until after it, so that no other thread is within it: all
-/// locked engines, the locked table of epoll sets and that of streams. The first ones are left
-/// last, because an engine that is left looks into the table of sets.
+/// What is held from before a `fork` until after it, so that no other thread is within it: the heap
+/// in any case, and where the process has an engine, what belongs to that.
 struct Held {
+    of_engines: Option<HeldOfEngines>,
+    _signals: BlockedSignals,
+}
+
+/// All locked engines, the locked table of epoll sets and that of streams. The first ones are left
+/// last, because an engine that is left looks into the table of sets.
+struct HeldOfEngines {
     streams: StreamTable,
     sets: MutexGuard<'static, OpenFiles>,
     engines: Engines,
-    _signals: BlockedSignals,
 }
 
 /// The signals of programs, blocked: one that comes stays pending, and is the parent's alone. One
@@ -137,32 +167,42 @@ impl Drop for BlockedSignals {
 }
 
 thread_local! {
-    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    /// To be dropped by hand: libc would take memory in order to note that it must be dropped.
+    static HELD: Cell<Option<ManuallyDrop<Held>>> = const { Cell::new(None) };
+}
+
+/// Unlocks the heap, and returns what else is held.
+fn take_held() -> Option<Held> {
+    let held = HELD.try_with(Cell::take).ok().flatten()?;
+    heap::unlock_after_fork();
+    Some(ManuallyDrop::into_inner(held))
 }
 
 extern "C" fn before_fork() {
-    if is_owner() && !thread::is_inside() {
-        let signals = BlockedSignals::begin();
+    let signals = BlockedSignals::begin();
+    let of_engines = (is_owner() && !thread::is_inside()).then(|| {
         let mut engines = Engines::enter(engine::all());
         calls::listener::leave_listeners(&mut engines);
-        let held = Held { streams: stdio::lock_streams(), sets: sets::lock(), engines, _signals: signals };
-        let _ = HELD.try_with(|place| place.set(Some(held)));
-    }
+        HeldOfEngines { streams: stdio::lock_streams(), sets: sets::lock(), engines }
+    });
+    heap::lock_for_fork();
+    let held = ManuallyDrop::new(Held { of_engines, _signals: signals });
+    let _ = HELD.try_with(|place| place.set(Some(held)));
 }
 
 extern "C" fn after_fork() {
-    let _ = HELD.try_with(Cell::take);
+    drop(take_held());
 }
 
 extern "C" fn after_fork_in_child() {
-    let Some(held) = HELD.try_with(Cell::take).ok().flatten() else { return };
     // The signals are dropped last.
-    let Held { _signals, streams, mut sets, mut engines } = held;
+    let Some(Held { of_engines: Some(held), _signals }) = take_held() else { return };
+    let HeldOfEngines { streams, mut sets, mut engines } = held;
     drop(streams);
     engines.iter_mut().for_each(Engine::forget_waiters);
     sets::forget_parent(&mut sets);
     drop(sets);
-    thread::forget_eventfd();
+    thread::close_eventfd();
     background::forget();
     // Otherwise the queue and the listing would outlive the parent, as long as the child has
     // descriptors of them.

@@ -10,12 +10,14 @@
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io::IoSlice;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use sockets::Errno;
+
+use crate::engine::thread;
 
 /// One system call: its result, or minus the error.
 ///
@@ -373,7 +375,7 @@ pub(crate) fn getpid() -> c_int {
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     // SAFETY: `sysconf` has no preconditions.
-    *CORES.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize)
+    *thread::once(&CORES, || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize)
 }
 
 /// `gettid`.
@@ -434,14 +436,48 @@ pub(crate) fn exit_group(status: c_int) -> ! {
 
 /// A page that is zero in a child of `fork` (`MADV_WIPEONFORK`): its first word is 1 in the process
 /// that mapped it.
-pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::AtomicU32> {
+pub(crate) fn page_of_this_process() -> Option<&'static AtomicU32> {
     const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let page = call!(libc::SYS_mmap, 0, 4_096, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
     call!(libc::SYS_madvise, page, 4_096, libc::MADV_WIPEONFORK).ok()?;
     // SAFETY: the page was mapped for us alone, is never unmapped, and is aligned for any word.
-    let word = unsafe { &*(page as *const c_void).cast::<core::sync::atomic::AtomicU32>() };
+    let word = unsafe { &*(page as *const c_void).cast::<AtomicU32>() };
     word.store(1, Ordering::Relaxed);
     Some(word)
+}
+
+/// Memory of so many bytes, all zero, where nothing is.
+pub(crate) fn map(len: usize) -> Option<*mut u8> {
+    const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let memory = call!(libc::SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
+    Some(memory as *mut u8)
+}
+
+/// Changes the length of such memory, maybe in another place.
+///
+/// # Safety
+/// The caller has `len` bytes there from [`map`], and no reference to what goes.
+pub(crate) unsafe fn remap(memory: *mut u8, len: usize, new: usize, may_move: bool) -> Option<*mut u8> {
+    let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
+    call!(libc::SYS_mremap, memory, len, new, flags).ok().map(|memory| memory as *mut u8)
+}
+
+/// Gives whole pages of such memory back.
+///
+/// # Safety
+/// The caller has `len` bytes there from [`map`], and no reference to them.
+pub(crate) unsafe fn unmap(memory: *mut u8, len: usize) -> bool {
+    call!(libc::SYS_munmap, memory, len).is_ok()
+}
+
+/// Sleeps while a word has a value, until another thread wakes this one (futex(2)).
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
+    let _ = call!(libc::SYS_futex, core::ptr::from_ref(word), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, 0);
+}
+
+/// Wakes a thread that sleeps on a word.
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    let _ = call!(libc::SYS_futex, core::ptr::from_ref(word), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
 }
 
 pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {

@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use crate::engine::thread;
+
 /// A reading of a clock: an engine's, or the system's where its engine is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockReading {
@@ -28,5 +30,5 @@ impl ClockReading {
 #[cold]
 pub(super) fn system_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    thread::once(&ORIGIN, Instant::now).elapsed().as_nanos() as u64
 }

@@ -6,6 +6,8 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
+use crate::engine::thread;
+
 /// Names a file: its room, which is the number of its socket's engine or [`SETS`], and its place
 /// there. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +166,7 @@ fn store(fd: c_int, value: u32) {
     if value == 0 && chunk.get().is_none() {
         return;
     }
-    let chunk = chunk.get_or_init(|| Box::new([const { AtomicU32::new(0) }; CHUNK_LEN]));
+    let chunk = thread::once(chunk, || Box::new([const { AtomicU32::new(0) }; CHUNK_LEN]));
     chunk[number % CHUNK_LEN].store(value, Ordering::Release);
 }
 

@@ -3,6 +3,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sockets::Errno;
@@ -10,7 +11,8 @@ use sockets::Errno;
 use crate::engine::group::EngineMask;
 use crate::engine::signals::FAULTS;
 use crate::engine::table::{self, FileId};
-use crate::{config, sys};
+use crate::heap::Cache;
+use crate::{config, process, sys};
 
 /// The most signals that are kept while a thread is within the engine; the kernel keeps all others.
 pub(crate) const KEPT_MAX: usize = 16;
@@ -44,6 +46,8 @@ pub(crate) struct Thread {
     /// since.
     time_left: Cell<Option<Duration>>,
     is_resumed: Cell<bool>,
+    /// Memory that it keeps for its next calls.
+    pub(crate) cache: Cache,
 }
 
 thread_local! {
@@ -64,6 +68,7 @@ thread_local! {
             answers_left: Cell::new(0),
             time_left: Cell::new(None),
             is_resumed: Cell::new(false),
+            cache: Cache::new(),
         }
     };
 }
@@ -81,30 +86,57 @@ pub(crate) fn token() -> usize {
 
 /// The thread enters the engine.
 pub(crate) fn enter() {
-    with(|thread| thread.inside.set(thread.inside.get() + 1));
+    with(Thread::enter);
 }
 
 /// The thread leaves. If it is now outside, it can be canceled as before, and gets the signals that
 /// were kept.
 pub(crate) fn leave() {
-    with(|thread| {
-        let left = thread.inside.get() - 1;
-        thread.inside.set(left);
+    with(Thread::leave);
+}
+
+/// Calls `act`, which takes a lock that no engine's is, or makes what is made once. Signals are
+/// kept meanwhile, because a handler may make a call of ours, and would wait for its own thread.
+pub(crate) fn uninterrupted<T>(act: impl FnOnce() -> T) -> T {
+    enter();
+    let done = act();
+    leave();
+    done
+}
+
+/// The value of a cell, made at its first use.
+#[inline]
+pub(crate) fn once<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T {
+    cell.get().unwrap_or_else(|| uninterrupted(|| cell.get_or_init(make)))
+}
+
+impl Thread {
+    #[inline]
+    pub(crate) fn enter(&self) {
+        self.inside.set(self.inside.get() + 1);
+        // A signal that arrives from here on is kept.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self) {
+        // What was done within is done.
+        compiler_fence(Ordering::SeqCst);
+        let left = self.inside.get() - 1;
+        self.inside.set(left);
         if left > 0 {
             return;
         }
-        if let Some(state) = thread.cancel_state.take() {
+        if let Some(state) = self.cancel_state.take() {
             sys::set_cancel_state(state);
         }
         // A signal that arrives from here on is not kept, unless one before it was.
         compiler_fence(Ordering::SeqCst);
-        if thread.has_kept.get() {
-            thread.raise_kept();
+        if self.has_kept.get() {
+            self.raise_kept();
         }
-    });
-}
+    }
 
-impl Thread {
     /// Sends the thread the signals that were kept, all of them before one runs: a handler may
     /// leave by `siglongjmp`.
     #[cold]
@@ -267,8 +299,8 @@ pub(crate) fn is_interrupted(may_restart: bool) -> bool {
 pub(crate) fn eventfd() -> Result<i32, Errno> {
     with(|thread| {
         if thread.eventfd.get() == 0 {
-            thread.eventfd.set(wake_descriptor()?);
-            let _ = EVENTFD.try_with(|closed| closed.0.set(thread.eventfd.get()));
+            uninterrupted(|| wake_descriptor().map(|fd| thread.eventfd.set(fd)))?;
+            process::expect_end_of_thread();
         }
         Ok(thread.eventfd.get())
     })
@@ -381,32 +413,10 @@ pub(crate) fn duplicate_high(fd: i32) -> Result<i32, Errno> {
 /// by default).
 const HIGH: i32 = 900;
 
-/// Closes the descriptor of a thread that ends. It is not part of [`Thread`], which must not need
-/// dropping: libc registers a destructor at the first use, which allocates, and an allocator may
-/// make calls of ours.
-struct Eventfd(Cell<i32>);
-
-thread_local! {
-    static EVENTFD: Eventfd = const { Eventfd(Cell::new(0)) };
-}
-
-impl Drop for Eventfd {
-    fn drop(&mut self) {
-        let fd = self.0.get();
-        if fd != 0 {
-            with(|thread| thread.eventfd.set(0));
-            give_back(fd);
-        }
+/// Closes the descriptor of a thread that ends.
+pub(crate) fn close_eventfd() {
+    let fd = with(|thread| thread.eventfd.replace(0)).unwrap_or(0);
+    if fd != 0 {
+        give_back(fd);
     }
-}
-
-/// Forgets the descriptor in a child of `fork`, because the parent has the same one.
-pub(crate) fn forget_eventfd() {
-    let _ = EVENTFD.try_with(|closed| {
-        let fd = closed.0.replace(0);
-        with(|thread| thread.eventfd.set(0));
-        if fd != 0 {
-            give_back(fd);
-        }
-    });
 }

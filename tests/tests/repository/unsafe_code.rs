@@ -72,6 +72,7 @@ const FILES: &[&str] = &[
     "preload/src/abi/stdio.rs",
     "preload/src/engine/mod.rs",
     "preload/src/engine/signals.rs",
+    "preload/src/heap.rs",
     "preload/src/probe.rs",
     "preload/src/process.rs",
     "preload/src/real.rs",

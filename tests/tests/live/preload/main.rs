@@ -7,6 +7,7 @@ mod connectx;
 mod counters;
 mod edges;
 mod forks;
+mod handlers;
 mod idle;
 mod places;
 
