@@ -14,6 +14,8 @@ const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 /// For the tools of perftest that measure a rate. Without it they end by code 1 instead of a report
 /// where two clocks of the guest disagree, as they may when a busy machine takes its CPU away.
 const WITHOUT_FREQUENCY: &str = "-F";
+/// What an end says of packets that were damaged or are of nobody.
+const UNDAMAGED: &str = "0 packets with a wrong ICRC, 0 dropped";
 /// The packets of RoCE that a lossy wire drops: each 13th of both directions together.
 const LOSS: &str = "table bridge loss {\n chain forward {\n type filter hook forward priority 0;\n \
     ether type ip udp dport 4791 numgen inc mod 13 0 drop\n }\n}\n";
@@ -46,27 +48,40 @@ fn wait_for_listener(namespace: &Namespace) {
     });
 }
 
-/// Both ends are ours, and agree on an MTU.
-fn plays_with_itself(wire: &Wire, verb: &str, options: &str, mtu: &str) {
+/// Both ends are ours, agree on an MTU, and one has compared `bytes`; no packet was damaged.
+fn plays_with_itself(wire: &Wire, verb: &str, options: &str, mtu: &str, bytes: u32) {
     let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
     wait_for_listener(&wire.far);
     let client = start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}"));
-    check(&client.wait_with_output().unwrap(), mtu);
-    check(&server.wait_with_output().unwrap(), mtu);
+    let outputs = [client, server].map(|end| end.wait_with_output().unwrap());
+    for output in &outputs {
+        check(output, mtu);
+        check(output, UNDAMAGED);
+    }
+    let verified = format!("{bytes} bytes verified");
+    let has_it = |output: &Output| String::from_utf8_lossy(&output.stdout).contains(&verified);
+    assert!(outputs.iter().any(has_it), "{verb} {options}: {verified} of {outputs:?}");
 }
 
 #[test]
 fn each_verb_plays_with_itself() {
     let Some(wire) = Wire::new("each_verb_plays_with_itself") else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
-    for verb in ["send", "write", "read"] {
-        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4", "MTU 1024");
+    // Of a WRITE the memory is compared when all is done.
+    for (verb, bytes) in [("send", 50 * 3000), ("write", 3000), ("read", 50 * 3000)] {
+        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4", "MTU 1024", bytes);
     }
-    plays_with_itself(&wire, "atomic", "--count 50", "MTU 1024");
+    plays_with_itself(&wire, "atomic", "--count 50", "MTU 1024", 50 * 8);
     for service in ["rc", "uc", "srq"] {
-        plays_with_itself(&wire, "pingpong", &format!("--size 3000 --count 50 --service {service}"), "MTU 1024");
+        plays_with_itself(
+            &wire,
+            "pingpong",
+            &format!("--size 3000 --count 50 --service {service}"),
+            "MTU 1024",
+            50 * 3000,
+        );
     }
-    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud", "MTU 1024");
+    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud", "MTU 1024", 50 * 1000);
 }
 
 #[test]
@@ -76,7 +91,7 @@ fn packets_fit_a_buffer_however_large_the_interface_has_its_frames() {
     for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR)] {
         end.ip(&["link", "set", "dev", interface, "mtu", "9000"]).unwrap();
     }
-    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 2048");
+    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 2048", 10_000);
 }
 
 #[test]
@@ -88,6 +103,24 @@ fn devices_of_a_namespace_are_its_interfaces_with_their_addresses() {
     check(&output, "GID 0   ::ffff:10.9.0.1, RoCE v2");
     let nothing = start(&wire.near, "devices nothing").wait_with_output().unwrap();
     assert_eq!(nothing.status.code(), Some(1));
+}
+
+#[test]
+fn port_is_that_of_the_route_to_the_peer_unless_it_is_named() {
+    let Some(wire) = Wire::new("port_is_that_of_the_route_to_the_peer_unless_it_is_named") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let server = start(&wire.far, &format!("write --serve --via {FAR}"));
+    wait_for_listener(&wire.far);
+    let client = start(&wire.near, &format!("write {THEIRS} --count 5")).wait_with_output().unwrap();
+    check(&client, &format!("{THEIRS} is reached over {NEAR}, as the kernel routes to it"));
+    check(&server.wait_with_output().unwrap(), "64 bytes verified");
+    for (peer, why) in [("192.0.2.1", "the kernel has no route to"), ("10.9.0.1", "is an address of this host")] {
+        let output = start(&wire.near, &format!("write {peer}")).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(why) && said.contains("--via"), "{said}");
+    }
+    let output = start(&wire.near, "write --serve").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "a server has no peer to find a route to");
 }
 
 #[test]
@@ -128,7 +161,11 @@ fn ask_guest(wire: &Wire, guest: &mut Guest, program: &str, arguments: &str) {
         }
         asked
     });
-    check(&output.expect("the guest listens"), "MTU 1024");
+    let output = output.expect("the guest listens");
+    check(&output, "MTU 1024");
+    if program.starts_with("ib") {
+        check(&output, UNDAMAGED);
+    }
     let finished = guest.finish();
     assert_eq!(finished.code, 0, "{program}: {finished:?}");
 }
@@ -138,7 +175,7 @@ fn serve_guest(wire: &Wire, guest: &mut Guest, arguments: &str, program: &str) {
     let server = start(&wire.near, arguments);
     wait_for_listener(&wire.near);
     let finished = guest.run(&format!("{program} 10.9.0.1"));
-    check_both(program, &finished, server, "MTU 1024");
+    check_both(program, &finished, server, UNDAMAGED);
 }
 
 /// Both ends have succeeded, and ours has said `word`. Otherwise both are shown: either may be the

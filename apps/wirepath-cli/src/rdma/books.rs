@@ -43,9 +43,9 @@ const OTHER: &str = "feed-handler run --expose";
 pub(crate) struct BooksOptions {
     /// The address of the host that exposes them
     peer: Ipv4Addr,
-    /// The port: eth1 (AF_XDP), mlx5:eth1
+    /// The port: eth1 (AF_XDP), mlx5:eth1; by default the one by which the kernel reaches the host
     #[arg(long, value_name = "PORT")]
-    via: String,
+    via: Option<String>,
     /// Only this instrument; may be repeated. One without a name is #NUMBER
     #[arg(long = "symbol", value_name = "S", value_parser = parse_symbol)]
     symbols: Vec<Symbol>,

@@ -23,7 +23,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
         );
     }
     let mut end = End::open(options, Service::Rc, size, count, stop)?;
-    let post = |end: &mut End| (0..count).try_for_each(|_| end.post_recv(size));
+    let post = |end: &mut End| (0..count).try_for_each(|_| end.post_recv(0, size));
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
     let mut connected = match options.peer {

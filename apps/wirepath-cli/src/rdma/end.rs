@@ -42,6 +42,7 @@ const QKEY: u32 = 0x1111_1111;
 /// One end of a connection.
 pub(super) struct End {
     port: EmbeddedPort<RoceNode>,
+    via: String,
     service: Service,
     pd: PdHandle,
     cq: CqHandle,
@@ -71,7 +72,7 @@ pub(super) struct PeerQp {
 }
 
 impl End {
-    /// Opens the port for messages of up to `size` bytes, of which `depth` are sent at once.
+    /// Opens the port with memory of `size` bytes, for `depth` messages that are sent at once.
     pub(super) fn open(
         options: &EndOptions,
         service: Service,
@@ -79,9 +80,10 @@ impl End {
         depth: u32,
         stop: &StopFlag,
     ) -> Result<Self, Box<dyn Error>> {
-        let (via, traffic_class) = (&options.via, options.traffic_class);
+        let (via, traffic_class) = (options.port_of_ours()?, options.traffic_class);
+        let via = via.as_str();
         let mtu = mtu_of(via)?;
-        if service == Service::Ud && size > mtu.bytes() {
+        if service == Service::Ud && options.size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
         }
         let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
@@ -119,6 +121,7 @@ impl End {
         port.poll();
         Ok(Self {
             port,
+            via: via.to_owned(),
             service,
             pd,
             cq,
@@ -210,6 +213,24 @@ impl End {
         })
     }
 
+    /// The port's name.
+    pub(super) fn via(&self) -> &str {
+        &self.via
+    }
+
+    /// What became of packets that no queue pair got, in words.
+    pub(super) fn drops(&self) -> String {
+        let counters = self.port.app().device().counters();
+        let dropped = counters.malformed
+            + counters.unknown_qp
+            + counters.qp_state
+            + counters.pkey_violations
+            + counters.wrong_transport
+            + counters.wrong_address
+            + counters.qkey_violations;
+        format!("{} packets with a wrong ICRC, {dropped} dropped", counters.icrc_errors)
+    }
+
     /// The queue pair.
     pub(super) fn qp(&self) -> QpHandle {
         self.qp
@@ -278,10 +299,14 @@ impl End {
         self.service == Service::Ud
     }
 
+    /// Bytes in front of a message in memory: those of the header of a datagram.
+    pub(super) fn header_len(&self) -> usize {
+        if self.is_datagram() { GRH_LEN } else { 0 }
+    }
+
     /// The beginning of our memory, or behind the header of datagrams.
     fn sge(&self, len: u32) -> Sge {
-        let skipped = if self.is_datagram() { GRH_LEN as u64 } else { 0 };
-        Sge { address: self.mr.address + skipped, len, lkey: self.mr.key }
+        Sge { address: self.mr.address + self.header_len() as u64, len, lkey: self.mr.key }
     }
 
     /// Posts a request from, or into, the beginning of our memory.
@@ -291,10 +316,10 @@ impl End {
         Ok(self.device().post_send(qp, &request)?)
     }
 
-    /// Posts a receive of `len` bytes.
-    pub(super) fn post_recv(&mut self, len: u32) -> Result<(), Box<dyn Error>> {
-        let header = if self.is_datagram() { GRH_LEN as u32 } else { 0 };
-        let (qp, sge) = (self.qp, [Sge { address: self.mr.address, len: header + len, lkey: self.mr.key }]);
+    /// Posts a receive of `len` bytes, behind the header of a datagram at `at`.
+    pub(super) fn post_recv(&mut self, at: usize, len: u32) -> Result<(), Box<dyn Error>> {
+        let (qp, len) = (self.qp, self.header_len() as u32 + len);
+        let sge = [Sge { address: self.mr.address + at as u64, len, lkey: self.mr.key }];
         let posted = match self.srq {
             Some(srq) => self.device().post_srq_recv(srq, 0, &sge),
             None => self.device().post_recv(qp, 0, &sge),

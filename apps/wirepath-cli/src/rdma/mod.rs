@@ -10,10 +10,12 @@ mod cmatose;
 mod devices;
 mod end;
 mod exchange;
+mod pattern;
 mod pingpong;
 mod rping;
 mod serve;
 mod transfer;
+mod via;
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -98,9 +100,9 @@ pub(crate) struct EndOptions {
     /// Wait for one peer instead of asking one
     #[arg(long, conflicts_with = "peer")]
     serve: bool,
-    /// The port: eth1 (AF_XDP), mlx5:eth1
-    #[arg(long, value_name = "PORT")]
-    via: String,
+    /// The port: eth1 (AF_XDP), mlx5:eth1; by default the one by which the kernel reaches the peer
+    #[arg(long, value_name = "PORT", required_unless_present = "peer")]
+    via: Option<String>,
     /// Bytes of a message
     #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
     size: u32,
@@ -125,6 +127,15 @@ pub(crate) struct EndOptions {
 }
 
 impl EndOptions {
+    /// The port of ours.
+    fn port_of_ours(&self) -> Result<String, String> {
+        match (&self.via, self.peer) {
+            (Some(via), _) => Ok(via.clone()),
+            (None, Some(peer)) => via::to(peer),
+            (None, None) => Err("--via says on which port to wait".to_owned()),
+        }
+    }
+
     /// The TCP port of the exchange.
     fn exchange_port(&self) -> u16 {
         self.port.unwrap_or(EXCHANGE_PORT)
@@ -133,8 +144,9 @@ impl EndOptions {
 
 /// What is measured, once the ends are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum Operation {
-    Send,
+    Send = 1,
     Write,
     Read,
     Atomic,

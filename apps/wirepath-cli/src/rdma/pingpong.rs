@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use ::rdma::exchange::pingpong::PingpongAddress;
 use ::rdma::exchange::{DONE, gid};
-use ::rdma::roce::{CompletionKind, Path, SendOperation};
+use ::rdma::roce::{CompletionKind, GRH_LEN, Path, SendOperation};
 use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
+use super::pattern::{Pattern, mark, marked, verified};
 use super::{EndOptions, PingpongOptions, Service};
 
 /// Plays one game.
@@ -23,11 +24,14 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             _ => Err("rping speaks over reliable connections: leave out --service".into()),
         };
     }
-    let mut end = End::open(options, *service, options.size, 1, stop)?;
+    let size = options.size as usize;
+    // What is sent and what is received have each its memory: a message may have to be sent again.
+    let mut end = End::open(options, *service, 2 * options.size + GRH_LEN as u32, 1, stop)?;
+    let received_at = GRH_LEN + size;
     for _ in 0..options.count.min(RECEIVES) {
-        end.post_recv(options.size)?;
+        end.post_recv(received_at, options.size)?;
     }
-    let connection = match options.peer {
+    let (connection, is_ours) = match options.peer {
         Some(peer) => {
             let path = end.path(peer)?;
             let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
@@ -35,7 +39,7 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             let theirs = PingpongAddress::parse(&theirs)?;
             connect(&mut end, &theirs, path)?;
             connection.write(&DONE)?;
-            connection
+            (connection, marked(theirs.lid.into()).is_some())
         }
         None => {
             let mut connection = Connection::accept(options.exchange_port(), stop)?;
@@ -45,17 +49,18 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             connect(&mut end, &theirs, path)?;
             connection.write(&address(&end, &path).encode())?;
             connection.read::<{ DONE.len() }>()?;
-            connection
+            (connection, marked(theirs.lid.into()).is_some())
         }
     };
     let begun = Instant::now();
-    play(&mut end, options)?;
+    let verified = verified(play(&mut end, options, received_at, is_ours)?);
     let span = begun.elapsed();
     connection.part(|| end.turn())?;
     let counters = end.counters();
     writeln!(
         io::stdout().lock(),
-        "{} messages of {} bytes each way in {:.3} s, {:.1} us a round trip; MTU {}, {} sent again, {} timeouts",
+        "{} messages of {} bytes each way in {:.3} s, {:.1} us a round trip; MTU {}, {} sent again, {} timeouts; \
+         {}; {verified}",
         options.count,
         options.size,
         span.as_secs_f64(),
@@ -63,12 +68,13 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
         end.mtu(),
         counters.retransmits,
         counters.timeouts,
+        end.drops(),
     )?;
     Ok(())
 }
 
 fn address(end: &End, path: &Path) -> PingpongAddress {
-    PingpongAddress { lid: 0, qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
+    PingpongAddress { lid: mark(0), qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
 }
 
 fn connect(end: &mut End, theirs: &PingpongAddress, path: Path) -> Result<(), Box<dyn Error>> {
@@ -79,9 +85,15 @@ fn connect(end: &mut End, theirs: &PingpongAddress, path: Path) -> Result<(), Bo
     end.connect(&PeerQp { qpn: theirs.qpn, psn: theirs.psn, address, mtu, rd_atomics: RD_ATOMICS }, path)
 }
 
-/// Sends and receives `count` messages.
-fn play(end: &mut End, options: &EndOptions) -> Result<(), Box<dyn Error>> {
-    let is_client = options.peer.is_some();
+/// Sends and receives `count` messages; returns the bytes that were compared, of a peer of ours.
+fn play(end: &mut End, options: &EndOptions, at: usize, is_ours: bool) -> Result<Option<u64>, Box<dyn Error>> {
+    let (is_client, size, header_len) = (options.peer.is_some(), options.size as usize, end.header_len());
+    let [ours, theirs] = if is_client { [1, 2] } else { [2, 1] }.map(Pattern::named);
+    // ibv_rc_pingpong -c finds zeros in each page, and nothing else.
+    if is_ours {
+        ours.fill(end.memory(), header_len, size);
+    }
+    let mut bytes = 0;
     let (mut sent, mut completed, mut received) = (0, 0, 0);
     let mut posted = options.count.min(RECEIVES);
     while received < options.count || completed < options.count {
@@ -93,14 +105,19 @@ fn play(end: &mut End, options: &EndOptions) -> Result<(), Box<dyn Error>> {
         }
         match end.wait()?.kind {
             CompletionKind::Receive => {
+                if is_ours {
+                    let (at, memory) = (at + header_len, end.memory());
+                    bytes += theirs.compare(memory, at, size).map_err(|why| format!("message {received}: {why}"))?;
+                    theirs.spoil(memory, at, size);
+                }
                 received += 1;
                 if posted < options.count {
-                    end.post_recv(options.size)?;
+                    end.post_recv(at, options.size)?;
                     posted += 1;
                 }
             }
             _ => completed += 1,
         }
     }
-    Ok(())
+    Ok(is_ours.then_some(bytes))
 }

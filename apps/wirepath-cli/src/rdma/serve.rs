@@ -13,33 +13,47 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, RECEIVES};
 use super::exchange::Connection;
+use super::pattern::{OFFERED, Pattern, mark, marked, verified};
 use super::transfer::{address, mtu_of_text, mtu_text, peer_qp};
-use super::{EndOptions, Service};
+use super::{EndOptions, Operation, Service};
 
 /// Serves one peer, whatever of SEND, WRITE, READ and atomics it does.
 pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(options, Service::Rc, options.size, 1, stop)?;
-    for _ in 0..RECEIVES {
-        end.post_recv(options.size)?;
+    let receives = Receives::new(options.size as usize);
+    let mut end = End::open(options, Service::Rc, receives.end() as u32, 1, stop)?;
+    Pattern::named(OFFERED).fill(end.memory(), 0, receives.offered);
+    for number in 0..receives.count {
+        end.post_recv(receives.at(number), options.size)?;
     }
     let mut connection = Connection::accept(options.exchange_port(), stop)?;
     let (theirs, mtu) = greet(&mut connection, end.mtu())?;
     let peer = peer_qp(&theirs, mtu)?;
     let path = end.path(peer.address)?;
     end.connect(&peer, path)?;
-    let ours = address(&end, &path).encode();
+    let ours = PerftestAddress { srqn: mark(0).into(), ..address(&end, &path) }.encode();
+    let what = marked(theirs.srqn);
     connection.write(&ours)?;
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || answer(connection, &ours, &sender));
-    let received = serve(&mut end, options, &ended)?;
+    let (received, mut bytes) = serve(&mut end, options, &receives, what.is_some(), &ended)?;
+    if what == Some(Operation::Write as u8) {
+        bytes = Pattern::compare_written(end.memory(), receives.offered)?;
+    }
+    let compared = match what {
+        Some(what) if what == Operation::Send as u8 || what == Operation::Write as u8 => verified(Some(bytes)),
+        Some(_) => "the peer verifies what it gets".to_owned(),
+        None => verified(None),
+    };
     let counters = end.counters();
     writeln!(
         io::stdout().lock(),
-        "served {}: {received} messages received; {} packets arrived, {} duplicates, {} out of sequence; MTU {}",
+        "served {}: {received} messages received; {} packets arrived, {} duplicates, {} out of sequence; {}; MTU {}; \
+         {compared}",
         peer.address,
         counters.packets_rx,
         counters.duplicates,
         counters.out_of_sequence,
+        end.drops(),
         end.mtu(),
     )?;
     Ok(())
@@ -84,19 +98,57 @@ fn answer_all(mut connection: Connection, ours: &[u8; PerftestAddress::LEN]) -> 
     }
 }
 
-/// Turns the worker until the exchange has ended; returns how many messages were received.
-fn serve(end: &mut End, options: &EndOptions, ended: &Receiver<Result<(), String>>) -> Result<u64, Box<dyn Error>> {
-    let mut received = 0;
+/// The receives, each with memory of its own, behind the memory that the peer may reach.
+struct Receives {
+    /// Bytes that the peer may reach, of perftest's tools a page and more.
+    offered: usize,
+    len: usize,
+    count: u64,
+}
+
+impl Receives {
+    /// Of messages of so many bytes; fewer, where they would take more than 64 MiB.
+    fn new(len: usize) -> Self {
+        const MEMORY_MAX: usize = 64 << 20;
+        Self { offered: len.max(4096), len, count: (MEMORY_MAX / len).clamp(1, RECEIVES as usize) as u64 }
+    }
+
+    /// Where the receive of a message is.
+    const fn at(&self, number: u64) -> usize {
+        self.offered + (number % self.count) as usize * self.len
+    }
+
+    const fn end(&self) -> usize {
+        self.offered + self.count as usize * self.len
+    }
+}
+
+/// Turns the worker until the exchange has ended; returns how many messages were received, and the
+/// bytes that were compared.
+fn serve(
+    end: &mut End,
+    options: &EndOptions,
+    receives: &Receives,
+    is_ours: bool,
+    ended: &Receiver<Result<(), String>>,
+) -> Result<(u64, u64), Box<dyn Error>> {
+    let (mut received, mut bytes) = (0, 0);
     loop {
         end.turn();
         while let Some(done) = end.poll()? {
             if done.kind == CompletionKind::Receive {
+                let (at, len) = (receives.at(received), done.byte_len as usize);
+                if is_ours {
+                    let (message, memory) = (Pattern::of(received, len), end.memory());
+                    bytes += message.compare(memory, at, len).map_err(|why| format!("message {received}: {why}"))?;
+                    message.spoil(memory, at, len);
+                }
+                end.post_recv(at, options.size)?;
                 received += 1;
-                end.post_recv(options.size)?;
             }
         }
         match ended.try_recv() {
-            Ok(answered) => return answered.map(|()| received).map_err(Into::into),
+            Ok(answered) => return answered.map(|()| (received, bytes)).map_err(Into::into),
             Err(_) if end.is_stopping() => return Err("stopped before the end".into()),
             Err(_) => (),
         }

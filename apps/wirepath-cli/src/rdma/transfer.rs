@@ -14,6 +14,7 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS};
 use super::exchange::Connection;
+use super::pattern::{OFFERED, Pattern, mark, marked, messages, verified};
 use super::{EndOptions, Operation, Service};
 
 /// The longest latency that the histogram tells from longer ones, in ns: an hour.
@@ -26,10 +27,17 @@ pub(super) fn run(
     options: &EndOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(options, Service::Rc, options.size, options.depth, stop)?;
+    // A slot for each message in a row that has bytes of its own.
+    let (len, slots) = (options.size as usize, messages(options.size as usize));
+    let mut end = End::open(options, Service::Rc, (slots * len) as u32, options.depth, stop)?;
+    for slot in 0..slots {
+        let (message, is_written) =
+            (Pattern::of(slot as u64, len), matches!(operation, Operation::Send | Operation::Write));
+        if is_written { message.fill(end.memory(), slot * len, len) } else { READ.spoil(end.memory(), slot * len, len) }
+    }
     let path = end.path(peer)?;
     let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-    let ours = address(&end, &path);
+    let ours = PerftestAddress { srqn: mark(operation as u8).into(), ..address(&end, &path) };
     let theirs = greet(&mut end, &mut connection, &ours, path)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until
     // the receives are posted, and they tell no figures.
@@ -38,7 +46,8 @@ pub(super) fn run(
         connection.ask(&ours.encode())?;
     }
     let remote = Remote { address: theirs.address, rkey: theirs.rkey };
-    let (latencies, span) = measure(&mut end, request(operation, remote), options)?;
+    let is_ours = marked(theirs.srqn).is_some();
+    let mut measured = measure(&mut end, (operation, remote), options, is_ours)?;
     if !is_send {
         connection.ask(&ours.encode())?;
         for _ in 0..perftest::FIGURES {
@@ -47,7 +56,20 @@ pub(super) fn run(
     }
     connection.ask(&ours.encode())?;
     connection.ask(&DONE)?;
-    report(&end, operation, options, &latencies, span)
+    measured.verified = measured.verified.filter(|_| is_ours || operation == Operation::Atomic);
+    report(&end, operation, options, &measured)
+}
+
+/// What the memory of a peer of ours has.
+const READ: Pattern = Pattern::named(OFFERED);
+
+/// What a test found.
+struct Measured {
+    /// From post to completion, in ns.
+    latencies: Histogram<u64>,
+    span: Duration,
+    /// Bytes that were compared, where this end gets any.
+    verified: Option<u64>,
 }
 
 /// How we are named to the peer.
@@ -109,18 +131,21 @@ fn request(operation: Operation, remote: Remote) -> SendOperation {
     }
 }
 
-/// Posts all requests, `depth` at once; returns their latencies in ns, and the whole span.
+/// Posts all requests, `depth` at once, and compares what READs and atomic operations bring.
 fn measure(
     end: &mut End,
-    request: SendOperation,
+    (operation, remote): (Operation, Remote),
     options: &EndOptions,
-) -> Result<(Histogram<u64>, Duration), Box<dyn Error>> {
+    is_ours: bool,
+) -> Result<Measured, Box<dyn Error>> {
+    let (len, slots) = (options.size as usize, messages(options.size as usize));
+    let at = |number: u32| number as usize % slots * len;
     let mut latencies = Histogram::new_with_bounds(1, LATENCY_MAX, 3)?;
     let mut posted_at = VecDeque::with_capacity(options.depth as usize);
-    let (begun, mut posted) = (Instant::now(), 0);
-    for _ in 0..options.count {
+    let (begun, mut posted, mut bytes, mut counter) = (Instant::now(), 0, 0, None);
+    for number in 0..options.count {
         while posted < options.count && posted_at.len() < options.depth as usize {
-            end.post(request, options.size)?;
+            end.post_at(request(operation, remote), at(posted), options.size)?;
             posted_at.push_back(Instant::now());
             posted += 1;
         }
@@ -129,24 +154,41 @@ fn measure(
         if let Some(at) = posted_at.pop_front() {
             latencies.saturating_record(at.elapsed().as_nanos() as u64);
         }
+        let (memory, at) = (end.memory(), at(number));
+        match operation {
+            Operation::Read if is_ours => {
+                bytes += READ.compare(memory, at, len).map_err(|why| format!("READ {number}: {why}"))?;
+                // The next one that has this slot begins on the wire in a later turn.
+                READ.spoil(memory, at, len);
+            }
+            Operation::Atomic => {
+                let found = memory.load_u64(at);
+                if counter.is_some_and(|before: u64| found != before.wrapping_add(1)) {
+                    return Err(format!("atomic operation {number} found {found}, and not one more than before").into());
+                }
+                (counter, bytes) = (Some(found), bytes + 8);
+            }
+            _ => {}
+        }
     }
-    Ok((latencies, begun.elapsed()))
+    let gets_bytes = matches!(operation, Operation::Read | Operation::Atomic);
+    Ok(Measured { latencies, span: begun.elapsed(), verified: gets_bytes.then_some(bytes) })
 }
 
 fn report(
     end: &End,
     operation: Operation,
     options: &EndOptions,
-    latencies: &Histogram<u64>,
-    span: Duration,
+    Measured { latencies, span, verified: bytes }: &Measured,
 ) -> Result<(), Box<dyn Error>> {
     let (us, seconds) = (|ns: u64| ns as f64 / 1e3, span.as_secs_f64());
     let counters = end.counters();
     let mut out = io::stdout().lock();
-    let EndOptions { count, size, depth, via, .. } = options;
+    let EndOptions { count, size, depth, .. } = options;
     writeln!(
         out,
-        "{operation:?} of {size} bytes, {count} times, {depth} at once; RoCEv2 in software over {via}, MTU {}",
+        "{operation:?} of {size} bytes, {count} times, {depth} at once; RoCEv2 in software over {}, MTU {}",
+        end.via(),
         end.mtu()
     )?;
     writeln!(
@@ -162,8 +204,15 @@ fn report(
     let naks: u64 = counters.naks_rx.iter().sum();
     writeln!(
         out,
-        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs",
-        counters.retransmits, counters.timeouts, counters.rnr_naks_rx
+        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs; {}",
+        counters.retransmits,
+        counters.timeouts,
+        counters.rnr_naks_rx,
+        end.drops()
     )?;
+    match operation {
+        Operation::Send | Operation::Write => {}
+        Operation::Read | Operation::Atomic => writeln!(out, "{}", verified(*bytes))?,
+    }
     Ok(())
 }
