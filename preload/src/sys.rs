@@ -172,6 +172,13 @@ pub(crate) fn getsockopt(fd: c_int, level: c_int, name: c_int, into: &mut [u8]) 
     Ok((len as usize).min(into.len()))
 }
 
+/// The backlog of a listener: `tcpi_sacked` of `TCP_INFO` (Linux `tcp_get_info`).
+pub(crate) fn backlog(fd: c_int) -> Option<c_int> {
+    let mut info = [0; 32];
+    getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
+    info[28..].first_chunk().map(|backlog| c_int::from_ne_bytes(*backlog))
+}
+
 /// `SO_RCVTIMEO` of the kernel's socket; `None` for no limit.
 pub(crate) fn receive_timeout(fd: c_int) -> Option<Duration> {
     let mut bytes = [0; 16];

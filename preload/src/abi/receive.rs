@@ -10,9 +10,11 @@ use std::io::IoSliceMut;
 use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
-use super::{check_room, give, is_ours, known, made, memory, our_socket, ours, ours_or_pass, vector_flags};
+use super::{
+    check_room, give, is_ours, known, made, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags,
+};
 use crate::calls::data::{self, Batch, Received};
-use crate::calls::error_queue;
+use crate::calls::{error_queue, listener};
 use crate::engine::table::{self, FileId};
 use crate::engine::thread;
 use crate::real::{self, Count, fail};
@@ -133,6 +135,7 @@ symbols! {
                     // Those of a broker are the engine's own, and move as those that it makes.
                     // SAFETY: the kernel has just filled in the caller's message.
                     unsafe { memory::renumber_descriptors(message, made) };
+                    adopt_listeners(message);
                 }
                 received
             }
@@ -143,7 +146,12 @@ symbols! {
         if let Some(done) = after_offload(fd, flags, || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count) {
             return done as c_int;
         }
-        let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
+        let Some(file) = ours(fd) else {
+            let received = pass!(real::recvmmsg(fd, messages, count, flags, timeout));
+            let list = memory::array_begin(messages, usize::try_from(received).unwrap_or(0));
+            list.iter().for_each(|entry| adopt_listeners(&raw const entry.msg_hdr));
+            return received;
+        };
         let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
         match receive_messages(file, messages, count as usize, flags, time) {
             Some(received) => give(received) as c_int,
@@ -152,6 +160,13 @@ symbols! {
                 |more| pass!(real::recvmmsg(fd, messages, count, flags | more, timeout)) as Count,
             ) as c_int,
         }
+    }
+}
+
+/// Takes over listeners that another process has passed to this one (`SCM_RIGHTS`).
+fn adopt_listeners(message: *const libc::msghdr) {
+    if may_be_ours() {
+        memory::descriptors_in(message).for_each(listener::adopt);
     }
 }
 

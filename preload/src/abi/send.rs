@@ -8,9 +8,8 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours, known, memory, our_socket, ours, ours_or_pass, vector_flags};
-use crate::calls::Outcome;
-use crate::calls::data;
+use super::{give, is_ours_file, known, memory, our_socket, ours, ours_or_pass, vector_flags};
+use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
 use crate::real::{self, Count, fail};
@@ -146,15 +145,17 @@ symbols! {
     }
 }
 
-/// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`). The other end would
-/// get its twin, which nothing of ours reaches.
+/// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one
+/// there: the other end would get its twin, which nothing of ours reaches.
 fn passes_ours(message: *const libc::msghdr) -> bool {
-    if !memory::descriptors_in(message).any(is_ours) {
+    let stays = |fd| ours(fd).is_some_and(|file| is_ours_file(file) && !listener::may_be_passed(file));
+    if !memory::descriptors_in(message).any(stays) {
         return false;
     }
     config::say(
         "a socket of wirepath's stays with its process: SCM_RIGHTS of it is refused (EINVAL); have the other process make \
-         a socket of its own, or keep this one on the kernel by a rule",
+         a socket of its own, or keep this one on the kernel by a rule; a listener can be passed where a broker passes \
+         frames on (--forward)",
     );
     true
 }

@@ -24,12 +24,12 @@ use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
 use super::{Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, keep, offload, ours_of};
 use crate::address::Family;
-use crate::engine::file::{ANY, FileKind, Owner, Replica, Socket, Watch};
+use crate::engine::file::{ANY, File, FileKind, Owner, Replica, Socket, Watch};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Sides, Waits, readable};
 use crate::engine::{self, Engine, Guest, WaitFor, thread};
-use crate::{config, sys};
+use crate::{config, process, sys};
 use Outcome::{Ours, Pass};
 
 /// Lists a connection that the kernel has accepted for a listener.
@@ -95,7 +95,10 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     if socket.ours().is_none() {
         let watches = find_reported(socket.watches.clone());
         let twin = engine.files.twin(file)?;
-        begin_to_listen(&mut engine, file, twin, backlog)?;
+        match begin_to_listen(&mut engine, file, twin, backlog) {
+            Err(Errno::EADDRINUSE) => keep(&mut engine, file, ELSEWHERE)?,
+            done => done?,
+        }
         drop(engine);
         replicate(file, backlog, &watches);
         sys::listen(twin, backlog)?;
@@ -103,6 +106,54 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     }
     engine.files.mark(file);
     Ok(())
+}
+
+/// The reason of a listener that this process shares with another one.
+const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
+
+/// Whether a listener may be passed to another process (`SCM_RIGHTS`), which shares its connections
+/// with this one then, or has them once this one closes it: where a broker passes frames on.
+/// Elsewhere all of them would go on coming here, and the other process would never get one.
+pub(crate) fn may_be_passed(file: FileId) -> bool {
+    let mut engine = engine::enter(file);
+    engine.files.socket(file).is_ok_and(|socket| socket.is_listener)
+        && engine.look(|sockets| Ok(sockets.is_forwarded())) == Ok(true)
+}
+
+/// Another process has passed a descriptor to this one. If it is a listener, it may become ours
+/// when a thread first waits for its connections, as one that was inherited.
+pub(crate) fn adopt(fd: c_int) {
+    process::given(fd);
+    let option = |name| sys::getsockopt_int(fd, libc::SOL_SOCKET, name);
+    let family = match option(libc::SO_DOMAIN) {
+        Ok(libc::AF_INET) => Family::Inet,
+        Ok(libc::AF_INET6) => Family::Inet6,
+        _ => return,
+    };
+    if option(libc::SO_ACCEPTCONN) != Ok(1) || option(libc::SO_PROTOCOL) != Ok(libc::IPPROTO_TCP) {
+        return;
+    }
+    // One that the process has passed to itself is another descriptor of its file.
+    let identity = sys::identity(fd);
+    for number in engine::all().iter() {
+        let mut engine = engine::enter_at(number);
+        let is_same = |file: &File| {
+            matches!(&file.what, FileKind::Socket(socket) if socket.is_listener)
+                && file.fds.first().is_some_and(|twin| sys::identity(*twin) == identity)
+        };
+        let same = engine.files.iter().find(|(_, file)| is_same(file)).map(|(idx, _)| idx);
+        if let Some(idx) = same {
+            return engine.files.dup(FileId::of(number, idx as u32), fd);
+        }
+    }
+    let socket = Socket {
+        backlog: Some(sys::backlog(fd).unwrap_or(c_int::MAX)),
+        is_listener: true,
+        has_named_port: true,
+        ..Socket::new(Kind::Stream, family)
+    };
+    let is_nonblocking = sys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
+    engine::enter_own().files.open(fd, is_nonblocking, FileKind::Socket(socket));
 }
 
 /// Listeners that no thread has waited on may be in epoll sets.

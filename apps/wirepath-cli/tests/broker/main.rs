@@ -653,17 +653,52 @@ fn operators_broker_serves_no_user_that_run_names() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// An haproxy that hands a port on, and names itself at another.
+/// An haproxy that hands a port on, and names itself at another. It gives its listeners to who asks
+/// at a socket of its name.
 fn haproxy(rig: &Rig, name: &str, arguments: &[&str]) -> Ended {
     let config = rig.folder.path().join(name);
     let words = format!(
-        "global\n  nbthread 1\ndefaults\n  timeout connect 30s\n  timeout client 60s\n  timeout server 60s\n\
+        "global\n  nbthread 1\n  stats socket {}.sock level admin expose-fd listeners\n\
+         defaults\n  timeout connect 30s\n  timeout client 60s\n  timeout server 60s\n\
          listen echo\n  mode tcp\n  bind :7100\n  server far {THEIRS}:7000\n\
          listen name\n  mode http\n  bind :7080\n  \
-         http-request return status 200 content-type text/plain string {name}\n"
+         http-request return status 200 content-type text/plain string {name}\n",
+        config.display()
     );
     fs::write(&config, words).unwrap();
     Ended(rig.start(0, &[&["haproxy", "-db", "-f", config.to_str().unwrap()], arguments].concat()))
+}
+
+/// The name that an haproxy says.
+fn name_of_haproxy(rig: &Rig) -> Option<String> {
+    let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).ok()?;
+    Some(page.rsplit_once("\r\n\r\n")?.1.to_owned())
+}
+
+#[test]
+fn haproxy_that_gets_the_listeners_of_another_serves_their_ports_and_loses_no_request() {
+    let test = "haproxy_that_gets_the_listeners_of_another_serves_their_ports_and_loses_no_request";
+    if !has_program(test, "haproxy") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward"]) else { return };
+    let mut first = haproxy(&rig, "first", &[]);
+    wait_until("the first answers", || name_of_haproxy(&rig).as_deref() == Some("first"));
+    let socket = rig.folder.path().join("first.sock").display().to_string();
+    let _second = haproxy(&rig, "second", &["-x", &socket, "-sf", &first.0.id().to_string()]);
+    let mut in_a_row = 0;
+    wait_until("the second alone answers", || {
+        let name = name_of_haproxy(&rig).expect("one of both answers");
+        in_a_row = if name == "second" { in_a_row + 1 } else { 0 };
+        in_a_row == 20
+    });
+    wait_until("the first ends", || first.0.try_wait().unwrap().is_some());
+    assert_eq!(name_of_haproxy(&rig).as_deref(), Some("second"));
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
 }
 
 #[test]
@@ -674,14 +709,7 @@ fn haproxy_that_replaces_another_takes_its_ports_and_leaves_it_its_connections()
     }
     let Some(rig) = Rig::with(test, &["--forward"]) else { return };
     echo(&rig.wire);
-    let ask = || -> Option<String> {
-        let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).ok()?;
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
-        let mut page = String::new();
-        stream.read_to_string(&mut page).ok()?;
-        Some(page.rsplit_once("\r\n\r\n")?.1.to_owned())
-    };
+    let ask = || name_of_haproxy(&rig);
     let mut first = haproxy(&rig, "first", &[]);
     wait_until("the first answers", || ask().as_deref() == Some("first"));
     let mut kept = rig.wire.far.run(|| TcpStream::connect((OURS, 7_100))).unwrap();
