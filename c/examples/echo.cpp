@@ -45,7 +45,7 @@ try {
     }
     std::cout << echoed;
     try {
-        client.prepare(wp_conn{99}, "an order of no connection");
+        client.prepare(wp_conn{99}, wirepath::Bytes::text("an order of no connection"));
         return 1;
     } catch (const wirepath::Error &error) {
         std::cout << error.code() << ": " << error.what() << "\n";

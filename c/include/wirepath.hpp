@@ -38,17 +38,26 @@ template <class T> T check(T result)
     return result;
 }
 
-// Bytes that are not owned: of an event, a string, a literal, or whatever has data() and size().
+// Bytes that are not owned: of an event, an array of unsigned char, or whatever has data() and
+// size(). An array of char, and so a literal, may hold text or binary data, and no length is right
+// for both: the caller says which, by Bytes::text(array) or Bytes(array, size).
 class Bytes {
 public:
     Bytes(const void *data, std::size_t size) noexcept : data_(static_cast<const char *>(data)), size_(size) {}
-    Bytes(const char *text) noexcept : data_(text), size_(std::strlen(text)) {}
+    template <std::size_t Size>
+    Bytes(const unsigned char (&data)[Size]) noexcept : Bytes(static_cast<const void *>(data), Size)
+    {
+    }
+    template <std::size_t Size> Bytes(const char (&)[Size]) = delete;
     template <class T, class = decltype(std::declval<const T &>().data()),
               class = decltype(std::declval<const T &>().size())>
     Bytes(const T &owner) noexcept
         : data_(reinterpret_cast<const char *>(owner.data())), size_(owner.size() * sizeof *owner.data())
     {
     }
+
+    // The bytes of a text before its NUL.
+    static Bytes text(const char *text) noexcept { return Bytes(text, std::strlen(text)); }
 
     const char *data() const noexcept { return data_; }
     std::size_t size() const noexcept { return size_; }

@@ -1,8 +1,9 @@
-// wirepath.hpp: owners give back what they own, once; refusals are exceptions; bytes come from strings, literals
-// and containers.
+// wirepath.hpp: owners give back what they own, once; refusals are exceptions; bytes come from strings, arrays and
+// containers, and an array of char says by which length.
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,13 @@ template <class Act> static int refusal(Act &&act)
     return 0;
 }
 
+// Of an array of char, a literal too, no call may guess that it ends at its first NUL.
+using wirepath::Bytes;
+static_assert(!std::is_convertible<char (&)[8], Bytes>::value, "an array may be binary");
+static_assert(!std::is_convertible<const char (&)[8], Bytes>::value, "a literal may be binary");
+static_assert(!std::is_convertible<const char *, Bytes>::value, "a pointer says no length");
+static_assert(std::is_convertible<unsigned char (&)[8], Bytes>::value, "bytes are all of an array");
+
 int main()
 {
     auto options = wirepath::options();
@@ -49,7 +57,7 @@ int main()
     std::vector<std::string> heard;
     std::vector<wirepath::Buffer> held;
     int stamped = 0;
-    MUST(flow.send("first") >= 0); // waits for ARP
+    MUST(flow.send(Bytes::text("first")) >= 0); // waits for ARP
     while (heard.size() < 4) {
         near.poll([&](const wp_event &event) { stamped += event.type == WP_EVENT_SENT && event.token == 9; });
         far.poll([&](const wp_event &event) {
@@ -75,6 +83,8 @@ int main()
         const wirepath::Subscription gone = std::move(other);
     }
     far.bind(there, 3); // the address is free again, and again at once
+    unsigned char price[8] = {0, 0, 0, 7};
+    MUST(Bytes(price).size() == 8 && Bytes(price, 4).size() == 4 && Bytes::text("ab\0c").size() == 2);
     const wp_timer timer = near.after(1000000000, 1).release(); // not cancelled with its owner
     MUST(wp_cancel(near.get(), timer) == 0);
     MUST(refusal([&] { near.info(wp_conn{5}); }) == WP_E_STALE);
@@ -83,7 +93,8 @@ int main()
     sub = far.bind(there, 4);
     for (const bool takes_array : {false, true}) {
         std::string seen;
-        MUST(flow.send("1", WP_MORE) == WP_SENT && flow.send("2", WP_MORE) == WP_SENT && flow.send("3") == WP_SENT);
+        for (const char *one : {"1", "2", "3"})
+            MUST(flow.send(Bytes::text(one), *one == '3' ? 0 : WP_MORE) == WP_SENT);
         const auto note = [&](const wp_event &event) {
             seen += wirepath::bytes(event).str();
             if (seen == "1")
