@@ -27,15 +27,14 @@ impl Handle {
         Ok(Self { stack: stack.clone(), id, nonblocking: false })
     }
 
-    /// Makes a call that waits for at most `timeout`, or not at all where the socket does not
-    /// block.
+    /// Makes a call that waits for at most `timeout`, or for no longer than a turn of the worker
+    /// where the socket does not block.
     fn wait<T>(
         &self,
         timeout: Option<Duration>,
         act: impl FnMut(&mut Sockets, &mut wirepath::pipeline::Cx<'_>) -> Result<T, Errno>,
     ) -> io::Result<T> {
-        let result = if self.nonblocking { self.stack.call(act) } else { self.stack.block(timeout, act) };
-        Ok(result?)
+        Ok(self.stack.block(if self.nonblocking { Some(Duration::ZERO) } else { timeout }, act)?)
     }
 
     fn options(&self) -> io::Result<Options> {
@@ -43,7 +42,7 @@ impl Handle {
     }
 
     fn change(&self, change: impl Fn(&mut Options)) -> io::Result<()> {
-        Ok(self.stack.call(|sockets, cx| {
+        Ok(self.stack.call_and_turn(|sockets, cx| {
             let mut options = sockets.options(self.id)?;
             change(&mut options);
             sockets.set_options(self.id, &options, cx)
@@ -61,7 +60,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.stack.call(|sockets, cx| sockets.close(self.id, cx));
+        let _ = self.stack.call_and_turn(|sockets, cx| sockets.close(self.id, cx));
     }
 }
 
@@ -82,7 +81,7 @@ macro_rules! common {
             /// # Errors
             /// None of an open socket.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-                let error = self.0.stack.call(|sockets, _| sockets.take_error(self.0.id))?;
+                let error = self.0.stack.call_and_turn(|sockets, _| sockets.take_error(self.0.id))?;
                 Ok(error.map(io::Error::from))
             }
 
@@ -99,10 +98,12 @@ macro_rules! common {
             /// in `into`: ICMP errors, stamps and completions, as the options ask for them.
             ///
             /// # Errors
-            /// `WouldBlock`: the queue is empty. This call never waits.
+            /// `WouldBlock`: the queue is empty. This call waits for no longer than a turn of the
+            /// worker.
             pub fn recv_error(&self, into: &mut [u8]) -> io::Result<(usize, QueuedError)> {
                 let mut parts = [io::IoSliceMut::new(into)];
-                Ok(self.0.stack.call(|sockets, _| sockets.recv_error(self.0.id, &mut parts))?)
+                let at_once = Some(Duration::ZERO);
+                Ok(self.0.stack.block(at_once, |sockets, _| sockets.recv_error(self.0.id, &mut parts))?)
             }
 
             /// The options, all at once.
@@ -151,7 +152,7 @@ impl UdpSocket {
     /// # Errors
     /// No route leads there.
     pub fn connect(&self, remote: SocketAddrV4) -> io::Result<()> {
-        Ok(self.0.stack.call(|sockets, cx| sockets.connect(self.0.id, remote, cx))?)
+        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.connect(self.0.id, remote, cx))?)
     }
 
     /// The peer of [`connect`](Self::connect).
@@ -203,13 +204,14 @@ impl UdpSocket {
     /// As [`recv`](Self::recv).
     pub fn recv_info(&self, into: &mut [u8]) -> io::Result<(usize, DatagramInfo)> {
         // One that has arrived needs neither the time nor a doorbell.
-        match self.0.stack.with_sockets(|sockets| sockets.recv_from(self.0.id, into)) {
-            Err(Errno::EAGAIN) => (),
-            done => return Ok(done?),
+        match self.0.stack.read_without_clock(|sockets| sockets.recv_from(self.0.id, into)) {
+            None | Some(Err(Errno::EAGAIN)) => (),
+            Some(done) => return Ok(done?),
         }
         let timeout = self.0.options()?.receive_timeout;
         self.0.wait(timeout, |sockets, _| match sockets.recv_from(self.0.id, into) {
-            Err(Errno::EAGAIN) => sockets.end_of_datagrams(self.0.id),
+            // As on Linux, only a call that would wait learns that the socket is shut down.
+            Err(Errno::EAGAIN) if !self.0.nonblocking => sockets.end_of_datagrams(self.0.id),
             read => read,
         })
     }
@@ -219,7 +221,7 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse`: a member already.
     pub fn join_multicast_v4(&self, group: Ipv4Addr) -> io::Result<()> {
-        Ok(self.0.stack.call(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, None, cx))?)
+        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, None, cx))?)
     }
 
     /// Joins a group for one source.
@@ -227,7 +229,7 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse`: a member already.
     pub fn join_source_v4(&self, group: Ipv4Addr, source: Ipv4Addr) -> io::Result<()> {
-        Ok(self.0.stack.call(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, Some(source), cx))?)
+        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, Some(source), cx))?)
     }
 
     /// Leaves a group.
@@ -235,7 +237,7 @@ impl UdpSocket {
     /// # Errors
     /// `AddrNotAvailable`: not a member.
     pub fn leave_multicast_v4(&self, group: Ipv4Addr) -> io::Result<()> {
-        Ok(self.0.stack.call(|sockets, cx| sockets.leave(self.0.id, group, InterfaceId::ANY, None, cx))?)
+        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.leave(self.0.id, group, InterfaceId::ANY, None, cx))?)
     }
 }
 
@@ -302,7 +304,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected`.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        Ok(self.0.stack.call(|sockets, cx| sockets.shutdown(self.0.id, how, cx))?)
+        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.shutdown(self.0.id, how, cx))?)
     }
 
     /// Reads and leaves the bytes.

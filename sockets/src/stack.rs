@@ -20,6 +20,13 @@ use crate::table::{SocketId, Sockets};
 /// Turns between two updates of the worker's gauges, as in a worker's own loop.
 const PUBLISH_TURNS: u32 = 256;
 
+/// A call that need not wait turns the worker too where its last turn is older than this: well below
+/// the time that a peer waits for an acknowledgment, and long beside a turn without packets.
+const TURN_EVERY: Duration = Duration::from_micros(50);
+
+/// Reads that need no clock until one reads it for [`TURN_EVERY`].
+const READS_WITHOUT_CLOCK: u32 = 16;
+
 /// A [`Worker`] over any device whose app is [`Sockets`].
 pub trait SocketWorker {
     /// One turn of the worker. Returns the number of received packets.
@@ -152,6 +159,10 @@ struct Inner {
     clock: Box<dyn Clock>,
     /// The last reading of the clock.
     now: Instant,
+    /// That of the last turn.
+    turned: Instant,
+    /// Reads without a clock since one with it.
+    reads_without_clock: u32,
     /// Frames of calls and turns wait.
     holds_doorbell: bool,
     /// Turns until the gauges are updated.
@@ -172,6 +183,8 @@ impl Stack {
             driver: Box::new(worker),
             clock: Box::new(clock),
             now: Instant::ZERO,
+            turned: Instant::ZERO,
+            reads_without_clock: 0,
             holds_doorbell: false,
             until_publish: 0,
             idle,
@@ -200,6 +213,7 @@ impl Stack {
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
         let (now, holds_doorbell) = (inner.read_clock(), inner.holds_doorbell);
+        inner.turned = now;
         if inner.until_publish == 0 {
             inner.publish();
         }
@@ -266,13 +280,46 @@ impl Stack {
         act(self.0.borrow_mut().driver.sockets())
     }
 
+    /// A [`call`](Self::call), and a turn behind it where the last one is too old: acknowledgments,
+    /// resets, answers to ARP and timers must not wait for a call that blocks, because a program
+    /// may make none.
+    #[inline]
+    pub(crate) fn call_and_turn<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
+        let result = self.call(act);
+        self.turn_if_due();
+        result
+    }
+
+    /// [`with_sockets`](Self::with_sockets) for a read that may find something, as most of a row do:
+    /// `None` once in a while, when the caller is to make a call that reads the clock.
+    #[inline]
+    pub(crate) fn read_without_clock<T>(&self, act: impl FnOnce(&mut Sockets) -> T) -> Option<T> {
+        let mut inner = self.0.borrow_mut();
+        inner.reads_without_clock += 1;
+        if inner.reads_without_clock > READS_WITHOUT_CLOCK {
+            inner.reads_without_clock = 0;
+            return None;
+        }
+        Some(act(inner.driver.sockets()))
+    }
+
+    #[inline]
+    fn turn_if_due(&self) {
+        let is_due = self.0.try_borrow().is_ok_and(|inner| inner.now >= inner.turned + TURN_EVERY);
+        if is_due {
+            self.turn();
+        }
+    }
+
     /// The time that the last call or turn read of the clock.
     #[inline]
     pub fn last_reading(&self) -> Instant {
         self.0.borrow().now
     }
 
-    /// Repeats a call until it does not return `EAGAIN`, and polls the worker in between.
+    /// Repeats a call until it does not return `EAGAIN`, and polls the worker in between: once at
+    /// least, also where `timeout` is zero, so that a program which asks again and again finds what
+    /// has come. A call that succeeds at once polls it if the last turn is 50 µs old.
     ///
     /// # Errors
     /// The error of the call; `EAGAIN` once `timeout` is over, as with `SO_RCVTIMEO`.
@@ -281,18 +328,23 @@ impl Stack {
         timeout: Option<Duration>,
         mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let (mut deadline, mut idle_turns) = (None, 0);
+        let (mut deadline, mut idle_turns, mut has_turned) = (None, 0, false);
         loop {
             match self.call(&mut act) {
                 Err(Errno::EAGAIN) => (),
-                done => return done,
+                done => {
+                    self.turn_if_due();
+                    return done;
+                }
             }
             let now = self.last_reading();
             let until = *deadline.get_or_insert(timeout.map(|timeout| now + timeout));
-            if until.is_some_and(|until| now >= until) {
-                return Err(Errno::EAGAIN);
+            match until.is_some_and(|until| now >= until) {
+                false => self.wait(&mut idle_turns, until),
+                true if has_turned => return Err(Errno::EAGAIN),
+                true => _ = self.turn(),
             }
-            self.wait(&mut idle_turns, until);
+            has_turned = true;
         }
     }
 
