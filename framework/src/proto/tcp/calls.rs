@@ -407,12 +407,13 @@ impl<P: Payload> Tcp<P> {
         cx.shared.option_changes += 1;
         let linger_ms = cx.connection.rare_options.linger_ms;
         let receive_buffer = cx.connection.options.receive_buffer;
+        let keepalive = cx.connection.keepalive_idle_ms();
         cx.connection.change_options(options);
         if let Some(mss_max) = options.mss_max {
             cx.limit_mss(mss_max);
         }
         if cx.connection.may_ask() {
-            cx.begin_idle_timer();
+            cx.change_keepalive(keepalive);
         }
         if cx.connection.rare_options.linger_ms != linger_ms {
             cx.limit_linger();

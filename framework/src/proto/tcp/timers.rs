@@ -260,6 +260,18 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
+    /// Options have changed. Unanswered probes are forgotten only where keepalive begins or ends:
+    /// otherwise an app that sets an option now and then would never learn that its peer is dead.
+    /// Another idle time moves the next probe (Linux: `tcp_set_keepalive`,
+    /// `tcp_sock_set_keepidle_locked`).
+    pub(super) fn change_keepalive(&mut self, idle_ms_before: Option<u32>) {
+        match (idle_ms_before, self.connection.keepalive_idle_ms()) {
+            (before, now) if before == now => (),
+            (Some(_), Some(idle_ms)) => self.idle_until(self.connection.clock.last_received_at + ms(idle_ms)),
+            _ => self.begin_idle_timer(),
+        }
+    }
+
     /// Processes the connection at `at`, where nothing happens before.
     pub(super) fn idle_until(&mut self, at: Instant) {
         self.connection.rare_clock.idle_at = at;
@@ -334,6 +346,11 @@ impl Connection {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
             && !self.has(AppFlags::RECEIVES_NO_MORE)
+    }
+
+    /// The silence that keepalive allows, where it is on.
+    pub(super) fn keepalive_idle_ms(&self) -> Option<u32> {
+        (self.options.keepalive_count != 0).then_some(self.rare_options.keepalive_idle_ms)
     }
 
     /// Whether the wheel has fired for a reason: a deadline that has passed, or work without one.

@@ -235,6 +235,34 @@ fn silent_peer_is_probed_and_given_up() {
 }
 
 #[test]
+fn options_that_are_set_again_do_not_keep_a_silent_peer_alive() {
+    let mut line = Line::with(&kept_alive());
+    let (id, ttl) = (line.id(), ConnectionOptions { ttl: 9, ..kept_alive() });
+    for half_seconds in 0..34 {
+        line.after_ms(500);
+        let options = if half_seconds % 2 == 0 { kept_alive() } else { ttl };
+        // The last finds no connection.
+        let _ = line.tcp.set_options(id, &options, line.now, &mut line.wire);
+    }
+    assert_eq!(line.tcp.tally().keepalive_probes, 3);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::KeepaliveTimedOut)]);
+}
+
+#[test]
+fn shorter_idle_time_moves_the_next_probe_and_counts_on() {
+    let mut line = Line::with(&kept_alive());
+    line.after_s(11);
+    assert_eq!(line.sent(), ["-1 ack 0"]);
+    let keepalive = Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2), count: 3 };
+    let shorter = ConnectionOptions { keepalive: Some(keepalive), ..options() };
+    line.tcp.set_options(line.id(), &shorter, line.now, &mut line.wire).unwrap();
+    line.after_ms(10);
+    assert_eq!(line.sent(), ["-1 ack 0"], "at once");
+    line.after_s(5);
+    assert_eq!(line.events, [TcpEvent::Closed(CloseReason::KeepaliveTimedOut)]);
+}
+
+#[test]
 fn answer_to_a_probe_begins_the_silence_anew() {
     let mut line = Line::with(&kept_alive());
     line.after_s(13);
