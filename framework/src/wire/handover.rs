@@ -4,8 +4,8 @@
 //! because the broker alone marks a frame as its own ([`MARK`]).
 //!
 //! ```text
-//!  MAC addresses │ type │ flags │ ─ │ number of our SYN │ our timestamp │ IPv4 packet of a segment
-//!        12         2       1     3           4                 4
+//!  MAC addresses │ type │ flags │ ─ │ number of our SYN │ our timestamp │ next │ IPv4 packet
+//!        12         2       1     3           4                 4           4     of a segment
 //! ```
 
 use super::EtherType;
@@ -15,7 +15,7 @@ pub(crate) const ETHERTYPE: EtherType = EtherType(0x88b5);
 /// The tag of such a frame that the broker has delivered: no rule has one of more than 24 bits.
 pub(crate) const MARK: u32 = 0x4841_4e44;
 /// Bytes behind the Ethernet header and before the packet.
-pub(crate) const HEADER_LEN: usize = 12;
+pub(crate) const HEADER_LEN: usize = 16;
 /// Bytes before the packet.
 pub(crate) const PACKET_AT: usize = ETHERNET_LEN + HEADER_LEN;
 
@@ -42,6 +42,9 @@ pub(crate) struct Handover {
     pub(crate) iss: u32,
     /// Our timestamp now, from which the next ones must rise.
     pub(crate) timestamp: u32,
+    /// The number that the peer sends next, its FIN included: it has the acknowledgment of all
+    /// before, and never sends them again.
+    pub(crate) next: u32,
 }
 
 impl Handover {
@@ -50,7 +53,13 @@ impl Handover {
         let (header, packet) = bytes.split_at_checked(HEADER_LEN)?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         Some((
-            Self { begins: header[0] & BEGINS != 0, is_last: header[0] & LAST != 0, iss: word(4), timestamp: word(8) },
+            Self {
+                begins: header[0] & BEGINS != 0,
+                is_last: header[0] & LAST != 0,
+                iss: word(4),
+                timestamp: word(8),
+                next: word(12),
+            },
             packet,
         ))
     }
@@ -64,6 +73,7 @@ impl Handover {
         frame.extend_from_slice(&[self.flags(), 0, 0, 0]);
         frame.extend_from_slice(&self.iss.to_be_bytes());
         frame.extend_from_slice(&self.timestamp.to_be_bytes());
+        frame.extend_from_slice(&self.next.to_be_bytes());
         frame.extend_from_slice(packet);
         frame
     }
@@ -86,10 +96,11 @@ mod tests {
 
     #[test]
     fn what_is_emitted_is_parsed() {
-        let handover = Handover { begins: true, is_last: false, iss: 0x0102_0304, timestamp: 0xffff_fffe };
+        let (iss, timestamp, next) = (0x0102_0304, 0xffff_fffe, 0x0506_0708);
+        let handover = Handover { begins: true, is_last: false, iss, timestamp, next };
         let mut frame = handover.emit([2, 0, 0, 0, 0, 1], b"packet");
         assert_eq!(Handover::of_frame(&frame), Some((handover, &b"packet"[..])));
-        assert_eq!(Handover::of_frame(&frame[..25]), None, "cut");
+        assert_eq!(Handover::of_frame(&frame[..29]), None, "cut");
         mark_last(&mut frame);
         assert_eq!(Handover::of_frame(&frame), Some((Handover { is_last: true, ..handover }, &b"packet"[..])));
         let mut other = frame;

@@ -62,7 +62,8 @@ impl TcpCalls<'_, '_> {
     /// The next SYN that is received begins a connection which was another process's.
     pub(in crate::pipeline) fn expect_arriving(&mut self, handover: Option<Handover>) {
         if let Some(inner) = &mut self.0.tcp.0 {
-            inner.machine.expect_arriving(handover.map(|handover| (Seq(handover.iss), handover.timestamp)));
+            let numbers = |handover: Handover| (Seq(handover.iss), handover.timestamp, Seq(handover.next));
+            inner.machine.expect_arriving(handover.map(numbers));
         }
     }
 
@@ -72,8 +73,8 @@ impl TcpCalls<'_, '_> {
         self.0.tx.ring_doorbell(self.0.now);
     }
 
-    /// A frame that finds no room is lost: the peer sends it again, or the connection ends with a
-    /// reset.
+    /// A frame that finds no room is lost: the next owner resets the connection, because the peer
+    /// does not send again what was acknowledged.
     fn post_handover(&mut self, frame: &[u8]) {
         if let Some(mbuf) = self.0.pool.alloc_copy(frame) {
             let _ = self.0.tx.post(mbuf, Offload::NONE).map_err(Mbuf::free);
@@ -94,11 +95,12 @@ fn flow_of(packet: &[u8]) -> Option<Flow> {
 fn frames(departed: &Departed, received: &[u8], station: [u8; 6]) -> Vec<Vec<u8>> {
     let Departed { flow, iss, next, wnd, timestamps, syn, ecn, is_peer_closed, is_established } = *departed;
     let (from_peer, ours) = (Flow { local: flow.remote, remote: flow.local }, timestamps.map_or(0, |(_, ours)| ours));
+    let end = next + u32::from(is_peer_closed);
     let stamps = |echo_reply| timestamps.map(|(value, _)| Timestamps { value, echo_reply });
     let wrap = |begins: bool, segment: &Outgoing, payload: &[u8]| {
         let mut packet = compose(&[], segment, Body::of(payload, false)).to_vec();
         packet.extend_from_slice(payload);
-        Handover { begins, is_last: false, iss: iss.0, timestamp: ours }.emit(station, &packet)
+        Handover { begins, is_last: false, iss: iss.0, timestamp: ours, next: end.0 }.emit(station, &packet)
     };
     let first = next - received.len() as u32;
     let flags = if ecn { TcpFlags::SYN | TcpFlags::ECE | TcpFlags::CWR } else { TcpFlags::SYN };

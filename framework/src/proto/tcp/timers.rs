@@ -12,7 +12,7 @@
 //! moves to a later time, as nearly all do, the entry stays, and is set again when it fires.
 
 use super::config::{RTO_MAX, TcpConfig};
-use super::event::CloseReason;
+use super::event::{CloseReason, ConnectionId};
 use super::machine::{Context, Tcp};
 use super::output::interface::Output;
 use super::output::transmit::Sending;
@@ -249,8 +249,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         sending == Sending::Sent
     }
 
-    /// Keepalive begins, where it is on.
+    fn id(&self) -> ConnectionId {
+        ConnectionId { slot: self.slot, generation: self.connection.generation }
+    }
+
+    /// Keepalive begins, where it is on; of a connection that was another machine's behind a look
+    /// whether its data is here.
     pub(super) fn begin_idle_timer(&mut self) {
+        if let Some(at) = self.shared.handovers.complete_by(self.id(), self.now) {
+            return self.idle_until(at);
+        }
         let connection = &mut *self.connection;
         connection.clock.forget_probes();
         connection.rare_clock.idle_at = match connection.options.keepalive_count {
@@ -297,6 +305,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// `idle_at` has passed.
     fn on_idle(&mut self) {
         self.connection.rare_clock.idle_at = Instant::MAX;
+        if self.connection.may_ask()
+            && let Some(next) = self.shared.handovers.take_incomplete(self.id())
+        {
+            if self.connection.rcv.nxt.is_before(next) {
+                self.send_reset();
+                return self.close(CloseReason::Aborted);
+            }
+            return self.begin_idle_timer();
+        }
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
             State::FinWait2 if self.connection.has(AppFlags::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),

@@ -20,6 +20,10 @@ const TIMESTAMPS_LEN: u16 = 12;
 /// see its ring seconds later.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// How long data that a connection had at its last owner may come behind its beginning here. All of
+/// it waits in one ring, but segments of the peer may overtake it.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(1);
+
 /// The state that the next owner of a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departed {
@@ -48,6 +52,8 @@ pub struct Departed {
 pub(in crate::proto::tcp) struct Arriving {
     pub(in crate::proto::tcp) iss: Seq,
     pub(in crate::proto::tcp) timestamp: u32,
+    /// The number that the peer sends next: it has the acknowledgment of all before.
+    pub(in crate::proto::tcp) next: Seq,
 }
 
 /// Flows of connections that have left, and until when their segments are dropped.
@@ -58,6 +64,9 @@ pub(in crate::proto::tcp) struct Handovers {
     /// dropped.
     left: Vec<(SocketAddrV4, Instant)>,
     arriving: Option<Arriving>,
+    /// Connections that have begun here, and the numbers that their peers send next, until they have
+    /// been looked at.
+    incomplete: Vec<(ConnectionId, Seq)>,
 }
 
 impl Handovers {
@@ -67,6 +76,18 @@ impl Handovers {
 
     pub(in crate::proto::tcp) fn take_arriving(&mut self) -> Option<Arriving> {
         self.arriving.take()
+    }
+
+    /// When a connection is looked at whose data may have been lost on the way here: its peer knows
+    /// that it has arrived, and does not send it again.
+    pub(in crate::proto::tcp) fn complete_by(&self, id: ConnectionId, now: Instant) -> Option<Instant> {
+        self.incomplete.iter().any(|(other, _)| *other == id).then_some(now + COMPLETE_WITHIN)
+    }
+
+    /// The number that the peer of such a connection sends next, once.
+    pub(in crate::proto::tcp) fn take_incomplete(&mut self, id: ConnectionId) -> Option<Seq> {
+        let place = self.incomplete.iter().position(|(other, _)| *other == id)?;
+        Some(self.incomplete.swap_remove(place).1)
     }
 
     /// Whether this machine has stopped listening at a local end a moment ago, where others still
@@ -88,9 +109,18 @@ impl Handovers {
 
 impl<P: Payload> Tcp<P> {
     /// The SYN that is received next is that of a connection which was another machine's, with this
-    /// number of our SYN and this timestamp of ours; `None`: no longer.
-    pub fn expect_arriving(&mut self, numbers: Option<(Seq, u32)>) {
-        self.shared.handovers.arriving = numbers.map(|(iss, timestamp)| Arriving { iss, timestamp });
+    /// number of our SYN, this timestamp of ours, and the number that the peer sends next; `None`: no
+    /// longer. A connection whose data before that number is not there a second later is reset.
+    pub fn expect_arriving(&mut self, numbers: Option<(Seq, u32, Seq)>) {
+        self.shared.handovers.arriving = numbers.map(|(iss, timestamp, next)| Arriving { iss, timestamp, next });
+    }
+
+    /// A connection has begun here. Forgets those that have ended.
+    pub(in crate::proto::tcp) fn note_incomplete(&mut self, slot: u32, next: Seq) {
+        let Self { connections, shared, .. } = self;
+        let incomplete = &mut shared.handovers.incomplete;
+        incomplete.retain(|(id, _)| connections.get(id.slot).is_some_and(|other| other.generation == id.generation));
+        incomplete.push((ConnectionId { slot, generation: connections[slot].generation }, next));
     }
 
     /// Removes a connection for which nothing was sent and whose data was all delivered. Its peer

@@ -9,22 +9,30 @@ const STAMPS: Timestamps = Timestamps { value: 77, echo_reply: 0 };
 /// The next machine gets what the pipeline makes of a connection that has left: a SYN, an
 /// acknowledgment, the data and the FIN.
 fn arrive(departed: &Departed, received: &[u8]) -> Script {
+    arrive_without(0, false, departed, received)
+}
+
+/// The same, where the first bytes of the data, or the FIN, are lost on the way.
+fn arrive_without(lost: usize, loses_end: bool, departed: &Departed, received: &[u8]) -> Script {
     let mut next = listening(&ListenOptions::default());
     // Its clock is another one.
     next.end.now += Duration::from_secs(1_000);
     let stamp = |(value, ours)| Timestamps { value, echo_reply: ours };
     next.timestamps = departed.timestamps.map(stamp);
     let first = departed.next - received.len() as u32;
-    next.end.tcp.expect_arriving(Some((departed.iss, departed.timestamps.map_or(0, |(_, ours)| ours))));
+    let ours = departed.timestamps.map_or(0, |(_, ours)| ours);
+    let end = departed.next + u32::from(departed.is_peer_closed);
+    next.end.tcp.expect_arriving(Some((departed.iss, ours, end)));
     let (dropped, answers) = next.send(SYN, first - 1, Seq(0), b"");
     next.end.tcp.expect_arriving(None);
     assert_eq!((dropped, answers[0].flags, answers[0].seq), (None, SYN | ACK, departed.iss));
     (next.seq, next.ack) = (first, departed.iss + 1);
     if departed.is_established {
         next.next(ACK, b"");
-        next.next(ACK, received);
+        next.seq += lost as u32;
+        next.next(ACK, &received[lost..]);
     }
-    if departed.is_peer_closed {
+    if departed.is_peer_closed && !loses_end {
         next.next(ACK | FIN, b"");
     }
     next
@@ -49,6 +57,32 @@ fn connection_goes_on_at_another_machine_with_its_numbers_and_its_data() {
         let ours = departed.timestamps.map(|(_, ours)| ours);
         assert!(stamp >= ours && stamp.is_some() == timestamps.is_some(), "{stamp:?} after {ours:?}");
     }
+}
+
+#[test]
+fn connection_whose_acknowledged_data_is_lost_on_the_way_is_reset_a_second_later() {
+    let mut script = accepted_with(None);
+    script.next(ACK, b"asked");
+    let departed = script.end.tcp.hand_over(script.id(), script.end.now).unwrap();
+    let mut next = arrive_without(5, false, &departed, b"asked");
+    next.next(ACK, b" again");
+    let resets = |answers: Vec<Outgoing>| answers.iter().filter(|answer| answer.flags.contains(RST)).count();
+    assert_eq!((resets(next.pass(Duration::from_millis(900))), next.state()), (0, Some(State::Established)));
+    assert_eq!(resets(next.pass(Duration::from_millis(200))), 1);
+    assert_eq!((next.state(), &next.end.bytes[..]), (None, &b""[..]));
+
+    let mut whole = arrive(&departed, b"asked");
+    assert_eq!((resets(whole.pass(Duration::from_secs(2))), whole.state()), (0, Some(State::Established)));
+}
+
+#[test]
+fn connection_whose_end_is_lost_on_the_way_is_reset_too() {
+    let mut script = accepted_with(None);
+    script.next(ACK | FIN, b"all");
+    let departed = script.end.tcp.hand_over(script.id(), script.end.now).unwrap();
+    let mut next = arrive_without(0, true, &departed, b"all");
+    next.end.now += Duration::from_millis(1_100);
+    assert!(next.answers().iter().any(|answer| answer.flags.contains(RST)));
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn connection_that_is_not_the_clients_to_give_and_what_is_none_are_named_drops()
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1, 1, 187, 0, 80];
     packet.resize(40, 0);
     for begins in [true, false] {
-        let handover = Handover { begins, is_last: false, iss: 7, timestamp: 8 };
+        let handover = Handover { begins, is_last: false, iss: 7, timestamp: 8, next: 9 };
         rig.work.hand_over(0, &handover.emit([2; 6], &packet), Instant::now());
         rig.work.hand_over(0, &handover.emit([2; 6], &packet[..19]), Instant::now());
     }
@@ -113,7 +113,7 @@ fn handed_over(port: u16) -> Vec<u8> {
     packet.extend(port.to_be_bytes());
     packet.extend([0, 80]);
     packet.resize(40, 0);
-    Handover { begins: true, is_last: false, iss: 7, timestamp: 8 }.emit([2; 6], &packet)
+    Handover { begins: true, is_last: false, iss: 7, timestamp: 8, next: 9 }.emit([2; 6], &packet)
 }
 
 #[test]

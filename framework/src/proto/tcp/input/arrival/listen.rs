@@ -178,6 +178,9 @@ impl<P: Payload> Tcp<P> {
         self.listeners.slots[listener].embryonic += 1;
         self.shared.tally.passive_opens += 1;
         let arriving = self.shared.handovers.take_arriving();
+        if let Some(arriving) = arriving {
+            self.note_incomplete(slot, arriving.next);
+        }
         let mut cx = self.context(slot, output, now);
         cx.prepare();
         if let Some(arriving) = arriving {
@@ -341,7 +344,7 @@ impl<P: Payload> Tcp<P> {
 
 /// Our side of a connection that was another machine's has the numbers that its peer knows.
 fn continue_numbers(connection: &mut Connection, arriving: Arriving, now: Instant) {
-    let Arriving { iss, timestamp } = arriving;
+    let Arriving { iss, timestamp, next: _ } = arriving;
     connection.rare_snd.iss = iss;
     (connection.snd.una, connection.snd.nxt) = (iss, iss);
     connection.ts.offset = connection.ts.offset.wrapping_add(timestamp.wrapping_sub(connection.ts.now(now)));
