@@ -360,3 +360,48 @@ fn listener_that_ends_leaves_its_flow_to_its_connections_alone_and_the_next_take
     let _next = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
     assert_eq!(*told.0.borrow(), [false, true]);
 }
+
+/// The requests of `IP_ADD_SOURCE_MEMBERSHIP` and its kin: group, interface, source.
+fn source_request(group: Ipv4Addr, source: Ipv4Addr) -> Vec<u8> {
+    [group.octets(), [0; 4], source.octets()].concat()
+}
+
+#[test]
+fn source_that_is_dropped_from_a_membership_of_all_takes_its_rule_and_its_datagrams_away() {
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let mut receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    receiver.join_multicast_v4(GROUP).unwrap();
+    let sender = UdpSocket::bind(&wire.left, at(1, 0)).unwrap();
+    let mut hears = || {
+        sender.send_to(b"x", SocketAddrV4::new(GROUP, 9_000)).unwrap();
+        wire.settle();
+        receiver.recv(&mut [0; 4]).is_ok()
+    };
+    assert_eq!((hears(), rules.standing().len()), (true, 1));
+    let id = receiver.id();
+    let set = |name, value: &[u8]| wire.right.call(|sockets, cx| sockets.setsockopt(id, 0, name, value, cx));
+    // IP_DROP_SOURCE_MEMBERSHIP, IP_DROP_MEMBERSHIP.
+    assert_eq!(set(40, &source_request(GROUP, [192, 0, 2, 1].into())), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!((hears(), rules.standing()), (false, vec![]), "including no source, as on Linux");
+    assert_eq!(set(36, &source_request(GROUP, [0; 4].into())[..8]), Ok(()));
+    receiver.join_multicast_v4(GROUP).unwrap();
+    assert_eq!((hears(), rules.standing().len()), (true, 1));
+}
+
+#[test]
+fn join_that_the_port_refuses_leaves_nothing_joined() {
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let mut receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    rules.refuse(true);
+    assert_eq!(errno(receiver.join_multicast_v4(GROUP)), Some(Errno::ENOBUFS));
+    let sender = UdpSocket::bind(&wire.left, at(1, 0)).unwrap();
+    sender.send_to(b"x", SocketAddrV4::new(GROUP, 9_000)).unwrap();
+    wire.settle();
+    assert_eq!(errno(receiver.recv(&mut [0; 4])), Some(Errno::EAGAIN));
+}

@@ -286,22 +286,33 @@ impl Sockets {
         }
         membership.mode = change.mode();
         let found = membership.sources.iter().position(|other| *other == source);
-        match (change.adds(), found) {
-            (true, _) if membership.sources.len() >= SOURCES_MAX => return Err(Errno::ENOBUFS),
-            (true, Some(_)) | (false, None) => return Err(Errno::EADDRNOTAVAIL),
+        let changed = match (change.adds(), found) {
+            (true, _) if membership.sources.len() >= SOURCES_MAX => Err(Errno::ENOBUFS),
+            (true, Some(_)) | (false, None) => Err(Errno::EADDRNOTAVAIL),
             (false, Some(_)) if membership.mode == FilterMode::Include && membership.sources.len() == 1 => {
                 let left = datagrams.memberships.remove(place);
                 return self.leave_port(id, &left, cx);
             }
-            (false, Some(found)) => _ = membership.sources.remove(found),
-            (true, None) => membership.sources.push(source),
+            (false, Some(found)) => {
+                membership.sources.remove(found);
+                Ok(())
+            }
+            (true, None) => {
+                membership.sources.push(source);
+                Ok(())
+            }
+        };
+        membership.is_fixed |= changed.is_ok();
+        if changed.is_err() && before.mode == change.mode() {
+            return changed;
         }
-        membership.is_fixed = true;
+        // The mode is another one, as on Linux, also where the source is refused.
         self.settle_group(id, place, Some(&before), cx).inspect_err(|_| {
             if let Ok(datagrams) = self.datagrams_of(id) {
                 datagrams.memberships[place] = before.clone();
             }
-        })
+        })?;
+        changed
     }
 
     /// Replaces the filter of a membership (Linux `ip_mc_msfilter`): including nothing leaves it.
@@ -340,19 +351,28 @@ impl Sockets {
         let socket = self.find(id)?;
         let State::Datagram(datagrams) = &socket.state else { return Err(Errno::ENOPROTOOPT) };
         let (local, membership) = (socket.local, datagrams.memberships[place].clone());
-        if local.port() == 0 || !membership.reaches(local) || membership.has_no_sources() {
+        if local.port() == 0 || !membership.reaches(local) {
+            return Ok(());
+        }
+        let before = before.filter(|before| !before.has_no_sources());
+        if membership.has_no_sources() {
+            if let Some(before) = before {
+                self.leave_bound(id, before, local.port(), cx);
+            }
             return Ok(());
         }
         join_port(id.consumer(), &membership, local.port(), cx)?;
         let flow = flow_of(&membership, local.port());
-        let old = before.filter(|before| !before.has_no_sources()).map(|before| flow_of(before, local.port()));
-        if old.as_ref() == Some(&flow) {
-            self.share_memberships(local.port(), cx);
-            return Ok(());
-        }
-        self.need(id, vec![flow], cx)?;
-        if let Some(old) = old {
-            self.need_no_more(id, old);
+        let old = before.map(|before| flow_of(before, local.port()));
+        if old.as_ref() != Some(&flow) {
+            self.need(id, vec![flow], cx).inspect_err(|_| match before {
+                // It was so before, so there is room for it.
+                Some(before) => _ = join_port(id.consumer(), before, local.port(), cx),
+                None => _ = cx.sockets.leave(id.consumer(), membership.at(local.port())),
+            })?;
+            if let Some(old) = old {
+                self.need_no_more(id, old);
+            }
         }
         self.share_memberships(local.port(), cx);
         Ok(())
@@ -362,15 +382,17 @@ impl Sockets {
     fn leave_port(&mut self, id: SocketId, left: &Membership, cx: &mut Cx<'_>) -> Result<(), Errno> {
         self.members -= 1;
         let local = self.find(id)?.local;
-        if local.port() == 0 || !left.reaches(local) || left.has_no_sources() {
-            return Ok(());
+        if local.port() != 0 && left.reaches(local) && !left.has_no_sources() {
+            self.leave_bound(id, left, local.port(), cx);
         }
-        self.need_no_more(id, flow_of(left, local.port()));
-        let group = Group { group: left.group, port: local.port(), interface: left.interface };
-        // An error means that it is gone already.
-        let _ = cx.sockets.leave(id.consumer(), group);
-        self.share_memberships(local.port(), cx);
         Ok(())
+    }
+
+    fn leave_bound(&mut self, id: SocketId, left: &Membership, port: u16, cx: &mut Cx<'_>) {
+        self.need_no_more(id, flow_of(left, port));
+        // An error means that it is gone already.
+        let _ = cx.sockets.leave(id.consumer(), left.at(port));
+        self.share_memberships(port, cx);
     }
 
     fn need_no_more(&mut self, id: SocketId, flow: FlowSpec) {
@@ -536,6 +558,11 @@ impl Membership {
     pub(super) fn has_no_sources(&self) -> bool {
         self.mode == FilterMode::Include && self.sources.is_empty()
     }
+
+    /// The group, as the demultiplexer names it.
+    fn at(&self, port: u16) -> Group {
+        Group { group: self.group, port, interface: self.interface }
+    }
 }
 
 /// Datagrams to a group, from its only sources where it has some.
@@ -548,7 +575,6 @@ fn flow_of(membership: &Membership, port: u16) -> FlowSpec {
 }
 
 fn join_port(consumer: ConsumerId, membership: &Membership, port: u16, cx: &mut Cx<'_>) -> Result<(), Errno> {
-    let group = Group { group: membership.group, port, interface: membership.interface };
-    cx.sockets.set_filter(consumer, group, membership.mode, &membership.sources)?;
+    cx.sockets.set_filter(consumer, membership.at(port), membership.mode, &membership.sources)?;
     Ok(())
 }
