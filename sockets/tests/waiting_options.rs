@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::io::IoSlice;
+
 use common::{Wire, at, wire};
-use sockets::{EpollEvent, Errno, Interest, Kind, Ready, Shutdown, SocketId, Sockets, Stack};
+use sockets::{EpollEvent, Errno, Interest, Kind, Ready, SendFlags, Shutdown, SocketId, Sockets, Stack};
 use wirepath::time::Duration;
 
 const IP: i32 = 0;
@@ -127,6 +129,24 @@ fn turn_looks_at_a_few_of_many_throttled_streams_and_the_next_at_others() {
         counts.push(writable());
     }
     assert_eq!(counts, [0, 16, 32, 40]);
+}
+
+#[test]
+fn corked_bytes_above_the_low_water_do_not_keep_the_send_out_that_has_them_leave() {
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let ours = call(&wire);
+    let theirs = accept(&wire, listener).unwrap();
+    set(&wire.left, ours, TCP, TCP_NOTSENT_LOWAT, 100);
+    let more = SendFlags { more: true, ..SendFlags::default() };
+    let send = |len, flags| {
+        let bytes = vec![7; len];
+        wire.left.call(|sockets, cx| sockets.send_parts(ours, &[IoSlice::new(&bytes)], None, flags, cx))
+    };
+    assert_eq!(send(200, more), Ok(200));
+    assert_eq!(send(10, SendFlags::default()), Ok(10));
+    wire.settle();
+    assert_eq!(wire.right.call(|sockets, _| sockets.readable_len(theirs)), Ok(210));
 }
 
 #[test]
